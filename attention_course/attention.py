@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attention_course.averaging import check_tokens
+from attention_course.averaging import takes_tokens
 
 
 def causal_mask(T_q: int, T_k: int | None = None, *, device=None) -> Bool[Tensor, "T_q T_k"]:
@@ -42,6 +42,7 @@ def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
     return exp / exp.sum(dim=dim, keepdim=True)
 
 
+@takes_tokens
 def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"]) -> Bool[Tensor, "T_out T"]:
     """Find out which outputs move when an input is perturbed.
 
@@ -60,7 +61,6 @@ def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"])
         TypeError: `x` is not a float tensor.
         ValueError: `x` has another rank, or T = 0.
     """
-    check_tokens(x, "leak_probe")
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
     before = function(x.clone())
     columns = []

@@ -6,6 +6,7 @@ the same thing in the form that attention needs: scores, a mask, weights.
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import torch
@@ -39,12 +40,13 @@ def check_tokens(x: Any, name: str) -> None:
 
 
 def takes_tokens(function: Callable) -> Callable:
-    """Decorate a function of tokens so that it checks its first argument with `check_tokens`."""
+    """Decorate a function of tokens so that it checks its argument `x` with `check_tokens` first."""
+    parameters = signature(function)
 
     @wraps(function)
-    def checked(x, *args, **kwargs):
-        check_tokens(x, function.__name__)
-        return function(x, *args, **kwargs)
+    def checked(*args, **kwargs):
+        check_tokens(parameters.bind(*args, **kwargs).arguments["x"], function.__name__)
+        return function(*args, **kwargs)
 
     return checked
 

@@ -1,0 +1,54 @@
+"""The engine of the explorers: controls on top, one live picture below."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets
+from torch import Tensor
+
+from attention_course.explorers.figure import LiveFigure
+
+
+class Explorer(ipywidgets.VBox):
+    """Sliders above a picture that follows them.
+
+    Each change calls `compute` with the values of all controls, by name, and `draw` with the figure and
+    what `compute` returned, by name. The three parts can be tested apart, without a browser:
+    `explorer.controls["t"].value = 3` moves the slider.
+
+    Attributes:
+        controls: a name for each ipywidgets control; the names are the parameters of `compute`.
+        figure: the picture.
+    """
+
+    def __init__(
+        self,
+        controls: dict[str, ipywidgets.ValueWidget],
+        compute: Callable[..., dict[str, Tensor]],
+        draw: Callable[..., None],
+    ):
+        self.controls = controls
+        self.figure = LiveFigure()
+        self._compute = compute
+        self._draw = draw
+        for control in controls.values():
+            control.style.description_width = "initial"
+            control.observe(self._update, names="value")
+        self._update()
+        bar = ipywidgets.Box(list(controls.values()), layout={"flex_flow": "row wrap"})
+        super().__init__([bar, self.figure])
+        self.add_class("attention-explorer")
+
+    def _update(self, _change: Any = None) -> None:
+        values = {name: control.value for name, control in self.controls.items()}
+        try:
+            self._draw(self.figure, **self._compute(**values))
+        except Exception as error:
+            self.figure.error = f"{type(error).__name__}: {error}"
+
+    def __repr__(self) -> str:
+        return self.figure.error or self.figure.caption
+
+    def _repr_mimebundle_(self, **kwargs):
+        still, metadata = self.figure.still()._repr_mimebundle_()
+        return super()._repr_mimebundle_(**kwargs) | still, metadata

@@ -1,0 +1,36 @@
+"""The picture of an explorer: made once, redrawn by the browser while a slider moves."""
+
+from pathlib import Path
+
+import anywidget
+import traitlets
+
+from attention_course.plots import Panel, Picture, picture
+
+
+class LiveFigure(anywidget.AnyWidget):
+    """Panels from `attention_course.plots`, drawn by `figure.js`, with a caption in words.
+
+    Attributes:
+        panels: what is shown, from left to right.
+        caption: one or two sentences with the numbers that matter; also the picture's alt text.
+        error: what went wrong, in words; empty while all is well.
+    """
+
+    _esm = Path(__file__).parent / "figure.js"
+    _css = Path(__file__).parent / "figure.css"
+
+    panels = traitlets.Tuple().tag(sync=True, to_json=lambda panels, _: [panel.state() for panel in panels])
+    caption = traitlets.Unicode().tag(sync=True)
+    error = traitlets.Unicode().tag(sync=True)
+
+    def show(self, *panels: Panel, caption: str) -> None:
+        """Replace what is shown, in one message to the browser."""
+        with self.hold_sync():
+            self.panels = panels
+            self.caption = caption
+            self.error = ""
+
+    def still(self) -> Picture:
+        """Return what is shown now as a matplotlib picture, for a page without a kernel."""
+        return picture(*self.panels, alt=self.caption)

@@ -1,0 +1,57 @@
+"""Rung 3: from scores to weights, one query at a time."""
+
+import math
+
+import ipywidgets
+import torch
+from torch import Tensor
+
+from attention_course.attention import causal_mask, softmax
+from attention_course.explorers.figure import LiveFigure
+from attention_course.plots import Bars
+
+KEYS = ["0", "1", "2", "3"]
+QUERY = 2
+
+
+def controls() -> dict[str, ipywidgets.ValueWidget]:
+    """Return a score for each of four keys, the temperature, and the mask of query 2."""
+    start = (0.0, 1.0, 2.0, 3.0)
+    scores = {
+        f"score_{key}": ipywidgets.FloatSlider(
+            value, min=-5, max=5, step=0.1, description=f"score of key {key}", readout_format=".1f"
+        )
+        for key, value in zip(KEYS, start, strict=True)
+    }
+    return scores | {
+        "temperature": ipywidgets.FloatSlider(1.0, min=0.1, max=5, step=0.1, description="temperature"),
+        "masked": ipywidgets.Checkbox(
+            True, description=f"mask: query {QUERY} may not see key 3", indent=False
+        ),
+    }
+
+
+def compute(
+    score_0: float, score_1: float, score_2: float, score_3: float, temperature: float, masked: bool
+) -> dict[str, Tensor]:
+    """Return scores behind the mask, exp of their scaled distance to the largest, weights: (4,) each."""
+    scores = torch.tensor([score_0, score_1, score_2, score_3])
+    if masked:
+        scores = scores.masked_fill(~causal_mask(len(KEYS))[QUERY], float("-inf"))
+    exp = ((scores - scores.max()) / temperature).exp()
+    return {"scores": scores, "exp": exp, "weights": softmax(scores / temperature, dim=-1)}
+
+
+def draw(figure: LiveFigure, scores: Tensor, exp: Tensor, weights: Tensor) -> None:
+    """Show the three stages as bars; the caption gives the entropy against its largest value."""
+    visible = int(scores.isfinite().sum())
+    entropy = torch.special.entr(weights).sum().item()
+    figure.show(
+        Bars("scores", scores, KEYS, "key", limits=(-5, 5)),
+        Bars("exp((score − largest) / temperature)", exp, KEYS, "key", limits=(0, 1)),
+        Bars("weights: exp divided by its sum", weights, KEYS, "key", limits=(0, 1)),
+        caption=(
+            f"Query {QUERY} sees {visible} keys. Entropy of its weights: {entropy:.2f} nats, "
+            f"of at most ln {visible} = {math.log(visible):.2f}."
+        ),
+    )

@@ -1,0 +1,46 @@
+"""Rung 2: weights times tokens is the output, with the recipe under your fingers."""
+
+import ipywidgets
+import torch
+from torch import Tensor
+
+from attention_course.explorers.figure import LiveFigure
+from attention_course.plots import Heatmap, number
+
+TOKENS = torch.tensor([[2, 7], [6, 4], [6, 5], [1, 9], [8, 0], [3, 3], [0, 6], [5, 2]]).float()
+
+
+def controls() -> dict[str, ipywidgets.ValueWidget]:
+    """Return the number of tokens and the three steps that make a recipe out of ones."""
+    return {
+        "T": ipywidgets.IntSlider(5, 1, len(TOKENS), description="T"),
+        "decay": ipywidgets.FloatSlider(1.0, min=0.0, max=1.0, step=0.05, description="decay a step"),
+        "triangle": ipywidgets.Checkbox(True, description="lower triangle", indent=False),
+        "normalise": ipywidgets.Checkbox(True, description="rows sum to 1", indent=False),
+    }
+
+
+def compute(T: int, decay: float, triangle: bool, normalise: bool) -> dict[str, Tensor]:
+    """Return weights (T, T), tokens (T, 2) and output = weights @ tokens (T, 2)."""
+    position = torch.arange(T)
+    distance = (position[:, None] - position).abs()
+    weights = torch.tensor(decay).pow(distance)
+    if triangle:
+        weights = weights.tril()
+    if normalise:
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+    tokens = TOKENS[:T]
+    return {"weights": weights, "tokens": tokens, "output": weights @ tokens}
+
+
+def draw(figure: LiveFigure, weights: Tensor, tokens: Tensor, output: Tensor) -> None:
+    """Show the product as three matrices; the caption reads the last row out."""
+    T = len(tokens)
+    total = weights[-1].sum().item()
+    a, b = output[-1].tolist()
+    figure.show(
+        Heatmap(f"weights ({T}, {T})", weights, "output t", "token s", limit=1),
+        Heatmap(f"@  tokens ({T}, 2)", tokens, "token s", "channel", limit=10),
+        Heatmap(f"=  output ({T}, 2)", output, "output t", "channel", limit=10),
+        caption=f"The last row of weights sums to {number(total)}. Its output is ({number(a)}, {number(b)}).",
+    )

@@ -1,0 +1,20 @@
+"""One way to look a thing up by the name that a learner typed."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+Thing = TypeVar("Thing")
+
+
+def look_up(name: str, things: Mapping[str, Thing], kind: str) -> Thing:
+    """Return `things[name]`.
+
+    Raises:
+        ValueError: there is no such name; the message lists the names and suggests the closest.
+    """
+    if name not in things:
+        close = get_close_matches(str(name), things, n=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"There is no {kind} called {name!r}.{guess} There are: {', '.join(things)}.")
+    return things[name]

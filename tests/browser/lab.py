@@ -1,0 +1,115 @@
+"""JupyterLab as `make lab` starts it, seen through Chromium: what the browser tests and the bench share."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def find_chromium() -> str | None:
+    """Return the browser to drive: $CHROMIUM, or a Chromium or Chrome on the PATH."""
+    names = [os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"]
+    return next((path for path in map(shutil.which, filter(None, names)) if path), None)
+
+
+@contextmanager
+def jupyter_lab(extra: dict[str, str] | None = None):
+    """Run `make lab` on a copy of the notebooks, so that nothing here is saved over; yield its address.
+
+    Args:
+        extra: more notebooks to serve, as name and JSON text.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "course"
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "tests", "__pycache__"))
+        (copy / ".venv").symlink_to(ROOT / ".venv")
+        for name, text in (extra or {}).items():
+            (copy / "notebooks" / name).write_text(text)
+        settings = Path(folder) / "lab/user-settings/@jupyterlab/notebook-extension"
+        settings.mkdir(parents=True)
+        (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
+        options = "--no-browser --ServerApp.port=0"
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            options += " --allow-root"
+        server = subprocess.Popen(
+            ["make", "-s", "-o", ".venv/.ready", "lab", f"LAB_OPTIONS={options}"],
+            cwd=copy,
+            env=os.environ | {"HOME": folder, "JUPYTER_CONFIG_DIR": folder, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield _address(server)
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.communicate(timeout=20)
+
+
+def _address(server: subprocess.Popen) -> str:
+    lines = []
+    for line in server.stdout:
+        lines.append(line)
+        if found := re.search(r"http://127\.0\.0\.1:\d+/lab\S*", line):
+            return found.group()
+    raise RuntimeError("make lab ended before it gave an address:\n" + "".join(lines))
+
+
+@contextmanager
+def browser_page(chromium: str, density: float = 1, dark: bool = False):
+    """Open an empty page, 1280 x 800."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 800}, device_scale_factor=density)
+        yield page
+        browser.close()
+
+
+def open_notebook(page: Page, address: str, path: str) -> None:
+    """Open a notebook of the running lab and wait until its kernel is there."""
+    base, token = re.match(r"(http://[^/]+)/.*token=(\w+)", address).groups()
+    page.goto(f"{base}/lab/tree/{path}?token={token}&reset")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(f"{base}/api/sessions?token={token}") as answer:
+            sessions = json.load(answer)
+        if any(s["path"] == path and s["kernel"]["execution_state"] == "idle" for s in sessions):
+            break
+        page.wait_for_timeout(200)
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.wait_for_selector('.jp-NotebookPanel-toolbar [data-status="idle"], [data-status="idle"]')
+
+
+def run_all(page: Page, timeout: float = 60_000) -> None:
+    """Clear what is stored, run every cell, and wait until each has its number."""
+    for menu, item in (("Edit", "Clear Outputs of All Cells"), ("Run", "Run All Cells")):
+        page.click(f".lm-MenuBar-item:has-text('{menu}')")
+        page.click(f".lm-Menu-item:has-text('{item}') >> nth=0")
+    page.wait_for_function(
+        """() => {
+            const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')];
+            return prompts.length && prompts.every((prompt) => /\\[\\d+\\]/.test(prompt.textContent));
+        }""",
+        timeout=timeout,
+    )

@@ -1,0 +1,82 @@
+"""The mask, the softmax and the leak probe of rung 3."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_course.attention import causal_mask, leak_probe, softmax
+
+
+def test_causal_mask_lets_a_query_see_itself_and_the_past():
+    mask = causal_mask(5)
+    assert mask.dtype == torch.bool
+    assert all(mask[t, s] == (s <= t) for t in range(5) for s in range(5))
+
+
+@given(T_q=st.integers(1, 9), T_k=st.integers(1, 9))
+def test_causal_mask_aligns_the_last_query_with_the_last_key(T_q, T_k):
+    mask = causal_mask(T_q, T_k)
+    assert mask.shape == (T_q, T_k)
+    assert all(mask[t, s] == (s - (T_k - 1) <= t - (T_q - 1)) for t in range(T_q) for s in range(T_k))
+
+
+def test_causal_mask_device():
+    assert causal_mask(2, device="meta").device.type == "meta"
+
+
+@given(seed=st.integers(0, 2**32), dim=st.integers(-3, 2), scale=st.sampled_from([1, 100, 1e4]))
+def test_softmax_is_torch_softmax(seed, dim, scale):
+    x = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(seed)) * scale
+    torch.testing.assert_close(softmax(x, dim), torch.softmax(x, dim))
+
+
+def test_softmax_of_masked_scores():
+    inf = float("inf")
+    x = torch.tensor([[0.0, -inf, 0.0], [-inf, -inf, -inf]])
+    torch.testing.assert_close(softmax(x, -1), torch.softmax(x, -1), equal_nan=True)
+    assert softmax(x, -1)[0, 1] == 0
+
+
+def test_softmax_gradient():
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: softmax(x, -1), x)
+
+
+def test_leak_probe_names_row_and_column():
+    """Output i of this function uses input i + 1 only; the last output uses none."""
+
+    def next_token(x):
+        return torch.cat([x[..., 1:, :], torch.zeros_like(x[..., :1, :])], dim=-2)
+
+    moved = leak_probe(next_token, torch.randn(2, 4, 3))
+    assert moved.nonzero().tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_leak_probe_outputs_of_another_length():
+    moved = leak_probe(lambda x: x[..., :2, :].sum(dim=-1, keepdim=True), torch.randn(5, 3))
+    assert moved.shape == (2, 5)
+    assert moved.nonzero().tolist() == [[0, 0], [1, 1]]
+
+
+def test_leak_probe_sees_a_leak_that_adding_a_constant_would_miss():
+    """A function that ignores what all channels share, as LayerNorm does, still shows its leak."""
+    moved = leak_probe(lambda x: (x - x.mean(dim=-1, keepdim=True)).flip(-2), torch.randn(3, 4))
+    assert torch.equal(moved, torch.eye(3, dtype=torch.bool).flip(0))
+
+
+def test_leak_probe_a_nan_that_stays_has_not_moved():
+    moved = leak_probe(lambda x: torch.full_like(x, float("nan")), torch.randn(3, 2))
+    assert not moved.any()
+
+
+def test_leak_probe_leaves_x_alone():
+    x = torch.randn(3, 2)
+    before = x.clone()
+    leak_probe(lambda x: x.mul_(2), x)
+    assert torch.equal(x, before)
+
+
+def test_leak_probe_refuses_what_are_no_tokens():
+    with pytest.raises(ValueError, match="leak_probe expects"):
+        leak_probe(lambda x: x, torch.ones(3))
