@@ -1,0 +1,346 @@
+# %% [markdown]
+# # Rung 1: bag of words
+#
+# **▶ 1 bag of words** · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · 4 query, key, value · 5 scaling · 6 cross and causal · 7 multi-head · 8 GPT
+#
+# **You will build** the mean of the past, with loops. It is the smallest way for a token to use what came before it, and the specification that every later rung is compared with.
+#
+# **You need** Python, and tensors: indexing, slices, shapes.
+#
+# **Time** about 20 minutes.
+
+# %% [markdown]
+# ## The question
+#
+# A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the least it could do with all that past?
+
+# %%
+import torch
+
+from attention_course.exercises import check, hint, solution
+from attention_course.explorers import explore
+from attention_course.plots import Lines, Plane, picture
+from attention_course.questions import ask
+
+# %% [markdown]
+# ## Tokens are rows
+#
+# A **token** is a piece of text: a word, or one character. The model holds each token as a short list of numbers, its **channels**. A text of T tokens with C channels is a table of shape (T, C), and its rows are in reading order.
+#
+# Here are T = 4 tokens with C = 2 channels. The numbers are small, so that you can follow every step in your head.
+
+# %%
+x = torch.tensor([[2.0, 8.0], [4.0, 4.0], [6.0, 0.0], [0.0, 4.0]])
+x.shape
+
+# %% [markdown]
+# With two channels a token is a point in the plane.
+
+# %%
+picture(
+    Plane("Four tokens as points", x, ["t=0", "t=1", "t=2", "t=3"], limits=(-1, 9)),
+    alt="Four points: t=0 at (2, 8), t=1 at (4, 4), t=2 at (6, 0), t=3 at (0, 4).",
+)
+
+# %% [markdown]
+# ## Predict
+#
+# The simplest way to use the past is to take its **mean**, channel by channel: the token at position t and all tokens before it, added up and divided by how many they are. The future stays out.
+#
+# Commit to a guess before you go on.
+
+# %%
+ask("mean_at_one")
+
+# %% [markdown]
+# ## Build: one position
+#
+# The past of position `t`, with the token itself, is a slice of the table.
+
+# %%
+ask("slice_of_the_past")
+
+# %%
+t = 1
+past = x[: t + 1]  # (t + 1, C)
+past
+
+# %% [markdown]
+# The mean runs over time. Time is dimension 0 of `past`; dimension 1 holds the channels, and they stay apart.
+
+# %%
+past.mean(dim=0)
+
+# %% [markdown]
+# ## Build: every position
+#
+# One loop over time does this for each position. The results go into a table of their own.
+
+# %%
+T, C = x.shape
+means = torch.zeros(T, C)
+for t in range(T):
+    means[t] = x[: t + 1].mean(dim=0)
+means
+
+# %% [markdown]
+# Check the last row in your head: (2 + 4 + 6 + 0) / 4 = 3, and (8 + 4 + 0 + 4) / 4 = 4.
+#
+# ## Build: a batch
+#
+# Models work on several texts at once. A **batch** of B texts has shape (B, T, C). The means of one text have nothing to do with the other texts, so there is one more loop.
+
+# %%
+torch.manual_seed(1)
+B, T, C = 4, 8, 2
+batch = torch.randn(B, T, C)
+batch_means = torch.zeros(B, T, C)
+for b in range(B):
+    for t in range(T):
+        batch_means[b, t] = batch[b, : t + 1].mean(dim=0)
+batch_means[0]
+
+# %% [markdown]
+# ## Build: one function for both
+#
+# The loop over the batch does the same thing B times. An index of `...` stands for all the dimensions that are not named, however many they are. Counted from the end, time is dimension -2 and the channels are dimension -1, so one function serves (T, C) and (B, T, C).
+
+
+# %%
+def causal_mean_loop(x):
+    out = torch.zeros_like(x)
+    for t in range(x.shape[-2]):
+        out[..., t, :] = x[..., : t + 1, :].mean(dim=-2)
+    return out
+
+
+causal_mean_loop(x)
+
+# %% [markdown]
+# The word **causal** means: no output depends on a later input.
+#
+# `torch.testing.assert_close` compares two tensors. It is silent when they agree, and raises an error that shows the largest difference when they do not.
+
+# %%
+torch.testing.assert_close(causal_mean_loop(x), means)
+torch.testing.assert_close(causal_mean_loop(batch), batch_means)
+
+# %% [markdown]
+# The package holds this same function, with a check of its input in front. From here on we import it. Here is what the check says to a table of integers.
+
+# %%
+from attention_course.averaging import causal_mean_loop
+
+try:
+    causal_mean_loop(torch.tensor([[2, 8], [4, 4]]))
+except TypeError as error:
+    print(error)
+
+# %% [markdown]
+# ## What is lost
+#
+# A mean does not know in which order its numbers came. Guess first.
+
+# %%
+ask("swap_two_tokens")
+
+# %%
+swapped = x[[1, 0, 2, 3]]
+changed = (causal_mean_loop(swapped) != causal_mean_loop(x)).any(dim=-1)
+changed
+
+# %% [markdown]
+# Tokens go into the mean like words into a bag: what went in can be counted, the order cannot be recovered. "Dog bites man" and "man bites dog" end in the same mean. That is why this is called a **bag of words**.
+#
+# The next cell swaps two past tokens and asserts that the last output does not move.
+
+# %%
+torch.testing.assert_close(causal_mean_loop(swapped)[-1], causal_mean_loop(x)[-1])
+
+# %% [markdown]
+# ## What is kept
+#
+# The past cannot see the future. To show it, change token 2 and look at which outputs move.
+
+# %%
+nudged = x.clone()
+nudged[2] += 1
+(causal_mean_loop(nudged) != causal_mean_loop(x)).any(dim=-1)
+
+# %% [markdown]
+# Outputs 0 and 1 stand still. Doing this for every input gives a table: a row for each output, a column for the input that was changed. The package calls it the **leak probe**, because a leak from the future shows in it at once.
+
+# %%
+from attention_course.attention import leak_probe
+
+leak_probe(causal_mean_loop, x).int()
+
+# %% [markdown]
+# Read column 2: the outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above the diagonal would be an output that moved with a *later* input. The leak probe comes back in every rung.
+
+# %%
+assert not leak_probe(causal_mean_loop, x).triu(diagonal=1).any()
+
+# %% [markdown]
+# ## Fewer additions
+#
+# Position t adds up t + 1 tokens, which takes t additions. Over all positions that makes 0 + 1 + ... + (T − 1) = T(T − 1)/2 additions for each channel: about T²/2.
+#
+# Most of that work is repeated, because the sum at t is the sum at t − 1 and one token more. `cumsum` keeps such a running sum, in T − 1 additions. Divide each row by its count, and the means are there.
+
+# %%
+counts = torch.arange(1, len(x) + 1)  # 1, 2, 3, 4
+x.cumsum(dim=0) / counts[:, None]
+
+# %%
+torch.testing.assert_close(x.cumsum(dim=0) / counts[:, None], causal_mean_loop(x))
+
+# %%
+length = 2 ** torch.arange(2, 11)
+picture(
+    Lines(
+        "Additions for the mean of the past",
+        length,
+        {
+            "loop: T(T − 1)/2": length * (length - 1) / 2,
+            "running sum: T − 1": length - 1,
+        },
+        x_label="tokens T",
+        y_label="additions for each channel",
+    ),
+    alt="Two lines over T from 4 to 1024, both axes logarithmic. "
+    "The loop climbs twice as steeply as the running sum.",
+)
+
+# %% [markdown]
+# So why not stay with the running sum? Because it can only ever do this one mean. Attention needs a weight for every pair of positions, and for that the table of pairs in [rung 2](02_tril_matmul.ipynb) is the right shape.
+#
+# ## Prove
+#
+# Nothing stands below this rung, so the loop is compared with its own definition: at random sizes, each output is the sum of what it may see, divided by how many there are.
+
+# %%
+for T in (1, 2, 7, 32):
+    x_random = torch.randn(3, T, 5)
+    means = causal_mean_loop(x_random)
+    for t in range(T):
+        torch.testing.assert_close(
+            means[:, t] * (t + 1), x_random[:, : t + 1].sum(dim=1)
+        )
+
+# %% [markdown]
+# `assert_close` allows a small difference: for float32, 1.3e-6 of the value plus 1e-5. Both sides round, in different places. Rung 2 looks at this closely.
+#
+# ## Explore
+#
+# **How much does one new token move the mean, early and late? And where does the mean end when the order changes?**
+#
+# Drag `t` to the right: the blue tokens have been seen, the pale ones are still to come, and the ring is the mean. Then leave `t` at 7 and change the order. (The picture is still until you run the cell.)
+
+# %%
+explore("bag_of_words")
+
+# %% [markdown]
+# The token at t counts for 1/(t + 1) of the mean, so late tokens move it less than early ones. The path depends on the order. Its end does not.
+#
+# ## Break it
+#
+# This loop comes from published notes on attention. It wants to save a variable. The shapes are right, and the notes print that it agrees with the correct version.
+
+
+# %%
+def published_loop(x):
+    xbow = x.clone()
+    for t in range(len(xbow)):
+        past = xbow[: t + 1]
+        mean = past.mean(dim=0)
+        xbow[t] = mean
+    return xbow
+
+
+published_loop(x)
+
+# %% [markdown]
+# Compare it with the right means, (2, 8), (3, 6), (4, 4), (3, 4), and find the line.
+
+# %%
+ask("find_the_loop_bug")
+
+# %% [markdown]
+# A look at the first two rows would not have caught it. A comparison of all rows does.
+
+# %%
+(published_loop(x) == causal_mean_loop(x)).all(dim=-1)
+
+# %% [markdown]
+# On the notes' own input, eight random tokens, the comparison is False as well. The printed "True" was never true.
+
+# %%
+torch.manual_seed(1)
+notes_x = torch.randn(8, 2)
+torch.allclose(published_loop(notes_x), causal_mean_loop(notes_x))
+
+# %% [markdown]
+# ## Exercises
+#
+# Write your answer where the stub raises `NotImplementedError`, and run the cell. `check` draws new inputs each time; if your function makes a known mistake, it says which. Take the `#` away from `hint` for a hint (each call gives the next one), and from `solution` when you want to compare.
+#
+# ### 1. The loop, from memory
+#
+# Write the mean of the past yourself, for (T, C) and for (B, T, C), without scrolling up.
+
+
+# %%
+def my_causal_mean(x):
+    raise NotImplementedError
+
+
+check("causal_mean_loop", my_causal_mean)
+# hint("causal_mean_loop")
+# solution("causal_mean_loop")
+
+# %% [markdown]
+# ### 2. A mean of the last k
+#
+# Each output is the mean of the last `k` tokens up to and including its own. At the start there are fewer than `k`: average those that are there.
+
+
+# %%
+def my_windowed_mean(x, k):
+    raise NotImplementedError
+
+
+check("windowed_mean", my_windowed_mean)
+# hint("windowed_mean")
+# solution("windowed_mean")
+
+# %% [markdown]
+# ### 3. A mean that forgets
+#
+# The token itself counts 1, the one before it 1/2, the one before that 1/4, and so on. Divide by the sum of these weights, so that the result is still a mean.
+
+
+# %%
+def my_forgetting_mean(x):
+    raise NotImplementedError
+
+
+check("forgetting_mean", my_forgetting_mean)
+# hint("forgetting_mean")
+# solution("forgetting_mean")
+
+# %% [markdown]
+# ## In the wild
+#
+# - Andrej Karpathy's lecture "Let's build GPT" builds the same mean first and calls the result `xbow`, for "bag of words". Our `causal_mean_loop` is its version 1.
+# - The sizes B, T and C have the names that nanoGPT gives them. Papers write the channels as d_model or simply d, and T as n or L.
+# - PyTorch has no function for the causal mean; `torch.cumsum` divided by the counts is the usual way to write it.
+# - Text search has counted words without their order since the 1950s. There, too, it is called a bag of words.
+#
+# ## Three sentences to remember
+#
+# 1. A token may use itself and its past, never its future.
+# 2. The mean of the past keeps what was said and loses the order in which it was said.
+# 3. The leak probe changes one input and watches which outputs move: in a causal function only later ones do, and the one at the same position.
+#
+# Next: [rung 2, one matrix product](02_tril_matmul.ipynb), where the two loops become a single `@`.

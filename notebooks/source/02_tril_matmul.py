@@ -1,0 +1,370 @@
+# %% [markdown]
+# # Rung 2: one matrix product
+#
+# [1 bag of words](01_bag_of_words.ipynb) · **▶ 2 one matrix product** · [3 masked softmax](03_masked_softmax.ipynb) · 4 query, key, value · 5 scaling · 6 cross and causal · 7 multi-head · 8 GPT
+#
+# **You will build** the mean of the past again, without a loop: a table of weights, times the tokens. The table is the thing that later becomes attention.
+#
+# **You need** [rung 1](01_bag_of_words.ipynb), and the rule for a matrix product: row times column.
+#
+# **Time** about 20 minutes.
+
+# %% [markdown]
+# ## The question
+#
+# The loop of rung 1 asks the same thing at every position: which tokens do I use, and how much of each? The answers are numbers. What happens if we write all of them into one table?
+
+# %%
+import time
+
+import torch
+
+from attention_course.averaging import causal_mean_loop
+from attention_course.exercises import check, hint, solution
+from attention_course.explorers import explore
+from attention_course.plots import Heatmap, Lines, picture
+from attention_course.questions import ask
+
+# %% [markdown]
+# ## A row of weights is a recipe
+#
+# Three tokens with two channels each.
+
+# %%
+b = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # (T, C) = (3, 2)
+
+# %% [markdown]
+# A row of three numbers says how much of each token to take. `1 1 1` takes each token once: it adds them up.
+
+# %%
+recipe = torch.tensor([1.0, 1.0, 1.0])
+recipe @ b
+
+# %% [markdown]
+# Check it: 2 + 6 + 6 = 14 and 7 + 4 + 5 = 16.
+#
+# A matrix is several recipes, one in each row, and `@` carries them all out. Three rows of ones give the same sum three times.
+
+# %%
+torch.ones(3, 3) @ b
+
+# %% [markdown]
+# ## Predict
+#
+# `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal. A zero in a recipe leaves that token out.
+
+# %%
+torch.tril(torch.ones(3, 3))
+
+# %%
+ask("row_of_tril")
+
+# %%
+torch.tril(torch.ones(3, 3)) @ b
+
+# %% [markdown]
+# That is a running sum. Row t adds up the tokens 0 to t.
+#
+# ## Build: from sums to means
+#
+# A recipe makes a mean when its numbers sum to 1. So divide each row by its own sum.
+
+# %%
+weights = torch.tril(torch.ones(3, 3))
+weights = weights / weights.sum(dim=-1, keepdim=True)  # (3, 3) / (3, 1)
+weights
+
+# %% [markdown]
+# Each row now shares out a total of 1: a half and a half, a third each. From here on these numbers are called **weights**.
+
+# %%
+output = weights @ b
+output
+
+# %%
+picture(
+    Heatmap("weights (3, 3)", weights, "output t", "token s", limit=1),
+    Heatmap("@  tokens (3, 2)", b, "token s", "channel", limit=10),
+    Heatmap("=  output (3, 2)", output, "output t", "channel", limit=10),
+    alt="The weights, a lower triangle whose rows sum to 1, times the tokens, give the means of the past.",
+)
+
+# %% [markdown]
+# Read the last row: a third of each token gives (14/3, 16/3), about (4.67, 5.33).
+#
+# ## Build: a batch
+#
+# With a batch, `x` has shape (B, T, C). The weights are the same for every text.
+
+# %%
+ask("what_broadcasting_does")
+
+# %%
+torch.manual_seed(1)
+B, T, C = 4, 8, 2
+x = torch.randn(B, T, C)
+weights = torch.tril(torch.ones(T, T))
+weights = weights / weights.sum(dim=-1, keepdim=True)
+(weights @ x).shape
+
+# %% [markdown]
+# Making a tensor act as if it were repeated along a dimension that it lacks is called **broadcasting**. `torch.bmm`, the batched product, does not do that: both sides must bring the batch. `@` is the shorter way to say it.
+
+# %%
+repeated = weights.expand(B, T, T)  # (B, T, T), without a copy
+torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
+
+# %% [markdown]
+# The weights stand on the left, because each output is a mix of *rows* of `x`. On the right they would mix the channels, and (8, 2) @ (8, 8) does not even fit.
+#
+# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone. A product from the right on the transposed tokens is the same thing, seen in a mirror.
+
+# %%
+mirrored = x.transpose(-2, -1) @ weights.transpose(-2, -1)  # (B, C, T) @ (T, T)
+torch.testing.assert_close(mirrored.transpose(-2, -1), weights @ x)
+
+# %% [markdown]
+# ## Build: the function
+#
+# `dtype` and `device` are taken from `x`, so that the function also works in half precision and on a GPU.
+
+
+# %%
+def causal_mean_matmul(x):
+    T = x.shape[-2]
+    weights = torch.tril(torch.ones(T, T, dtype=x.dtype, device=x.device))
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    return weights @ x
+
+
+causal_mean_matmul(b)
+
+# %% [markdown]
+# ## Prove
+#
+# It equals rung 1, at every size we try.
+
+# %%
+for T in (1, 2, 7, 32):
+    x_random = torch.randn(3, T, 5)
+    torch.testing.assert_close(causal_mean_matmul(x_random), causal_mean_loop(x_random))
+
+# %% [markdown]
+# `torch.allclose` is another way to compare. Here it is over 100 seeds. Does it always say True?
+
+# %%
+agreed, largest = [], 0.0
+for seed in range(100):
+    torch.manual_seed(seed)
+    x_random = torch.randn(4, 64, 8)
+    loop, matmul = causal_mean_loop(x_random), causal_mean_matmul(x_random)
+    agreed.append(torch.allclose(loop, matmul))
+    largest = max(largest, (loop - matmul).abs().max().item())
+all(agreed)
+
+# %%
+ask("why_not_equal")
+
+# %% [markdown]
+# The largest difference over all these seeds is below one millionth:
+
+# %%
+assert largest < 1e-6
+
+# %% [markdown]
+# Where it comes from, in three numbers: float32 keeps about 7 digits, so a small number can vanish beside a large one. Then it matters which two are added first.
+
+# %%
+big, small = torch.tensor(1e8), torch.tensor(1.0)
+(big + small) - big, (big - big) + small
+
+# %% [markdown]
+# `allclose` allows a difference of 1e-5 times the expected value, plus 1e-8. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6 of the value plus 1e-5, and its error shows how far apart the two are. In this course every comparison uses it.
+
+# %%
+assert not all(agreed)
+torch.testing.assert_close(matmul, loop)
+
+# %% [markdown]
+# ## How much faster?
+#
+# The loop takes T steps, one after the other, and Python starts each of them. The product is one call, and the processor does many of its sums at the same time. The next cell measures both on your machine and draws the ratio. (Times differ from machine to machine and from run to run, so the picture is the only thing it shows.)
+
+
+# %%
+def fastest(function, x, repeats=5):
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function(x)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+lengths = torch.tensor([8, 16, 32, 64, 128, 256, 512])
+ratio = torch.ones(len(lengths))
+for i, T in enumerate(lengths.tolist()):
+    x_random = torch.randn(8, T, 32)
+    ratio[i] = fastest(causal_mean_loop, x_random) / fastest(
+        causal_mean_matmul, x_random
+    )
+
+# %%
+picture(
+    Lines(
+        "How many times as long the loop takes",
+        lengths,
+        {"loop / matrix product": ratio, "equally fast": torch.ones(len(lengths))},
+        x_label="tokens T",
+        y_label="time ratio",
+    ),
+    alt="The time of the loop divided by the time of the matrix product, over T from 8 to 512, both axes "
+    "logarithmic, with a line at 1 where both are equally fast.",
+)
+
+# %% [markdown]
+# The product does more additions than the loop, because it also multiplies the zeros, and it is still faster: the number of operations is not the same thing as the time. For long texts the lead usually shrinks, because half of the table is zeros.
+#
+# ## Other recipes
+#
+# The triangle of equal weights is one choice of many. Each row may be any recipe. Three more, for T = 6:
+
+# %%
+T = 6
+position = torch.arange(T)
+distance = position[:, None] - position  # (T, T): how far token s lies before output t
+
+shift = (distance == 1).float()
+
+window = ((distance >= 0) & (distance < 3)).float()
+window = window / window.sum(dim=-1, keepdim=True)
+
+decay = torch.tril(0.5**distance)
+decay = decay / decay.sum(dim=-1, keepdim=True)
+
+# %%
+picture(
+    Heatmap("shift: copy the previous", shift, "output t", "token s", limit=1),
+    Heatmap("window: mean of the last 3", window, "output t", "token s", limit=1),
+    Heatmap("decay: half as much each step", decay, "output t", "token s", limit=1),
+    alt="Three weight matrices. Shift has ones right below the diagonal. Window has a band of width 3. "
+    "Decay falls by half with each step away from the diagonal.",
+)
+
+# %% [markdown]
+# Shift copies the previous token. The first output has no previous token: its row is all zeros.
+
+# %%
+tokens = torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]])
+(shift @ tokens).flatten()
+
+# %% [markdown]
+# And here is something that the mean could not do. Swap two past tokens: the mean did not notice, decay does.
+
+# %%
+swapped = tokens[[1, 0, 2, 3, 4, 5]]
+(decay @ swapped - decay @ tokens)[-1]
+
+# %% [markdown]
+# Weights that differ can tell the order. But somebody has to choose them, and so far that is us, for all texts alike. In rung 4 the tokens choose.
+
+# %%
+assert (decay @ swapped - decay @ tokens)[-1].abs() > 0.01
+
+# %% [markdown]
+# ## Explore
+#
+# **Which of the three steps makes a sum into a mean of the past, and what does each one do alone?**
+#
+# Switch the triangle off: every output sees everything. Switch the normalising off: means become sums. Lower the decay to 0: what is left of the past?
+
+# %%
+explore("tril_matmul")
+
+# %% [markdown]
+# ## Break it
+#
+# One argument is missing here. The code runs, and the shapes are right.
+
+# %%
+a = torch.tril(torch.ones(4, 4))
+broken = a / a.sum(1)
+broken
+
+# %%
+ask("which_way_it_broadcasts")
+
+# %% [markdown]
+# The check that catches it is one line, and it is worth having wherever weights are made: the rows sum to 1.
+
+# %%
+broken.sum(dim=-1)
+
+# %% [markdown]
+# Only row 0 sums to 1. The last one hands out more than two tokens. With `keepdim=True` the sums keep the shape (4, 1), one for each row.
+
+# %%
+repaired = a / a.sum(1, keepdim=True)
+torch.testing.assert_close(repaired.sum(dim=-1), torch.ones(4))
+
+# %% [markdown]
+# ## Exercises
+#
+# ### 1. The mean of the past as a product
+#
+# Write it for (T, C) and (B, T, C), without a loop.
+
+
+# %%
+def my_causal_mean(x):
+    raise NotImplementedError
+
+
+check("causal_mean_matmul", my_causal_mean)
+# hint("causal_mean_matmul")
+# solution("causal_mean_matmul")
+
+# %% [markdown]
+# ### 2. The band
+#
+# Return the (T, T) weights of the mean of the last `k` tokens. At the start there are fewer than `k`; each row still sums to 1.
+
+
+# %%
+def my_band(T, k):
+    raise NotImplementedError
+
+
+check("band_matrix", my_band)
+# hint("band_matrix")
+# solution("band_matrix")
+
+# %% [markdown]
+# ### 3. The shift
+#
+# Return the (T, T) matrix that copies the previous token. Its first row is all zeros.
+
+
+# %%
+def my_shift(T):
+    raise NotImplementedError
+
+
+check("shift_matrix", my_shift)
+# hint("shift_matrix")
+# solution("shift_matrix")
+
+# %% [markdown]
+# ## In the wild
+#
+# - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`, attention weights, or the attention matrix.
+# - Convolutions are banded matrices with the same numbers in every row. `torch.nn.Conv1d` does not build the matrix, because it would be mostly zeros.
+# - Some models for long texts use nothing but a decay like ours, and update a running sum instead of building the table: ALiBi subtracts a penalty that grows with distance (Press et al. 2022), RetNet multiplies with a decay (Sun et al. 2023).
+#
+# ## Three sentences to remember
+#
+# 1. A row of weights is a recipe: how much of each token goes into one output.
+# 2. A lower triangle whose rows sum to 1 is the mean of the past, and `weights @ x` carries out all its rows at once.
+# 3. The same sum in another order rounds differently, so compare with `assert_close` and say the tolerance.
+#
+# Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are made from scores.

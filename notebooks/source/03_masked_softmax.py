@@ -1,0 +1,450 @@
+# %% [markdown]
+# # Rung 3: masked softmax
+#
+# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · **▶ 3 masked softmax** · 4 query, key, value · 5 scaling · 6 cross and causal · 7 multi-head · 8 GPT
+#
+# **You will build** the weights of rung 2 from scores, with softmax and a mask. When this works, any scores will do, and that freedom is attention.
+#
+# **You need** [rung 2](02_tril_matmul.ipynb). That exp turns sums into products, and that exp(0) = 1.
+#
+# **Time** about 25 minutes.
+
+# %% [markdown]
+# ## The question
+#
+# In rung 2 we wrote the weights down ourselves, and took care that no weight was negative and that each row summed to 1. A model would rather produce numbers without any such care. How do we turn whatever numbers it produces into weights, and keep the future out?
+
+# %%
+import torch
+import torch.nn.functional as F
+
+from attention_course.attention import leak_probe
+from attention_course.averaging import causal_mean_loop, causal_mean_matmul
+from attention_course.exercises import check, hint, solution
+from attention_course.explorers import explore
+from attention_course.plots import Bars, Heatmap, picture
+from attention_course.questions import ask
+
+torch.set_printoptions(precision=3, sci_mode=False)
+
+# %% [markdown]
+# ## Softmax by hand
+#
+# The numbers that a model produces are called **scores**. A score may be any number; a higher one asks for more weight. Softmax makes weights of them in two steps. First exp, which makes every score positive. Then divide by the sum.
+#
+# These three scores are chosen so that their exps are 1, 2 and 5.
+
+# %%
+scores = torch.tensor([1.0, 2.0, 5.0]).log()
+scores
+
+# %%
+exp = scores.exp()
+exp
+
+# %% [markdown]
+# They sum to 8, so the weights are 1/8, 2/8 and 5/8.
+
+# %%
+exp / exp.sum()
+
+# %%
+torch.testing.assert_close(exp / exp.sum(), torch.softmax(scores, dim=-1))
+
+# %% [markdown]
+# ## Along which dimension?
+#
+# A tensor with several dimensions has several ways to sum to 1. `dim` names the dimension whose entries share one total.
+
+# %%
+torch.manual_seed(0)
+block = torch.randn(2, 3, 4)
+for dim in range(3):
+    sums = torch.softmax(block, dim=dim).sum(dim=dim)
+    print(
+        f"dim={dim}: shape of the sums {tuple(sums.shape)}, all 1: {torch.allclose(sums, torch.ones(()))}"
+    )
+
+# %% [markdown]
+# All three run, and all three give weights. Which one is meant has to be known. Scores have a query in each row and a key in each column: the **query** is the position that looks, the **keys** are the positions that it looks at.
+
+# %%
+ask("which_dim")
+
+# %% [markdown]
+# ## Only differences count
+#
+# Guess, then see.
+
+# %%
+ask("add_a_constant")
+
+# %%
+torch.testing.assert_close(
+    torch.softmax(scores + 100, dim=-1), torch.softmax(scores, dim=-1)
+)
+
+# %% [markdown]
+# That is more than a curiosity. exp grows so fast that float32 cannot hold exp(89), and infinity divided by infinity is not a number.
+
+# %%
+large = torch.tensor([1000.0, 1001.0, 1002.0])
+large.exp() / large.exp().sum()
+
+# %% [markdown]
+# Since a constant changes nothing, subtract the largest score first. The largest becomes 0, and exp never sees a number above 0.
+
+
+# %%
+def softmax(x, dim):
+    exp = (x - x.amax(dim=dim, keepdim=True)).exp()
+    return exp / exp.sum(dim=dim, keepdim=True)
+
+
+softmax(large, dim=-1)
+
+# %%
+torch.testing.assert_close(softmax(large, dim=-1), torch.softmax(large, dim=-1))
+torch.testing.assert_close(softmax(block, dim=1), torch.softmax(block, dim=1))
+
+# %% [markdown]
+# ## Temperature
+#
+# Multiplying the scores does change the weights, because differences grow with them. It is customary to divide by a **temperature**: below 1 the largest score takes more, above 1 the weights even out.
+
+# %%
+steps = torch.tensor([0.0, 1.0, 2.0, 3.0])
+picture(
+    *(
+        Bars(
+            f"temperature {temperature}",
+            softmax(steps / temperature, dim=-1),
+            list("0123"),
+            "key",
+            (0, 1),
+        )
+        for temperature in (0.3, 1.0, 3.0)
+    ),
+    alt="Weights of the scores 0, 1, 2, 3 at three temperatures. At 0.3 the last key has nearly all the "
+    "weight, at 1.0 about two thirds, at 3.0 four tenths.",
+)
+
+# %% [markdown]
+# ## Build: a mask
+#
+# Back to the mean of the past. Equal weights come from equal scores; let them all be 0. A **mask** says which keys each query may look at: a boolean table, True where it may look.
+
+# %%
+T = 4
+mask = torch.ones(T, T, dtype=torch.bool).tril()
+mask
+
+# %%
+ask("why_minus_infinity")
+
+# %% [markdown]
+# `masked_fill` writes a value where its argument is True. Our mask is True where a query *may* look, so it is turned around with `~`.
+
+# %%
+scores = torch.zeros(T, T)
+scores = scores.masked_fill(~mask, float("-inf"))
+scores
+
+# %%
+torch.softmax(scores, dim=-1)
+
+# %% [markdown]
+# Those are the weights of rung 2. The zeros above the diagonal are exact: exp(−∞) is 0, not nearly 0.
+#
+# ## Build: the function
+
+
+# %%
+def causal_mean_softmax(x):
+    T = x.shape[-2]
+    scores = torch.zeros(T, T, dtype=x.dtype, device=x.device)
+    mask = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()
+    scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ x
+
+
+causal_mean_softmax(torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]))
+
+# %% [markdown]
+# ## Prove
+#
+# Rung 3 equals rung 2 equals rung 1.
+
+# %%
+for T in (1, 2, 7, 32):
+    x = torch.randn(3, T, 5)
+    torch.testing.assert_close(causal_mean_softmax(x), causal_mean_matmul(x))
+    torch.testing.assert_close(causal_mean_softmax(x), causal_mean_loop(x))
+
+# %% [markdown]
+# ## Two ways to mask
+#
+# Now with scores that are not all equal. These are the scores of a six-word sentence, "The sun rises in the east", from a published article. Rung 4 shows how they come about, and rung 5 why they are divided by √2.
+
+# %%
+article_scores = (
+    torch.tensor(
+        [
+            [0.0613, -0.3491, 0.1443, -0.0437, -0.1303, 0.1076],
+            [-0.6004, 3.4707, -1.5023, 0.4991, 1.2903, -1.3374],
+            [0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730],
+            [-0.0794, 0.4487, -0.1807, 0.0518, 0.1677, -0.1197],
+            [-0.1510, 0.8626, -0.3597, 0.1112, 0.3216, -0.2787],
+            [0.4344, -2.5037, 1.0740, -0.3509, -0.9315, 0.9265],
+        ]
+    )
+    / 2**0.5
+)
+mask = torch.ones(6, 6, dtype=torch.bool).tril()
+
+# %% [markdown]
+# The first way: −∞ before the softmax.
+
+# %%
+before = torch.softmax(article_scores.masked_fill(~mask, float("-inf")), dim=-1)
+before
+
+# %% [markdown]
+# The second way: softmax over everything, then multiply by the mask.
+
+# %%
+multiplied = torch.softmax(article_scores, dim=-1) * mask
+multiplied
+
+# %% [markdown]
+# Its rows no longer sum to 1. Divide each by its sum, and both ways agree.
+
+# %%
+renormalised = multiplied / multiplied.sum(dim=-1, keepdim=True)
+torch.testing.assert_close(renormalised, before)
+
+# %% [markdown]
+# The article prints 0.2449 for the weight of word 3 on itself after the multiplication. Our table says 0.165. The printed one is already divided by the sum of its row; two rows of two different steps were mixed up.
+
+# %%
+torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0)
+torch.testing.assert_close(renormalised[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0)
+
+# %% [markdown]
+# ## Forget to renormalise, and it leaks
+#
+# What if we stop after the multiplication?
+
+# %%
+ask("multiply_after")
+
+# %% [markdown]
+# To see the leak, the scores must depend on the tokens. Take the dot product of each pair of tokens as its score; rung 4 is about this choice.
+
+
+# %%
+def mask_before(x):
+    scores = x @ x.transpose(-2, -1)  # (T, T)
+    mask = torch.ones_like(scores, dtype=torch.bool).tril()
+    return torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ x
+
+
+def multiply_after(x):
+    scores = x @ x.transpose(-2, -1)
+    return torch.softmax(scores, dim=-1).tril() @ x
+
+
+# %%
+torch.manual_seed(0)
+x = torch.randn(6, 3)
+picture(
+    Heatmap(
+        "−∞ before the softmax",
+        leak_probe(mask_before, x),
+        "output that moves",
+        "input that is nudged",
+    ),
+    Heatmap(
+        "multiplied after it",
+        leak_probe(multiply_after, x),
+        "output that moves",
+        "input that is nudged",
+    ),
+    alt="Two leak probes. With −∞ before the softmax only the lower triangle moves. "
+    "With the multiplication after it, every output moves with every input.",
+)
+
+# %% [markdown]
+# On the right, output 0 moves when input 5 does. The values of the future were removed, but its scores are still in the denominator.
+
+# %%
+assert not leak_probe(mask_before, x).triu(diagonal=1).any()
+assert leak_probe(multiply_after, x).all()
+
+# %% [markdown]
+# ## A row with nothing to look at
+#
+# Sometimes a mask hides every key of a query; a batch with an empty text does that. Softmax has to share out 1 among nobody.
+
+# %%
+torch.softmax(torch.full((3,), float("-inf")), dim=-1)
+
+# %% [markdown]
+# 0 divided by 0 is NaN, and one NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query. Here query 0 may look at nothing:
+
+# %%
+x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
+nothing_for_0 = torch.tensor([[False, False], [True, True]])
+F.scaled_dot_product_attention(x, x, x, attn_mask=nothing_for_0)[0, 0]
+
+# %% [markdown]
+# ## Scores need not be zero
+#
+# With all scores equal, softmax gives back the mean. But any scores will do. Three recipes, written as scores: a preference for the token itself, a preference for the first token, and one for the previous token.
+
+# %%
+T = 6
+position = torch.arange(T)
+mask = torch.ones(T, T, dtype=torch.bool).tril()
+preferences = {
+    "myself": 3.0 * (position[:, None] == position),
+    "the first": 3.0 * (position == 0).expand(T, T),
+    "the previous": 3.0 * (position[:, None] == position + 1),
+}
+weights = {
+    name: torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    for name, scores in preferences.items()
+}
+
+# %%
+picture(
+    *(Heatmap(name, w, "query", "key", limit=1) for name, w in weights.items()),
+    alt="Weights from three tables of scores: most weight on the diagonal, in the first column, "
+    "and right below the diagonal.",
+)
+
+# %% [markdown]
+# The rows still sum to 1, and the future still has none of it, whatever the scores are.
+
+# %%
+for w in weights.values():
+    torch.testing.assert_close(w.sum(dim=-1), torch.ones(T))
+    assert not w.triu(diagonal=1).any()
+
+# %% [markdown]
+# This is the freedom that attention uses. The mask says who *may* look where; the scores say who *wants* to. In rung 4 the tokens produce the scores themselves.
+#
+# ## Explore
+#
+# **When does one key take everything, and when do all get the same?**
+#
+# The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same. Lower the temperature and watch it fall. Then switch the mask off: key 3 has the highest score and had no weight until now.
+
+# %%
+explore("masked_softmax")
+
+# %% [markdown]
+# ## Break it
+#
+# The shapes are right, the weights lie between 0 and 1, and the upper triangle is zero. One character is wrong. Find it before you read on.
+
+
+# %%
+def almost_attention(x):
+    scores = x @ x.transpose(-2, -1)
+    mask = torch.ones_like(scores, dtype=torch.bool).tril()
+    weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-2)
+    return weights, weights @ x
+
+
+torch.manual_seed(0)
+x = torch.randn(5, 3)
+weights, _ = almost_attention(x)
+weights
+
+# %% [markdown]
+# The softmax runs along `dim=-2`, the queries, so each *column* sums to 1. Two checks catch it, and both are cheap: the sum of each row, and the leak probe.
+
+# %%
+weights.sum(dim=-1)
+
+# %%
+picture(
+    Heatmap(
+        "softmax along the queries",
+        leak_probe(lambda x: almost_attention(x)[1], x),
+        "output that moves",
+        "input that is nudged",
+    ),
+    alt="The leak probe of the broken function: entries above the diagonal are lit.",
+)
+
+# %% [markdown]
+# A key shares itself out over all queries that may see it, the later ones included. So a later token changes what an earlier one gets.
+
+# %%
+assert leak_probe(lambda x: almost_attention(x)[1], x).triu(diagonal=1).any()
+
+# %% [markdown]
+# ## Exercises
+#
+# ### 1. The mean of the past, by softmax
+#
+# Scores, mask, softmax, product; for (T, C) and (B, T, C).
+
+
+# %%
+def my_causal_mean(x):
+    raise NotImplementedError
+
+
+check("causal_mean_softmax", my_causal_mean)
+# hint("causal_mean_softmax")
+# solution("causal_mean_softmax")
+
+# %% [markdown]
+# ### 2. A softmax that survives 1000
+#
+# Along the last dimension, without `torch.softmax`.
+
+
+# %%
+def my_softmax(x):
+    raise NotImplementedError
+
+
+check("stable_softmax", my_softmax)
+# hint("stable_softmax")
+# solution("stable_softmax")
+
+# %% [markdown]
+# ### 3. Padding
+#
+# Texts of a batch differ in length; the short ones are filled up with padding at the end. Given scores of shape (B, T_q, T_k) and the true lengths, an integer tensor of shape (B,), return the weights: softmax over the keys, with no weight on padding. A text of length 0 gives rows of zeros, not NaN.
+
+
+# %%
+def my_padding_weights(scores, lengths):
+    raise NotImplementedError
+
+
+check("padding_weights", my_padding_weights)
+# hint("padding_weights")
+# solution("padding_weights")
+
+# %% [markdown]
+# ## In the wild
+#
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) masks out "all values in the input of the softmax which correspond to illegal connections": −∞ before the softmax, as here.
+# - nanoGPT keeps the triangle as a buffer called `bias` and writes `masked_fill(self.bias[...] == 0, float('-inf'))`.
+# - `F.scaled_dot_product_attention` takes a boolean mask that is True where a query may look, like ours. `nn.MultiheadAttention` takes the opposite. Rung 6 comes back to this.
+# - The scores are also called affinities, logits, or `wei` before the softmax; the temperature is the same one that you set when you sample text.
+#
+# ## Three sentences to remember
+#
+# 1. Softmax turns any scores into weights: positive, with a sum of 1; only differences between scores count.
+# 2. A mask writes −∞ into the scores *before* the softmax, so that hidden keys are neither in the mix nor in the sum.
+# 3. The mask says who may look, the scores say who wants to.
+#
+# Next: rung 4, where the tokens make the scores themselves.
