@@ -37,6 +37,12 @@ def array(tensor: Tensor) -> np.ndarray:
     return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
 
 
+def ink_on(rgba: Sequence[float]) -> str:
+    """Choose the text colour that stands out, by the relative luminance of WCAG 2."""
+    red, green, blue, _ = (channel**2.2 for channel in rgba)
+    return "#111111" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else "white"
+
+
 @dataclass(frozen=True, eq=False)
 class Heatmap:
     """A matrix as coloured cells: white is 0, blue above, orange below; numbers where they fit.
@@ -81,15 +87,15 @@ class Heatmap:
         """Draw onto `axes`."""
         state = self.state()
         values = array(self.values)
-        axes.imshow(values, cmap=_DIVERGING, vmin=-state["limit"], vmax=state["limit"])
+        finite = np.where(np.isfinite(values), values, 0)  # NaN and infinities are written, not coloured
+        image = axes.imshow(finite, cmap=_DIVERGING, vmin=-state["limit"], vmax=state["limit"])
         axes.set(xlabel=self.column_label, ylabel=self.row_label)
         for axis, names in ((axes.xaxis, state["columns"]), (axes.yaxis, state["rows"])):
             step = max(1, len(names) // 8)
             axis.set_ticks(range(0, len(names), step), names[::step])
         for cell, text in enumerate(state["texts"]):
             row, column = divmod(cell, values.shape[1])
-            value = values[row, column].item()
-            colour = "white" if math.isfinite(value) and abs(value) > 0.6 * state["limit"] else "#222222"
+            colour = ink_on(image.to_rgba(finite[row, column]))
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
         axes.tick_params(length=0)
         axes.spines[:].set_color("#cccccc")

@@ -74,7 +74,7 @@ def test_bars_stand_at_their_heights():
 def test_heatmap_draws_its_values_in_place():
     axes = Figure().subplots()
     PANELS[0].plot(axes)
-    assert axes.images[0].get_array()[0].tolist() == [1, -2]
+    assert axes.images[0].get_array().tolist() == [[1, -2], [0, 0]]
     assert axes.texts[1].get_text() == "−2"
     assert axes.texts[1].get_position() == (1, 0)
 

@@ -20,6 +20,12 @@ function themeOf(element) {
   };
 }
 
+// The text colour that stands out from a cell: relative luminance as WCAG 2 defines it, split where black and white tie.
+function inkOn(rgb) {
+  const [r, g, b] = rgb.map((c) => (c / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#111" : "white";
+}
+
 const floats = (view) => new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 
 function label(pen, text, x, y, { align = "center", baseline = "middle", turn = 0 } = {}) {
@@ -52,10 +58,11 @@ const KINDS = {
         const strength = Number.isFinite(values[index]) ? Math.abs(share) : 0;
         const ink = share < 0 ? theme.orange : theme.blue;
         const [x, y] = [left + cell * (index % columns), top + cell * Math.floor(index / columns)];
-        pen.fillStyle = css(theme.zero.map((zero, c) => zero + (ink[c] - zero) * strength));
+        const colour = theme.zero.map((zero, c) => zero + (ink[c] - zero) * strength);
+        pen.fillStyle = css(colour);
         pen.fillRect(x, y, Math.ceil(cell), Math.ceil(cell));
         if (panel.texts.length) {
-          pen.fillStyle = strength > 0.6 ? "white" : theme.text;
+          pen.fillStyle = inkOn(colour);
           pen.font = theme.font(cell < 34 ? 11 : 12);
           label(pen, panel.texts[index], x + cell / 2, y + cell / 2);
         }

@@ -1,0 +1,72 @@
+# `make lab` to learn, `make test` to check a change. Windows, or no make: see README.md.
+
+PYTHON ?= python3
+LAB_OPTIONS ?=
+
+VENV = .venv
+RUN = $(VENV)/bin/python
+READY = $(VENV)/.ready
+SETTINGS = $(VENV)/share/jupyter/lab/settings
+
+.PHONY: help lab test notebooks format bench-explorers picture constraints clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
+
+lab: $(READY) ## open JupyterLab at the first rung
+	$(RUN) -m jupyterlab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/01_bag_of_words.ipynb $(LAB_OPTIONS)
+
+test: $(READY) ## lint, then run all tests and compare all outputs of the notebooks
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(VENV)/bin/lint-imports
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --nbval
+
+notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
+	$(RUN) notebooks/build.py $(NAMES)
+
+format: $(READY) ## put the code into its form, and sort imports
+	$(RUN) -m ruff check --fix
+	$(RUN) -m ruff format
+
+bench-explorers: $(READY) ## time from key press to changed picture
+	$(RUN) tests/browser/bench_explorers.py
+
+picture: $(READY) ## take the picture in README.md
+	$(RUN) tests/browser/take_picture.py
+
+constraints: ## renew constraints.txt: the newest versions that go together; torch stays as pinned
+	venv=$$(mktemp -d) && $(PYTHON) -m venv $$venv && \
+	$$venv/bin/python -m pip install $$(grep '^torch==' constraints.txt) -e '.[dev]' && \
+	{ echo '# What CI installs. Renew it with: make constraints'; \
+	  $$venv/bin/python -m pip freeze --exclude-editable | sed 's/+.*//'; } > constraints.new && \
+	mv constraints.new constraints.txt && rm -r $$venv
+
+clean: ## remove caches; the next call looks through .venv again and keeps what is installed
+	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tests/browser/screenshots
+	find attention_course tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+
+# Set-up. The stamp is written last; without it nothing that lies in .venv is trusted:
+# - a package whose INSTALLER is missing was interrupted (pip writes that file at the end): pip must not find it;
+# - an environment without pip is completed, and made anew where that fails;
+# - a torch that is already there is kept, whatever its build: its version takes the place of the pinned one.
+# JupyterLab is told not to ask for news: nothing needs the network from here on.
+$(READY): pyproject.toml constraints.txt
+	@for info in $(VENV)/lib/python*/site-packages/*.dist-info; do \
+		test -f "$$info/INSTALLER" || rm -rf "$$info"; \
+	done
+	@$(RUN) -m pip show pip >/dev/null 2>&1 || $(RUN) -m venv $(VENV) >/dev/null 2>&1 || $(MAKE) -s .new-venv
+	@torch=$$($(RUN) -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null); \
+		sed "$${torch:+s/^torch==.*/torch==$$torch/}" constraints.txt > $(VENV)/constraints.txt
+	$(RUN) -m pip install --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev]'
+	@mkdir -p $(SETTINGS)
+	@echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}' > $(SETTINGS)/overrides.json
+	@touch $(READY)
+
+.PHONY: .new-venv
+.new-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "This course needs Python 3.11 or newer. Name one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+		{ echo "$(PYTHON) has no venv. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)

@@ -1,0 +1,432 @@
+"""The engine: what an exercise is, how an answer is run, and how it is judged.
+
+A wrong answer is compared with the exercise's named mistakes. If it did the same as one of them on every
+input, the verdict can say what went wrong and why, and not only where.
+"""
+
+import ctypes
+import inspect
+import textwrap
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attention_course.exercises import panel
+
+TIME_LIMIT = 5.0  # seconds that one call of an answer may take
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer that people really give: its name, the function, and what to tell them."""
+
+    name: str
+    function: Callable
+    message: str
+
+
+@dataclass(frozen=True)
+class Property:
+    """A claim about every right answer. `holds(answer, *arguments)` says whether it is true for one."""
+
+    claim: str
+    holds: Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """Everything that there is to know about one exercise.
+
+    `draw_inputs(generator)` returns a list of argument tuples, small to large. `tolerance` is relative to
+    the largest value of the target.
+    """
+
+    name: str
+    task: str
+    reference: Callable
+    draw_inputs: Callable[[torch.Generator], list[tuple]]
+    properties: tuple[Property, ...]
+    mistakes: tuple[Mistake, ...]
+    hints: tuple[str, ...]
+    minutes: int
+    difficulty: int
+    tolerance: float = 1e-5
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `check` found. A notebook shows it as a panel; `details` is the HTML below its message."""
+
+    exercise: str
+    passed: bool
+    mistake: str | None
+    headline: str
+    message: str
+    details: str = ""
+
+    def __repr__(self) -> str:
+        return f"{self.exercise}: {self.headline}" + ("" if self.passed else f"\n{self.message}")
+
+    def _repr_html_(self) -> str:
+        sign = "✓" if self.passed else "○" if self.headline == NOT_TRIED else "✗"
+        return panel.frame(self.exercise, sign, self.headline, panel.prose(self.message) + self.details)
+
+
+NOT_TRIED = "not tried yet"
+
+
+# Running an answer
+
+
+@dataclass
+class Outcome:
+    """What one call did: the arguments as they are afterwards, and the value or the error."""
+
+    arguments: tuple
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Hung(BaseException):
+    """An answer took longer than TIME_LIMIT. Not an `Exception`, so that an answer does not catch it."""
+
+    def __init__(self, arguments: tuple = (), cause: BaseException | None = None, stopped: bool = True):
+        self.arguments, self.cause, self.stopped = arguments, cause, stopped
+
+
+def call(function: Callable, arguments: tuple) -> Outcome:
+    """Call `function` with clones of `arguments`. What it raises, even SystemExit, stays in the outcome."""
+    outcome = Outcome(tuple(a.clone() if isinstance(a, Tensor) else a for a in arguments))
+    try:
+        value = function(*outcome.arguments)
+        outcome.value = value.detach() if isinstance(value, Tensor) else value
+    except Hung:
+        raise
+    except BaseException as error:
+        outcome.error = error
+    return outcome
+
+
+def run(function: Callable, arguments: tuple) -> Outcome:
+    """Call `function` with clones of `arguments` in a thread of its own, with gradients on.
+
+    Raises:
+        Hung: the call took longer than TIME_LIMIT. It has been stopped.
+    """
+    ended: list[Outcome | Hung] = []
+
+    def work() -> None:
+        try:
+            ended.append(call(function, arguments))
+        except Hung as hung:
+            ended.append(hung)
+
+    thread = threading.Thread(target=work, name="answer", daemon=True)
+    thread.start()
+    try:
+        thread.join(TIME_LIMIT)
+    finally:  # also when the learner interrupts the kernel
+        stopped = stop(thread)
+    if ended and isinstance(ended[0], Outcome):
+        return ended[0]
+    raise Hung(arguments, ended[0] if ended else None, stopped)
+
+
+def stop(thread: threading.Thread) -> bool:
+    """Raise Hung inside `thread` until it ends, for a second at most; return whether it ended.
+
+    Python delivers it between two bytecodes: a loop ends, one long call into C does not.
+    """
+    for _ in range(20):
+        if not thread.is_alive():
+            break
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Hung))
+        thread.join(0.05)
+    return not thread.is_alive()
+
+
+def line_of(error: BaseException | None, function: Callable) -> str:
+    """Say in which line of the learner's own code `error` was raised; empty if that is not known."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    own = [frame for frame in frames if code and frame.filename == code.co_filename and frame.line]
+    return f" It happened in line {own[-1].lineno}: `{own[-1].line}`." if own else ""
+
+
+# Comparing values
+
+
+def is_plain(value: Any) -> bool:
+    """Say whether `value` is a tensor whose values can be read here: dense, and in main memory."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
+
+
+def different(target: Tensor, yours: Tensor, tolerance: float) -> Tensor:
+    """Mark the entries of `yours` that are not those of `target`: boolean, same shape; NaN equals NaN."""
+    wide = torch.promote_types(yours.dtype, torch.float64)
+    target, yours = target.to(wide), yours.to(wide)
+    scale = max([1.0, *target.nan_to_num(0, 0, 0).abs().flatten().tolist()])
+    return ~torch.isclose(yours, target, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def close(target: Tensor, yours: Tensor) -> bool:
+    """Say whether two tensors have one shape and the same values, up to rounding: for properties."""
+    return target.shape == yours.shape and not different(target, yours, tolerance=1e-3).any()
+
+
+def same(one: Outcome, other: Outcome, tolerance: float) -> bool:
+    """Say whether two calls did the same: raised the same type of error, or returned equal tensors."""
+    if one.error or other.error:
+        return type(one.error) is type(other.error)
+    if not (is_plain(one.value) and is_plain(other.value)) or one.value.shape != other.value.shape:
+        return False
+    return not different(one.value, other.value, tolerance).any()
+
+
+# What can be wrong with one outcome. Each returns a message, or None.
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input: the exercise, the answer, its arguments, the target, and what the answer did."""
+
+    exercise: Exercise
+    function: Callable
+    arguments: tuple
+    target: Outcome
+    outcome: Outcome
+
+    def __str__(self) -> str:
+        """Name the arguments: `x` of shape (2, 3), `k` = 4."""
+        return ", ".join(
+            f"`{name}` of shape {tuple(a.shape)}" if isinstance(a, Tensor) else f"`{name}` = {a}"
+            for name, a in self.named_arguments()
+        )
+
+    def named_arguments(self) -> list[tuple[str, Any]]:
+        """Pair the names of the parameters with the arguments, as drawn."""
+        names = inspect.signature(self.exercise.reference).parameters
+        return list(zip(names, self.arguments, strict=False))
+
+    def is_right(self) -> bool:
+        """Say whether the answer did what the reference did."""
+        return same(self.target, self.outcome, self.exercise.tolerance)
+
+
+def raised(case: Case) -> str | None:
+    """It raised an error."""
+    error = case.outcome.error
+    if error is None:
+        return None
+    text = textwrap.shorten(str(error), 300)
+    seen = f"Your function raised {type(error).__name__}" + (f": {text.rstrip('.')}." if text else ".")
+    return f"{seen}{line_of(error, case.function)} The arguments: {case}."
+
+
+def wrong_type(case: Case) -> str | None:
+    """It returned no tensor."""
+    value = case.outcome.value
+    if is_plain(value):
+        return None
+    if value is None:
+        return f"Your function returned None for {case}. Does every way through it end in a `return`?"
+    advice = "Make one with `torch.stack` or `torch.tensor`, or begin with `torch.zeros` and fill its rows."
+    kind = f"{value.layout} tensor on {value.device}" if isinstance(value, Tensor) else type(value).__name__
+    return f"Your function returned a {kind}, where a plain tensor is expected. {advice}"
+
+
+def wrong_shape(case: Case) -> str | None:
+    """The tensor has another shape."""
+    yours, target = tuple(case.outcome.value.shape), tuple(case.target.value.shape)
+    if yours == target:
+        return None
+    advice = "Which dimension does your sum or product run over, and which ones should stay?"
+    return f"For {case} your result has shape {yours}, and the target has shape {target}. {advice}"
+
+
+def wrong_dtype(case: Case) -> str | None:
+    """The tensor has another dtype."""
+    yours, target = case.outcome.value.dtype, case.target.value.dtype
+    if yours == target:
+        return None
+    advice = f"PyTorch rarely mixes the two in one product. Make the result with dtype {target}."
+    return f"Your result has dtype {yours}, and the target has dtype {target}. {advice}"
+
+
+def changed_input(case: Case) -> str | None:
+    """It wrote into its argument."""
+    for (name, before), after in zip(case.named_arguments(), case.outcome.arguments, strict=True):
+        if isinstance(before, Tensor) and not torch.equal(before, after):
+            why = f"The caller still holds `{name}`, and finds other numbers in it now."
+            where = f"Look for an assignment to `{name}[...]` or a method that ends in `_`."
+            return f"Your function changes its argument `{name}`. {why} {where} Write into a new tensor."
+    return None
+
+
+def not_finite(case: Case) -> str | None:
+    """There is NaN or inf where the target has numbers."""
+    bad = ~case.outcome.value.isfinite() & case.target.value.isfinite()
+    if not bad.any():
+        return None
+    why = "NaN comes from 0/0, from the mean of nothing, or from inf - inf; inf from exp of a large number."
+    return f"For {case}, {bad.sum()} of {bad.numel()} values are NaN or inf, and the target has none. {why}"
+
+
+def wrong_values(case: Case) -> str | None:
+    """The numbers differ."""
+    if case.is_right():
+        return None
+    bad = different(case.target.value, case.outcome.value, case.exercise.tolerance)
+    advice = "Compute the first marked value by hand: which numbers went into yours, and which should?"
+    return f"For {case}, {bad.sum()} of {bad.numel()} values differ from the target. {advice}"
+
+
+PROBLEMS = {
+    raised: "it raises an error",
+    wrong_type: "wrong type",
+    wrong_shape: "wrong shape",
+    wrong_dtype: "wrong dtype",
+    changed_input: "it changes its input",
+    not_finite: "NaN or inf",
+    wrong_values: "wrong values",
+}
+
+
+# Judging
+
+
+def judge(exercise: Exercise, function: Any, seed: int | None = None) -> Verdict:
+    """Run `function` on inputs drawn anew and say what came of it.
+
+    Args:
+        exercise: what it should do.
+        function: the learner's answer.
+        seed: of the inputs; a fresh one if left out.
+
+    Raises:
+        TypeError: `function` cannot be called.
+    """
+    if function is None or function is ...:
+        return not_tried(exercise)
+    if not callable(function):
+        raise TypeError(
+            f"check expects your function itself, but got a {type(function).__name__}. "
+            f'Pass the function without calling it: check("{exercise.name}", my_function).'
+        )
+    generator = torch.Generator()
+    if seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(seed)
+    inputs = exercise.draw_inputs(generator)
+    try:
+        return compare(exercise, function, inputs)
+    except Hung as hung:
+        case = Case(exercise, function, hung.arguments, Outcome(()), Outcome(()))
+        seen = f"Your function was still running after {TIME_LIMIT:g} seconds"
+        seen += f", for {case}." if hung.arguments else "."
+        advice = "It was stopped. Which loop does not come to an end, and what should end it?"
+        if not hung.stopped:
+            advice = "It could not be stopped. Restart the kernel before you go on."
+        message = f"{seen}{line_of(hung.cause, function)} {advice}"
+        return Verdict(exercise.name, False, None, "not yet: it does not end", message)
+
+
+def compare(exercise: Exercise, function: Callable, inputs: list[tuple]) -> Verdict:
+    """Judge `function` on these inputs, the gravest problem first.
+
+    Raises:
+        Hung: a call took longer than TIME_LIMIT.
+    """
+    outcomes = [run(function, arguments) for arguments in inputs]
+    if all(is_stub(outcome) for outcome in outcomes):
+        return not_tried(exercise)
+    cases = [
+        Case(exercise, function, arguments, call(exercise.reference, arguments), outcome)
+        for arguments, outcome in zip(inputs, outcomes, strict=True)
+    ]
+    mistake = find_mistake(exercise, cases)
+    if mistake:
+        case = next(case for case in cases if not case.is_right() and not case.outcome.error)
+        headline = f"not yet: {mistake.name.replace('_', ' ')}"
+        return Verdict(exercise.name, False, mistake.name, headline, mistake.message, details(cases, case))
+    for problem, headline in PROBLEMS.items():
+        for case in cases:
+            message = problem(case)
+            if message:
+                return Verdict(
+                    exercise.name, False, None, f"not yet: {headline}", message, details(cases, case)
+                )
+    broken = [claim for claim, holds in marks(cases) if not holds]
+    if broken:
+        message = f"On the inputs that were drawn, your values are right. On others this fails: {broken[0]}"
+        return Verdict(exercise.name, False, None, "not yet: a property fails", message, details(cases))
+    message = f"Your values equal the target on all {len(cases)} inputs, drawn anew for this check."
+    return Verdict(exercise.name, True, None, f"passed on {len(cases)} inputs", message, details(cases))
+
+
+def is_stub(outcome: Outcome) -> bool:
+    """Say whether nothing has been written yet: NotImplementedError, None or `...`."""
+    if outcome.error:
+        return isinstance(outcome.error, NotImplementedError)
+    return outcome.value is None or outcome.value is ...
+
+
+def not_tried(exercise: Exercise) -> Verdict:
+    """Say what there is to do. The same text each time: it is stored in the notebook."""
+    message = (
+        f"{exercise.task} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5. Write the "
+        f"body, end it with a `return`, and run the cell again. For a first step: `hint({exercise.name!r})`."
+    )
+    return Verdict(exercise.name, False, None, NOT_TRIED, message)
+
+
+def find_mistake(exercise: Exercise, cases: list[Case]) -> Mistake | None:
+    """Find the named mistake that did on every input what the answer did."""
+    if all(case.is_right() or case.outcome.error for case in cases):
+        return None
+    for mistake in exercise.mistakes:
+        if all(
+            same(call(mistake.function, case.arguments), case.outcome, exercise.tolerance) for case in cases
+        ):
+            return mistake
+    return None
+
+
+def marks(cases: list[Case]) -> list[tuple[str, bool]]:
+    """Pair each property's claim with whether it holds on every input.
+
+    Raises:
+        Hung: it took longer than TIME_LIMIT.
+    """
+
+    def answer(*arguments):
+        return call(cases[0].function, arguments).value  # None after an error, and so no claim holds
+
+    def holds(prop: Property, case: Case) -> bool:
+        try:
+            return bool(prop.holds(answer, *case.arguments))
+        except Exception:  # the answer has another type or shape here
+            return False
+
+    properties = cases[0].exercise.properties
+    return run(lambda: [(p.claim, all(holds(p, case) for case in cases)) for p in properties], ()).value
+
+
+def details(cases: list[Case], case: Case | None = None) -> str:
+    """Draw what lies below the message: the properties, and `case` with its target beside yours."""
+    runs = not any(raised(c) or wrong_type(c) or wrong_shape(c) for c in cases)
+    checklist = panel.checklist(marks(cases)) if runs else ""
+    if case is None:
+        return checklist
+    target, yours = case.target.value, case.outcome.error or case.outcome.value
+    if isinstance(yours, Tensor) and not is_plain(yours):
+        yours = yours.layout
+    comparable = is_plain(yours) and yours.shape == target.shape
+    marked = different(target, yours, case.exercise.tolerance) if comparable else None
+    return checklist + panel.example(case.named_arguments(), target, yours, marked)

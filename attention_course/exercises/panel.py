@@ -1,0 +1,149 @@
+"""How verdicts, hints and solutions look: HTML with JupyterLab's own colours, and nothing to load.
+
+What a learner's code produced is escaped. No meaning hangs on a colour alone: a sign and a word say it too.
+"""
+
+import html
+import re
+import reprlib
+from typing import Any
+
+import ipywidgets
+from torch import Tensor
+
+ACCENTS = {"✓": "#0072B2", "✗": "#D55E00"}  # safe for colour-blind eyes; other signs are grey
+TEXT = "color:var(--jp-ui-font-color1,#222)"
+MUTED = "color:var(--jp-ui-font-color2,#555)"
+BORDER = "var(--jp-border-color2,#ccc)"
+CODE = (
+    "font-family:var(--jp-code-font-family,monospace);font-size:.95em;background:none;color:inherit;padding:0"
+)
+CELL = "padding:2px 8px;text-align:right;border:none;font-variant-numeric:tabular-nums;background:none"
+MARKED = f"{CELL};outline:2px solid #D55E00;font-weight:700"
+LARGEST = 9  # rows and columns that a table shows
+
+
+def frame(name: str, sign: str, headline: str, body: str) -> str:
+    """Draw a panel: a bar whose colour repeats the sign, a title, and `body`, which is HTML already."""
+    accent = ACCENTS.get(sign, "#888")
+    return (
+        f'<div role="status" style="{TEXT};background:var(--jp-layout-color1,white);max-width:60em;'
+        f"border:1px solid {BORDER};border-left:5px solid {accent};padding:10px 16px 12px;line-height:1.5;"
+        f'font-family:var(--jp-ui-font-family,sans-serif);font-size:var(--jp-content-font-size1,14px)">'
+        f'<div><span style="{CODE};{MUTED}">{html.escape(name)}</span> &nbsp;'
+        f"<strong>{sign} {html.escape(headline)}</strong></div>{body}</div>"
+    )
+
+
+def prose(text: str) -> str:
+    """Make a paragraph; what stands between backticks becomes code."""
+    marked = re.sub(r"`([^`]*)`", rf'<code style="{CODE}">\1</code>', html.escape(text))
+    return f'<p style="margin:6px 0 0">{marked}</p>'
+
+
+def checklist(marks: list[tuple[str, bool]]) -> str:
+    """List claims, each with a sign and the word: holds, or fails."""
+    items = "".join(
+        f'<li style="margin:1px 0"><strong>{"✓ holds" if holds else "✗ fails"}</strong> '
+        f"&nbsp;{html.escape(claim)}</li>"
+        for claim, holds in marks
+    )
+    return f'<ul style="list-style:none;padding:0;margin:10px 0 0">{items}</ul>'
+
+
+def example(
+    arguments: list[tuple[str, Any]], target: Tensor, yours: Any, marked: Tensor | None = None
+) -> str:
+    """Draw one input, the target, and yours beside it, where `marked` cells differ (None: no comparison).
+
+    Of a tensor with more than two dimensions one slice is shown: the first in which something differs.
+    """
+    differing = marked.nonzero() if marked is not None else ()
+    first = tuple(differing[0].tolist()[:-2]) if len(differing) else (0,) * max(0, target.dim() - 2)
+    drawn = "".join(table(name, value, first) for name, value in arguments)
+    if isinstance(yours, BaseException):
+        answer = caption("yours", f"raised {type(yours).__name__}")
+    else:
+        answer = table("yours", yours, first, marked)
+    note = "In <em>yours</em>, the framed cells differ from the target." if len(differing) else ""
+    row = "display:flex;flex-wrap:wrap;gap:6px 28px;align-items:flex-start"
+    pair = f'<div style="{row};flex-wrap:nowrap">{table("target", target, first)}{answer}</div>'
+    return (
+        f'<div style="margin:12px 0 2px;{MUTED}">The smallest input where this shows. {note}</div>'
+        f'<div style="{row}">{drawn}{pair}</div>'
+    )
+
+
+def caption(name: str, remark: str, content: str = "") -> str:
+    """Put a name and a remark above `content`, which is HTML already."""
+    title = f"<strong>{html.escape(name)}</strong> <span style='{MUTED}'>{html.escape(remark)}</span>"
+    return f'<div style="margin-top:4px">{title}{content}</div>'
+
+
+def table(name: str, value: Any, first: tuple[int, ...] = (), marked: Tensor | None = None) -> str:
+    """Draw a tensor as a table, framing the `marked` cells; anything else by its repr.
+
+    Args:
+        name: the heading.
+        value: a tensor, or what stands in place of one.
+        first: which entry to show of the dimensions before the last two, if the tensor has that one.
+        marked: boolean, shaped as the tensor.
+    """
+    if not isinstance(value, Tensor) or not value.numel():
+        return caption(name, "= " + reprlib.repr(value) if not isinstance(value, Tensor) else "is empty")
+    remark = f"of shape {tuple(value.shape)}"
+    if value.dim() > 2:
+        fits = len(first) == value.dim() - 2 and all(i < n for i, n in zip(first, value.shape, strict=False))
+        first = first if fits else (0,) * (value.dim() - 2)
+        value, marked = value[first], marked if marked is None else marked[first]
+        remark += f", here {name}[{', '.join(map(str, first))}]"
+    if max(value.shape, default=1) > LARGEST:
+        remark += f", the first {LARGEST} rows and columns"
+    numbered = value.dim() == 2
+    rows = value.reshape(-1, value.shape[-1] if value.dim() else 1)
+    marked = rows.isnan() & False if marked is None else marked.reshape(rows.shape)
+    lines = []
+    for t, (row, marks) in enumerate(zip(rows[:LARGEST], marked[:LARGEST], strict=True)):
+        pairs = zip(row[:LARGEST].tolist(), marks[:LARGEST].tolist(), strict=True)
+        cells = [f'<td style="{MARKED if mark else CELL}">{number + 0:.4g}</td>' for number, mark in pairs]
+        number = f'<th scope="row" style="{CELL};{MUTED};font-weight:400">{t}</th>' if numbered else ""
+        lines.append(f'<tr style="background:none">{number}{"".join(cells)}</tr>')
+    style = f"border-collapse:separate;border-spacing:2px;margin:2px 0;font-size:.92em;{TEXT}"
+    return caption(name, remark, f'<table style="{style}"><tbody>{"".join(lines)}</tbody></table>')
+
+
+class Hint:
+    """One hint, which a notebook shows as a panel."""
+
+    def __init__(self, exercise: str, headline: str, text: str):
+        self.exercise, self.headline, self.text = exercise, headline, text
+
+    def __repr__(self) -> str:
+        return f"{self.headline}: {self.text}"
+
+    def _repr_html_(self) -> str:
+        return frame(self.exercise, "→", self.headline, prose(self.text))
+
+
+class Solution(ipywidgets.VBox):
+    """A question, a button, and the solution that the button shows. `button.click()` presses it."""
+
+    def __init__(self, exercise: str, source: str):
+        self.exercise = exercise
+        question = prose("Do you want to see the solution? One more try teaches more than reading it.")
+        self.question = ipywidgets.HTML(frame(exercise, "→", "Solution", question))
+        self.button = ipywidgets.Button(description="Show the solution")
+        self.source = ipywidgets.HTML()
+        self.button.on_click(lambda _: self.reveal(source))
+        super().__init__([self.question, self.button, self.source])
+
+    def reveal(self, source: str) -> None:
+        """Show the source in place of the button."""
+        code = (
+            f'<pre style="{CODE};margin:8px 0 0;overflow-x:auto;line-height:1.4">{html.escape(source)}</pre>'
+        )
+        self.source.value = frame(self.exercise, "→", "One way to write it", code)
+        self.button.layout.display = self.question.layout.display = "none"
+
+    def __repr__(self) -> str:
+        return f"Solution of {self.exercise}: hidden until you press the button."

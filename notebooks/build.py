@@ -1,0 +1,101 @@
+"""Build the notebooks: `make notebooks`, or `python notebooks/build.py 01_bag_of_words` for one of them.
+
+What is edited lies in `source/` (jupytext's py:percent); what a learner opens is made from it here, with its
+outputs. The same source always gives the same file, so that a diff shows what a change really moved: cell ids
+come from the cells themselves, and everything that differs from run to run is left out. A notebook is written
+when all its cells have run; one that fails leaves the old file as it was.
+"""
+
+import hashlib
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+HERE = Path(__file__).resolve().parent
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def cells_of(source: str) -> list[NotebookNode]:
+    """Read the cells of a source, not yet executed.
+
+    An id is a hash of the cell, so a cell keeps its id for as long as nobody edits it, wherever it moves.
+    """
+    cells = jupytext.reads(source, fmt="py:percent").cells
+    seen = Counter()
+    for cell in cells:
+        content = f"{cell.cell_type}\n{cell.source}"
+        cell.id = hashlib.sha256(f"{content}\n{seen[content]}".encode()).hexdigest()[:8]
+        seen[content] += 1
+    return cells
+
+
+def notebook_of(source: str) -> NotebookNode:
+    """Make the notebook of a source, not yet executed."""
+    return nbformat.v4.new_notebook(cells=cells_of(source), metadata={"kernelspec": KERNEL})
+
+
+def execute(notebook: NotebookNode, folder: Path) -> None:
+    """Run all cells in `folder` and keep their outputs; raises at the first error."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # as the tests run them: other threads can add in another order
+    NotebookClient(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+        store_widget_state=False,
+    ).execute()
+
+
+def strip(notebook: NotebookNode) -> None:
+    """Take out what changes from run to run, and widgets that no kernel stands behind any more.
+
+    Without its kernel a widget is only an error message in JupyterLab. What the same output holds besides,
+    a picture or a text, is what shows then. Printed lines arrive in pieces of any size: they are joined.
+    """
+    notebook.metadata = NotebookNode(kernelspec=NotebookNode(KERNEL))
+    for cell in notebook.cells:
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in cell.metadata if key == "tags"})
+        outputs = []
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if len(data) > 1:
+                data.pop(WIDGET, None)
+            last = outputs[-1] if outputs else {}
+            if "text" in output and last.get("name") == output.get("name"):
+                last.text += output.text
+            else:
+                outputs.append(output)
+        if cell.cell_type == "code":
+            cell.outputs = outputs
+
+
+def build(source: Path, notebook: Path) -> None:
+    """Build the file `notebook` from the file `source`."""
+    made = notebook_of(source.read_text(encoding="utf-8"))
+    execute(made, notebook.parent)
+    strip(made)
+    nbformat.validate(made)
+    nbformat.write(made, notebook)
+
+
+def main(names: list[str]) -> None:
+    """Build the named notebooks, or all."""
+    sources = {path.stem: path for path in sorted((HERE / "source").glob("*.py"))}
+    unknown = [name for name in names if name not in sources]
+    if unknown:
+        sys.exit(f"No source for {', '.join(unknown)}. There are: {', '.join(sources) or 'none'}.")
+    for name in names or sources:
+        print(f"notebooks/{name}.ipynb", flush=True)
+        build(sources[name], HERE / f"{name}.ipynb")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

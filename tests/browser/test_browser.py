@@ -1,0 +1,231 @@
+"""The course in JupyterLab, in Chromium, started as `make lab` starts it.
+
+Screenshots of each notebook, from top to bottom, land in `screenshots/`.
+"""
+
+import re
+from pathlib import Path
+
+import lab
+import pytest
+from nbformat import v4 as nbf
+from nbformat import writes
+
+from attention_course.questions import QUESTIONS
+
+NOTEBOOKS = sorted(path.stem for path in (lab.ROOT / "notebooks").glob("[0-9]*.ipynb"))
+SCREENSHOTS = Path(__file__).parent / "screenshots"
+DENSITY = 2
+
+FAILING = """\
+import ipywidgets
+import torch
+from attention_course.explorers.engine import Explorer
+from attention_course.plots import Bars
+
+def compute(t):
+    if t == 2:
+        raise ValueError("two is too many")
+    return {"heights": torch.tensor([float(t)])}
+
+def draw(figure, heights):
+    figure.show(Bars("t", heights, ["t"], "t", (0, 3)), caption=f"t is {heights.item():.0f}")
+
+Explorer({"t": ipywidgets.IntSlider(1, 0, 3)}, compute, draw)"""
+
+# A named mistake and a right answer for one exercise of each rung.
+ANSWERS = {
+    "01_bag_of_words": (
+        "causal_mean_loop",
+        "def my_causal_mean(x):\n    return x.cumsum(dim=-2)",
+        "def my_causal_mean(x):\n    return x.cumsum(dim=-2) / torch.arange(1, x.shape[-2] + 1)[:, None]",
+    ),
+    "02_tril_matmul": (
+        "shift_matrix",
+        "def my_shift(T):\n    return torch.eye(T).roll(-1, dims=0).triu(1)",
+        "def my_shift(T):\n    return torch.ones(T - 1).diag(-1) if T > 1 else torch.zeros(1, 1)",
+    ),
+    "03_masked_softmax": (
+        "stable_softmax",
+        "def my_softmax(x):\n    return x.exp() / x.exp().sum(dim=-1, keepdim=True)",
+        "def my_softmax(x):\n    return (x - x.logsumexp(dim=-1, keepdim=True)).exp()",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def page(chromium_path):
+    """Give one page of a running lab; fail at the end if anything left the machine or reached the console."""
+    failing = nbf.new_notebook(cells=[nbf.new_code_cell(FAILING)])
+    failing.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    asked, complaints = [], []
+    with (
+        lab.jupyter_lab({"failing.ipynb": writes(failing)}) as address,
+        lab.browser_page(chromium_path, density=DENSITY) as page,
+    ):
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("websocket", lambda socket: asked.append(socket.url))
+        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.address = address
+        yield page
+    assert asked
+    assert [url for url in asked if not re.match(r"(https?|wss?)://127\.0\.0\.1[:/]|data:|blob:", url)] == []
+    assert complaints == []
+
+
+@pytest.fixture(scope="module", params=NOTEBOOKS)
+def notebook(request, page):
+    """Open a notebook and run all its cells."""
+    lab.open_notebook(page, page.address, f"notebooks/{request.param}.ipynb")
+    lab.run_all(page)
+    page.wait_for_timeout(500)
+    return request.param
+
+
+def cell_with(page, text):
+    """Return the code cell that contains `text`."""
+    return page.locator(".jp-CodeCell").filter(has_text=text).first
+
+
+def picture_of(explorer):
+    """Return what the explorer shows, as the pixels of its canvases."""
+    return explorer.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()")
+
+
+def wait_for_change(page, explorer, before):
+    """Wait until the explorer shows another picture than `before`; return it."""
+    for _ in range(100):
+        if (now := picture_of(explorer)) != before:
+            return now
+        page.wait_for_timeout(20)
+    raise AssertionError("the picture did not change within 2 s")
+
+
+def test_lab_opens_without_asking_for_news(page):
+    page.goto(page.address)
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.wait_for_timeout(2000)
+    assert "01_bag_of_words" in page.title() + page.url
+    assert page.locator(".jp-toast-message, .Toastify__toast").count() == 0
+
+
+def test_all_cells_run(notebook, page):
+    assert page.locator(".jp-CodeCell").count() > 20
+    assert page.locator('[data-mime-type="application/vnd.jupyter.error"]').count() == 0
+    assert page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count() == 0
+    assert page.locator(".attention-figure").count() >= 1
+    _screenshots(page, notebook)
+
+
+def _screenshots(page, name):
+    SCREENSHOTS.mkdir(exist_ok=True)
+    for old in SCREENSHOTS.glob(f"{name}_*.png"):
+        old.unlink()
+    panel = page.locator(".jp-WindowedPanel-outer").first
+    height = panel.evaluate("(panel) => panel.scrollHeight")
+    for number, top in enumerate(range(0, height, 640)):
+        panel.evaluate("(panel, top) => { panel.scrollTop = top; }", top)
+        page.wait_for_timeout(50)
+        page.screenshot(path=SCREENSHOTS / f"{name}_{number:02}.png")
+
+
+def test_every_control_changes_the_picture(notebook, page):
+    for explorer in page.locator(".attention-explorer").all():
+        explorer.scroll_into_view_if_needed()
+        shown = picture_of(explorer)
+        for box in explorer.locator("input[type=checkbox]").all():
+            box.click()
+            shown = wait_for_change(page, explorer, shown)
+        for select in explorer.locator("select").all():
+            select.select_option(index=1)
+            shown = wait_for_change(page, explorer, shown)
+        for handle in explorer.locator(".noUi-handle").all():
+            handle.focus()
+            page.keyboard.press("ArrowLeft")
+            shown = wait_for_change(page, explorer, shown)
+        assert explorer.locator("[role=alert]").inner_text() == ""
+
+
+def test_words_for_the_picture_change_with_it(notebook, page):
+    explorer = page.locator(".attention-explorer").first
+    picture = explorer.locator("[role=img]")
+    before = picture.get_attribute("aria-label")
+    explorer.locator(".noUi-handle").first.focus()
+    page.keyboard.press("Home")
+    page.wait_for_timeout(500)
+    after = picture.get_attribute("aria-label")
+    assert after != before
+    assert explorer.locator("[aria-live]").inner_text() in after
+
+
+def test_a_burst_of_keys_ends_on_the_last_value(notebook, page):
+    explorer = page.locator(".attention-explorer").first
+    handle = explorer.locator(".noUi-handle").first
+    handle.focus()
+    page.keyboard.press("End")
+    page.wait_for_timeout(500)
+    at_the_end = picture_of(explorer)
+    page.keyboard.press("Home")
+    for _ in range(100):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(500)
+    assert handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+    assert picture_of(explorer) == at_the_end
+
+
+def test_canvases_have_the_density_of_the_screen(notebook, page):
+    canvases = page.locator(".attention-figure canvas")
+    assert canvases.count()
+    for canvas in canvases.all():
+        ratio = canvas.evaluate("(c) => c.width / c.getBoundingClientRect().width")
+        assert ratio == pytest.approx(DENSITY, rel=0.02)
+
+
+def test_questions_are_answered_by_keyboard(notebook, page):
+    questions = page.locator(".attention-question").all()
+    names = [
+        re.search(r'ask\("(\w+)"\)', text)[1]
+        for text in page.locator(".jp-CodeCell .jp-InputArea-editor").all_inner_texts()
+        if re.fullmatch(r'\s*ask\("\w+"\)\s*', text)
+    ]
+    assert len(questions) == len(names) >= 3
+    for question, name in zip(questions, names, strict=True):
+        choices = QUESTIONS[name]["choices"]
+        right = next(index for index, choice in enumerate(choices) if choice.get("right"))
+        wrong = (right + 1) % len(choices)
+        for index, verdict in ((wrong, "Not this one."), (right, "Right.")):
+            assert choices[index]["explanation"][:20] not in question.inner_text()
+            question.locator("button").nth(index).focus()
+            page.keyboard.press("Enter")
+            question.locator("[role=status]").filter(has_text=verdict).wait_for()
+
+
+def test_an_exercise_is_answered_with_a_mistake_and_then_right(notebook, page):
+    exercise, mistake, right = ANSWERS[notebook]
+    cell = cell_with(page, f'check("{exercise}"')
+    call = re.search(r"check\(.*\)", cell.locator(".jp-InputArea-editor").inner_text())[0]
+    panel = cell.locator(".jp-OutputArea")
+    assert "not tried yet" in panel.inner_text()
+    for answer, words in ((mistake, "not yet"), (right, "passed")):
+        cell.locator(".cm-content").click()
+        page.keyboard.press("Control+A")
+        page.keyboard.insert_text(f"{answer}\n\n\n{call}")
+        page.keyboard.press("Control+Enter")
+        panel.filter(has_text=words).wait_for(timeout=10_000)
+        panel.scroll_into_view_if_needed()
+        page.screenshot(path=SCREENSHOTS / f"{notebook}_exercise_{words.replace(' ', '_')}.png")
+
+
+def test_an_error_is_shown_in_words_and_the_next_change_recovers(page):
+    lab.open_notebook(page, page.address, "notebooks/failing.ipynb")
+    lab.run_all(page)
+    explorer = page.locator(".attention-explorer")
+    alert = explorer.locator("[role=alert]")
+    explorer.locator(".noUi-handle").focus()
+    page.keyboard.press("ArrowRight")
+    alert.filter(has_text="ValueError: two is too many").wait_for()
+    page.screenshot(path=SCREENSHOTS / "error.png")
+    page.keyboard.press("ArrowRight")
+    explorer.locator("[aria-live]").filter(has_text="t is 3").wait_for()
+    assert alert.inner_text() == ""

@@ -1,0 +1,280 @@
+"""What must hold for every notebook besides its outputs (nbval compares those), and for what builds them."""
+
+import ast
+import copy
+import importlib.util
+import json
+import re
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote
+
+import nbformat
+import pytest
+from IPython.core.inputtransformer2 import TransformerManager
+from markdown_it import MarkdownIt
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+SOURCES = NOTEBOOKS / "source"
+NAMES = sorted({path.stem for path in [*NOTEBOOKS.glob("*.ipynb"), *SOURCES.glob("*.py")]})
+
+spec = importlib.util.spec_from_file_location("build", NOTEBOOKS / "build.py")
+build = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build)
+
+
+@cache
+def read(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+@pytest.fixture(params=NAMES)
+def path(request) -> Path:
+    return NOTEBOOKS / f"{request.param}.ipynb"
+
+
+def cells(path: Path, cell_type: str) -> list[NotebookNode]:
+    return [cell for cell in read(path).cells if cell.cell_type == cell_type]
+
+
+def outputs(path: Path) -> list[NotebookNode]:
+    return [output for cell in cells(path, "code") for output in cell.outputs]
+
+
+def rendered(path: Path) -> list[str]:
+    """All HTML that a reader gets to see: from the prose, and as output."""
+    math = re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.S)  # its brackets are no links
+    prose = [markdown().render(math.sub("math", cell.source)) for cell in cells(path, "markdown")]
+    return prose + [
+        output.data["text/html"] for output in outputs(path) if "text/html" in output.get("data", {})
+    ]
+
+
+def markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": True}).enable("table")
+
+
+# The file and its source
+
+
+def test_source_and_notebook_agree(path):
+    source = SOURCES / f"{path.stem}.py"
+    assert source.exists(), f"{path.name} has no source"
+    assert path.exists(), f"{source.name} was never built: make notebooks"
+    built = [(cell.id, cell.cell_type, cell.source) for cell in read(path).cells]
+    wanted = [(cell.id, cell.cell_type, cell.source) for cell in build.cells_of(source.read_text())]
+    assert built == wanted, "the notebook is older than its source: make notebooks"
+
+
+def test_every_cell_has_a_purpose_and_every_code_cell_was_executed(path):
+    assert all(cell.source.strip() for cell in read(path).cells), "an empty cell"
+    counts = [cell.execution_count for cell in cells(path, "code")]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+def test_no_error_and_no_warning_is_stored(path):
+    assert not [output for output in outputs(path) if output.output_type == "error"]
+    assert not [output.text for output in outputs(path) if output.get("name") == "stderr"]
+
+
+def test_only_lasting_metadata(path):
+    assert set(read(path).metadata) == {"kernelspec"}
+    assert all(set(cell.metadata) <= {"tags"} for cell in read(path).cells)
+
+
+def test_small_enough_to_show_on_the_web(path):
+    assert path.stat().st_size < 2**20
+
+
+# The code
+
+
+def definitions(code: str) -> list[ast.FunctionDef | ast.ClassDef]:
+    tree = ast.parse(TransformerManager().transform_cell(code))
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+
+
+class Plain(ast.NodeTransformer):
+    """Drop what a notebook may leave out: docstrings, annotations, the check of the input."""
+
+    def visit_ClassDef(self, node):
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        node.decorator_list = [each for each in node.decorator_list if ast.unparse(each) != "takes_tokens"]
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node):
+        node.returns = None
+        return self.visit_ClassDef(node)
+
+    def visit_arg(self, node):
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node):
+        return node.value and ast.Assign(targets=[node.target], value=node.value, lineno=node.lineno)
+
+
+def plain(node: ast.AST) -> str:
+    return ast.unparse(Plain().visit(copy.deepcopy(node)))
+
+
+@cache
+def package() -> dict[str, str]:
+    modules = sorted((ROOT / "attention_course").glob("*.py"))
+    return {node.name: plain(node) for module in modules for node in definitions(module.read_text())}
+
+
+def test_what_the_package_also_has_is_the_same_there(path):
+    for cell in cells(path, "code"):
+        for node in definitions(cell.source):
+            if node.name in package():
+                assert plain(node) == package()[node.name], f"{node.name} has drifted from the package"
+
+
+def test_only_docstrings_annotations_and_the_input_check_may_differ():
+    (full,) = definitions('@takes_tokens\ndef f(x: int) -> int:\n    "Doc."\n    y: int = x\n    return y')
+    (short,) = definitions("def f(x):\n    y = x\n    return y")
+    (other,) = definitions("def f(x):\n    y = x + 1\n    return y")
+    assert plain(full) == plain(short) != plain(other)
+    assert "takes_tokens" in package(), "the package's definitions are not found"
+
+
+def test_no_run_opens_the_network(path):
+    for cell in cells(path, "code"):
+        assert not re.search(
+            r"https?://|urlopen|urlretrieve|requests\.|from_pretrained|torch\.hub", cell.source
+        )
+        assert not re.search(r"^\s*(!|%%?(pip|conda|bash|sh|system)\b)", cell.source, re.M), cell.source
+        assert not re.search(r"\b(pip|conda) install\b|\b(wget|curl) ", cell.source)
+    for html in rendered(path):
+        loads = r"""<[^>]+\bsrc\s*=\s*["']?(https?:)?//|<link\b|@import\b|url\(["']?(https?:)?//"""
+        assert not re.search(loads, html), "the page itself would load something"
+
+
+def test_no_absolute_path(path):
+    shown = [cell.source for cell in read(path).cells]
+    for output in outputs(path):
+        texts = {mime: text for mime, text in output.get("data", {}).items() if not mime.startswith("image/")}
+        shown.append(output.get("text", "") + json.dumps(texts))
+    for text in shown:
+        assert str(ROOT) not in text
+        assert not re.findall(
+            r"(?<![\w.:/~-])/(?:home|root|Users|tmp|usr|opt|var|mnt)/\w+|\b[A-Z]:\\\w+", text
+        )
+
+
+# Pictures and links
+
+
+def test_every_picture_has_alt_text(path):
+    for output in outputs(path):
+        for mime in output.get("data", {}):
+            if mime.startswith("image/"):
+                assert output.metadata.get(mime, {}).get("alt", "").strip(), "a picture without metadata alt"
+    for html in rendered(path):
+        for image in re.findall(r"<img\b[^>]*>", html):
+            assert re.search(r"""\balt\s*=\s*(["'])\s*[^"'\s]""", image), image[:200]
+
+
+def anchors(path: Path) -> set[str]:
+    """The ids that JupyterLab gives to headings: their text, with - for spaces."""
+    found = set()
+    for cell in cells(path, "markdown"):
+        tokens = markdown().parse(cell.source)
+        for opening, inline in pairwise(tokens):
+            if opening.type == "heading_open":
+                text = "".join(child.content for child in inline.children)
+                found.add(text.replace(" ", "-"))
+    return found
+
+
+def test_every_internal_link_leads_somewhere(path):
+    for html in rendered(path):
+        for target in re.findall(r"""<(?:a|img)\b[^>]*?\b(?:href|src)\s*=\s*["']([^"']*)""", html):
+            if re.match(r"(https?|mailto|data):", target):
+                continue
+            file, _, anchor = unquote(target.replace("&amp;", "&")).partition("#")
+            goal = (path.parent / file).resolve() if file else path
+            assert goal.exists(), f"{target}: no such file"
+            assert goal.is_relative_to(ROOT), f"{target}: outside of the course"
+            if anchor and goal.suffix == ".ipynb":
+                assert anchor in anchors(goal), f"{target}: no such heading"
+
+
+# The tool that builds them
+
+TINY = """# %% [markdown]
+# # Title
+
+# %% tags=["keep"]
+print(1)
+print(2)
+
+# %%
+import ipywidgets
+ipywidgets.IntSlider()
+
+# %%
+print(1)
+print(2)
+"""
+
+
+def ids(source: str) -> list[str]:
+    return [cell.id for cell in build.cells_of(source)]
+
+
+def test_a_cell_keeps_its_id_until_it_is_edited():
+    assert ids(TINY) == ids(TINY)
+    assert len(set(ids(TINY))) == 4
+    edited = ids(TINY.replace("Title", "Another title"))
+    assert edited[0] != ids(TINY)[0]
+    assert edited[1:] == ids(TINY)[1:]
+    assert ids("# %%\nnew = 1\n\n" + TINY)[1:] == ids(TINY)
+
+
+def test_building_twice_gives_the_same_clean_file(tmp_path):
+    (tmp_path / "tiny.py").write_text(TINY)
+    files = []
+    for name in ("once.ipynb", "twice.ipynb"):
+        build.build(tmp_path / "tiny.py", tmp_path / name)
+        files.append((tmp_path / name).read_text())
+    assert files[0] == files[1]
+    made = read(tmp_path / "once.ipynb")
+    assert set(made.metadata) == {"kernelspec"}
+    title, printed, slider, _ = made.cells
+    assert title.cell_type == "markdown"
+    assert printed.metadata == {"tags": ["keep"]}
+    assert [output.text for output in printed.outputs] == ["1\n2\n"]
+    assert set(slider.outputs[0].data) == {"text/plain"}, "a widget without its kernel shows an error"
+
+
+def test_what_differs_from_run_to_run_is_stripped():
+    stream = {"output_type": "stream", "name": "stdout"}
+    widget = {"output_type": "display_data", "metadata": {}, "data": {build.WIDGET: {}, "image/png": "x"}}
+    made = nbformat.v4.new_notebook(
+        metadata={"language_info": {"name": "python", "version": "3.11"}, "widgets": {}, "jupytext": {}}
+    )
+    made.cells = [nbformat.v4.new_code_cell("1", metadata={"execution": {"shell.execute_reply": "now"}})]
+    made.cells[0].outputs = [
+        nbformat.from_dict(each)
+        for each in [stream | {"text": "a"}, stream | {"text": "b"}, widget, stream | {"text": "c"}]
+    ]
+    build.strip(made)
+    assert made.metadata == {"kernelspec": build.KERNEL}
+    assert made.cells[0].metadata == {}
+    assert [output.get("text") for output in made.cells[0].outputs] == ["ab", None, "c"]
+    assert set(made.cells[0].outputs[1].data) == {"image/png"}
+
+
+def test_a_failing_cell_leaves_the_old_notebook_untouched(tmp_path):
+    (tmp_path / "tiny.py").write_text("# %%\nprint(1)\n\n# %%\n1 / 0\n")
+    (tmp_path / "tiny.ipynb").write_text("old")
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        build.build(tmp_path / "tiny.py", tmp_path / "tiny.ipynb")
+    assert (tmp_path / "tiny.ipynb").read_text() == "old"
