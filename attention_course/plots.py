@@ -33,8 +33,8 @@ def number(value: Real) -> str:
 
 
 def array(tensor: Tensor) -> np.ndarray:
-    """Copy a tensor of any dtype, on any device, to float32 numbers in row order."""
-    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
+    """Copy a tensor of any dtype, on any device, to float32 numbers that matplotlib can draw."""
+    return tensor.detach().float().cpu().numpy()
 
 
 def ink_on(rgba: Sequence[float]) -> str:

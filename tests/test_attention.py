@@ -60,9 +60,16 @@ def test_leak_probe_outputs_of_another_length():
 
 
 def test_leak_probe_sees_a_leak_that_adding_a_constant_would_miss():
-    """A function that ignores what all channels share, as LayerNorm does, still shows its leak."""
-    moved = leak_probe(lambda x: (x - x.mean(dim=-1, keepdim=True)).flip(-2), torch.randn(3, 4))
+    """A function of the differences between channels, as LayerNorm is, still shows its leak."""
+    moved = leak_probe(lambda x: x.diff(dim=-1).flip(-2), torch.arange(12.0).reshape(3, 4))
     assert torch.equal(moved, torch.eye(3, dtype=torch.bool).flip(0))
+
+
+def test_leak_probe_one_moving_channel_is_enough():
+    moved = leak_probe(
+        lambda x: torch.stack([x[..., 0], torch.ones_like(x[..., 0])], dim=-1), torch.randn(3, 4)
+    )
+    assert torch.equal(moved, torch.eye(3, dtype=torch.bool))
 
 
 def test_leak_probe_a_nan_that_stays_has_not_moved():

@@ -185,7 +185,7 @@ function render({ model, el }) {
       KINDS[panel.kind].draw(pen, panel, [width, height], theme);
     });
     const failed = model.get("error");
-    error.textContent = failed && `This could not be drawn. ${failed} Move a control to go on.`;
+    error.textContent = failed && `This could not be drawn. ${failed}. Move a control to go on.`;
     row.style.opacity = failed ? 0.35 : 1;
     caption.textContent = model.get("caption");
     row.setAttribute("aria-label", `${panels.map((panel) => panel.title).join("; ")}. ${model.get("caption")}`);

@@ -7,12 +7,12 @@
 #
 # **You need** Python, and tensors: indexing, slices, shapes.
 #
-# **Time** about 20 minutes.
+# **Time** about 20 minutes to read, and 20 for the exercises.
 
 # %% [markdown]
 # ## The question
 #
-# A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the least it could do with all that past?
+# A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
 
 # %%
 import torch
@@ -25,7 +25,7 @@ from attention_course.questions import ask
 # %% [markdown]
 # ## Tokens are rows
 #
-# A **token** is a piece of text: a word, or one character. The model holds each token as a short list of numbers, its **channels**. A text of T tokens with C channels is a table of shape (T, C), and its rows are in reading order.
+# A **token** is a piece of text: a word, a part of a word, or one character. The model holds each token as a short list of numbers, its **channels**. A text of T tokens with C channels is a table of shape (T, C), and its rows are in reading order.
 #
 # Here are T = 4 tokens with C = 2 channels. The numbers are small, so that you can follow every step in your head.
 
@@ -117,7 +117,7 @@ def causal_mean_loop(x):
 causal_mean_loop(x)
 
 # %% [markdown]
-# The word **causal** means: no output depends on a later input.
+# The word **causal** means: no output depends on a later input. (Attention will turn out to be a mean, too, in which the tokens decide for themselves how much each of them counts.)
 #
 # `torch.testing.assert_close` compares two tensors. It is silent when they agree, and raises an error that shows the largest difference when they do not.
 
@@ -150,7 +150,7 @@ changed = (causal_mean_loop(swapped) != causal_mean_loop(x)).any(dim=-1)
 changed
 
 # %% [markdown]
-# Tokens go into the mean like words into a bag: what went in can be counted, the order cannot be recovered. "Dog bites man" and "man bites dog" end in the same mean. That is why this is called a **bag of words**.
+# Tokens go into the mean like words into a bag, and come out in no order: "dog bites man" and "man bites dog" end in the same mean. That is why this is called a **bag of words**. The single tokens are lost as well: a mean of (3, 6) can come from many different pairs.
 #
 # The next cell swaps two past tokens and asserts that the last output does not move.
 
@@ -160,7 +160,7 @@ torch.testing.assert_close(causal_mean_loop(swapped)[-1], causal_mean_loop(x)[-1
 # %% [markdown]
 # ## What is kept
 #
-# The past cannot see the future. To show it, change token 2 and look at which outputs move.
+# An output never depends on a later input. To show it, change token 2 and look at which outputs move.
 
 # %%
 nudged = x.clone()
@@ -168,25 +168,36 @@ nudged[2] += 1
 (causal_mean_loop(nudged) != causal_mean_loop(x)).any(dim=-1)
 
 # %% [markdown]
-# Outputs 0 and 1 stand still. Doing this for every input gives a table: a row for each output, a column for the input that was changed. The package calls it the **leak probe**, because a leak from the future shows in it at once.
+# Outputs 0 and 1 stand still. Doing this for every input gives a table: a row for each output, a column for the input that was changed.
+
+# %%
+columns = []
+for s in range(len(x)):
+    nudged = x.clone()
+    nudged[s] += 1
+    columns.append((causal_mean_loop(nudged) != causal_mean_loop(x)).any(dim=-1))
+torch.stack(columns, dim=-1).int()
+
+# %% [markdown]
+# The package calls this table the **leak probe**, because a leak from the future shows in it at once. Its version adds random noise instead of 1, so that no function can cancel the change out.
 
 # %%
 from attention_course.attention import leak_probe
 
-leak_probe(causal_mean_loop, x).int()
+torch.equal(leak_probe(causal_mean_loop, x), torch.stack(columns, dim=-1))
 
 # %% [markdown]
 # Read column 2: the outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above the diagonal would be an output that moved with a *later* input. The leak probe comes back in every rung.
 
 # %%
-assert not leak_probe(causal_mean_loop, x).triu(diagonal=1).any()
+assert not leak_probe(causal_mean_loop, x).triu(diagonal=1).any()  # strictly above
 
 # %% [markdown]
 # ## Fewer additions
 #
 # Position t adds up t + 1 tokens, which takes t additions. Over all positions that makes 0 + 1 + ... + (T − 1) = T(T − 1)/2 additions for each channel: about T²/2.
 #
-# Most of that work is repeated, because the sum at t is the sum at t − 1 and one token more. `cumsum` keeps such a running sum, in T − 1 additions. Divide each row by its count, and the means are there.
+# Most of that work is repeated, because the sum at t is the sum at t − 1 and one token more. `cumsum` keeps such a running sum, in T − 1 additions. Divide each row by its count, and the means are there. `counts[:, None]` has shape (T, 1): one count for each row.
 
 # %%
 counts = torch.arange(1, len(x) + 1)  # 1, 2, 3, 4
@@ -213,7 +224,7 @@ picture(
 )
 
 # %% [markdown]
-# So why not stay with the running sum? Because it can only ever do this one mean. Attention needs a weight for every pair of positions, and for that the table of pairs in [rung 2](02_tril_matmul.ipynb) is the right shape.
+# So why not stay with the running sum? It works as long as every token counts the same for all that come after it, or fades in the same way for all. Attention needs a weight of its own for every pair of positions, and for that the table of pairs in [rung 2](02_tril_matmul.ipynb) is the right shape.
 #
 # ## Prove
 #
@@ -241,7 +252,7 @@ for T in (1, 2, 7, 32):
 explore("bag_of_words")
 
 # %% [markdown]
-# The token at t counts for 1/(t + 1) of the mean, so late tokens move it less than early ones. The path depends on the order. Its end does not.
+# When token t arrives, the mean goes 1/(t + 1) of the way towards it: halfway at t = 1, an eighth of the way at t = 7. The path depends on the order. Its end does not.
 #
 # ## Break it
 #
@@ -267,18 +278,20 @@ published_loop(x)
 ask("find_the_loop_bug")
 
 # %% [markdown]
-# A look at the first two rows would not have caught it. A comparison of all rows does.
+# Row 2 reads row 1, and row 1 no longer holds a token: it already holds a mean. A look at the first two rows would not have caught it. A comparison of all rows does. (`==` is safe here, because all these numbers are exact.)
 
 # %%
 (published_loop(x) == causal_mean_loop(x)).all(dim=-1)
 
 # %% [markdown]
-# On the notes' own input, eight random tokens, the comparison is False as well. The printed "True" was never true.
+# On the notes' own input, eight random tokens from seed 1, the largest difference is no rounding error either. The comparison that the notes print as True is False.
 
 # %%
 torch.manual_seed(1)
 notes_x = torch.randn(8, 2)
-torch.allclose(published_loop(notes_x), causal_mean_loop(notes_x))
+difference = (published_loop(notes_x) - causal_mean_loop(notes_x)).abs().max()
+assert not torch.allclose(published_loop(notes_x), causal_mean_loop(notes_x))
+print(f"largest difference: {difference:.1f}")
 
 # %% [markdown]
 # ## Exercises
@@ -332,15 +345,15 @@ check("forgetting_mean", my_forgetting_mean)
 # %% [markdown]
 # ## In the wild
 #
-# - Andrej Karpathy's lecture "Let's build GPT" builds the same mean first and calls the result `xbow`, for "bag of words". Our `causal_mean_loop` is its version 1.
-# - The sizes B, T and C have the names that nanoGPT gives them. Papers write the channels as d_model or simply d, and T as n or L.
+# - Andrej Karpathy's lecture "Let's build GPT" builds the same mean first and calls the result `xbow`, for "bag of words". The cell under "Build: a batch" is its first version.
+# - The sizes B, T and C have the names that nanoGPT gives them. Papers write d_model or d for the channels, and n or L for T.
 # - PyTorch has no function for the causal mean; `torch.cumsum` divided by the counts is the usual way to write it.
-# - Text search has counted words without their order since the 1950s. There, too, it is called a bag of words.
+# - The phrase is older than neural networks for text: Zellig Harris used it in 1954 ("Distributional Structure"), to say what language is more than.
 #
 # ## Three sentences to remember
 #
 # 1. A token may use itself and its past, never its future.
-# 2. The mean of the past keeps what was said and loses the order in which it was said.
+# 2. The mean of the past forgets the order in which things were said.
 # 3. The leak probe changes one input and watches which outputs move: in a causal function only later ones do, and the one at the same position.
 #
 # Next: [rung 2, one matrix product](02_tril_matmul.ipynb), where the two loops become a single `@`.

@@ -3,11 +3,11 @@
 #
 # [1 bag of words](01_bag_of_words.ipynb) · **▶ 2 one matrix product** · [3 masked softmax](03_masked_softmax.ipynb) · 4 query, key, value · 5 scaling · 6 cross and causal · 7 multi-head · 8 GPT
 #
-# **You will build** the mean of the past again, without a loop: a table of weights, times the tokens. The table is the thing that later becomes attention.
+# **You will build** the mean of the past again, without a loop: a table of weights, times the tokens. In attention the same table stands in the same place, but its numbers come from the tokens.
 #
 # **You need** [rung 1](01_bag_of_words.ipynb), and the rule for a matrix product: row times column.
 #
-# **Time** about 20 minutes.
+# **Time** about 20 minutes to read, and 17 for the exercises.
 
 # %% [markdown]
 # ## The question
@@ -31,14 +31,14 @@ from attention_course.questions import ask
 # Three tokens with two channels each.
 
 # %%
-b = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # (T, C) = (3, 2)
+tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # (T, C) = (3, 2)
 
 # %% [markdown]
 # A row of three numbers says how much of each token to take. `1 1 1` takes each token once: it adds them up.
 
 # %%
 recipe = torch.tensor([1.0, 1.0, 1.0])
-recipe @ b
+recipe @ tokens
 
 # %% [markdown]
 # Check it: 2 + 6 + 6 = 14 and 7 + 4 + 5 = 16.
@@ -46,7 +46,7 @@ recipe @ b
 # A matrix is several recipes, one in each row, and `@` carries them all out. Three rows of ones give the same sum three times.
 
 # %%
-torch.ones(3, 3) @ b
+torch.ones(3, 3) @ tokens
 
 # %% [markdown]
 # ## Predict
@@ -60,14 +60,14 @@ torch.tril(torch.ones(3, 3))
 ask("row_of_tril")
 
 # %%
-torch.tril(torch.ones(3, 3)) @ b
+torch.tril(torch.ones(3, 3)) @ tokens
 
 # %% [markdown]
 # That is a running sum. Row t adds up the tokens 0 to t.
 #
 # ## Build: from sums to means
 #
-# A recipe makes a mean when its numbers sum to 1. So divide each row by its own sum.
+# A recipe without negative numbers makes a mean when its numbers sum to 1. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
 
 # %%
 weights = torch.tril(torch.ones(3, 3))
@@ -75,16 +75,16 @@ weights = weights / weights.sum(dim=-1, keepdim=True)  # (3, 3) / (3, 1)
 weights
 
 # %% [markdown]
-# Each row now shares out a total of 1: a half and a half, a third each. From here on these numbers are called **weights**.
+# Each row now shares out a total of 1: a half and a half, a third each. From here on these numbers are called **weights**; a row of weights is a recipe. Row t makes output t, and column s is what it takes of token s.
 
 # %%
-output = weights @ b
+output = weights @ tokens
 output
 
 # %%
 picture(
     Heatmap("weights (3, 3)", weights, "output t", "token s", limit=1),
-    Heatmap("@  tokens (3, 2)", b, "token s", "channel", limit=10),
+    Heatmap("@  tokens (3, 2)", tokens, "token s", "channel", limit=10),
     Heatmap("=  output (3, 2)", output, "output t", "channel", limit=10),
     alt="The weights, a lower triangle whose rows sum to 1, times the tokens, give the means of the past.",
 )
@@ -94,7 +94,7 @@ picture(
 #
 # ## Build: a batch
 #
-# With a batch, `x` has shape (B, T, C). The weights are the same for every text.
+# With a batch, `x` has shape (B, T, C), and the weights still have shape (T, T).
 
 # %%
 ask("what_broadcasting_does")
@@ -108,7 +108,7 @@ weights = weights / weights.sum(dim=-1, keepdim=True)
 (weights @ x).shape
 
 # %% [markdown]
-# Making a tensor act as if it were repeated along a dimension that it lacks is called **broadcasting**. `torch.bmm`, the batched product, does not do that: both sides must bring the batch. `@` is the shorter way to say it.
+# Every text got the same weights. Making a tensor act as if it were repeated along a dimension that it lacks is called **broadcasting**. `torch.bmm`, the batched product, does not do that: both sides must bring the batch.
 
 # %%
 repeated = weights.expand(B, T, T)  # (B, T, T), without a copy
@@ -117,7 +117,7 @@ torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
 # %% [markdown]
 # The weights stand on the left, because each output is a mix of *rows* of `x`. On the right they would mix the channels, and (8, 2) @ (8, 8) does not even fit.
 #
-# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone. A product from the right on the transposed tokens is the same thing, seen in a mirror.
+# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. With both sides transposed, the weights stand on the right, and the result comes out transposed.
 
 # %%
 mirrored = x.transpose(-2, -1) @ weights.transpose(-2, -1)  # (B, C, T) @ (T, T)
@@ -126,7 +126,7 @@ torch.testing.assert_close(mirrored.transpose(-2, -1), weights @ x)
 # %% [markdown]
 # ## Build: the function
 #
-# `dtype` and `device` are taken from `x`, so that the function also works in half precision and on a GPU.
+# `dtype` and `device` are taken from `x`, so that the function also works in half precision, and on a GPU.
 
 
 # %%
@@ -137,7 +137,10 @@ def causal_mean_matmul(x):
     return weights @ x
 
 
-causal_mean_matmul(b)
+causal_mean_matmul(tokens)
+
+# %%
+causal_mean_matmul(tokens.half()).dtype
 
 # %% [markdown]
 # ## Prove
@@ -166,20 +169,20 @@ all(agreed)
 ask("why_not_equal")
 
 # %% [markdown]
-# The largest difference over all these seeds is below one millionth:
+# Two ways to the same mean: the loop adds and then divides; the product multiplies each token by a rounded 1/(t + 1), and adds in an order of its own. The largest difference over all these seeds is below one millionth:
 
 # %%
 assert largest < 1e-6
 
 # %% [markdown]
-# Where it comes from, in three numbers: float32 keeps about 7 digits, so a small number can vanish beside a large one. Then it matters which two are added first.
+# How the order alone can matter, in three numbers: float32 keeps about 7 digits, so a small number can vanish beside a large one.
 
 # %%
 big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5 times the expected value, plus 1e-8. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6 of the value plus 1e-5, and its error shows how far apart the two are. In this course every comparison uses it.
+# `allclose` allows a difference of 1e-5 times the expected value, plus 1e-8. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6 of the value plus 1e-5, and its error shows how far apart the two are. From here on, this course compares with it.
 
 # %%
 assert not all(agreed)
@@ -223,7 +226,7 @@ picture(
 )
 
 # %% [markdown]
-# The product does more additions than the loop, because it also multiplies the zeros, and it is still faster: the number of operations is not the same thing as the time. For long texts the lead usually shrinks, because half of the table is zeros.
+# The number of operations is not the same thing as the time. The loop pays mainly for starting T steps, so its time grows like T; the table has T² entries. That is why the lead is largest at middling lengths on most machines, and shrinks for long texts.
 #
 # ## Other recipes
 #
@@ -255,21 +258,21 @@ picture(
 # Shift copies the previous token. The first output has no previous token: its row is all zeros.
 
 # %%
-tokens = torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]])
-(shift @ tokens).flatten()
+counting = torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]])
+(shift @ counting).flatten()
 
 # %% [markdown]
 # And here is something that the mean could not do. Swap two past tokens: the mean did not notice, decay does.
 
 # %%
-swapped = tokens[[1, 0, 2, 3, 4, 5]]
-(decay @ swapped - decay @ tokens)[-1]
+swapped = counting[[1, 0, 2, 3, 4, 5]]
+(decay @ swapped - decay @ counting)[-1]
 
 # %% [markdown]
 # Weights that differ can tell the order. But somebody has to choose them, and so far that is us, for all texts alike. In rung 4 the tokens choose.
 
 # %%
-assert (decay @ swapped - decay @ tokens)[-1].abs() > 0.01
+assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01
 
 # %% [markdown]
 # ## Explore
@@ -282,6 +285,8 @@ assert (decay @ swapped - decay @ tokens)[-1].abs() > 0.01
 explore("tril_matmul")
 
 # %% [markdown]
+# Dividing by the row sum turns sums into means. The triangle keeps the mean to the past. The decay prefers what is near: at 1 all tokens count the same, at 0 each output is its own token.
+#
 # ## Break it
 #
 # One argument is missing here. The code runs, and the shapes are right.
@@ -295,7 +300,7 @@ broken
 ask("which_way_it_broadcasts")
 
 # %% [markdown]
-# The check that catches it is one line, and it is worth having wherever weights are made: the rows sum to 1.
+# Column s was divided by the sum of row s. The check that catches it is one line, and it is worth having wherever weights are made: the rows sum to 1.
 
 # %%
 broken.sum(dim=-1)
@@ -358,13 +363,13 @@ check("shift_matrix", my_shift)
 # ## In the wild
 #
 # - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`, attention weights, or the attention matrix.
-# - Convolutions are banded matrices with the same numbers in every row. `torch.nn.Conv1d` does not build the matrix, because it would be mostly zeros.
-# - Some models for long texts use nothing but a decay like ours, and update a running sum instead of building the table: ALiBi subtracts a penalty that grows with distance (Press et al. 2022), RetNet multiplies with a decay (Sun et al. 2023).
+# - For one channel, a convolution is a band matrix: each row holds the same numbers, shifted by one. `torch.nn.Conv1d` does not build the matrix, because it would be mostly zeros. It also mixes the channels, and is not causal unless it is padded on the left only.
+# - Attention models add such a decay to scores that depend on the tokens. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance. RetNet (Sun et al. 2023) multiplies by a decay and drops the softmax of rung 3, so that it can also be computed as a running sum.
 #
 # ## Three sentences to remember
 #
 # 1. A row of weights is a recipe: how much of each token goes into one output.
 # 2. A lower triangle whose rows sum to 1 is the mean of the past, and `weights @ x` carries out all its rows at once.
-# 3. The same sum in another order rounds differently, so compare with `assert_close` and say the tolerance.
+# 3. The same numbers by other steps round differently, so compare with `assert_close` and know its tolerance.
 #
 # Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are made from scores.

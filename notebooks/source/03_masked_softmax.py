@@ -3,11 +3,11 @@
 #
 # [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · **▶ 3 masked softmax** · 4 query, key, value · 5 scaling · 6 cross and causal · 7 multi-head · 8 GPT
 #
-# **You will build** the weights of rung 2 from scores, with softmax and a mask. When this works, any scores will do, and that freedom is attention.
+# **You will build** the weights of rung 2 from scores, with softmax and a mask. Once this works, the scores can come from anywhere. In attention they come from the tokens.
 #
 # **You need** [rung 2](02_tril_matmul.ipynb). That exp turns sums into products, and that exp(0) = 1.
 #
-# **Time** about 25 minutes.
+# **Time** about 25 minutes to read, and 27 for the exercises.
 
 # %% [markdown]
 # ## The question
@@ -54,7 +54,7 @@ torch.testing.assert_close(exp / exp.sum(), torch.softmax(scores, dim=-1))
 # %% [markdown]
 # ## Along which dimension?
 #
-# A tensor with several dimensions has several ways to sum to 1. `dim` names the dimension whose entries share one total.
+# A tensor can be made to sum to 1 along any of its dimensions. `dim` names the dimension whose entries share one total.
 
 # %%
 torch.manual_seed(0)
@@ -66,13 +66,13 @@ for dim in range(3):
     )
 
 # %% [markdown]
-# All three run, and all three give weights. Which one is meant has to be known. Scores have a query in each row and a key in each column: the **query** is the position that looks, the **keys** are the positions that it looks at.
+# All three run, and all three give weights. Which one is meant has to be known. Scores have a query in each row and a key in each column: the **query** is the position that looks (the output t of rung 2), the **keys** are the positions that it looks at (the tokens s).
 
 # %%
 ask("which_dim")
 
 # %% [markdown]
-# ## Only differences count
+# ## What does a constant do?
 #
 # Guess, then see.
 
@@ -80,12 +80,16 @@ ask("which_dim")
 ask("add_a_constant")
 
 # %%
-torch.testing.assert_close(
-    torch.softmax(scores + 100, dim=-1), torch.softmax(scores, dim=-1)
-)
+torch.softmax(scores, dim=-1), torch.softmax(scores + 100, dim=-1)
 
 # %% [markdown]
-# That is more than a curiosity. exp grows so fast that float32 cannot hold exp(89), and infinity divided by infinity is not a number.
+# Only differences between scores count. This rescues softmax from a problem: exp grows so fast that float32 cannot hold exp(89).
+
+# %%
+torch.tensor([88.0, 89.0]).exp().isinf()
+
+# %% [markdown]
+# And infinity divided by infinity is not a number.
 
 # %%
 large = torch.tensor([1000.0, 1001.0, 1002.0])
@@ -140,7 +144,7 @@ mask = torch.ones(T, T, dtype=torch.bool).tril()
 mask
 
 # %%
-ask("why_minus_infinity")
+ask("score_of_the_future")
 
 # %% [markdown]
 # `masked_fill` writes a value where its argument is True. Our mask is True where a query *may* look, so it is turned around with `~`.
@@ -185,7 +189,7 @@ for T in (1, 2, 7, 32):
 # %% [markdown]
 # ## Two ways to mask
 #
-# Now with scores that are not all equal. These are the scores of a six-word sentence, "The sun rises in the east", from a published article. Rung 4 shows how they come about, and rung 5 why they are divided by √2.
+# Now with scores that are not all equal. These are the scores of a six-word sentence, "The sun rises in the east", from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation". Rung 4 shows how they come about, and rung 5 why they are divided by √2.
 
 # %%
 article_scores = (
@@ -225,19 +229,31 @@ renormalised = multiplied / multiplied.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(renormalised, before)
 
 # %% [markdown]
-# The article prints 0.2449 for the weight of word 3 on itself after the multiplication. Our table says 0.165. The printed one is already divided by the sum of its row; two rows of two different steps were mixed up.
+# After the multiplication the article prints 0.2449 for position 3, the word "in", on itself. Our table says 0.165. The printed number stands in the table after it, where each row has been divided by its sum.
 
 # %%
 torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0)
 torch.testing.assert_close(renormalised[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0)
 
 # %% [markdown]
-# ## Forget to renormalise, and it leaks
-#
-# What if we stop after the multiplication?
+# They agree on paper, and nearly always in float32. But if a hidden score is far above all visible ones, the visible weights underflow to 0, and the division is 0/0.
 
 # %%
-ask("multiply_after")
+far_above = torch.tensor([0.0, 200.0])
+only_first = torch.tensor([True, False])
+second_way = torch.softmax(far_above, dim=-1) * only_first
+second_way / second_way.sum()
+
+# %%
+torch.softmax(far_above.masked_fill(~only_first, float("-inf")), dim=-1)
+
+# %% [markdown]
+# ## Stop after the multiplication
+#
+# What if we leave out the division?
+
+# %%
+ask("mask_by_zero")
 
 # %% [markdown]
 # To see the leak, the scores must depend on the tokens. Take the dot product of each pair of tokens as its score; rung 4 is about this choice.
@@ -291,7 +307,7 @@ assert leak_probe(multiply_after, x).all()
 torch.softmax(torch.full((3,), float("-inf")), dim=-1)
 
 # %% [markdown]
-# 0 divided by 0 is NaN, and one NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query. Here query 0 may look at nothing:
+# 0 divided by 0 is NaN, and one NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query (older versions returned NaN). Here query 0 may look at nothing:
 
 # %%
 x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
@@ -301,7 +317,7 @@ F.scaled_dot_product_attention(x, x, x, attn_mask=nothing_for_0)[0, 0]
 # %% [markdown]
 # ## Scores need not be zero
 #
-# With all scores equal, softmax gives back the mean. But any scores will do. Three recipes, written as scores: a preference for the token itself, a preference for the first token, and one for the previous token.
+# With all scores equal, softmax gives back the mean. But any finite scores will do. Three recipes, written as scores: a preference for the token itself, a preference for the first token, and one for the previous token.
 
 # %%
 T = 6
@@ -312,14 +328,14 @@ preferences = {
     "the first": 3.0 * (position == 0).expand(T, T),
     "the previous": 3.0 * (position[:, None] == position + 1),
 }
-weights = {
+tables = {
     name: torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
     for name, scores in preferences.items()
 }
 
 # %%
 picture(
-    *(Heatmap(name, w, "query", "key", limit=1) for name, w in weights.items()),
+    *(Heatmap(name, w, "query", "key", limit=1) for name, w in tables.items()),
     alt="Weights from three tables of scores: most weight on the diagonal, in the first column, "
     "and right below the diagonal.",
 )
@@ -328,7 +344,7 @@ picture(
 # The rows still sum to 1, and the future still has none of it, whatever the scores are.
 
 # %%
-for w in weights.values():
+for w in tables.values():
     torch.testing.assert_close(w.sum(dim=-1), torch.ones(T))
     assert not w.triu(diagonal=1).any()
 
@@ -339,15 +355,17 @@ for w in weights.values():
 #
 # **When does one key take everything, and when do all get the same?**
 #
-# The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same. Lower the temperature and watch it fall. Then switch the mask off: key 3 has the highest score and had no weight until now.
+# The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same. (The natural logarithm gives it the unit **nat**.) Lower the temperature and watch it fall. Then switch the mask off: key 3 has the highest score and had no weight until now.
 
 # %%
 explore("masked_softmax")
 
 # %% [markdown]
+# At a low temperature the largest score takes everything. Equal scores, or a high temperature, give everyone the same. A masked key gets nothing, whatever its score.
+#
 # ## Break it
 #
-# The shapes are right, the weights lie between 0 and 1, and the upper triangle is zero. One character is wrong. Find it before you read on.
+# The shapes are right, the weights lie between 0 and 1, and the upper triangle is zero. One line is wrong.
 
 
 # %%
@@ -360,14 +378,21 @@ def almost_attention(x):
 
 torch.manual_seed(0)
 x = torch.randn(5, 3)
-weights, _ = almost_attention(x)
-weights
-
-# %% [markdown]
-# The softmax runs along `dim=-2`, the queries, so each *column* sums to 1. Two checks catch it, and both are cheap: the sum of each row, and the leak probe.
+broken, _ = almost_attention(x)
+broken
 
 # %%
-weights.sum(dim=-1)
+ask("find_the_softmax_bug")
+
+# %% [markdown]
+# The softmax runs along `dim=-2`, the queries: each *column* sums to 1. Two checks catch it, and both are cheap. The first is the sum of each row.
+
+# %%
+print("columns:", broken.sum(dim=-2))
+print("rows:   ", broken.sum(dim=-1))
+
+# %% [markdown]
+# The second is the leak probe.
 
 # %%
 picture(
@@ -421,7 +446,7 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
-# Texts of a batch differ in length; the short ones are filled up with padding at the end. Given scores of shape (B, T_q, T_k) and the true lengths, an integer tensor of shape (B,), return the weights: softmax over the keys, with no weight on padding. A text of length 0 gives rows of zeros, not NaN.
+# Texts of a batch differ in length; the short ones are filled up with padding at the end. Given scores of shape (B, T_q, T_k), for T_q queries and T_k keys, and the true lengths, an integer tensor of shape (B,), return the weights: softmax over the keys, with no weight on padding. A text of length 0 gives rows of zeros, not NaN.
 
 
 # %%
@@ -437,14 +462,14 @@ check("padding_weights", my_padding_weights)
 # ## In the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) masks out "all values in the input of the softmax which correspond to illegal connections": −∞ before the softmax, as here.
-# - nanoGPT keeps the triangle as a buffer called `bias` and writes `masked_fill(self.bias[...] == 0, float('-inf'))`.
+# - nanoGPT, where it does not call PyTorch's own function, keeps the triangle as a buffer called `bias` and writes `masked_fill(self.bias[...] == 0, float('-inf'))`.
 # - `F.scaled_dot_product_attention` takes a boolean mask that is True where a query may look, like ours. `nn.MultiheadAttention` takes the opposite. Rung 6 comes back to this.
 # - The scores are also called affinities, logits, or `wei` before the softmax; the temperature is the same one that you set when you sample text.
 #
 # ## Three sentences to remember
 #
-# 1. Softmax turns any scores into weights: positive, with a sum of 1; only differences between scores count.
+# 1. Softmax turns finite scores into positive weights with a sum of 1; only differences between scores count.
 # 2. A mask writes −∞ into the scores *before* the softmax, so that hidden keys are neither in the mix nor in the sum.
 # 3. The mask says who may look, the scores say who wants to.
 #
-# Next: rung 4, where the tokens make the scores themselves.
+# Next: rung 4 (in preparation), where the tokens make the scores themselves.
