@@ -1,9 +1,13 @@
-"""Rungs 3 to 7: what attention is made of, and the probe that finds a leak from the future."""
+"""Rungs 3 to 7: attention, from the mask to many heads, and the probe that finds a leak from the future."""
 
 from collections.abc import Callable
+from functools import wraps
+from inspect import signature
 
 import torch
-from jaxtyping import Bool, Float
+import torch.nn as nn
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attention_course.averaging import takes_tokens
@@ -19,10 +23,37 @@ def causal_mask(T_q: int, T_k: int | None = None, *, device=None) -> Bool[Tensor
 
     Returns:
         A boolean mask, shape (T_q, T_k), True where a query may look, as
-        `torch.nn.functional.scaled_dot_product_attention` reads it.
+        `torch.nn.functional.scaled_dot_product_attention` reads it. (Its `is_causal=True` aligns the first
+        query with the first key instead.)
     """
     T_k = T_q if T_k is None else T_k
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q)
+
+
+def window_mask(T: int, window: int, *, device=None) -> Bool[Tensor, "T T"]:
+    """Let each query look at the last `window` tokens, itself included (Beltagy et al. 2020, section 3.1)."""
+    mask = causal_mask(T, device=device)
+    return mask & ~mask.tril(-window)
+
+
+def prefix_mask(T: int, prefix: int, *, device=None) -> Bool[Tensor, "T T"]:
+    """Let each query look at itself, the past, and the first `prefix` tokens (Raffel et al. 2020, fig. 4)."""
+    mask = causal_mask(T, device=device)
+    mask[:, :prefix] = True
+    return mask
+
+
+def padding_mask(lengths: Int[Tensor, " B"], T_k: int) -> Bool[Tensor, "B 1 T_k"]:
+    """Hide the padding at the end of each text of a batch.
+
+    Args:
+        lengths: how many tokens each text really has, shape (B,), from 0 to T_k.
+        T_k: the common length after padding.
+
+    Returns:
+        A boolean mask, shape (B, 1, T_k): the same keys for every query of a text.
+    """
+    return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None]
 
 
 def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
@@ -40,6 +71,254 @@ def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
     """
     exp = (x - x.amax(dim=dim, keepdim=True)).exp()
     return exp / exp.sum(dim=dim, keepdim=True)
+
+
+def check_attention(q: Tensor, k: Tensor, v: Tensor | None, mask: Tensor | None, name: str) -> None:
+    """Raise unless queries, keys, values and mask fit together.
+
+    Raises:
+        TypeError: the mask is not boolean.
+        ValueError: the head sizes of `q` and `k` differ, the lengths of `k` and `v` differ, or the mask does
+            not broadcast to one entry a query and key.
+    """
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"{name}: q has head_size {q.shape[-1]} and k has head_size {k.shape[-1]}. "
+            "A dot product needs the same on both sides; only v may differ."
+        )
+    if v is not None and k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"{name}: k holds {k.shape[-2]} tokens and v holds {v.shape[-2]}. Each key needs its value."
+        )
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"{name}: the mask has dtype {mask.dtype}, expected torch.bool, True where a query may look. "
+            "Of a mask of ones and zeros, mask.bool(); of one with 0 and -inf, mask == 0."
+        )
+    scores = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
+    try:
+        fits = torch.broadcast_shapes(mask.shape, scores) == scores
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name}: the mask has shape {tuple(mask.shape)} and the scores have shape {scores}. "
+            f"Each query needs one entry a key: make it ({q.shape[-2]}, {k.shape[-2]})."
+        )
+
+
+def takes_attention(function: Callable) -> Callable:
+    """Decorate a function of q, k, mask, and perhaps v so that `check_attention` sees them first."""
+    parameters = signature(function)
+
+    @wraps(function)
+    def checked(*args, **kwargs):
+        given = parameters.bind(*args, **kwargs).arguments
+        check_attention(given["q"], given["k"], given.get("v"), given.get("mask"), function.__name__)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+@takes_attention
+def attention_weights(
+    q: Float[Tensor, "*batch T_q head_size"],
+    k: Float[Tensor, "*#batch T_k head_size"],
+    mask: Bool[Tensor, "..."] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "... T_q T_k"]:
+    """Compare each query with each key, and share out a weight of 1 (Vaswani et al. 2017, section 3.2.1).
+
+    Args:
+        q: queries, shape (..., T_q, head_size).
+        k: keys, shape (..., T_k, head_size).
+        mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look. None: everywhere.
+        scale: what the dot products are multiplied by; 1 / sqrt(head_size) if left out.
+
+    Returns:
+        Weights, shape (..., T_q, T_k); each row sums to 1. A query that may look at nothing gets a row of
+        zeros, as from `torch.nn.functional.scaled_dot_product_attention`: softmax alone would give NaN, and
+        one NaN spreads through a whole model.
+
+    Raises:
+        TypeError: the mask is not boolean.
+        ValueError: shapes do not fit.
+    """
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = q @ k.transpose(-2, -1) * scale
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    scores = scores.masked_fill(~mask, float("-inf"))
+    return torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)
+
+
+@takes_attention
+def attention(
+    q: Float[Tensor, "*batch T_q head_size"],
+    k: Float[Tensor, "*#batch T_k head_size"],
+    v: Float[Tensor, "*#batch T_k d_v"],
+    mask: Bool[Tensor, "..."] | None = None,
+    scale: float | None = None,
+) -> tuple[Float[Tensor, "... T_q d_v"], Float[Tensor, "... T_q T_k"]]:
+    """Mix the values with the weights that queries and keys agree on.
+
+    Args:
+        q: queries, shape (..., T_q, head_size).
+        k: keys, shape (..., T_k, head_size).
+        v: values, shape (..., T_k, d_v).
+        mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look. None: everywhere.
+        scale: what the dot products are multiplied by; 1 / sqrt(head_size) if left out.
+
+    Returns:
+        The output, shape (..., T_q, d_v), and the weights that made it, shape (..., T_q, T_k).
+
+    Raises:
+        TypeError: the mask is not boolean.
+        ValueError: shapes do not fit.
+    """
+    weights = attention_weights(q, k, mask, scale)
+    return weights @ v, weights
+
+
+class Head(nn.Module):
+    """One head of self-attention.
+
+    Args:
+        n_embd: channels of a token.
+        head_size: channels of a query and of a key.
+        d_v: channels of a value; head_size if left out.
+    """
+
+    def __init__(self, n_embd: int, head_size: int, d_v: int | None = None):
+        super().__init__()
+        self.query = nn.Linear(n_embd, head_size, bias=False)
+        self.key = nn.Linear(n_embd, head_size, bias=False)
+        self.value = nn.Linear(n_embd, d_v or head_size, bias=False)
+
+    def forward(self, x, mask=None):
+        """Turn tokens (B, T, n_embd) into an output (B, T, d_v) and weights (B, T, T)."""
+        return attention(self.query(x), self.key(x), self.value(x), mask)
+
+
+class CrossAttentionHead(nn.Module):
+    """One head whose queries come from one text, and whose keys and values come from another.
+
+    Args:
+        n_embd: channels of a token that asks.
+        n_context: channels of a token that is looked at.
+        head_size: channels of a query and of a key.
+        d_v: channels of a value; head_size if left out.
+    """
+
+    def __init__(self, n_embd: int, n_context: int, head_size: int, d_v: int | None = None):
+        super().__init__()
+        self.query = nn.Linear(n_embd, head_size, bias=False)
+        self.key = nn.Linear(n_context, head_size, bias=False)
+        self.value = nn.Linear(n_context, d_v or head_size, bias=False)
+
+    def forward(self, x, context, mask=None):
+        """Turn x (B, T_q, n_embd) and context (B, T_k, n_context) into (B, T_q, d_v) and (B, T_q, T_k)."""
+        return attention(self.query(x), self.key(context), self.value(context), mask)
+
+
+def head_size_of(n_embd: int, n_head: int) -> int:
+    """Return n_embd / n_head.
+
+    Raises:
+        ValueError: n_head does not divide n_embd.
+    """
+    if n_head < 1 or n_embd % n_head:
+        raise ValueError(
+            f"n_embd = {n_embd} cannot be split over n_head = {n_head} heads of one size. "
+            f"Choose an n_head that divides {n_embd}."
+        )
+    return n_embd // n_head
+
+
+class MultiHeadAttentionList(nn.Module):
+    """Many heads as a list, side by side: the picture. `MultiHeadAttention` computes the same at once.
+
+    Args:
+        n_embd: channels of a token, in and out.
+        n_head: number of heads; each has head_size = n_embd / n_head.
+
+    Raises:
+        ValueError: n_head does not divide n_embd.
+    """
+
+    def __init__(self, n_embd: int, n_head: int):
+        super().__init__()
+        head_size = head_size_of(n_embd, n_head)
+        self.heads = nn.ModuleList(Head(n_embd, head_size) for _ in range(n_head))
+        self.c_proj = nn.Linear(n_embd, n_embd, bias=False)
+
+    def forward(self, x, mask=None):
+        """Turn tokens (B, T, n_embd) into an output (B, T, n_embd) and weights (B, n_head, T, T)."""
+        outputs, weights = zip(*(head(x, mask) for head in self.heads), strict=True)
+        return self.c_proj(torch.cat(outputs, dim=-1)), torch.stack(weights, dim=1)
+
+
+class MultiHeadAttention(nn.Module):
+    """Many heads in one matrix product, with nanoGPT's names (`CausalSelfAttention` in its model.py).
+
+    Args:
+        n_embd: channels of a token, in and out.
+        n_head: number of heads; each has head_size = n_embd / n_head.
+        bias: whether the two linear layers add one.
+
+    Raises:
+        ValueError: n_head does not divide n_embd.
+    """
+
+    def __init__(self, n_embd: int, n_head: int, bias: bool = False):
+        super().__init__()
+        self.head_size = head_size_of(n_embd, n_head)
+        self.c_attn = nn.Linear(n_embd, 3 * n_embd, bias=bias)
+        self.c_proj = nn.Linear(n_embd, n_embd, bias=bias)
+
+    def forward(self, x, mask=None, need_weights=False):
+        """Turn tokens (B, T, n_embd) into an output of that shape and, if asked, weights (B, n_head, T, T).
+
+        A mask of shape (B, 1, T) or (T, T) counts for every head.
+        """
+        B, T, C = x.shape
+        q, k, v = (
+            part.view(B, T, -1, self.head_size).transpose(1, 2)  # (B, n_head, T, head_size)
+            for part in self.c_attn(x).split(C, dim=-1)
+        )
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        if need_weights:
+            output, weights = attention(q, k, v, mask)
+        else:
+            output, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask), None
+        return self.c_proj(output.transpose(1, 2).reshape(B, T, C)), weights
+
+
+def fuse(heads: MultiHeadAttentionList) -> MultiHeadAttention:
+    """Copy the weights of a list of heads into the fused form, which then gives the same output."""
+    fused = MultiHeadAttention(heads.c_proj.out_features, len(heads.heads)).to(heads.c_proj.weight)
+    parts = [getattr(head, part).weight for part in ("query", "key", "value") for head in heads.heads]
+    with torch.no_grad():
+        fused.c_attn.weight.copy_(torch.cat(parts))
+        fused.c_proj.weight.copy_(heads.c_proj.weight)
+    return fused
+
+
+def to_torch(fused: MultiHeadAttention) -> nn.MultiheadAttention:
+    """Copy the weights into PyTorch's own module. Its boolean mask is True where a query may *not* look."""
+    n_embd, bias = fused.c_proj.out_features, fused.c_proj.bias is not None
+    theirs = nn.MultiheadAttention(n_embd, n_embd // fused.head_size, bias=bias, batch_first=True)
+    theirs = theirs.to(fused.c_proj.weight)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(fused.c_attn.weight)
+        theirs.out_proj.weight.copy_(fused.c_proj.weight)
+        if bias:
+            theirs.in_proj_bias.copy_(fused.c_attn.bias)
+            theirs.out_proj.bias.copy_(fused.c_proj.bias)
+    return theirs
 
 
 @takes_tokens

@@ -154,6 +154,51 @@ class Bars:
 
 
 @dataclass(frozen=True, eq=False)
+class Histogram:
+    """How often values fall into each of many bins, as a density, and perhaps a curve that predicts it.
+
+    Attributes:
+        title: what the values are.
+        density: shape (bins,): share of the values in each bin, divided by the width of a bin.
+        limits: where the first bin begins and the last one ends.
+        x_label: what the values are, with their unit if they have one.
+        curve: shape (N,): the predicted density at N points, evenly from limit to limit.
+    """
+
+    title: str
+    density: Tensor
+    limits: tuple[Real, Real]
+    x_label: str
+    curve: Tensor | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Return what both ways of drawing need."""
+        low, high = self.limits
+        return {
+            "kind": "Histogram",
+            "title": self.title,
+            "density": array(self.density).tobytes(),
+            "curve": b"" if self.curve is None else array(self.curve).tobytes(),
+            "limits": [float(low), float(high)],
+            "ticks": [number(low), number((low + high) / 2), number(high)],
+            "x_label": self.x_label,
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        density = array(self.density)
+        low, high = self.limits
+        edges = np.linspace(low, high, len(density) + 1)
+        axes.stairs(density, edges, fill=True, color=BLUE, alpha=0.75, label="measured")
+        if self.curve is not None:
+            curve = array(self.curve)
+            axes.plot(np.linspace(low, high, len(curve)), curve, color=ORANGE, linewidth=2, label="predicted")
+            axes.legend(frameon=False)
+        axes.set(xlabel=self.x_label, ylabel="density", xlim=self.limits)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+@dataclass(frozen=True, eq=False)
 class Plane:
     """Points in the plane, some of them lit, and perhaps a path that ends in a ring.
 
@@ -234,7 +279,7 @@ class Lines:
         axes.legend(frameon=False)
 
 
-Panel = Heatmap | Bars | Plane | Lines
+Panel = Heatmap | Bars | Histogram | Plane | Lines
 
 
 class Picture:
@@ -286,4 +331,4 @@ def _width(panel: Panel) -> float:
     if isinstance(panel, Heatmap):
         rows, columns = panel.values.shape
         return 1.0 + min(2.6 * columns / max(rows, columns), 2.6) + 0.2
-    return {Bars: 3.0, Plane: 4.2, Lines: 5.4}[type(panel)]
+    return {Bars: 3.0, Histogram: 4.2, Plane: 4.2, Lines: 5.4}[type(panel)]

@@ -98,13 +98,16 @@ def definitions(code: str) -> list[ast.FunctionDef | ast.ClassDef]:
     return [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
 
 
+CHECKS = ("takes_tokens", "takes_attention")  # decorators that look at the input and do nothing else
+
+
 class Plain(ast.NodeTransformer):
     """Drop what a notebook may leave out: docstrings, annotations, the check of the input."""
 
     def visit_ClassDef(self, node):
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-        node.decorator_list = [each for each in node.decorator_list if ast.unparse(each) != "takes_tokens"]
+        node.decorator_list = [each for each in node.decorator_list if ast.unparse(each) not in CHECKS]
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node):

@@ -104,6 +104,40 @@ const KINDS = {
     },
   },
 
+  Histogram: {
+    size: () => [400, 260],
+    draw(pen, panel, [width, height], theme) {
+      const [density, curve] = [floats(panel.density), floats(panel.curve)];
+      const [left, right, top, bottom] = [28, 12, 26, 40];
+      const [w, h] = [width - left - right, height - top - bottom];
+      const highest = Math.max(...density, ...curve, 1e-12) * 1.05;
+      const y = (value) => top + h * (1 - value / highest);
+      pen.fillStyle = css(theme.blue);
+      density.forEach((value, bin) => {
+        const [from, to] = [left + (w * bin) / density.length, left + (w * (bin + 1)) / density.length];
+        pen.fillRect(from, y(value), to - from + 0.5, top + h - y(value));
+      });
+      pen.font = theme.font(11);
+      label(pen, "■ measured", left + 4, 10, { align: "left" });
+      if (curve.length) {
+        pen.strokeStyle = pen.fillStyle = css(theme.orange);
+        pen.lineWidth = 2.5;
+        pen.beginPath();
+        curve.forEach((value, i) => pen.lineTo(left + (w * i) / (curve.length - 1), y(value)));
+        pen.stroke();
+        label(pen, "— predicted", left + 90, 10, { align: "left" });
+      }
+      pen.strokeStyle = theme.faint;
+      pen.lineWidth = 1;
+      pen.strokeRect(left, top + h + 0.5, w, 0);
+      pen.fillStyle = theme.text;
+      panel.ticks.forEach((tick, i) => label(pen, tick, left + (w * i) / 2, top + h + 11));
+      pen.font = theme.font(12);
+      label(pen, panel.x_label, left + w / 2, height - 9);
+      label(pen, "density", 12, top + h / 2, { turn: -Math.PI / 2 });
+    },
+  },
+
   Plane: {
     size: () => [420, 340],
     draw(pen, panel, [width, height], theme) {
