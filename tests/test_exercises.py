@@ -114,9 +114,134 @@ def test_texts_are_there(name):
     assert len(exercise.hints) >= 3
     assert 1 <= exercise.difficulty <= 5
     assert exercise.minutes > 0
-    for text in (exercise.task, *exercise.hints, *(m.message for m in exercise.mistakes)):
+    assert len(re.findall(r"[.?](?: |$)", exercise.insight)) in (1, 2)
+    for text in (exercise.task, exercise.insight, *exercise.hints, *(m.message for m in exercise.mistakes)):
         assert not re.search(r"!|\b(simply|obviously|just)\b", text.replace("!=", "")), text
         assert text.count("`") % 2 == 0, text
+
+
+# Slips as a learner writes them: the name that each has to get
+
+
+def returns_in_the_loop(x, k=None):
+    out = torch.zeros_like(x)
+    for t in range(x.shape[-2]):
+        out[..., t, :] = x[..., : t + 1, :].mean(dim=-2)
+        return out
+
+
+def sums_the_others(x):
+    out = torch.zeros_like(x)
+    for t in range(x.shape[-2]):
+        out[..., t, :] = x[..., :t, :].sum(dim=-2) / (t + 1)
+    return out
+
+
+def starts_late(x, k):
+    out = torch.zeros_like(x)
+    for t in range(k - 1, x.shape[-2]):
+        out[..., t, :] = x[..., t - k + 1 : t + 1, :].mean(dim=-2)
+    return out
+
+
+def exponential_average(x):
+    out, state = torch.zeros_like(x), 0
+    for t in range(x.shape[-2]):
+        state = 0.5 * state + 0.5 * x[..., t, :]
+        out[..., t, :] = state
+    return out
+
+
+def mean_of_weighted(x, total):
+    out = torch.zeros_like(x)
+    for t in range(x.shape[-2]):
+        weights = 0.5 ** torch.arange(t, -1, -1)
+        out[..., t, :] = (x[..., : t + 1, :] * (weights / total(weights))[:, None]).mean(dim=-2)
+    return out
+
+
+def normalised(weights):
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def band_of_distances(T, k):
+    return normalised((torch.arange(T)[:, None] - torch.arange(T) < k).float())
+
+
+def shift_by_loop(T):
+    m = torch.zeros(T, T)
+    for t in range(T):
+        m[t, t - 1] = 1
+    return m
+
+
+def fill_not_kept(x):
+    scores = torch.zeros(x.shape[-2], x.shape[-2])
+    scores.masked_fill(torch.ones_like(scores).triu(1) == 1, float("-inf"))
+    return scores.softmax(dim=-1) @ x
+
+
+def fills_from_the_second_diagonal(x):
+    scores = torch.zeros(x.shape[-2], x.shape[-2])
+    return scores.masked_fill(torch.ones_like(scores).triu(2) == 1, float("-inf")).softmax(dim=-1) @ x
+
+
+def real(size, lengths):
+    return torch.arange(size) < lengths[:, None]
+
+
+def padding_fill_not_kept(scores, lengths):
+    scores.masked_fill(~real(scores.shape[-1], lengths)[:, None], float("-inf"))
+    return scores.softmax(dim=-1)
+
+
+def divides_what_is_left(scores, lengths, smallest=0.0):
+    weights = scores.softmax(dim=-1) * real(scores.shape[-1], lengths)[:, None]
+    return weights / weights.sum(dim=-1, keepdim=True).clamp(min=smallest)
+
+
+def masks_both_ways(scores, lengths):
+    mask = real(scores.shape[-1], lengths)[:, None] & real(scores.shape[-2], lengths)[:, :, None]
+    return scores.masked_fill(~mask, float("-inf")).softmax(dim=-1).masked_fill(~mask, 0)
+
+
+def tril(T):
+    return torch.ones(T, T).tril()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "mistake"),
+    [
+        ("causal_mean_loop", returns_in_the_loop, "returns_in_the_loop"),
+        ("windowed_mean", returns_in_the_loop, "returns_in_the_loop"),
+        ("forgetting_mean", returns_in_the_loop, "returns_in_the_loop"),
+        ("causal_mean_loop", sums_the_others, "leaves_itself_out_of_the_sum"),
+        ("windowed_mean", starts_late, "first_rows_left_at_zero"),
+        ("forgetting_mean", exponential_average, "average_starts_from_zero"),
+        ("forgetting_mean", lambda x: mean_of_weighted(x, lambda w: 1), "divides_by_the_count"),
+        ("forgetting_mean", lambda x: mean_of_weighted(x, torch.sum), "divides_twice"),
+        ("causal_mean_matmul", lambda x: (w := tril(x.shape[-2])) / w.sum() @ x, "one_sum_for_all"),
+        ("causal_mean_matmul", fills_from_the_second_diagonal, "one_step_ahead"),
+        ("band_matrix", band_of_distances, "all_later_tokens"),
+        ("band_matrix", lambda T, k: normalised(tril(T) - tril(T).tril(-k - 1)), "band_one_too_wide"),
+        ("band_matrix", lambda T, k: (b := tril(T).triu(1 - k)) / b.sum(), "one_sum_for_all"),
+        ("shift_matrix", shift_by_loop, "wraps_around"),
+        ("causal_mean_softmax", fill_not_kept, "zero_in_place_of_inf"),
+        ("causal_mean_softmax", fills_from_the_second_diagonal, "one_step_ahead"),
+        (
+            "stable_softmax",
+            lambda x: (e := (x - x.amax(-1, keepdim=True)).exp()) / e.sum(),
+            "one_sum_for_all",
+        ),
+        ("padding_weights", padding_fill_not_kept, "ignores_the_lengths"),
+        ("padding_weights", divides_what_is_left, "renormalised_by_hand_with_nan"),
+        ("padding_weights", lambda s, n: divides_what_is_left(s, n, 1e-12), "renormalised_by_hand"),
+        ("padding_weights", masks_both_ways, "hides_queries_too"),
+    ],
+)
+def test_a_slip_gets_its_name(name, answer, mistake):
+    for seed in range(3):
+        assert check(name, answer, seed).mistake == mistake
 
 
 # Not tried yet
@@ -136,6 +261,52 @@ def test_an_empty_stub_is_not_tried_yet(name):
         assert verdict.mistake is None
         assert repr(verdict).startswith(f"{name}: not tried yet\n")
     assert len({verdict._repr_html_() for verdict in verdicts}) == 1
+
+
+def test_stubs_of_every_form_are_not_tried_yet():
+    def documented(x):
+        """Average the past."""
+
+    def documented_and_passed(x):
+        """Average the past."""
+        pass
+        ...
+
+    def returned(x):
+        return None  # your turn
+
+    text = repr(check("causal_mean_loop", None))
+    assert "None. Is" not in text
+    assert {repr(check("causal_mean_loop", f)) for f in (documented, documented_and_passed, returned)} == {
+        text
+    }
+
+
+def test_a_body_without_return_is_told_so():
+    def assigns(x):
+        out = mean_of_past(x)  # noqa: F841
+
+    def loops(x):
+        out = torch.zeros_like(x)
+        for t in range(x.shape[-2]):
+            out[..., t, :] = x[..., : t + 1, :].mean(dim=-2)
+
+    def names_nothing(x):
+        _ = x @ x
+
+    for answer in (assigns, loops, lambda x: print(end="")):
+        verdict = bad(answer)
+        assert verdict.headline == "not tried yet"
+        assert verdict.message == "Your function returned None. Is the `return` missing?"
+    assert engine.has_body(names_nothing)
+
+
+def test_a_body_that_still_raises_not_implemented_is_not_tried_yet():
+    def unfinished(x):
+        mean_of_past(x)
+        raise NotImplementedError
+
+    assert repr(check("causal_mean_loop", unfinished)) == repr(check("causal_mean_loop", None))
 
 
 # Right answers
@@ -235,6 +406,37 @@ def test_other_exercises_take_other_styles_too(name, answer):
     for seed in range(10):
         verdict = check(name, answer, seed)
         assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_has_passed_gets_an_insight(name):
+    exercise = EXERCISES[name]
+    verdict = check(name, exercise.reference, 0)
+    assert verdict.message.startswith("Your values equal the target on all ")
+    assert verdict.message.endswith(f" drawn anew for this check. {exercise.insight}")
+    assert engine.panel.prose(verdict.message) in verdict._repr_html_()
+    assert exercise.insight not in repr(check(name, exercise.mistakes[0].function, 0))
+
+
+def test_what_the_insights_say_is_true():
+    def large_negative(x):
+        T = x.shape[-2]
+        return torch.zeros(T, T).masked_fill(torch.ones(T, T).triu(1) == 1, -1e9).softmax(-1) @ x
+
+    assert "-1e9" in EXERCISES["causal_mean_softmax"].insight
+    assert check("causal_mean_softmax", large_negative).passed
+    assert "zeros" in EXERCISES["padding_weights"].insight
+    q, hidden = torch.ones(1, 2, 3), torch.zeros(1, 2, 2, dtype=torch.bool)
+    assert not torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=hidden).any()
+    assert "k = T" in EXERCISES["windowed_mean"].insight
+    x, windowed = torch.randn(4, 3), EXERCISES["windowed_mean"].reference
+    torch.testing.assert_close(windowed(x, 1), x)
+    torch.testing.assert_close(windowed(x, 4), mean_of_past(x))
+    torch.testing.assert_close(windowed(x, 9), mean_of_past(x))
+    assert "identity" in EXERCISES["band_matrix"].insight
+    band = EXERCISES["band_matrix"].reference
+    assert torch.equal(band(4, 1), torch.eye(4))
+    assert torch.equal(band(4, 4) > 0, torch.ones(4, 4).tril() > 0)
 
 
 def test_the_callers_grad_mode_and_random_state_do_not_matter():
@@ -440,10 +642,76 @@ def test_plain_wrong_values_say_which_properties_hold():
     verdict = bad(lambda x: x)
     assert verdict.headline == "not yet: wrong values"
     assert "of shape (3, 2)" in verdict.message
+    assert "Compute the first value that differs by hand" in verdict.message
     page = verdict._repr_html_()
     assert "✓ holds" in page
     verdict = bad(lambda x: mean_of_past(x) * 2)
     assert "✗ fails" in verdict._repr_html_()
+
+
+def weights_by_len(x):
+    past = torch.ones(len(x), len(x)).tril()
+    return past / past.sum(-1, keepdim=True) @ x
+
+
+def rows_by_len(x):
+    return torch.stack([x[..., : t + 1, :].mean(dim=-2) for t in range(min(len(x), x.shape[-2]))], dim=-2)
+
+
+def three_sizes(x):
+    _B, T, _C = x.shape
+    return torch.stack([x[:, : t + 1].mean(dim=1) for t in range(T)], dim=1)
+
+
+def nan_without_a_batch(x):
+    return mean_of_past(x) * (1 if x.dim() == 3 else torch.nan)
+
+
+ON_2D_ONLY = "It works for (T, C) and not for (B, T, C)"
+ON_3D_ONLY = "It works for (B, T, C) and not for (T, C)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "headline", "remark"),
+    [
+        (weights_by_len, "it raises an error", ON_2D_ONLY),
+        (rows_by_len, "wrong shape", ON_2D_ONLY),
+        (lambda x: mean_of_past(x) + x.dim() - 2, "wrong values", ON_2D_ONLY),
+        (three_sizes, "it raises an error", ON_3D_ONLY),
+        (lambda x: mean_of_past(x).reshape(-1, *x.shape[-2:]), "wrong shape", ON_3D_ONLY),
+        (nan_without_a_batch, "NaN or inf", ON_3D_ONLY),
+        (lambda x: mean_of_past(x) + 3 - x.dim(), "wrong values", ON_3D_ONLY),
+    ],
+)
+def test_an_answer_that_works_with_or_without_a_batch_only(answer, headline, remark):
+    for seed in range(3):
+        verdict = bad(answer, "causal_mean_matmul", seed=seed)
+        assert verdict.headline == f"not yet: {headline}"
+        assert f". {remark}" in verdict.message or f"? {remark}" in verdict.message
+        assert "`x.shape[-2]`" in verdict.message
+
+
+def test_a_window_by_the_first_dim_is_told_of_the_batch():
+    def by_first_dim(x, k):
+        return torch.stack([x[max(0, t - k + 1) : t + 1].mean(dim=0) for t in range(len(x))])
+
+    for seed in range(8):
+        assert ON_2D_ONLY in bad(by_first_dim, "windowed_mean", seed=seed).message
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("causal_mean_matmul", lambda x: x),
+        ("causal_mean_matmul", lambda x: mean_of_past(x) + (x.shape[-1] == 5)),  # only one (T, C)
+        ("causal_mean_matmul", lambda x: mean_of_past(x) + (x.dim() == 3 and len(x) == 2)),
+        ("stable_softmax", lambda x: x.softmax(-1) + (x.dim() == 3)),
+        ("padding_weights", lambda s, n: s),
+        ("shift_matrix", lambda T: torch.ones(T, T) * 7),
+    ],
+)
+def test_other_answers_are_not_told_of_the_batch(name, answer):
+    assert "It works for" not in bad(answer, name, seed=0).message
 
 
 def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():

@@ -127,11 +127,30 @@ def running_average(x):
     return out
 
 
+def only_row_0(x, *k):
+    """Fill row 0 and return."""
+    return torch.cat([x[..., :1, :], torch.zeros_like(x[..., 1:, :])], dim=-2)
+
+
+def starts_with_k_tokens(x, k):
+    """Leave the rows at zero that have fewer than k tokens to average."""
+    out = windowed_mean(x, k)
+    out[..., : k - 1, :] = 0
+    return out
+
+
 WHOLE_SEQUENCE = Mistake(
     "whole_sequence",
     lambda x: x.mean(dim=-2, keepdim=True).expand_as(x),
     "Every row holds the mean of the whole sequence. Row t may use tokens 0 to t, and here it sees the "
     "future too. Change the last token and look at row 0: it moves.",
+)
+
+RETURNS_IN_THE_LOOP = Mistake(
+    "returns_in_the_loop",
+    only_row_0,
+    "Row 0 is right, and all other rows are zeros: the loop ran once. A `return` inside the loop ends the "
+    "function in the first turn. Indent it as far as the `for`.",
 )
 
 EXERCISES = (
@@ -168,6 +187,13 @@ EXERCISES = (
                 "The mean runs along the channels, which is dim=-1. For most shapes the result does not fit "
                 "into a row, and PyTorch complains. Tokens lie along dim=-2: average over that one.",
             ),
+            RETURNS_IN_THE_LOOP,
+            Mistake(
+                "leaves_itself_out_of_the_sum",
+                lambda x: rows(x, lambda t: x[..., :t, :].sum(dim=-2) / (t + 1)),
+                "Row t leaves token t out of the sum, but counts it. A slice ends before its stop: `[:t]` "
+                "holds the t tokens 0 to t - 1, and you divide by t + 1. Look at the stop of your slice.",
+            ),
             Mistake(
                 "no_dim",
                 lambda x: rows(x, lambda t: x[..., : t + 1, :].mean().expand_as(x[..., t, :])),
@@ -201,6 +227,8 @@ EXERCISES = (
             "Tokens 0 to t are `x[..., : t + 1, :]`. Take their mean along dim=-2 and assign it to "
             "`out[..., t, :]`.",
         ),
+        insight="`x.cumsum(dim=-2)`, divided by the counts 1 to T, gives the same values without a loop. "
+        "The loop is easier to trust, and so it is what we compare with.",
         minutes=5,
         difficulty=1,
     ),
@@ -221,8 +249,8 @@ EXERCISES = (
             Mistake(
                 "always_divides_by_k",
                 lambda x, k: rows(x, lambda t: x[..., max(0, t - k + 1) : t + 1, :].sum(dim=-2) / k),
-                "The first rows are too small. Near the start the window holds fewer than k tokens, and you "
-                "divide by k all the same. Divide by the number of tokens that are in the window.",
+                "The first rows are too close to 0. Near the start the window holds fewer than k tokens, and "
+                "you divide by k all the same. Divide by the number of tokens that are in the window.",
             ),
             Mistake(
                 "leaves_itself_out",
@@ -254,12 +282,21 @@ EXERCISES = (
                 "Each row holds the sum of its window, not yet the mean. Take `.mean(dim=-2)` of the slice, "
                 "which divides by the right count at the start too.",
             ),
+            RETURNS_IN_THE_LOOP,
+            Mistake(
+                "first_rows_left_at_zero",
+                starts_with_k_tokens,
+                "The first k - 1 rows are zeros, and the rest is right. Near the start there are fewer than "
+                "k tokens: average those that there are. Begin with t = 0, and let the slice start at 0.",
+            ),
         ),
         hints=(
             "With k = 3, which tokens are in the window of t = 5? Which in the window of t = 1?",
             "Begin with the loop of the causal mean. Only the start of the slice changes.",
             "The window of t starts at t - k + 1, but never below 0: `start = max(0, t - k + 1)`.",
         ),
+        insight="Two tests for any window: with k = 1 each token comes back unchanged, and from k = T on "
+        "the result is the causal mean.",
         minutes=5,
         difficulty=2,
     ),
@@ -276,7 +313,14 @@ EXERCISES = (
                 "not_normalised",
                 lambda x: rows(x, lambda t: weighted(x[..., : t + 1, :], halving(x, t))),
                 "The weights do not sum to 1. 1 + 1/2 + 1/4 and so on comes close to 2, so your rows are up "
-                "to twice too large. Divide the weights of each row by their sum.",
+                "to twice as far from 0. Divide the weights of each row by their sum.",
+            ),
+            RETURNS_IN_THE_LOOP,
+            Mistake(
+                "average_starts_from_zero",
+                lambda x: rows(x, lambda t: weighted(x[..., : t + 1, :], halving(x, t)) / 2),
+                "Your average starts from 0, and that 0 keeps a share: 1/2 in row 0, 1/4 in row 1, and so "
+                "on. The tokens' weights sum to less than 1. Divide by their sum, also in row 0.",
             ),
             Mistake(
                 "wrong_direction",
@@ -292,6 +336,12 @@ EXERCISES = (
                 lambda x: rows(x, lambda t: weighted(x[..., : t + 1, :], halving(x, t)) / (t + 1)),
                 "You divide by the number of tokens. That is right where each weighs 1, and here they weigh "
                 "1, 1/2, 1/4 and so on. Divide by the sum of the weights.",
+            ),
+            Mistake(
+                "divides_twice",
+                lambda x: rows(x, lambda t: forgetting_mean(x)[..., t, :] / (t + 1)),
+                "Your weights sum to 1, and then you divide by the number of tokens as well. `mean` does "
+                "that: it sums, and divides. With weights that sum to 1 the sum is the mean: use `sum`.",
             ),
             Mistake(
                 "running_average",
@@ -322,6 +372,8 @@ EXERCISES = (
             "With `weights = 0.5 ** age`, normalise by `weights.sum()`. Then multiply: `weights[:, None]` "
             "lies along the tokens of `x[..., : t + 1, :]`; sum the products along dim=-2.",
         ),
+        insight="Each row can be made from the one before: `total = total / 2 + token`, "
+        "`weight = weight / 2 + 1`, and the row is `total / weight`. No older token has to be kept.",
         minutes=10,
         difficulty=3,
     ),

@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ class Exercise:
     """Everything that there is to know about one exercise.
 
     `draw_inputs(generator)` returns a list of argument tuples, small to large. `tolerance` is relative to
-    the largest value of the target.
+    the largest value of the target. `insight` is shown to who has passed: something worth knowing.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Exercise:
     properties: tuple[Property, ...]
     mistakes: tuple[Mistake, ...]
     hints: tuple[str, ...]
+    insight: str
     minutes: int
     difficulty: int
     tolerance: float = 1e-5
@@ -150,9 +152,14 @@ def stop(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
+def code_of(function: Callable) -> CodeType | None:
+    """Return the compiled body of the learner's own function; None for what has none, such as a module."""
+    return getattr(inspect.unwrap(function), "__code__", None)
+
+
 def line_of(error: BaseException | None, function: Callable) -> str:
     """Say in which line of the learner's own code `error` was raised; empty if that is not known."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    code = code_of(function)
     frames = traceback.extract_tb(error.__traceback__) if error else []
     own = [frame for frame in frames if code and frame.filename == code.co_filename and frame.line]
     return f" It happened in line {own[-1].lineno}: `{own[-1].line}`." if own else ""
@@ -282,7 +289,7 @@ def wrong_values(case: Case) -> str | None:
     if case.is_right():
         return None
     bad = different(case.target.value, case.outcome.value, case.exercise.tolerance)
-    advice = "Compute the first marked value by hand: which numbers went into yours, and which should?"
+    advice = "Compute the first value that differs by hand: which numbers went into yours, and which should?"
     return f"For {case}, {bad.sum()} of {bad.numel()} values differ from the target. {advice}"
 
 
@@ -295,6 +302,27 @@ PROBLEMS = {
     not_finite: "NaN or inf",
     wrong_values: "wrong values",
 }
+
+
+def one_rank_only(cases: list[Case], case: Case) -> str:
+    """Say so if `case` is of the one kind of tokens, (T, C) or (B, T, C), for which nothing works."""
+    ranks = [c.arguments[0].dim() if isinstance(c.arguments[0], Tensor) else 0 for c in cases]
+    if set(ranks) != {2, 3}:
+        return ""
+    rank = case.arguments[0].dim()
+    for c, its in zip(cases, ranks, strict=True):
+        lucky = its == rank and c.arguments[0].shape[-2] == 1  # T = 1 can come out right by accident
+        if not lucky and c.is_right() == (its == rank):
+            return ""
+    if rank == 2:
+        return (
+            " It works for (B, T, C) and not for (T, C), and `x` may be either. Count from the end: use "
+            "`x.shape[-2]`, `x[..., t, :]` and dim=-2."
+        )
+    return (
+        " It works for (T, C) and not for (B, T, C): there, `len(x)` and `x.shape[0]` are B, and dim=0 is "
+        "the batch. Use `x.shape[-2]`, `x[..., t, :]` and dim=-2."
+    )
 
 
 # Judging
@@ -345,6 +373,9 @@ def compare(exercise: Exercise, function: Callable, inputs: list[tuple]) -> Verd
     """
     outcomes = [run(function, arguments) for arguments in inputs]
     if all(is_stub(outcome) for outcome in outcomes):
+        if outcomes[0].value is None and not outcomes[0].error and has_body(function):
+            message = "Your function returned None. Is the `return` missing?"
+            return Verdict(exercise.name, False, None, NOT_TRIED, message)
         return not_tried(exercise)
     cases = [
         Case(exercise, function, arguments, call(exercise.reference, arguments), outcome)
@@ -359,6 +390,8 @@ def compare(exercise: Exercise, function: Callable, inputs: list[tuple]) -> Verd
         for case in cases:
             message = problem(case)
             if message:
+                if problem in (raised, wrong_shape, not_finite, wrong_values):
+                    message += one_rank_only(cases, case)
                 return Verdict(
                     exercise.name, False, None, f"not yet: {headline}", message, details(cases, case)
                 )
@@ -366,7 +399,8 @@ def compare(exercise: Exercise, function: Callable, inputs: list[tuple]) -> Verd
     if broken:
         message = f"On the inputs that were drawn, your values are right. On others this fails: {broken[0]}"
         return Verdict(exercise.name, False, None, "not yet: a property fails", message, details(cases))
-    message = f"Your values equal the target on all {len(cases)} inputs, drawn anew for this check."
+    message = f"Your values equal the target on all {len(cases)} inputs, drawn anew for this check. "
+    message += exercise.insight
     return Verdict(exercise.name, True, None, f"passed on {len(cases)} inputs", message, details(cases))
 
 
@@ -375,6 +409,14 @@ def is_stub(outcome: Outcome) -> bool:
     if outcome.error:
         return isinstance(outcome.error, NotImplementedError)
     return outcome.value is None or outcome.value is ...
+
+
+def has_body(function: Callable) -> bool:
+    """Say whether `function` names anything but its parameters: `pass`, `...` and a docstring do not."""
+    code = code_of(function)
+    if code is None:
+        return False
+    return bool(code.co_names) or code.co_nlocals > len(inspect.signature(function).parameters)
 
 
 def not_tried(exercise: Exercise) -> Verdict:

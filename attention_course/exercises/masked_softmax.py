@@ -10,6 +10,7 @@ from attention_course.attention import causal_mask, softmax
 from attention_course.averaging import causal_mean_softmax
 from attention_course.exercises.bag_of_words import MEAN_PROPERTIES, WHOLE_SEQUENCE, draw_tokens
 from attention_course.exercises.engine import Exercise, Mistake, Property, close
+from attention_course.exercises.tril_matmul import ONE_STEP_AHEAD
 
 INF = float("inf")
 
@@ -52,6 +53,7 @@ def draw_padded(generator: torch.Generator) -> list[tuple]:
     drawn[3][1][:] = torch.tensor([2, 0])
     drawn[4][1][:] = torch.tensor([1, 3, 5])
     drawn[6][1][:] = torch.tensor([0, 3, 6])
+    drawn[6][0][1, 0, 4] = 5.0  # padding, with a score far above those of all keys
     drawn[6][0].mul_(1e4)
     return drawn
 
@@ -76,6 +78,18 @@ def padded_queries(scores, lengths):
     """Hide rows where columns should be hidden."""
     real = torch.arange(scores.shape[-2])[:, None] < lengths[:, None, None]  # (B, T_q, 1)
     return masked(scores, real).nan_to_num(0)
+
+
+def renormalised(scores, lengths):
+    """Take the softmax of all scores, and divide what the padding leaves of each row by its sum."""
+    weights = torch.softmax(scores, dim=-1) * padding_mask(scores, lengths)
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def keys_and_queries(scores, lengths):
+    """Hide the padding's columns, and its rows too."""
+    real = torch.arange(scores.shape[-2])[:, None] < lengths[:, None, None]  # (B, T_q, 1)
+    return masked(scores, padding_mask(scores, lengths) & real).nan_to_num(0)
 
 
 EXERCISES = (
@@ -103,7 +117,8 @@ EXERCISES = (
                 "zero_in_place_of_inf",
                 WHOLE_SEQUENCE.function,
                 "All tokens weigh the same, the future too. A score of 0 is no mask: exp(0) is 1, the same "
-                "share as the others get. Only exp(-inf) is 0, so fill the future with -inf.",
+                "share as the others get. Only exp(-inf) is 0 whatever the other scores are. Or "
+                "`masked_fill` was called and its result not kept: it changes nothing in place.",
             ),
             Mistake(
                 "inverted_mask",
@@ -121,8 +136,10 @@ EXERCISES = (
                 "finite_score",
                 lambda x: masked(torch.zeros(T := x.shape[-2], T), causal_mask(T), fill=-1.0) @ x,
                 "The future still gets some weight. Its score is 1 below that of the past, such as -1 beside "
-                "0, or a 0 of `tril` beside 1, and so it weighs exp(-1) = 0.37 of it. Use -inf.",
+                "0, or a 0 of `tril` beside 1, and so it weighs exp(-1) = 0.37 of it. Only exp(-inf) is 0 "
+                "whatever the other scores are.",
             ),
+            ONE_STEP_AHEAD,
             Mistake(
                 "no_softmax",
                 lambda x: causal_scores(x) @ x,
@@ -143,6 +160,8 @@ EXERCISES = (
             "`scores.masked_fill(...)` fills where its argument is True, so give it `~mask`.",
             "`weights = torch.softmax(scores.masked_fill(~mask, float('-inf')), dim=-1)`, and `weights @ x`.",
         ),
+        insight="A fill of -1e9 passes here too. It fails where a row has no visible key, as in the padding "
+        "exercise.",
         minutes=7,
         difficulty=2,
     ),
@@ -193,6 +212,12 @@ EXERCISES = (
                 "a distribution of its own: give `sum` a dim=-1 and keepdim=True.",
             ),
             Mistake(
+                "one_sum_for_all",
+                lambda x: (e := (x - x.amax(dim=-1, keepdim=True)).exp()) / e.sum(),
+                "Each row has its own maximum, and all rows share one total of 1. `sum()` without a dim adds "
+                "up the whole tensor. Give `sum` a dim=-1 and keepdim=True, as the maximum has.",
+            ),
+            Mistake(
                 "one_maximum_for_all",
                 lambda x: (e := (x - x.max()).exp()) / e.sum(dim=-1, keepdim=True),
                 "You subtract one maximum from all rows. A row that lies 1000 below it becomes exp(-1000) = "
@@ -229,6 +254,8 @@ EXERCISES = (
             "Subtract each row's maximum: then the largest number that exp sees is 0.",
             "`exp = (x - x.amax(dim=-1, keepdim=True)).exp()`, then divide by its sum along the same dim.",
         ),
+        insight="If you used `torch.softmax` or `logsumexp`: they subtract the largest score inside. After "
+        "that no exp is above 1, and one of them is 1, so the sum is never 0.",
         minutes=8,
         difficulty=3,
         tolerance=1e-3,  # float32 keeps three digits of 1e4 behind the point
@@ -271,7 +298,7 @@ EXERCISES = (
                 "zero_in_place_of_inf",
                 lambda s, n: masked(s, padding_mask(s, n), fill=0.0),
                 "Padding still gets weight. A score of 0 is no mask: exp(0) is 1, and often more than real "
-                "keys have. Only exp(-inf) is 0, so fill the padding with -inf.",
+                "keys have. Only exp(-inf) is 0 whatever the other scores are: fill with -inf.",
             ),
             Mistake(
                 "large_negative_number",
@@ -318,8 +345,29 @@ EXERCISES = (
             Mistake(
                 "ignores_the_lengths",
                 lambda s, n: torch.softmax(s, dim=-1),
-                "The padding gets weight as any other key. The lengths were not used. Make a mask of them, "
-                "and fill the padding's scores with -inf before the softmax.",
+                "The padding gets weight as any other key. The lengths were not used: make a mask of them, "
+                "and fill the padding's scores with -inf before the softmax. Or `masked_fill` was called and "
+                "its result not kept: it changes nothing in place.",
+            ),
+            Mistake(
+                "renormalised_by_hand",
+                lambda s, n: renormalised(s, n).nan_to_num(0),
+                "It is right but where a hidden score lies far above all visible ones. There softmax rounds "
+                "the visible weights down to 0, and no division brings them back. Set the padding's scores "
+                "to -inf before the softmax: then what is left sums to 1 by itself.",
+            ),
+            Mistake(
+                "renormalised_by_hand_with_nan",
+                renormalised,
+                "Some rows are 0/0: those of sequences of length 0, and those where a hidden score lies far "
+                "above all visible ones, for then softmax rounds the visible weights down to 0. Set the "
+                "padding's scores to -inf before the softmax: then what is left sums to 1 by itself.",
+            ),
+            Mistake(
+                "hides_queries_too",
+                keys_and_queries,
+                "The lengths hide columns, which is right, and rows as well. Columns are keys, rows are "
+                "queries, and every query of a sequence with a key gets weights. The mask is (B, 1, T_k).",
             ),
         ),
         hints=(
@@ -329,6 +377,8 @@ EXERCISES = (
             "Fill the scores with -inf where the mask is False, take the softmax along dim=-1, and set the "
             "weights to 0 where the mask is False: that repairs the rows without keys.",
         ),
+        insight="`F.scaled_dot_product_attention` gives zeros too where a boolean mask hides every key, "
+        "and a plain softmax of -inf scores gives NaN.",
         minutes=12,
         difficulty=4,
     ),

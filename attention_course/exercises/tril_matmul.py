@@ -65,6 +65,13 @@ def band(T, k):
     return lower(T) - lower(T, -k)
 
 
+ONE_STEP_AHEAD = Mistake(
+    "one_step_ahead",
+    lambda x: normalise(lower(x.shape[-2], 1)) @ x,
+    "Each row sees the next token too, one step into the future. The mask keeps one diagonal above the main "
+    "one, as `tril(1)` does. `tril()` keeps the main diagonal and what lies below; the rest is `triu(1)`.",
+)
+
 EXERCISES = (
     Exercise(
         name="causal_mean_matmul",
@@ -124,6 +131,13 @@ EXERCISES = (
                 "The weights are right, and transposed. Row t now holds what used to be column t: weights on "
                 "the future. Print the weights: the zeros belong above the diagonal.",
             ),
+            Mistake(
+                "one_sum_for_all",
+                lambda x: (w := lower(x.shape[-2])) / w.sum() @ x,
+                "The whole matrix shares one total of 1. `sum()` without a dim adds up all rows. Each row is "
+                "a recipe of its own: give `sum` a dim=-1 and keepdim=True.",
+            ),
+            ONE_STEP_AHEAD,
         ),
         hints=(
             "What are the three rows of weights for T = 3? Write them down: each is a recipe for one output.",
@@ -131,6 +145,8 @@ EXERCISES = (
             "makes a mean of it?",
             "Divide by `weights.sum(dim=-1, keepdim=True)`, then return `weights @ x`.",
         ),
+        insight="If yours has a loop, try it with one `@`: the values are the same. The weights depend on T "
+        "alone, so one matrix serves every sequence of a batch.",
         minutes=5,
         difficulty=2,
     ),
@@ -158,8 +174,8 @@ EXERCISES = (
             Mistake(
                 "band_one_too_wide",
                 lambda T, k: normalise(band(T, k + 1)),
-                "The band is one diagonal too wide: a row has up to k + 1 weights. `triu(-k)` keeps "
-                "diagonals 0 to -k, and those are k + 1. Test k = 1: the band should be the identity.",
+                "The band is one diagonal too wide. You keep diagonals 0 to -k: that is k + 1 of them. The "
+                "last one to keep is -(k - 1). Test k = 1: the band should be the identity.",
             ),
             Mistake(
                 "always_divides_by_k",
@@ -170,8 +186,8 @@ EXERCISES = (
             Mistake(
                 "not_normalised",
                 band,
-                "The band has the right shape, and its weights are all 1, so a row sums to k. A mean needs "
-                "rows that sum to 1. Divide each row by its sum.",
+                "The band has the right shape, and its weights are all 1, so a row sums to up to k. A mean "
+                "needs rows that sum to 1. Divide each row by its sum.",
             ),
             Mistake(
                 "looks_ahead",
@@ -184,6 +200,12 @@ EXERCISES = (
                 lambda T, k: normalise(((band(T, k) + band(T, k).T) > 0).float()),
                 "The band lies on both sides of the diagonal, so each row sees the future too. The distance "
                 "t - j has to be 0 to k - 1; without its sign, later tokens come in as well.",
+            ),
+            Mistake(
+                "all_later_tokens",
+                lambda T, k: normalise(torch.ones(T, T).triu(1 - k)),
+                "The band has no end on the right, so each row sees all later tokens. Their distance t - j "
+                "is below 0, and so it is less than k as well. Two things have to hold: 0 <= t - j < k.",
             ),
             Mistake(
                 "diagonal_excluded",
@@ -203,12 +225,21 @@ EXERCISES = (
                 "Your columns sum to 1, and the rows do not. A row is the recipe of one output. Sum along "
                 "the last dimension, with `keepdim=True`.",
             ),
+            Mistake(
+                "one_sum_for_all",
+                lambda T, k: band(T, k) / band(T, k).sum(),
+                "The whole matrix shares one total of 1. `sum()` without a dim adds up all rows. Each row is "
+                "a recipe of its own: give `sum` a dim=-1 and keepdim=True.",
+            ),
         ),
         hints=(
             "Draw the matrix for T = 4 and k = 2. How many diagonals are not zero?",
-            "`ones.tril()` keeps what lies at or below the diagonal. Which part of it lies too far back?",
+            "`ones.tril()` keeps what lies at or below the diagonal. Which part of it lies k steps "
+            "back, or more?",
             "`ones.tril() - ones.tril(-k)` is the band. Divide it by `band.sum(dim=-1, keepdim=True)`.",
         ),
+        insight="With k = 1 the band is the identity, and from k = T on it is the whole triangle. Attention "
+        "with a sliding window has such a band as its mask.",
         minutes=7,
         difficulty=2,
     ),
@@ -235,8 +266,8 @@ EXERCISES = (
             Mistake(
                 "wraps_around",
                 lambda T: torch.eye(T).roll(1, dims=0),
-                "Row 0 copies the last token. `roll` pushes the last row out at the bottom and back in at "
-                "the top, and so the first token would see the future. Row 0 has to be zeros.",
+                "Row 0 copies the last token, which is the future. `roll` pushes the last row back in at the "
+                "top; and in a loop, at t = 0 the index t - 1 is -1: the last column. Row 0 has to be zeros.",
             ),
             Mistake(
                 "identity",
@@ -280,6 +311,8 @@ EXERCISES = (
             "The ones lie on the diagonal below the main one. `tril(-1)` keeps that diagonal and all below.",
             "Take `torch.ones(T, T).tril(-1)` and subtract its `tril(-2)`: one diagonal is left.",
         ),
+        insight="No softmax gives exactly this matrix: its rows always sum to 1, and row 0 here sums to 0. "
+        "Trained models have heads that come close in the other rows: previous-token heads.",
         minutes=5,
         difficulty=2,
     ),
