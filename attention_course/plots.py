@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
 # Okabe & Ito (2008), "Color Universal Design": told apart with every common colour blindness.
@@ -287,16 +288,18 @@ class Picture:
 
     Attributes:
         alt: what the picture shows, in words.
-        png: the picture, two pixels to a point on the page so that it is sharp on dense screens.
+        png: the picture, two pixels to a point on the page so that it is sharp on dense screens, and in 256
+            colours, which is a third of the size in every notebook that is committed.
     """
 
     DPI = 192
 
     def __init__(self, figure: Figure, alt: str):
-        buffer = BytesIO()
-        figure.savefig(buffer, format="png", dpi=self.DPI, metadata={"Software": None})
+        drawn, reduced = BytesIO(), BytesIO()
+        figure.savefig(drawn, format="png", dpi=self.DPI)
+        Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(reduced, "png")
         self.alt = alt
-        self.png = buffer.getvalue()
+        self.png = reduced.getvalue()
         self._width = int(figure.get_figwidth() * self.DPI / 2)
 
     def __repr__(self) -> str:
