@@ -21,7 +21,7 @@ def ends(control):
     """Return the settings of a control at which things go wrong: its ends, or all its options."""
     if isinstance(control, ipywidgets.Checkbox):
         return [False, True]
-    if isinstance(control, ipywidgets.Dropdown):
+    if isinstance(control, ipywidgets.Dropdown | ipywidgets.SelectionSlider | ipywidgets.ToggleButtons):
         return list(control.options)
     return [control.min, control.max]
 

@@ -10,14 +10,30 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from attention_course.exercises import bag_of_words, masked_softmax, tril_matmul
+from attention_course.exercises import (
+    bag_of_words,
+    cross_and_causal,
+    masked_softmax,
+    multi_head,
+    query_key_value,
+    scaling_variance,
+    tril_matmul,
+)
 from attention_course.exercises.engine import Exercise, Mistake, Property, Verdict, judge
 from attention_course.exercises.panel import Hint, Solution
 from attention_course.names import look_up
 
 __all__ = ["EXERCISES", "Exercise", "Mistake", "Property", "Verdict", "check", "hint", "solution"]
 
-RUNGS = (bag_of_words, tril_matmul, masked_softmax)
+RUNGS = (
+    bag_of_words,
+    tril_matmul,
+    masked_softmax,
+    query_key_value,
+    scaling_variance,
+    cross_and_causal,
+    multi_head,
+)
 EXERCISES = {exercise.name: exercise for rung in RUNGS for exercise in rung.EXERCISES}
 
 hints_given: Counter[str] = Counter()

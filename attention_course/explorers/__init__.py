@@ -4,7 +4,15 @@ One module a rung, each with three parts: `controls()` makes the sliders, `compu
 into tensors, `draw(figure, ...)` shows the tensors.
 """
 
-from attention_course.explorers import bag_of_words, masked_softmax, tril_matmul
+from attention_course.explorers import (
+    bag_of_words,
+    cross_and_causal,
+    masked_softmax,
+    multi_head,
+    query_key_value,
+    scaling_variance,
+    tril_matmul,
+)
 from attention_course.explorers.engine import Explorer
 from attention_course.names import look_up
 
@@ -12,6 +20,10 @@ EXPLORERS = {
     "bag_of_words": bag_of_words,
     "tril_matmul": tril_matmul,
     "masked_softmax": masked_softmax,
+    "query_key_value": query_key_value,
+    "scaling_variance": scaling_variance,
+    "cross_and_causal": cross_and_causal,
+    "multi_head": multi_head,
 }
 
 

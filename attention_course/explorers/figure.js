@@ -81,7 +81,7 @@ const KINDS = {
   },
 
   Bars: {
-    size: (panel) => [Math.max(190, 50 * panel.labels.length + 30), 230],
+    size: (panel) => [Math.max(164, 40 * panel.labels.length + 30), 230],
     draw(pen, panel, [width, height], theme) {
       const heights = floats(panel.heights);
       const [low, high] = panel.limits;
@@ -105,7 +105,7 @@ const KINDS = {
   },
 
   Histogram: {
-    size: () => [400, 260],
+    size: () => [330, 260],
     draw(pen, panel, [width, height], theme) {
       const [density, curve] = [floats(panel.density), floats(panel.curve)];
       const [left, right, top, bottom] = [28, 12, 26, 40];
@@ -204,7 +204,7 @@ function render({ model, el }) {
       element(box, "h4");
       element(box, "canvas");
     }
-    const theme = themeOf(root);
+    const theme = themeOf(document.body);
     const density = window.devicePixelRatio;
     panels.forEach((panel, index) => {
       const [title, canvas] = row.children[index].children;

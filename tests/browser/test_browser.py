@@ -50,6 +50,28 @@ ANSWERS = {
         "def my_softmax(x):\n    return x.exp() / x.exp().sum(dim=-1, keepdim=True)",
         "def my_softmax(x):\n    return (x - x.logsumexp(dim=-1, keepdim=True)).exp()",
     ),
+    "04_query_key_value": (
+        "head_forward",
+        "def my_head_forward(x, W_query, W_key, W_value, mask):\n"
+        "    return attention_weights(x @ W_query, x @ W_key, mask) @ x",
+        "def my_head_forward(x, W_query, W_key, W_value, mask):\n"
+        "    return attention(x @ W_query, x @ W_key, x @ W_value, mask)[0]",
+    ),
+    "05_scaling_variance": (
+        "predicted_variance",
+        "def my_variance(var_q, var_k, head_size, scale):\n    return head_size * var_q * var_k * scale",
+        "def my_variance(var_q, var_k, head_size, scale):\n    return head_size * scale**2 * var_k * var_q",
+    ),
+    "06_cross_and_causal": (
+        "padding_mask",
+        "def my_padding_mask(lengths, T_k):\n    return torch.arange(T_k) <= lengths[:, None, None]",
+        "def my_padding_mask(lengths, T_k):\n    return torch.arange(T_k) < lengths[:, None, None]",
+    ),
+    "07_multi_head": (
+        "split_heads",
+        "def my_split(x, n_head):\n    B, T, C = x.shape\n    return x.view(B, n_head, T, C // n_head)",
+        "def my_split(x, n_head):\n    return torch.stack(x.chunk(n_head, dim=-1), dim=1)",
+    ),
 }
 
 
@@ -139,6 +161,9 @@ def test_every_control_changes_the_picture(notebook, page):
             shown = wait_for_change(page, explorer, shown)
         for select in explorer.locator("select").all():
             select.select_option(index=1)
+            shown = wait_for_change(page, explorer, shown)
+        for button in explorer.locator(".widget-toggle-buttons button:not(.mod-active)").all():
+            button.click()
             shown = wait_for_change(page, explorer, shown)
         for handle in explorer.locator(".noUi-handle").all():
             handle.focus()

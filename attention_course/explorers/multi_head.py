@@ -1,0 +1,122 @@
+"""Rung 7: 64 channels of queries and keys, split over more and more heads."""
+
+import math
+
+import ipywidgets
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attention_course.attention import attention_weights, causal_mask, head_size_of
+from attention_course.explorers.figure import LiveFigure
+from attention_course.plots import Heatmap, number
+
+TEXT = "the cat sat"
+N_EMBD = 64
+JOB_SIZE = 4  # channels of one hand-written job; 16 jobs fill the 64
+STRENGTH = 12.0
+LETTERS = list(TEXT.replace(" ", "␣"))
+LINE = -15.0  # percent: pale orange, between two maps
+
+
+def _place(steps_back: int) -> tuple[Tensor, Tensor]:
+    """Find the token `steps_back` positions earlier, by its place on a slow and on a fast circle."""
+    step = math.tau / torch.tensor([14.0, 5.0])
+    angle = torch.arange(len(TEXT))[:, None] * step
+    q, k = (torch.cat([a.cos(), a.sin()], dim=-1) for a in (angle - steps_back * step, angle))
+    return q, k
+
+
+def _codes(kinds: list[int]) -> Tensor:
+    """Give each kind a unit vector of 4 channels: two vectors are equal, opposite, or at right angles."""
+    axes = torch.eye(JOB_SIZE)
+    return torch.cat([axes, -axes])[kinds]
+
+
+def _wanted(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Let every query prefer the keys with a high number (T,)."""
+    q, k = torch.zeros(2, len(TEXT), JOB_SIZE)
+    q[:, 0], k[:, 0] = 1, keys
+    return q, k
+
+
+def _jobs() -> list[tuple[Tensor, Tensor]]:
+    """Return q and k, (T, 4) each, of 16 jobs that a head might do."""
+    T = len(TEXT)
+    age = torch.arange(T) / T
+    vowel, space = (torch.tensor([float(letter in group) for letter in TEXT]) for group in ("aeiou", " "))
+    letters = _codes([sorted(set(TEXT)).index(letter) for letter in TEXT])
+    kinds = _codes((vowel + 2 * space).int().tolist())
+    before = torch.cat([torch.zeros(1, JOB_SIZE), letters[:-1]])
+    starts = torch.cat([torch.ones(1), space[:-1]])
+    return [
+        _place(1),
+        (letters, letters),
+        _wanted(1.0 - age.sign()),
+        _wanted(vowel),
+        _place(0),
+        (letters, before),  # what came after this letter the last time
+        _wanted(starts + age / 2),
+        _place(3),
+        _wanted(0 * age),
+        (kinds, kinds),
+        _wanted(space + age / 2),
+        _place(2),
+        _wanted(age),
+        (kinds, -kinds),
+        _wanted(vowel + age / 2),
+        _place(4),
+    ]
+
+
+QUERIES, KEYS = (torch.cat(parts, dim=-1) * STRENGTH**0.5 for parts in zip(*_jobs(), strict=True))
+
+
+def controls() -> dict[str, ipywidgets.ValueWidget]:
+    """Return the number of heads, the query whose weights are listed, and the mask."""
+    return {
+        "n_head": ipywidgets.SelectionSlider(
+            options=[2**power for power in range(7)], value=16, description="n_head"
+        ),
+        "query": ipywidgets.IntSlider(len(TEXT) - 1, 0, len(TEXT) - 1, description="query t"),
+        "masked": ipywidgets.Checkbox(True, description="causal mask", indent=False),
+    }
+
+
+def compute(n_head: int, query: int, masked: bool) -> dict[str, Tensor]:
+    """Return the weights of every head, (n_head, T, T), and the query."""
+    T = len(TEXT)
+    head_size = head_size_of(N_EMBD, n_head)
+    q, k = (each.view(T, -1, head_size).transpose(0, 1) for each in (QUERIES, KEYS))
+    return {
+        "weights": attention_weights(q, k, causal_mask(T) if masked else None),
+        "query": torch.tensor(query),
+    }
+
+
+def sheet(weights: Tensor) -> Tensor:
+    """Lay the maps (n_head, T, T) out in reading order, with a pale line between them."""
+    n_head, T, _ = weights.shape
+    rows = 2 ** ((n_head.bit_length() - 1) // 2)
+    tiles = F.pad(weights, (0, 1, 0, 1), value=LINE).view(rows, -1, T + 1, T + 1)
+    return tiles.transpose(1, 2).reshape(rows * (T + 1), -1)[:-1, :-1]
+
+
+def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
+    """Show all maps on one sheet, and one row of each; the caption counts channels and parameters."""
+    n_head, t = len(weights), int(query)
+    percent = (100 * weights).round()
+    maps = sheet(percent)
+    one = n_head == 1
+    rows, columns = (LETTERS if one else [""] * side for side in maps.shape)
+    title = "weights of head 0, percent" if one else f"weights of heads 0 to {n_head - 1}, in reading order"
+    most = int(weights[0, t].argmax())
+    figure.show(
+        Heatmap(title, maps, "query", "key", rows, columns, limit=100),
+        Heatmap(f"query {t} in each head, percent", percent[:, t], "head", "key", columns=LETTERS, limit=100),
+        caption=(
+            f"n_head = {n_head}, head_size = {N_EMBD} / {n_head} = {N_EMBD // n_head}. Parameters: "
+            f"4 · {N_EMBD}² = {4 * N_EMBD**2:,}, for any n_head. In head 0, query {t} “{LETTERS[t]}” gives "
+            f"{number(percent[0, t, most].item())} % of its weight to key {most} “{LETTERS[most]}”."
+        ),
+    )

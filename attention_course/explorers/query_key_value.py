@@ -1,0 +1,107 @@
+"""Rung 4: one query on its way to its output, through a head whose channels can be counted."""
+
+import ipywidgets
+import torch
+from torch import Tensor
+
+from attention_course.attention import attention, causal_mask
+from attention_course.explorers.figure import LiveFigure
+from attention_course.plots import Heatmap, number
+
+TEXT = "potato"
+LETTERS = "pota"
+T = len(TEXT)
+LARGEST_HEAD = T - 1  # nobody looks back at the last position
+NAMES = [f"{letter}{position}" for position, letter in enumerate(TEXT)]
+
+LETTER = torch.tensor([[float(letter == other) for other in LETTERS] for letter in TEXT])
+TOKENS = torch.cat([LETTER, torch.eye(T)], dim=-1)  # (T, 4 + T): one-hot letter, one-hot position
+
+
+def last_vowel() -> tuple[Tensor, Tensor]:
+    """Return W_query and W_key: channel 0 asks for a vowel, channel 1 for a late position."""
+    W_query, W_key = torch.zeros(2, TOKENS.shape[-1], LARGEST_HEAD)
+    W_query[len(LETTERS) :, :2] = 1
+    W_key[: len(LETTERS), 0] = torch.tensor([20.0 * (letter in "aeiou") for letter in LETTERS])
+    W_key[len(LETTERS) :, 1] = 4.0 * torch.arange(T)
+    return W_query, W_key
+
+
+def previous_letter() -> tuple[Tensor, Tensor]:
+    """Return W_query and W_key: channel s asks for position s, and position s + 1 is who asks."""
+    W_query, W_key = torch.zeros(2, TOKENS.shape[-1], LARGEST_HEAD)
+    W_query[len(LETTERS) + 1 :] = 20 * torch.eye(LARGEST_HEAD)
+    W_key[len(LETTERS) : -1] = torch.eye(LARGEST_HEAD)
+    return W_query, W_key
+
+
+def untrained() -> tuple[Tensor, Tensor]:
+    """Return W_query and W_key, drawn at random."""
+    generator = torch.Generator().manual_seed(4)
+    W_query, W_key = 0.7 * torch.randn(2, TOKENS.shape[-1], LARGEST_HEAD, generator=generator)
+    return W_query, W_key
+
+
+HEADS = {"last vowel": last_vowel(), "previous letter": previous_letter(), "untrained": untrained()}
+
+
+def controls() -> dict[str, ipywidgets.ValueWidget]:
+    """Return the head, how many of its channels are there, the query, and the mask."""
+    return {
+        "head": ipywidgets.Dropdown(options=list(HEADS), description="head"),
+        "head_size": ipywidgets.IntSlider(LARGEST_HEAD, 1, LARGEST_HEAD, description="head_size"),
+        "t": ipywidgets.IntSlider(4, 0, T - 1, description="query t"),
+        "masked": ipywidgets.Checkbox(True, description="mask: no look at the future", indent=False),
+    }
+
+
+def compute(head: str, head_size: int, t: int, masked: bool) -> dict[str, Tensor]:
+    """Return the stages of query t, a row for each key.
+
+    `products` (T, head_size), whose rows add up to the first column of `scores` (T, 2); its second column is
+    scaled and masked. `weights` (T, 1), `mix` (T, 4), whose columns add up to `output` (4,). `limit` is the
+    largest score that any query of this head gives, `t` the query.
+    """
+    W_query, W_key = HEADS[head]
+    q, k = TOKENS @ W_query[:, :head_size], TOKENS @ W_key[:, :head_size]
+    mask = causal_mask(T) if masked else torch.ones(T, T, dtype=torch.bool)
+    output, weights = attention(q, k, LETTER, mask)
+    products = q[t] * k
+    raw = products.sum(dim=-1)
+    scaled = (raw * head_size**-0.5).masked_fill(~mask[t], float("-inf"))
+    return {
+        "products": products,
+        "scores": torch.stack([raw, scaled], dim=-1),
+        "weights": weights[t, :, None],
+        "mix": weights[t, :, None] * LETTER,
+        "output": output[t],
+        "limit": (TOKENS @ W_query @ (TOKENS @ W_key).T).abs().max(),
+        "t": torch.tensor(t),
+    }
+
+
+def draw(
+    figure: LiveFigure,
+    products: Tensor,
+    scores: Tensor,
+    weights: Tensor,
+    mix: Tensor,
+    output: Tensor,
+    limit: Tensor,
+    t: Tensor,
+) -> None:
+    """Show the four stages with one row a key; the caption names the keys that win, and the output."""
+    size, most = products.shape[-1], weights.max().item()
+    shares = zip(NAMES, weights.flatten().tolist(), strict=True)
+    found = [name for name, weight in shares if weight > most - 1e-4]
+    keys = f"on key {found[0]}" if len(found) == 1 else f"on each of the keys {', '.join(found)}"
+    letters = zip(LETTERS, output.tolist(), strict=True)
+    letters = " + ".join(f"{number(share)} {letter}" for letter, share in letters if share >= 0.005)
+    limit = limit.item()
+    figure.show(
+        Heatmap("query × key", products, "key s", "channel", NAMES, limit=limit),
+        Heatmap("scores", scores, "key s", "step", NAMES, ["sum", f"÷ √{size}"], limit=limit),
+        Heatmap("weights", weights, "key s", "query", NAMES, [NAMES[t]], limit=1),
+        Heatmap("weight × value", mix, "key s", "letter", NAMES, list(LETTERS), limit=1),
+        caption=f"Query {NAMES[t]} puts its largest weight, {number(most)}, {keys}. Its output is {letters}.",
+    )

@@ -1,0 +1,133 @@
+"""Rung 5: the scores of random queries and keys, and what softmax makes of them as head_size grows."""
+
+import math
+from functools import cache
+
+import ipywidgets
+import torch
+from torch import Tensor
+
+from attention_course.explorers.figure import LiveFigure
+from attention_course.plots import Bars, Histogram, number
+
+LARGEST = 1024  # head_size
+N_EMBD = 1024
+PAIRS = 8192
+MOST_KEYS = 7
+ROW_SEED = 44441  # a row that loses its entropy steadily; in others two keys may tie for a while
+FRAME = 32.0  # scores from -FRAME to FRAME are shown
+BINS = 97  # odd, so that one bin has 0 in its middle
+HEAD_SIZES = sorted({round(2 ** (step / 4)) for step in range(4 * LARGEST.bit_length() - 3)})
+SCALES = {
+    "none": lambda head_size: 1.0,
+    "1/√head_size": lambda head_size: head_size**-0.5,
+    "1/head_size": lambda head_size: 1 / head_size,
+    "1/√n_embd": lambda head_size: N_EMBD**-0.5,
+}
+
+
+def controls() -> dict[str, ipywidgets.ValueWidget]:
+    """Return head_size on a logarithmic slider, the scale, both variances, and the number of keys."""
+    variance = {"min": 0.25, "max": 4, "step": 0.25, "layout": {"width": "285px"}}
+    return {
+        "head_size": ipywidgets.SelectionSlider(
+            options=HEAD_SIZES, value=8, description="head_size", layout={"width": "360px"}
+        ),
+        "scale": ipywidgets.ToggleButtons(
+            options=list(SCALES),
+            description="scale",
+            style={"button_width": "auto"},
+            layout={"display": "flex", "align_items": "center", "grid_gap": "8px"},
+        ),
+        "var_q": ipywidgets.FloatSlider(1.0, description="variance of q", **variance),
+        "var_k": ipywidgets.FloatSlider(1.0, description="variance of k", **variance),
+        "T": ipywidgets.IntSlider(6, 2, MOST_KEYS, description="keys T", layout={"width": "230px"}),
+    }
+
+
+@cache
+def unit_scores() -> tuple[Tensor, Tensor]:
+    """Draw q and k of variance 1 once; return their scores for every head_size.
+
+    Adding up the products channel by channel gives the score of every head_size on the way, so a slider
+    only has to pick a row, and a step of head_size moves each score a little.
+
+    Returns:
+        Scores of pairs, shape (LARGEST, PAIRS), and of one query with each key, (LARGEST, MOST_KEYS).
+    """
+    generator = torch.Generator().manual_seed(0)
+    pairs = torch.randn(LARGEST, PAIRS, generator=generator)
+    pairs *= torch.randn(LARGEST, PAIRS, generator=generator)
+    generator.manual_seed(ROW_SEED)
+    one_query = torch.randn(LARGEST, 1, generator=generator)
+    keys = torch.randn(LARGEST, MOST_KEYS, generator=generator)
+    return pairs.cumsum_(dim=0), (one_query * keys).double().cumsum(dim=0)
+
+
+def predicted_density(variance: Tensor, points: int) -> Tensor:
+    """Return the normal density, averaged over the width of a bin, at points from -FRAME to FRAME.
+
+    Without the average, a peak narrower than a bin would stand far above any bar.
+    """
+    x = torch.linspace(-FRAME, FRAME, points, dtype=torch.float64)
+    half = FRAME / BINS
+    deviation = (2 * variance).sqrt()
+    inside = torch.erf((x + half) / deviation) - torch.erf((x - half) / deviation)
+    return inside / 2 / (2 * half)
+
+
+def compute(head_size: int, scale: str, var_q: float, var_k: float, T: int) -> dict[str, Tensor]:
+    """Return what is measured and predicted of the scores, and one row of weights with its gradient."""
+    pairs, row = unit_scores()
+    factor = SCALES[scale](head_size)
+    spread = math.sqrt(var_q * var_k) * factor
+    scores = pairs[head_size - 1] * spread
+    weights = torch.softmax(row[head_size - 1, :T] * spread, dim=-1)
+    predicted = torch.tensor(head_size * var_q * var_k * factor**2, dtype=torch.float64)
+    counts = torch.histc(scores, BINS, -FRAME, FRAME)
+    return {
+        "density": counts / PAIRS / (2 * FRAME / BINS),
+        "curve": predicted_density(predicted, 4 * BINS + 1),
+        "measured": scores.var(),
+        "predicted": predicted,
+        "outside": 1 - counts.sum() / PAIRS,
+        "weights": weights,
+        "gradient": (weights.diag() - weights.outer(weights)).norm(),
+    }
+
+
+def readout(value: float) -> str:
+    """Write a positive value in two decimals, or as a power of ten where these would be zeros."""
+    if value >= 0.01:
+        return number(value)
+    if value < 1e-30:
+        return "less than 10⁻³⁰"
+    digits, power = f"{value:.1e}".split("e")
+    return f"{digits} · 10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def draw(
+    figure: LiveFigure,
+    density: Tensor,
+    curve: Tensor,
+    measured: Tensor,
+    predicted: Tensor,
+    outside: Tensor,
+    weights: Tensor,
+    gradient: Tensor,
+) -> None:
+    """Show the scores and the weights; the caption sets each number beside what it should be."""
+    T = len(weights)
+    entropy = torch.special.entr(weights).sum().item()
+    alive = torch.stack([torch.tensor(entropy / math.log(T)), gradient.float()])
+    lost = f"score ({outside.item():.0%} lie outside this frame)" if outside > 0.005 else "score"
+    figure.show(
+        Histogram("Scores of random q and k", density, (-FRAME, FRAME), lost, curve),
+        Bars(f"Weights of one query on {T} keys", weights, [str(key) for key in range(T)], "key", (0, 1)),
+        Bars("Entropy, gradient", alive, ["entropy / ln T", "gradient"], "of these weights", (0, 1)),
+        caption=(
+            f"Variance of the scores: {readout(measured.item())} measured, {readout(predicted.item())} "
+            f"predicted. Entropy of the weights: {entropy:.2f} of at most ln {T} = {math.log(T):.2f}. "
+            f"Gradient through their softmax: {readout(gradient.item())}."
+        ),
+    )

@@ -1,0 +1,763 @@
+# %% [markdown]
+# # Rung 4: query, key, value
+#
+# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · **▶ 4 query, key, value** · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · 8 GPT
+#
+# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The scores of rung 3 come from there.
+#
+# **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors.
+#
+# **Time** about 35 minutes to read, and 26 for the exercises.
+
+# %% [markdown]
+# ## The question
+#
+# In rung 3 we wrote the scores down ourselves, the same for every text. But which word matters to which depends on the words. How can the tokens produce the scores?
+
+# %%
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+
+from attention_course.attention import causal_mask, leak_probe
+from attention_course.averaging import causal_mean_loop, causal_mean_matmul
+from attention_course.averaging import causal_mean_softmax
+from attention_course.exercises import check, hint, solution
+from attention_course.explorers import explore
+from attention_course.plots import BLUE, ORANGE, Bars, Heatmap, Picture, Plane, picture
+from attention_course.questions import ask
+
+torch.set_printoptions(precision=3, sci_mode=False)
+
+# %% [markdown]
+# ## Scores without parameters
+#
+# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is large when two tokens point the same way, 0 when they stand at right angles, and negative when they point apart.
+
+# %%
+x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])  # (T, C) = (4, 2)
+(x[0] * x[1]).sum()
+
+# %% [markdown]
+# That was 2 · 1 + 1 · 2 = 4. The product `x @ x.T` holds the dot products of all pairs: entry [t, s] is the score of key s for query t.
+
+# %%
+ask("largest_score_of_a_row")
+
+# %%
+scores = x @ x.T  # (4, 2) @ (2, 4) is (4, 4)
+picture(
+    Plane("Four tokens", x, ["0", "1", "2", "3"], limits=(-3, 3)),
+    Heatmap("Their scores, x @ x.T", scores, "query t", "key s"),
+    alt="Four points in the plane: 0 at (2, 1), 1 at (1, 2), 2 at (-1, 1), 3 at (0, -2)."
+    " Their scores are symmetric, with the largest of each row on the diagonal.",
+)
+
+# %% [markdown]
+# Softmax makes weights of the scores, and the weights mix the tokens, as in rung 3.
+
+# %%
+weights = torch.softmax(scores, dim=-1)
+weights
+
+# %% [markdown]
+# Each token mostly finds itself. It is not a rule without exceptions. These three tokens, and the weights, are printed in a published notebook.
+
+# %%
+published_x = torch.tensor(
+    [
+        [0.2688, 0.3804, -1.7762, 0.8495],
+        [-0.1935, -0.3447, -0.3844, 0.7467],
+        [1.3795, -0.3551, 0.0151, -1.9090],
+    ]
+)
+torch.softmax(published_x @ published_x.T, dim=-1)
+
+# %% [markdown]
+# Token 1 finds token 0 more than itself: token 0 points in a similar direction, and it is longer.
+#
+# ## What is missing
+#
+# Two things. A token that finds itself learns nothing new. And look at the scores once more.
+
+# %%
+ask("verb_and_subject")
+
+# %%
+torch.testing.assert_close(scores, scores.T)
+
+# %% [markdown]
+# What a token looks for, and what it is found by, have to be two different vectors. So each token gets
+#
+# - a **query**: what it looks for,
+# - a **key**: what it can be found by,
+# - and a **value**: what it hands over to those who find it.
+#
+# A matrix makes each of them from the token: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a head learns.
+#
+# ## One query by hand
+#
+# We follow one query through a published example, the article of rung 3. Its sentence has six words. Each word gets a number, its **id**: its place in the sorted list.
+
+# %%
+sentence = ["The", "sun", "rises", "in", "the", "east"]
+ids = {word: i for i, word in enumerate(sorted(sentence))}
+[ids[word] for word in sentence]
+
+# %% [markdown]
+# An **embedding** is a table with one row of numbers for each id. Here a row has 3 numbers, drawn at random; in a model they are learned.
+
+# %%
+torch.manual_seed(123)
+embedding = nn.Embedding(50_000, 3)
+embedding(torch.tensor([ids["The"], ids["sun"]])).detach()
+
+# %% [markdown]
+# These two rows are the first two that the article prints. The next ones are not the rows of its sentence. It prints the rows of the ids 0, 4, 5, 2, 1, 3: the same words in another order.
+
+# %%
+printed = torch.tensor(
+    [
+        [0.3374, -0.1778, -0.3035],
+        [0.1794, 1.8951, 0.4954],
+        [0.2692, -0.0770, -1.0205],
+        [-0.2196, -0.3792, 0.7671],
+        [-0.5880, 0.3486, 0.6603],
+        [-1.1925, 0.6984, -1.4097],
+    ]
+)
+x = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()  # (T, n_embd) = (6, 3)
+torch.testing.assert_close(x, printed, atol=1e-4, rtol=0)
+
+# %%
+words = [sorted(sentence)[i] for i in (0, 4, 5, 2, 1, 3)]
+words
+
+# %% [markdown]
+# We keep these rows, so that you can compare with the article. What the wrong order changes, and what it does not, comes out further down.
+#
+# The three matrices are random as well. Queries and keys have 2 channels: that is the **head_size**, also written d_k. Values have 4, which is written d_v.
+
+# %%
+torch.manual_seed(123)
+W_query = torch.rand(3, 2)
+W_key = torch.rand(3, 2)
+W_value = torch.rand(3, 4)
+
+# %% [markdown]
+# The token at index 2 asks. (The article counts from 1 and calls it input 3.) Its query is one row; every token, itself included, offers a key.
+
+# %%
+query = x[2] @ W_query  # (2,)
+keys = x @ W_key  # (6, 2)
+query, keys
+
+# %% [markdown]
+# The score of key 0 is a dot product.
+
+# %%
+(query * keys[0]).sum()
+
+# %% [markdown]
+# And all six at once:
+
+# %%
+scores = keys @ query  # (6, 2) @ (2,) is (6,)
+scores
+
+# %% [markdown]
+# The best match is input 3, the token itself. The worst is input 2. The article prints other scores: 0.8721, −0.5302, 2.1436 and so on, with input 4 the lowest. Its code does not give them.
+
+# %%
+expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
+torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)
+assert scores.argmax() + 1 == 3
+assert scores.argmin() + 1 == 2
+
+# %% [markdown]
+# Softmax turns the scores into weights. Before it, they are divided by the square root of the head_size, here √2: rung 5 explains why.
+
+# %%
+weights = torch.softmax(scores / 2**0.5, dim=-1)
+picture(
+    Bars("scores of query 2", scores, words, "key", (-1.5, 1)),
+    Bars("weights of query 2", weights, words, "key", (0, 0.4)),
+    alt="Bars of six scores and six weights. 'the', the token itself, has the highest "
+    "of both, and 'sun' the lowest.",
+)
+
+# %% [markdown]
+# The article prints these weights instead. What is wrong with them?
+
+# %%
+printed = torch.tensor([0.1834, 0.0452, 0.6561, 0.0133, 0.1906, 0.2885])
+print(f"ours: {weights.sum():.4f}, printed: {printed.sum():.4f}")
+
+# %% [markdown]
+# No softmax gives weights that sum to more than 1, so these numbers do not come out of the code that stands above them. A sum is quickly checked.
+
+# %%
+expected = torch.tensor([0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
+torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
+
+# %% [markdown]
+# What the token gets is a mix of the *values*, with these weights. It is also called the **context vector**.
+
+# %%
+values = x @ W_value  # (6, 4)
+context = weights @ values  # (6,) @ (6, 4) is (4,)
+context
+
+# %% [markdown]
+# The article prints 0.6237, 0.9845, 1.0523, 1.2654 here, which its code does not give either. Further down, as row 3 of its class `SelfAttention`, it prints the right one.
+
+# %%
+expected = torch.tensor([-0.3542, -0.1234, -0.2626, -0.3706])
+torch.testing.assert_close(context, expected, atol=1e-4, rtol=0)
+
+# %% [markdown]
+# ## All queries at once
+
+# %%
+ask("shape_of_the_output")
+
+# %%
+q, k, v = x @ W_query, x @ W_key, x @ W_value
+scores = q @ k.transpose(-2, -1)  # (6, 2) @ (2, 6) is (6, 6)
+weights = torch.softmax(scores / 2**0.5, dim=-1)
+output = weights @ v  # (6, 6) @ (6, 4) is (6, 4)
+torch.testing.assert_close(output[2], context)
+
+# %% [markdown]
+# The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: "sun" and "rises" think differently of each other.
+
+# %%
+scores[1, 5], scores[5, 1]
+
+# %% [markdown]
+# And none of the 36 scores is near 2.1436, the highest that the article prints. No order of the words gives it: the number was made up.
+
+# %%
+assert ((scores - 2.1436).abs() > 0.5).all()
+
+# %% [markdown]
+# And why mix v, and not the tokens x? Because x has to serve for everything: as a question, as a sign to be found by, and for all that later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes. The potato below has letters and positions in x. It looks by position, and hands over letters only.
+#
+# ## Build: the weights
+#
+# Now as a function, with the mask of rung 3. The default of `scale` is 1/√head_size.
+
+
+# %%
+def attention_weights(q, k, mask=None, scale=None):
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = q @ k.transpose(-2, -1) * scale
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    scores = scores.masked_fill(~mask, float("-inf"))
+    return torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)
+
+
+torch.testing.assert_close(attention_weights(q, k), weights)
+
+# %% [markdown]
+# −∞ goes in before the softmax, and the last line looks superfluous: the weight of a hidden key is 0 already. It is there for a query that may look at nothing. Rung 3 showed its softmax: 0/0, NaN. Here query 0 may look at nothing.
+
+# %%
+mask = causal_mask(6)
+mask[0] = False
+attention_weights(q, k, mask)[:2]
+
+# %% [markdown]
+# A row of zeros, and so an output of zeros. This is the output without the last line:
+
+# %%
+scores = (q @ k.transpose(-2, -1)).masked_fill(~mask, float("-inf"))
+(torch.softmax(scores, dim=-1) @ v)[:2]
+
+# %% [markdown]
+# NaN spreads. In the next layer not even a weight of 0 keeps it out, because 0 times NaN is NaN.
+
+# %%
+assert (0 * torch.tensor(float("nan"))).isnan()
+
+# %% [markdown]
+# ## Build: attention
+#
+# The output is the mix of the values. The function also returns the weights, so that every picture shows what the model really used.
+
+
+# %%
+def attention(q, k, v, mask=None, scale=None):
+    weights = attention_weights(q, k, mask, scale)
+    return weights @ v, weights
+
+
+torch.testing.assert_close(attention(q, k, v)[0], output)
+
+# %% [markdown]
+# ## Build: the head
+#
+# A **head** is the three matrices and this function. `nn.Linear(n_embd, head_size, bias=False)` is a matrix that can be trained; calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module calls its `forward`. `n_embd` is nanoGPT's name for the number of channels of a token.
+
+
+# %%
+class Head(nn.Module):
+    def __init__(self, n_embd, head_size, d_v=None):
+        super().__init__()
+        self.query = nn.Linear(n_embd, head_size, bias=False)
+        self.key = nn.Linear(n_embd, head_size, bias=False)
+        self.value = nn.Linear(n_embd, d_v or head_size, bias=False)
+
+    def forward(self, x, mask=None):
+        return attention(self.query(x), self.key(x), self.value(x), mask)
+
+
+# %% [markdown]
+# Here is a batch of B = 4 texts of T = 8 tokens with C = 32 channels.
+
+# %%
+torch.manual_seed(1)
+batch = torch.randn(4, 8, 32)
+head = Head(n_embd=32, head_size=16)
+out, weights = head(batch, causal_mask(8))
+
+# %%
+ask("shape_of_the_weights")
+
+# %%
+weights.shape, out.shape
+
+# %% [markdown]
+# Each text has a table of weights of its own. That is the difference from rungs 2 and 3, where one table served all texts.
+
+# %%
+picture(
+    *(
+        Heatmap(f"weights of text {b}", weights[b], "query t", "key s", limit=1)
+        for b in range(3)
+    ),
+    alt="Three lower triangles of weights, all different.",
+)
+
+# %% [markdown]
+# How many parameters? Three matrices of 32 times 16: 1536. The length T does not come into it.
+
+# %%
+sum(parameter.numel() for parameter in head.parameters())
+
+# %% [markdown]
+# `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by the transpose.
+
+# %%
+torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
+
+# %% [markdown]
+# Queries and keys must have the same head_size, because they meet in a dot product. Values meet nobody, and may have any number of channels, d_v. Most models take head_size for both.
+
+# %%
+Head(n_embd=32, head_size=16, d_v=5)(batch)[0].shape
+
+# %% [markdown]
+# The package holds the same three definitions, with a check of their input in front. From here on we import them.
+
+# %%
+from attention_course.attention import Head, attention, attention_weights
+
+try:
+    attention_weights(torch.randn(8, 16), torch.randn(8, 5))
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# ## A head that we write ourselves
+#
+# What can a head do? Nobody has to train it to find out: we write its matrices down. The text is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. That is called **one-hot**.
+
+# %%
+text, letters = "potato", "pota"
+letter = torch.tensor([[float(a == b) for b in letters] for a in text])  # (6, 4)
+position = torch.eye(6)  # (6, 6)
+x = torch.cat([letter, position], dim=-1)  # (6, 10): letters first
+names = [f"{a}{t}" for t, a in enumerate(text)]  # p0, o1, t2, ...
+
+# %%
+picture(
+    Heatmap(
+        "The tokens", x, "token", "channel", names, list(letters + "012345"), limit=1
+    ),
+    alt="Six rows of ten channels: in each row a one for the letter "
+    "and a one for the position.",
+)
+
+# %% [markdown]
+# The first job: find the previous token. The query of position t asks for position t − 1, the key says "here is position s", and the value hands over the letter.
+
+# %%
+W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
+for t in range(1, 6):
+    W_query[4 + t, t - 1] = 20  # who stands at t asks for t - 1
+W_key[4:] = torch.eye(6)  # who stands at s answers to s
+W_value = torch.eye(10)[:, :4]  # pass on the four letter channels
+
+# %%
+q, k, v = x @ W_query, x @ W_key, x @ W_value
+out, found = attention(q, k, v, causal_mask(6))
+picture(
+    Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
+    Heatmap("weights", found, "query t", "key s", names, names, limit=1),
+    Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
+    alt="Scores and weights stand right below the diagonal; the output of each "
+    "position is the letter before it.",
+)
+
+# %% [markdown]
+# The output, read as letters:
+
+# %%
+"".join(letters[i] for i in out.argmax(dim=-1))
+
+# %% [markdown]
+# Position 0 has nothing before it and finds itself. All others find the letter before them. This is the shift of rung 2, but no one wrote it into a table of weights: it is what queries and keys agree on.
+#
+# The second job depends on the letters: find the last vowel.
+
+# %%
+ask("what_the_second_t_finds")
+
+# %% [markdown]
+# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". A key answers 20 in channel 0 if it is a vowel, and in channel 1 four times its position.
+
+# %%
+W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
+W_query[4:] = 1  # every position asks for both channels
+W_key[:4, 0] = torch.tensor([0.0, 20.0, 0.0, 20.0])  # p, o, t, a
+W_key[4:, 1] = 4 * torch.arange(6)  # the later, the more
+q, k = x @ W_query, x @ W_key
+k
+
+# %%
+out, found = attention(q, k, v, causal_mask(6))
+picture(
+    Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
+    Heatmap("weights", found, "query t", "key s", names, names, limit=1),
+    Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
+    alt="All rows of scores are alike, high for the vowels and rising to the right. "
+    "Behind the mask each position has its weight on the last vowel up to itself.",
+)
+
+# %%
+"".join(letters[i] for i in out.argmax(dim=-1))
+
+# %% [markdown]
+# Check the second t: behind its mask the scores are 0, 24, 8, 32, 16, and the a has the 32.
+
+# %%
+assert found[4, 3] > 0.99
+
+# %% [markdown]
+# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that fit best. Because it is a mix and no hard choice, it has gradients, and a model can learn what to look up.
+
+# %% [markdown]
+# ## Who talks to whom
+#
+# The weights are also a picture of a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the sentence of the article again.
+
+# %%
+torch.manual_seed(123)
+sun = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
+W_query, W_key, W_value = torch.rand(3, 2), torch.rand(3, 2), torch.rand(3, 4)
+
+
+def head_of_the_article(x, mask=None):
+    return attention(x @ W_query, x @ W_key, x @ W_value, mask)
+
+
+_, everywhere = head_of_the_article(sun)
+_, only_back = head_of_the_article(sun, causal_mask(6))
+
+# %%
+picture(
+    Heatmap("no mask", everywhere, "query t", "key s", words, words, limit=1),
+    Heatmap("causal mask", only_back, "query t", "key s", words, words, limit=1),
+    alt="Weights of six words, over all keys, and behind a causal mask, where the "
+    "upper triangle is zero.",
+)
+
+
+# %%
+def graph(axes, weights, names):
+    for t, row in enumerate(weights.tolist()):
+        box = {"boxstyle": "round,pad=0.4", "fc": "white", "linewidth": 6 * row[t]}
+        axes.text(t, 0, names[t], ha="center", va="center", bbox=box)
+        for s, weight in enumerate(row):
+            colour, side = (BLUE, 0.3) if s < t else (ORANGE, -0.3)
+            look = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=-0.5"}
+            look |= {"color": colour, "linewidth": 12 * weight}
+            if s != t and weight > 0:
+                axes.annotate("", (t, side), (s, side), arrowprops=look)
+    axes.set(xlim=(-0.5, 5.5), ylim=(-2, 2))
+    axes.axis("off")
+
+
+# %%
+figure = Figure(figsize=(9, 3), layout="constrained")
+for axes, weights in zip(figure.subplots(1, 2), (everywhere, only_back)):
+    graph(axes, weights, words)
+    axes.set_title("causal mask" if weights is only_back else "no mask")
+Picture(
+    figure,
+    alt="Two graphs of six words with arrows as wide as the weights. Without a mask "
+    "arrows run both ways; with it all run from an earlier word to a later one.",
+)
+
+# %% [markdown]
+# Blue arrows carry something from an earlier word to a later one, orange arrows from a later word to an earlier one. The frame of a word is as thick as its weight on itself. The causal mask removes all orange arrows, and each query shares out its 1 among what is left.
+
+# %%
+assert not only_back.triu(diagonal=1).any()
+torch.testing.assert_close(only_back.sum(dim=-1), torch.ones(6))
+
+# %% [markdown]
+# **The texts of a batch never talk.** There is no arrow from one text to another. Change text 0, and the outputs of the other three stay as they are, to the last bit.
+
+# %%
+changed = batch.clone()
+changed[0] += 1
+moved = (head(changed)[0] != head(batch)[0]).flatten(start_dim=1).any(dim=-1)
+moved
+
+# %%
+assert moved.tolist() == [True, False, False, False]
+
+# %% [markdown]
+# ## In another order
+
+# %%
+ask("tokens_in_another_order")
+
+# %% [markdown]
+# This is the moment to come back to the article. It put the words into a wrong order. Here they are in the right one.
+
+# %%
+right_order = [words.index(word) for word in sentence]
+output = head_of_the_article(sun)[0]
+reordered = head_of_the_article(sun[right_order])[0]
+torch.testing.assert_close(reordered, output[right_order])
+
+# %% [markdown]
+# Each word has the context vector that it had before, in its new place. "the" was at index 2 and is at index 4 now, and it still gets the vector that we computed by hand.
+
+# %%
+torch.testing.assert_close(reordered[4], context)
+reordered[4]
+
+# %% [markdown]
+# So attention without a mask has no notion of order: it works on a *set* of vectors, each asking all others. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1. Order has to be in the tokens. For the potato we gave the position channels of its own. Models mostly *add* a vector for each position to the tokens; rung 8 does that.
+
+# %%
+torch.manual_seed(0)
+places = torch.randn(6, 3)
+output = head_of_the_article(sun + places)[0]
+reordered = head_of_the_article(sun[right_order] + places)[0]
+assert (reordered - output[right_order]).abs().max() > 0.1
+
+# %% [markdown]
+# Now it matters which word stands where.
+#
+# ## Prove
+
+# %%
+ask("queries_of_zeros")
+
+# %% [markdown]
+# With queries of zeros a head is rung 3, and so rungs 2 and 1: the mean of the past, here of the values.
+
+# %%
+for T in (1, 2, 7, 32):
+    tokens = torch.randn(3, T, 5)
+    zeroed = Head(n_embd=5, head_size=4, d_v=6)
+    nn.init.zeros_(zeroed.query.weight)
+    out, _ = zeroed(tokens, causal_mask(T))
+    v = zeroed.value(tokens)
+    for mean in (causal_mean_softmax, causal_mean_matmul, causal_mean_loop):
+        torch.testing.assert_close(out, mean(v))
+
+# %% [markdown]
+# With a mask and any weights it has no leak.
+
+# %%
+moved = leak_probe(lambda x: head(x, causal_mask(8))[0], batch)
+assert torch.equal(moved, causal_mask(8))
+
+# %% [markdown]
+# PyTorch has attention as one function. It gives the same output.
+
+# %%
+theirs = F.scaled_dot_product_attention(
+    head.query(batch), head.key(batch), head.value(batch), attn_mask=causal_mask(8)
+)
+torch.testing.assert_close(head(batch, causal_mask(8))[0], theirs)
+
+# %% [markdown]
+# And the class `SelfAttention` of the article prints these six rows. This is its head, without a mask.
+
+# %%
+printed = torch.tensor(
+    [
+        [-0.1564, 0.1028, -0.0763, -0.0764],
+        [0.5313, 1.3607, 0.7891, 1.3110],
+        [-0.3542, -0.1234, -0.2627, -0.3706],
+        [0.0071, 0.3345, 0.0969, 0.1998],
+        [0.1008, 0.4780, 0.2021, 0.3674],
+        [-0.5296, -0.2799, -0.4107, -0.6006],
+    ]
+)
+torch.testing.assert_close(head_of_the_article(sun)[0], printed, atol=1e-4, rtol=0)
+
+# %% [markdown]
+# ## Explore
+#
+# **What does each channel of the head_size do? How many can you take away before the head stops doing its job?**
+#
+# This is the potato again. One query passes through four stages, with one row for each key: the products in each channel, their sum as the score, scaled and masked, the weights, and what each key adds to the output. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off. The untrained head has random matrices.
+
+# %%
+explore("query_key_value")
+
+# %% [markdown]
+# A score is a sum over channels, and each channel can ask one thing. "Last vowel" asks two: with one channel left, all vowels tie. "Previous letter" asks each position by a channel of its own: take channel 3 away, and query 4 no longer finds position 3, and shares its weight evenly. Without the mask, "last vowel" finds the o at the end of the word, in the future.
+#
+# ## Break it
+#
+# This function does what a published notebook does under the heading "complete self-attention". (The notebook also leaves out the scale. We put it in, so that one mistake is left.) It runs, its shapes are right, and its weights sum to 1.
+
+
+# %%
+def published_attention(x, W_query, W_key, W_value):
+    q, k, v = (x @ W for W in (W_query, W_key, W_value))
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ x
+
+
+torch.manual_seed(0)
+W_query, W_key, W_value = (torch.randn(4, 4, requires_grad=True) for _ in range(3))
+published_attention(published_x, W_query, W_key, W_value).shape
+
+# %%
+ask("find_the_head_bug")
+
+# %% [markdown]
+# The values are computed, and then the weights mix `x`. The shapes agree because d_v = C = 4. The numbers that the notebook prints show it: its weights times its `x` give its output.
+
+# %%
+its_weights = torch.tensor(
+    [[0.9988, 0.0012, 0.0000], [0.5519, 0.2705, 0.1777], [0.9991, 0.0009, 0.0000]]
+)
+its_output = torch.tensor(
+    [
+        [0.2683, 0.3796, -1.7746, 0.8493],
+        [0.3411, 0.0536, -1.0815, 0.3316],
+        [0.2684, 0.3798, -1.7749, 0.8494],
+    ]
+)
+torch.testing.assert_close(its_weights @ published_x, its_output, atol=1e-3, rtol=0)
+
+# %% [markdown]
+# Two checks catch it. The first: try sizes that are all different. With d_v = 5 the output should have 5 channels.
+
+# %%
+published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
+
+# %% [markdown]
+# The second: every parameter should get a gradient. W_value gets none, so no training would ever change it.
+
+# %%
+published_attention(published_x, W_query, W_key, W_value).sum().backward()
+[W.grad is None for W in (W_query, W_key, W_value)]
+
+# %%
+correct, _ = attention(
+    published_x @ W_query, published_x @ W_key, published_x @ W_value
+)
+correct.sum().backward()
+assert W_value.grad is not None
+
+# %% [markdown]
+# ## Exercises
+#
+# ### 1. The weights
+#
+# From queries, keys and a boolean mask. There may be a batch, or several leading dimensions, or none, and the numbers of queries and keys may differ. A query that may look at nothing gets a row of zeros.
+
+
+# %%
+def my_attention_weights(q, k, mask):
+    raise NotImplementedError
+
+
+check("attention_weights", my_attention_weights)
+# hint("attention_weights")
+# solution("attention_weights")
+
+# %% [markdown]
+# ### 2. The head
+#
+# Tokens, three matrices and a mask go in, the output comes out. You may call `attention_weights`, yours or the package's.
+
+
+# %%
+def my_head_forward(x, W_query, W_key, W_value, mask):
+    raise NotImplementedError
+
+
+check("head_forward", my_head_forward)
+# hint("head_forward")
+# solution("head_forward")
+
+# %% [markdown]
+# ### 3. A head by hand
+#
+# The tokens are the one-hot positions 0 to T − 1, nothing else. Write `W_query` and `W_key`, T rows each and as many columns as you like, so that each position but the first puts at least 0.99 of its weight on the one before it. There are many right answers. Only the weights that come out are judged, and this function computes them:
+
+
+# %%
+def position_weights(W_query, W_key):
+    positions = torch.eye(len(W_query))
+    return attention_weights(
+        positions @ W_query, positions @ W_key, causal_mask(len(W_query))
+    )
+
+
+# %% [markdown]
+# Put your lines in the place of `raise`, and keep the `return`.
+
+
+# %%
+def my_previous_token(T):
+    raise NotImplementedError
+    return position_weights(W_query, W_key)
+
+
+check("previous_token", my_previous_token)
+# hint("previous_token")
+# solution("previous_token")
+
+# %% [markdown]
+# ## In the wild
+#
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) writes it as softmax(QKᵀ/√d_k)V and calls it scaled dot-product attention.
+# - `F.scaled_dot_product_attention(q, k, v, attn_mask)` is PyTorch's version. It returns the output only, without the weights.
+# - nanoGPT writes `att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))` where it does not call that function. Its three matrices lie side by side in one `nn.Linear`, `c_attn`; rung 7 does the same.
+# - The dot product is one way to score. Bahdanau, Cho and Bengio (2014), who brought attention to translation, used a small neural network with one hidden layer.
+# - Heads that find the previous token exist in trained models. Olsson et al. (2022), "In-context Learning and Induction Heads", show what larger jobs they are a part of.
+#
+# ## Three sentences to remember
+#
+# 1. A query says what a token looks for, a key what it can be found by, a value what it hands over.
+# 2. The score of a key is its dot product with the query; a mask and a softmax turn a row of scores into weights, and the weights mix the values.
+# 3. Attention looks things up in a set: it knows no order but what the mask and the tokens tell it.
+#
+# Next: [rung 5, scaling](05_scaling_variance.ipynb), where the square root of the head_size gets its reason.

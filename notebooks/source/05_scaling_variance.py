@@ -1,0 +1,539 @@
+# %% [markdown]
+# # Rung 5: scaling and variance
+#
+# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · **▶ 5 scaling** · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · 8 GPT
+#
+# **You will build** a law that says how large scores get, and see what softmax does to scores that are too large. The law explains one small factor in `attention_weights`.
+#
+# **You need** [rung 4](04_query_key_value.ipynb), and softmax and entropy from [rung 3](03_masked_softmax.ipynb).
+#
+# **Time** about 25 minutes to read, and 17 for the exercises.
+
+# %% [markdown]
+# ## The question
+#
+# A score is the dot product of a query and a key: a sum, with one term for each channel. `attention_weights` multiplies every score by 1/√head_size. Why that number, and what happens without it?
+
+# %%
+import math
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from attention_course.attention import Head, attention_weights, leak_probe
+from attention_course.exercises import check, hint, solution
+from attention_course.explorers import explore
+from attention_course.plots import Bars, Lines, picture
+from attention_course.questions import ask
+
+torch.set_printoptions(precision=3, sci_mode=False)
+
+# %% [markdown]
+# ## How large is a score?
+#
+# Let each entry of q and of k be 1 or −1, by the toss of a coin. With head_size = 2 there are four coins, and 16 ways in which they can fall. Here are the 16 scores.
+
+# %%
+coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
+q, k = coins[:, :2], coins[:, 2:]
+scores = (q * k).sum(dim=-1)
+scores
+
+# %% [markdown]
+# Their mean is 0. How far they lie from it is measured by the **variance**, the mean of the squared distances from the mean. Eight scores are 0, and eight are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2. The square root of the variance is the **standard deviation**, √2 here.
+
+# %%
+scores.var(correction=0)  # divide by 16, as we did
+
+# %% [markdown]
+# A single coin has mean 0 and variance 1, so head_size = 2 gave a variance of 2.
+#
+# ## Predict
+
+# %%
+ask("variance_of_a_score")
+
+# %% [markdown]
+# ## Three lines
+#
+# Let all entries of q and k be independent, with mean 0. **Independent** means: to know one says nothing about the others. E stands for the mean.
+#
+# 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
+# 2. So its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
+# 3. The variances of independent terms add up, and a score has one term for each channel:
+#
+# $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
+#
+# Papers write $d_k$ for head_size.
+#
+# ## Build: measure it
+#
+# Draw 4000 queries and keys with 1024 channels each, and use the first 1, 2, 4, ... 1024 of them.
+
+# %%
+torch.manual_seed(0)
+q, k = torch.randn(2, 4000, 1024)  # mean 0, variance 1
+head_sizes = 2 ** torch.arange(11)
+measured = torch.stack([(q[:, :d] * k[:, :d]).sum(dim=-1).var() for d in head_sizes])
+torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
+
+# %% [markdown]
+# Every measured variance lies within a tenth of the law. Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
+
+# %%
+curves = {
+    "var(q) = 4": 4 * measured,
+    "var(q) = 1": measured,
+    "var(q) = 1, scores / √head_size": measured / head_sizes,
+}
+picture(
+    Lines(
+        "Measured variance of the scores", head_sizes, curves, "head_size", "variance"
+    ),
+    alt="Variance over head_size, both axes logarithmic. Two parallel straight lines climb, the one "
+    "for var(q) = 4 above the other. After the division by √head_size the line is level, at 1.",
+)
+
+# %% [markdown]
+# On these axes a straight line that climbs one decade a decade says: twice the head_size, twice the variance. (A query with twice as large entries has var(q) = 4, and scores that are twice as large.)
+#
+# The same, measured in a published notebook: a batch of four texts, eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535, 1.0524, 15.1501 and 0.9469. The three linear layers are there because they use up random numbers before q and k are drawn.
+
+# %%
+torch.manual_seed(3)
+x = torch.randn(4, 8, 32)
+layers = [nn.Linear(32, 16, bias=False) for _ in range(3)]
+k, q = torch.randn(4, 8, 16), torch.randn(4, 8, 16)
+scores = q @ k.transpose(-2, -1)
+variances = torch.stack([t.var() for t in (k, q, scores, scores * 16**-0.5)])
+variances
+
+# %%
+printed = torch.tensor([0.9535, 1.0524, 15.1501, 0.9469])
+torch.testing.assert_close(variances, printed, atol=1e-4, rtol=0)
+
+# %% [markdown]
+# ## What softmax does with it
+#
+# From head_size 1 to head_size 100, the standard deviation of the scores grows tenfold.
+
+# %%
+ask("ten_times_the_scores")
+
+# %%
+row = torch.tensor([-1.2, 0.3, 1.4, -0.4, 0.7, -1.0, 0.1, -0.2])
+weights = {factor: torch.softmax(factor * row, dim=-1) for factor in (1, 3, 10)}
+picture(
+    *(
+        Bars(f"scores times {factor}", heights, list("01234567"), "key", (0, 1))
+        for factor, heights in weights.items()
+    ),
+    alt="Weights of one row of scores, multiplied by 1, by 3 and by 10. First every key has some "
+    "weight; at 3 most of it is on key 2; at 10 key 2 has nearly all of it.",
+)
+
+# %% [markdown]
+# Such a softmax is called **saturated**. To see when it happens, take 500 queries with 8 keys each, and for each head_size look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows lie below it, half above.
+
+# %%
+T = 8
+q, k = torch.randn(500, 1, 1024).double(), torch.randn(500, T, 1024).double()
+
+
+def rows_of_weights(head_size, scale):
+    scores = (q[..., :head_size] * k[..., :head_size]).sum(dim=-1)  # (500, T)
+    return torch.softmax(scores * scale, dim=-1)
+
+
+unscaled = [rows_of_weights(d, 1.0) for d in head_sizes.tolist()]
+scaled = [rows_of_weights(d, d**-0.5) for d in head_sizes.tolist()]
+
+
+# %%
+def entropy(weights):
+    return torch.special.entr(weights).sum(dim=-1)  # entr(p) is -p ln p
+
+
+def left_to_others(weights):
+    return 1 - weights.amax(dim=-1)
+
+
+def medians(measure, tables):
+    return torch.stack([measure(weights).median() for weights in tables])
+
+
+# %%
+def compared(title, measure, y_label):
+    curves = {
+        "scores as they are": medians(measure, unscaled),
+        "scores / √head_size": medians(measure, scaled),
+    }
+    return Lines(title, head_sizes, curves, "head_size", y_label)
+
+
+# %%
+picture(
+    compared("Entropy of a row", entropy, "nats"),
+    compared("1 − largest weight of a row", left_to_others, "weight"),
+    alt="Two pictures over head_size, both axes logarithmic. Without a scale the entropy falls "
+    "towards 0, and so does what the largest weight leaves. With it, both stay where they are.",
+)
+
+# %% [markdown]
+# Without a scale, the largest weight is above 3/4 at head_size 16, above 0.95 at 64, and above 0.999 at 1024. With it, it stays near a third.
+
+# %%
+for d, smallest in ((16, 0.75), (64, 0.95), (1024, 0.999)):
+    assert rows_of_weights(d, 1.0).amax(dim=-1).median() > smallest
+    assert 0.3 < rows_of_weights(d, d**-0.5).amax(dim=-1).median() < 0.4
+assert medians(entropy, unscaled)[-1] < 1e-3
+assert medians(entropy, scaled).min() > 1.7
+
+# %% [markdown]
+# Another published notebook computes attention with head_size 4, and without a scale. Three rows of its scores:
+
+# %%
+notebook_scores = torch.tensor(
+    [
+        [13.8004, 7.0465, -7.8591],
+        [13.7186, 6.7265, -12.4250],
+        [1.9852, -7.4579, 25.9419],
+    ]
+)
+torch.softmax(notebook_scores, dim=-1)
+
+# %% [markdown]
+# It prints the largest of these as 0.9988, 0.9991 and 1.0000.
+
+# %%
+found = torch.softmax(notebook_scores, dim=-1).amax(dim=-1)
+printed = torch.tensor([0.9988, 0.9991, 1.0000])
+torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
+
+# %% [markdown]
+# ## The gradient through softmax
+#
+# A model learns by small changes of its scores. What counts is how far a weight moves when a score does. For softmax that is a table: entry [i, j] says how fast weight i moves when score j moves. With weights $p$ it is
+#
+# $$\frac{\partial p_i}{\partial s_j} = \begin{cases} p_i (1 - p_i) & i = j \\ -p_i\, p_j & i \neq j \end{cases}$$
+#
+# or, as a matrix, $\operatorname{diag}(p) - p\,p^T$. Here it is for the weights 1/8, 2/8, 5/8 of rung 3.
+
+# %%
+p = torch.tensor([1.0, 2.0, 5.0]) / 8
+gradient = p.diag() - p.outer(p)
+gradient * 64
+
+# %% [markdown]
+# Check the corner: 1/8 · 7/8 = 7/64. Each row sums to 0: what one weight gains, others lose. PyTorch finds the same table by itself.
+
+# %%
+by_torch = torch.autograd.functional.jacobian(
+    lambda s: torch.softmax(s, dim=-1), p.log()
+)
+torch.testing.assert_close(gradient, by_torch)
+
+# %%
+ask("when_one_key_has_it_all")
+
+# %%
+p = torch.tensor([0.0, 0.0, 1.0])
+p.diag() - p.outer(p)
+
+# %% [markdown]
+# No score can move anything. To see how fast this comes, take the **norm** of the table, the square root of the sum of its squared entries, for the rows from above.
+
+
+# %%
+def gradient_norm(weights):
+    table = weights.diag_embed() - weights[..., :, None] * weights[..., None, :]
+    return torch.linalg.matrix_norm(table)
+
+
+picture(
+    compared("Gradient through softmax, of a row", gradient_norm, "norm"),
+    alt="The norm of the gradient over head_size, both axes logarithmic. Without a scale it falls "
+    "below a hundred-thousandth. With it, it stays the same.",
+)
+
+# %% [markdown]
+# At head_size 64, a usual size, it is less than a fifth of what it was. At 1024 it is gone.
+
+# %%
+norms = medians(gradient_norm, unscaled)  # at 2**0, 2**1, ... 2**10
+assert norms[6] < norms[0] / 5
+assert norms[-1] < 1e-5
+assert medians(gradient_norm, scaled).min() > 0.3
+
+# %% [markdown]
+# ## What the scale promises
+#
+# The law needs the variances of q and k. The notebook with head_size 4 makes its q and k as products of standard normal tokens with standard normal weights, over 4 channels. So their entries follow the law themselves: each is a sum of 4 products, and has variance 4.
+
+# %%
+ask("wide_queries")
+
+# %% [markdown]
+# Here are 20,000 such queries of one token, and keys of another.
+
+# %%
+torch.manual_seed(0)
+q = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
+k = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
+scores = (q * k).sum(dim=-1)
+torch.testing.assert_close(q.var().item(), 4.0, rtol=0.1, atol=0)
+torch.testing.assert_close((scores / 2).var().item(), 16.0, rtol=0.2, atol=0)
+
+# %% [markdown]
+# Dividing by √4 is not enough there. The scale that brings the variance from 4 · 4 · 4 = 64 to 1 is 1/8. (The third row stays uneven: by chance its scores lie far apart even for such queries.)
+
+# %%
+print(torch.softmax(notebook_scores / 2, dim=-1))
+print(torch.softmax(notebook_scores / 8, dim=-1))
+
+# %% [markdown]
+# With the layers of rung 4 it is the other way round. `nn.Linear` begins with weights whose variance is 1/(3 · n_embd), so for tokens of variance 1, q and k begin with variance 1/3, and scaled scores with 1/9. What counts is that this 1/9 is the same for every head_size.
+
+# %%
+torch.manual_seed(0)
+x = torch.randn(4, 64, 384)
+for head_size in (4, 64, 1024):
+    head = Head(384, head_size)
+    scores = head.query(x) @ head.key(x).transpose(-2, -1) * head_size**-0.5
+    torch.testing.assert_close(scores.var().item(), 1 / 9, rtol=0.15, atol=0)
+
+# %% [markdown]
+# So the scale promises that softmax is not saturated *at the start*, when q and k are still random. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until hardly any of their weight goes astray.
+
+# %%
+torch.manual_seed(0)
+q, k = nn.Parameter(torch.randn(8, 16)), nn.Parameter(torch.randn(8, 16))
+wanted = torch.arange(8).roll(1)  # query t is to find key t - 1
+optimizer = torch.optim.Adam([q, k], lr=0.05)
+variance_at_start = (q @ k.T * 16**-0.5).var().item()
+for _ in range(200):
+    scores = q @ k.T * 16**-0.5
+    loss = F.cross_entropy(scores, wanted)  # -ln of the weight on the wanted key
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+# %%
+assert loss < 0.01
+assert variance_at_start < 1
+assert scores.var() > 10
+assert q.var() > 2
+assert k.var() > 2
+assert scores.var() > 1.5 * q.var() * k.var()  # the law says 1 times
+
+# %% [markdown]
+# The variance of the scores began below 1 and ended above 10. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the law does not hold.
+#
+# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Before that number, no score is outside of −1 to 1.
+
+# %%
+bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
+assert bounded.abs().max() <= 1 + 1e-6
+
+# %% [markdown]
+# ## The same law at the other end
+#
+# A language model ends in a softmax, too: over its vocabulary. A text of 87 different characters, a model that has learned nothing: it should give each of them 1/87, and the loss, −ln of the probability of the true one, should be ln 87.
+
+# %%
+print(f"{math.log(87):.3f}")
+
+# %%
+ask("loss_of_random_logits")
+
+# %% [markdown]
+# The notebook with the four variances trains such a model, and its first loss is 4.97. Its **logits**, the scores of the characters, come from an `nn.Embedding`, which begins with random numbers of mean 0 and variance 1.
+
+# %%
+torch.manual_seed(0)
+logits = torch.randn(20_000, 87)
+characters = torch.randint(87, (20_000,))
+loss = F.cross_entropy(logits, characters)
+torch.testing.assert_close(loss.item(), math.log(87) + 1 / 2, atol=0.03, rtol=0)
+print(f"{loss:.2f}")
+
+# %% [markdown]
+# The loss is the logarithm of the sum of all exps, less the true logit, which is 0 on average. For a normal $z$ with variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2 = 4.97. (We measured a little less: the sum varies from row to row, and the logarithm of a number that varies is, on average, less than the logarithm of its mean.)
+#
+# Small logits remove the half. With a standard deviation of 0.02 the loss begins at ln 87.
+
+# %%
+small = F.cross_entropy(0.02 * logits, characters)
+torch.testing.assert_close(small.item(), math.log(87), atol=0.002, rtol=0)
+
+# %% [markdown]
+# It is the same lesson at both ends: a softmax that has learned nothing should not be sure of anything, and the variance of what goes in decides how sure it is.
+#
+# ## Prove
+#
+# Measured variance equals the formula, for several variances of q and k, sizes and scales.
+
+# %%
+torch.manual_seed(0)
+for var_q in (0.25, 1.0, 4.0):
+    for head_size in (2, 16, 64):
+        for scale in (1.0, head_size**-0.5, 1 / head_size):
+            q = torch.randn(20_000, head_size) * var_q**0.5
+            k = torch.randn(20_000, head_size) * 3**0.5
+            found = ((q * k).sum(dim=-1) * scale).var().item()
+            predicted = head_size * var_q * 3 * scale**2
+            torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
+
+# %% [markdown]
+# And the `attention_weights` of rung 4 multiplies by 1/√head_size unless it is told otherwise. It does not matter where the factor stands, as long as it is before the softmax: the scores may have it, or q alone.
+
+# %%
+q, k, v = torch.randn(3, 4, 8, 16)
+weights = attention_weights(q, k)
+torch.testing.assert_close(weights, attention_weights(q / 4, k, scale=1.0))
+torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
+
+# %% [markdown]
+# ## Explore
+#
+# **From which head_size on does one key take everything? And what brings the others back?**
+#
+# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the gradient dies (below the picture stands its norm). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024 here).
+#
+# The orange curve is the prediction: a normal density with the variance of the law. The row is one that collapses without detours; in others two keys may tie for a while.
+
+# %%
+explore("scaling_variance")
+
+# %% [markdown]
+# Without a scale, one key has nearly everything from about head_size 16 on. 1/√head_size brings the others back, at every head_size alike. 1/head_size goes too far: the scores come out nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024, where the two are the same number. The law is right even at head_size 1, where the scores do not follow the bell: a bell needs many terms, a variance does not.
+#
+# ## Break it
+#
+# This is how the model in a famous lecture computes its weights, in our words; it has n_embd = 384 and six heads. It runs.
+
+
+# %%
+def lecture_weights(x, query, key):
+    _, T, C = x.shape
+    q, k = query(x), key(x)
+    mask = torch.ones(T, T, dtype=torch.bool).tril()
+    scores = q @ k.transpose(-2, -1) * C**-0.5
+    scores = scores.masked_fill(~mask, float("-inf"))
+    return torch.softmax(scores, dim=-1)
+
+
+# %% [markdown]
+# `query` and `key` are linear layers from 384 to 64 channels. Their weights are drawn so that q and k have variance 1. All the checks that we have so far pass: shape, rows that sum to 1, no leak.
+
+# %%
+torch.manual_seed(0)
+query, key = nn.Linear(384, 64, bias=False), nn.Linear(384, 64, bias=False)
+for layer in (query, key):
+    nn.init.normal_(layer.weight, std=384**-0.5)
+x = torch.randn(16, 32, 384)
+weights = lecture_weights(x, query, key)
+
+# %%
+assert weights.shape == (16, 32, 32)
+torch.testing.assert_close(weights.sum(dim=-1), torch.ones(16, 32))
+assert not leak_probe(lambda x: lecture_weights(x, query, key) @ x, x).triu(1).any()
+
+# %% [markdown]
+# The last query of a text sees 32 keys. This is the mean entropy of its weights, beside the one that we want, and the most that there can be:
+
+# %%
+mask = torch.ones(32, 32, dtype=torch.bool).tril()
+wanted = attention_weights(query(x), key(x), mask)
+for name, table in (("lecture", weights), ("wanted", wanted)):
+    print(f"{name:8} {entropy(table[:, -1]).mean():.1f}")
+print(f"{'ln 32':8} {math.log(32):.1f}")
+
+# %%
+ask("find_the_odd_line")
+
+# %% [markdown]
+# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score adds up head_size products, so the scale has to be `head_size**-0.5`. With six heads C is six times head_size: the scores have a sixth of the variance that was meant. The weights are a little too even, which no shape and no sum shows. With one head, C and head_size are the same, and nothing is wrong at all.
+#
+# The check that catches it is the law: give the scores a q and k of variance 1, and measure.
+
+# %%
+scores = query(x) @ key(x).transpose(-2, -1)
+for name, size in (("C", 384), ("head_size", 64)):
+    print(f"scaled by {name}: variance {(scores * size**-0.5).var():.2f}")
+
+# %%
+torch.testing.assert_close((scores * 384**-0.5).var().item(), 1 / 6, rtol=0.1, atol=0)
+torch.testing.assert_close((scores * 64**-0.5).var().item(), 1.0, rtol=0.1, atol=0)
+
+# %% [markdown]
+# Training can make up for such a factor: a q that is √6 times as long gives the weights that were wanted. So a trained model does not show it either.
+
+# %%
+longer = attention_weights(6**0.5 * query(x), key(x), mask, scale=384**-0.5)
+torch.testing.assert_close(longer, wanted)
+
+# %% [markdown]
+# ## Exercises
+#
+# ### 1. The scale in its place
+#
+# From tokens to weights, for (T, C) and (B, T, C), without a mask.
+
+
+# %%
+def my_scaled_weights(x, w_query, w_key):
+    raise NotImplementedError
+
+
+check("scaled_weights", my_scaled_weights)
+# hint("scaled_weights")
+# solution("scaled_weights")
+
+# %% [markdown]
+# ### 2. Predict a variance
+#
+# Several heads at once: `var_q` and `var_k` hold one number for each head. `scale` is what the dot products are multiplied by.
+
+
+# %%
+def my_variance(var_q, var_k, head_size, scale):
+    raise NotImplementedError
+
+
+check("predicted_variance", my_variance)
+# hint("predicted_variance")
+# solution("predicted_variance")
+
+# %% [markdown]
+# ### 3. Choose a scale
+#
+# Now the other way round: which scale gives the wanted variance, for example when var(q) = 4?
+
+
+# %%
+def my_scale(var_q, var_k, head_size, variance):
+    raise NotImplementedError
+
+
+check("scale_for_variance", my_scale)
+# hint("scale_for_variance")
+# solution("scale_for_variance")
+
+# %% [markdown]
+# ## In the wild
+#
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the law in a footnote, for entries with mean 0 and variance 1. The authors suspect the reason that we measured: extremely small gradients.
+# - `F.scaled_dot_product_attention` has a parameter `scale`: what the dot products are multiplied by, 1/√head_size if it is left out. Ours works in the same way. nanoGPT writes `1.0 / math.sqrt(k.size(-1))`: the last dimension of k, which cannot be mistaken for n_embd.
+# - Some notes say that the scores are "divided by 1/√head_size". Their code multiplies by it, as it should.
+# - In μP (Yang et al. 2022), a way to choose the settings of a large model on a small one, the factor is 1/head_size up to a constant. It looks at *trained* q and k, which point in related directions: their dot product grows like head_size, not like its root.
+# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02: the small logits from above.
+#
+# ## Three sentences to remember
+#
+# 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
+# 2. Large scores saturate softmax: one key takes everything, and the gradient that could change this vanishes.
+# 3. A wrong scale raises no error and changes no shape, so measure the variance.
+#
+# Next: [rung 6, cross and causal](06_cross_and_causal.ipynb), where the mask decides what kind of attention it is.

@@ -1,0 +1,845 @@
+# %% [markdown]
+# # Rung 6: cross and causal
+#
+# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · **▶ 6 cross and causal** · [7 multi-head](07_multi_head.ipynb) · 8 GPT
+#
+# **You will build** attention from one text to another, and with it a small model that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what a map of weights may be read for.
+#
+# **You need** [rung 4](04_query_key_value.ipynb). For the last part it helps to have seen a training loop in PyTorch.
+#
+# **Time** about 35 minutes to read, and 34 for the exercises.
+
+# %% [markdown]
+# ## The question
+#
+# A translator has read the whole sentence in one language, and writes the other one word by word. While reading she may look ahead. While writing she cannot. And at each word she looks back at the sentence she read. How much of that is one head of rung 4, and what has to change?
+
+# %%
+from datetime import date
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from tqdm.auto import tqdm
+
+from attention_course.attention import Head, attention, causal_mask, padding_mask
+from attention_course.exercises import check, hint, solution
+from attention_course.explorers import explore
+from attention_course.plots import Heatmap, picture
+from attention_course.questions import ask
+
+torch.set_printoptions(precision=3, sci_mode=False)
+
+# %% [markdown]
+# ## One line
+#
+# Here is a head, written out, on T = 6 tokens. It is a **decoder**: each query sees itself and the past, as one must who writes from left to right.
+
+# %%
+torch.manual_seed(0)
+T, C = 6, 4
+x = torch.randn(T, C)
+head = Head(n_embd=C, head_size=4)
+
+
+def decode(x):
+    q, k, v = head.query(x), head.key(x), head.value(x)
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    scores = scores.masked_fill(~causal_mask(len(x)), float("-inf"))  # delete this line
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights
+
+
+# %%
+ask("delete_one_line")
+
+
+# %%
+def encode(x):
+    q, k, v = head.query(x), head.key(x), head.value(x)
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights
+
+
+picture(
+    Heatmap("with the line: decoder", decode(x)[1], "query t", "key s", limit=1),
+    Heatmap("without: encoder", encode(x)[1], "query t", "key s", limit=1),
+    alt="Two tables of weights. The decoder's is a lower triangle, "
+    "the encoder's is full. Their last rows are the same.",
+)
+
+# %% [markdown]
+# Without the line it is an **encoder**: it reads a text that is all there, and looks both ways. The last query could see everything before, so its output does not move.
+
+# %%
+torch.testing.assert_close(decode(x)[0][-1], encode(x)[0][-1])
+assert ((decode(x)[0] - encode(x)[0]).abs().amax(dim=-1)[:-1] > 1e-3).all()
+
+# %% [markdown]
+# Nothing else differs, and the parameters are the same. `Head` has it both ways: with the mask as an argument, or without.
+
+# %%
+torch.testing.assert_close(head(x, causal_mask(T))[0], decode(x)[0])
+torch.testing.assert_close(head(x)[0], encode(x)[0])
+
+# %% [markdown]
+# ## A gallery of masks
+#
+# A mask is a table of who may look where, and there are more rules than these two. A **window** shows only the last few tokens. A **prefix** is a part at the start that everybody sees, such as a question, while the answer after it is written from left to right.
+
+
+# %%
+def window_mask(T, window, *, device=None):
+    mask = causal_mask(T, device=device)
+    return mask & ~mask.tril(-window)
+
+
+def prefix_mask(T, prefix, *, device=None):
+    mask = causal_mask(T, device=device)
+    mask[:, :prefix] = True
+    return mask
+
+
+# %% [markdown]
+# **Padding** fills the short texts of a batch up to one length, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a text. You will write that one, and `causal_mask`, in the exercises.
+
+# %%
+lengths = torch.tensor([4, 6])  # two texts: 4 tokens and 2 of padding, and 6 tokens
+padding = padding_mask(lengths, T)
+padding
+
+# %%
+picture(
+    Heatmap("none", torch.ones(T, T), "query t", "key s", limit=1),
+    Heatmap("causal", causal_mask(T), "query t", "key s", limit=1),
+    Heatmap("padding, text 0", padding[0].expand(T, T), "query t", "key s", limit=1),
+    alt="Three masks: all ones; a lower triangle; "
+    "four columns of ones and two of zeros.",
+)
+
+# %%
+picture(
+    Heatmap("window of 3", window_mask(T, 3), "query t", "key s", limit=1),
+    Heatmap("prefix of 3", prefix_mask(T, 3), "query t", "key s", limit=1),
+    alt="Two masks: a band of three ones in each row, up to the diagonal; "
+    "a lower triangle whose first three columns are all ones.",
+)
+
+# %% [markdown]
+# Rules combine with `&`: look where both allow it. A decoder that trains on a padded batch needs two of them.
+
+# %%
+both = causal_mask(T) & padding  # (T, T) & (B, 1, T) is (B, T, T)
+assert both.shape == (2, 6, 6)
+assert torch.equal(both[1], causal_mask(T))  # text 1 has no padding
+
+# %% [markdown]
+# ## True means what?
+#
+# Our masks are True where a query may look. Others have chosen otherwise.
+
+# %%
+ask("who_gets_the_opposite")
+
+# %% [markdown]
+# | who gets the mask | True means |
+# | --- | --- |
+# | `attention` of this course | look here |
+# | `F.scaled_dot_product_attention` | look here |
+# | `scores.masked_fill(mask, ...)` | fill here: hide |
+# | `nn.MultiheadAttention` | hide |
+# | either of PyTorch's two, a mask of floats | nothing: the numbers are added to the scores, 0 to show and −∞ to hide |
+#
+# Each row of the table, as a cell. With q = k = v = x there is nothing in the way.
+
+# %%
+mask = causal_mask(T)
+expected, _ = attention(x, x, x, mask)
+out = F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+torch.testing.assert_close(out, expected)
+
+# %%
+scores = (x @ x.T * C**-0.5).masked_fill(~mask, float("-inf"))
+torch.testing.assert_close(torch.softmax(scores, dim=-1) @ x, expected)
+
+# %% [markdown]
+# `nn.MultiheadAttention` is a module with matrices of its own. We set them to the identity, so that its queries, keys and values are x as well.
+
+# %%
+theirs = nn.MultiheadAttention(C, num_heads=1, bias=False, batch_first=True)
+with torch.no_grad():
+    theirs.in_proj_weight.copy_(torch.eye(C).repeat(3, 1))
+    theirs.out_proj.weight.copy_(torch.eye(C))
+out, _ = theirs(x, x, x, attn_mask=~mask)
+torch.testing.assert_close(out, expected)
+
+# %% [markdown]
+# And a mask of floats, to be added:
+
+# %%
+to_add = torch.zeros(T, T).masked_fill(~mask, float("-inf"))
+out = F.scaled_dot_product_attention(x, x, x, attn_mask=to_add)
+torch.testing.assert_close(out, expected)
+
+# %% [markdown]
+# That rule sets a trap. `mask.float()` looks like the same mask, with ones and zeros in it. PyTorch adds them to the scores: who may be seen gains 1, and nobody is hidden. (If the values are the rows of the identity, the output *is* the weights: a way to see what the function did.)
+
+# %%
+kept = F.scaled_dot_product_attention(x, x, torch.eye(T), attn_mask=mask)
+floats = mask.float()
+added = F.scaled_dot_product_attention(x, x, torch.eye(T), attn_mask=floats)
+picture(
+    Heatmap("weights with mask", kept, "query t", "key s", limit=1),
+    Heatmap("weights with mask.float()", added, "query t", "key s", limit=1),
+    alt="Weights with the boolean mask: a lower triangle. "
+    "With the same mask as floats: the upper triangle has weight too.",
+)
+
+# %%
+assert not kept.triu(diagonal=1).any()
+assert (added > 0).all()
+
+# %% [markdown]
+# The functions of this course refuse such a mask.
+
+# %%
+try:
+    attention(x, x, x, mask.float())
+except TypeError as error:
+    print(error)
+
+# %% [markdown]
+# ## When T_q is not T_k
+#
+# A decoder that continues a text does not start over for each new token. It keeps the keys and values of the past, and makes one query, for the newest token. So T_q = 1, and T_k is the length of the text so far.
+#
+# `F.scaled_dot_product_attention` has a switch for the causal mask, `is_causal=True`. Five tokens are there, and the last one asks.
+
+# %%
+ask("one_new_token")
+
+# %%
+tokens = x[:5]
+F.scaled_dot_product_attention(tokens[-1:], tokens, torch.eye(5), is_causal=True)
+
+# %% [markdown]
+# These are the weights of the newest token. All of it lies on token 0; the token sees neither what came since then nor itself. The switch aligns the first query with the first key, top left. A decoder that continues needs the last query aligned with the last key, bottom right. Ours does that.
+
+# %%
+two = F.scaled_dot_product_attention(tokens[-2:], tokens, torch.eye(5), is_causal=True)
+picture(
+    Heatmap("is_causal: top left", two > 0, "query t", "key s", limit=1),
+    Heatmap("ours: bottom right", causal_mask(2, 5), "query t", "key s", limit=1),
+    alt="Two masks of two queries and five keys. Top left: one key and two keys. "
+    "Bottom right: four keys and five keys.",
+)
+
+# %% [markdown]
+# The check: what the last two tokens get must be what they get when the whole text is computed at once.
+
+# %%
+whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
+continued, _ = attention(tokens[-2:], tokens, tokens, causal_mask(2, 5))
+torch.testing.assert_close(continued, whole[-2:])
+
+# %%
+wrong = F.scaled_dot_product_attention(tokens[-2:], tokens, tokens, is_causal=True)
+assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
+
+# %% [markdown]
+# ## A tool that finds leaks
+#
+# In every rung we changed an input and looked which outputs moved. Here is that as a tool: add noise to one position after the other, and compare every bit of the output. The result is a table, a row for each output, a column for each input.
+
+
+# %%
+def leak_probe(function, x):
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+    before = function(x.clone())
+    columns = []
+    for j in range(x.shape[-2]):
+        perturbed = x.clone()
+        perturbed[..., j, :] += noise[..., j, :]
+        after = function(perturbed)
+        moved = (after != before) & ~(after.isnan() & before.isnan())
+        columns.append(moved.any(dim=-1).reshape(-1, moved.shape[-2]).any(dim=0))
+    return torch.stack(columns, dim=-1)
+
+
+# %% [markdown]
+# A decoder must give a lower triangle. Anything above the diagonal is a leak from the future.
+
+# %%
+masks = {"no mask": None, "causal": causal_mask(T), "window of 3": window_mask(T, 3)}
+probes = {
+    name: leak_probe(lambda x, m=m: head(x, m)[0], x) for name, m in masks.items()
+}
+picture(
+    *(
+        Heatmap(name, probe, "output that moves", "input that is nudged")
+        for name, probe in probes.items()
+    ),
+    alt="Three leak probes: all ones without a mask, a lower triangle "
+    "with the causal one, a band with the window.",
+)
+
+# %% [markdown]
+# For one head the table is the mask itself.
+
+# %%
+assert probes["no mask"].all()
+assert torch.equal(probes["causal"], causal_mask(T))
+assert torch.equal(probes["window of 3"], window_mask(T, 3))
+
+# %% [markdown]
+# With two heads, one on top of the other, it is not.
+
+# %%
+ask("two_windows")
+
+# %%
+second = Head(n_embd=C, head_size=4)
+longer = torch.randn(8, C)
+mask = window_mask(8, 3)
+reach = leak_probe(lambda x: second(head(x, mask)[0], mask)[0], longer)
+picture(
+    Heatmap("one head", mask, "output that moves", "input that is nudged"),
+    Heatmap("two heads", reach, "output that moves", "input that is nudged"),
+    alt="Leak probes of a window of three: one head reaches two tokens back, "
+    "two heads reach four tokens back.",
+)
+
+# %%
+assert torch.equal(reach, window_mask(8, 5))
+
+# %% [markdown]
+# ## By gradient
+#
+# The same question can be put to the **gradient**: how much does output i change for a tiny change of input j? `jacobian` returns the derivative of every output number by every input number. Summed up over the channels, it is a table of the same kind, and it also says how much.
+
+# %%
+slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)  # (T, 4, T, C)
+slopes = slopes.abs().sum(dim=(1, 3))  # (T, T)
+picture(
+    Heatmap("size of the gradient", slopes, "output", "input"),
+    alt="A lower triangle of positive numbers, and exact zeros above the diagonal.",
+)
+
+# %%
+assert torch.equal(slopes > 0, leak_probe(lambda x: decode(x)[0], x))
+
+# %% [markdown]
+# The two can disagree. Rounding has the gradient 0 everywhere, and a larger change gets through it. The probe sees that, and the gradient does not.
+
+
+# %%
+def rounded(x):
+    return (100 * encode(x)[0]).round()
+
+
+assert not torch.autograd.functional.jacobian(rounded, x).any()
+assert leak_probe(rounded, x).all()
+
+# %% [markdown]
+# ## Keys and values from elsewhere
+#
+# So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one text, `x`, and the keys and values from another, `context`. The formula stays as it is.
+
+# %%
+ask("shape_of_cross_weights")
+
+
+# %%
+class CrossAttentionHead(nn.Module):
+    def __init__(self, n_embd, n_context, head_size, d_v=None):
+        super().__init__()
+        self.query = nn.Linear(n_embd, head_size, bias=False)
+        self.key = nn.Linear(n_context, head_size, bias=False)
+        self.value = nn.Linear(n_context, d_v or head_size, bias=False)
+
+    def forward(self, x, context, mask=None):
+        return attention(self.query(x), self.key(context), self.value(context), mask)
+
+
+# %% [markdown]
+# The article of rung 4 goes on to this. Six tokens, the ones that you know from there, look at eight others. Its matrices are drawn in the order query, key, value, and then the second text.
+
+# %%
+torch.manual_seed(123)
+six = nn.Embedding(50_000, 3)(torch.tensor([0, 4, 5, 2, 1, 3])).detach()  # (6, 3)
+torch.manual_seed(123)
+W_query, W_key, W_value = torch.rand(3, 2), torch.rand(3, 2), torch.rand(3, 4)
+eight = torch.rand(8, 3)
+
+# %%
+cross = CrossAttentionHead(n_embd=3, n_context=3, head_size=2, d_v=4)
+with torch.no_grad():
+    cross.query.weight.copy_(W_query.T)  # nn.Linear stores (out, in)
+    cross.key.weight.copy_(W_key.T)
+    cross.value.weight.copy_(W_value.T)
+    output, weights = cross(six, eight)
+output
+
+# %% [markdown]
+# The article prints these numbers with four decimals, and they are right.
+
+# %%
+printed = torch.tensor(
+    [
+        [0.4231, 0.8665, 0.6503, 1.0042],
+        [0.4874, 0.9718, 0.7359, 1.1353],
+        [0.4054, 0.8359, 0.6258, 0.9667],
+        [0.4357, 0.8886, 0.6678, 1.0311],
+        [0.4429, 0.9006, 0.6775, 1.0460],
+        [0.3860, 0.8021, 0.5985, 0.9250],
+    ]
+)
+torch.testing.assert_close(output, printed, atol=1e-4, rtol=0)
+
+# %%
+picture(
+    Heatmap("weights (6, 8)", weights, "query t of x", "key s of context", limit=1),
+    Heatmap("output (6, 4)", output, "query t of x", "channel"),
+    alt="A table of weights with six rows and eight columns, "
+    "and an output with six rows and four columns.",
+)
+
+# %% [markdown]
+# So the lengths may differ. Of the number of channels, the article then says that both texts must have the same.
+
+# %%
+ask("other_channels")
+
+# %%
+wide = torch.randn(8, 5)  # 8 tokens of 5 channels
+mixed = CrossAttentionHead(n_embd=3, n_context=5, head_size=2, d_v=4)
+for name, parameter in mixed.named_parameters():
+    print(name, tuple(parameter.shape))
+assert mixed(six, wide)[0].shape == (6, 4)
+
+# %% [markdown]
+# They need not have the same. (`nn.Linear` stores its matrix as (out, in): 5 is the number of columns here.) Only queries and keys must agree, because they meet in a dot product.
+#
+# ## Prove
+#
+# On itself, cross-attention is self-attention. Both classes give their parts the same names, so one can load the parameters of the other.
+
+# %%
+same = Head(n_embd=3, head_size=2, d_v=4)
+same.load_state_dict(cross.state_dict())
+torch.testing.assert_close(cross(six, six), same(six))
+
+# %% [markdown]
+# Now the order of the other text.
+
+# %%
+ask("shuffle_the_context")
+
+# %%
+order = torch.tensor([3, 0, 7, 5, 1, 6, 2, 4])
+torch.testing.assert_close(cross(six, eight[order])[0], cross(six, eight)[0])
+
+# %% [markdown]
+# As in rung 4: where a token stands must be part of the token, or nobody knows.
+#
+# ## It works: dates
+#
+# Everything is here for a small translator. It reads a date as people write it, `3 march 1998`, and writes it as computers like it, `1998-03-03`. Day, month and year change places, a name becomes a number, and a zero appears that was not there. Text goes in and comes out one character at a time.
+
+# %%
+names = "january february march april may june july "
+names += "august september october november december"
+MONTHS = names.split()
+
+
+def date_pair(number):
+    day = date.fromordinal(number)
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}", day.isoformat()
+
+
+date_pair(date(1998, 3, 3).toordinal())
+
+# %% [markdown]
+# Days have numbers, counted from the year 1, and we draw 21,000 of them at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged by them.
+
+# %%
+torch.manual_seed(2)
+first, last = date(1000, 1, 1).toordinal(), date(9999, 12, 31).toordinal()
+numbers = first + torch.randperm(last - first + 1)[:21_000]
+sources, targets = zip(*(date_pair(number) for number in numbers.tolist()))
+assert len(set(sources)) == 21_000
+
+# %% [markdown]
+# Each character gets an id. The character `>` will say "begin to write". Short texts are padded with spaces: 17 characters for the longest source, and 10 for each target.
+
+# %%
+characters = sorted(set(">".join(sources + targets)))
+id_of = {character: i for i, character in enumerate(characters)}
+
+
+def to_ids(texts, T):
+    return torch.tensor([[id_of[c] for c in text.ljust(T)] for text in texts])
+
+
+source, target = to_ids(sources, 17), to_ids(targets, 10)
+lengths = torch.tensor([len(text) for text in sources])
+padding = padding_mask(lengths, 17)  # (21000, 1, 17)
+
+# %% [markdown]
+# ## The encoder
+#
+# It turns each character into a token: a row for which character it is, plus a row for where it stands. Both tables are learned. Two heads then look around, without a causal mask, and what they find is appended to the token. The padding is hidden.
+#
+# These heads see two characters to either side and no further: enough to know which digit of a year this is, and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then speaks for its own place in the text and for little else.
+
+# %%
+near = window_mask(17, 3)
+near = near | near.T  # to both sides
+
+
+# %%
+class Encoder(nn.Module):
+    def __init__(self, n_embd, head_size, d_v):
+        super().__init__()
+        self.character = nn.Embedding(len(characters), n_embd)
+        self.position = nn.Embedding(17, n_embd)
+        self.heads = nn.ModuleList(Head(n_embd, head_size, d_v) for _ in range(2))
+
+    def forward(self, source, padding):
+        x = self.character(source) + self.position.weight  # (B, 17, n_embd)
+        found = [head(x, padding & near)[0] for head in self.heads]
+        return torch.cat([x, *found], dim=-1)  # (B, 17, n_embd + 2 * d_v)
+
+
+# %% [markdown]
+# ## The decoder
+#
+# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the source, where only the padding is hidden: all of the source is there from the start. What each head finds is added to the token. At the end a **feed-forward** part, two matrices with a ReLU in between, turns each token into a score for every character. (Rung 8 takes these parts apart one by one.)
+
+
+# %%
+def feed_forward(n_in, n_out):
+    wide = 4 * n_in
+    return nn.Sequential(nn.Linear(n_in, wide), nn.ReLU(), nn.Linear(wide, n_out))
+
+
+# %%
+class Decoder(nn.Module):
+    def __init__(self, n_embd, n_context, head_size):
+        super().__init__()
+        self.character = nn.Embedding(len(characters), n_embd)
+        self.position = nn.Embedding(10, n_embd)
+        self.head = Head(n_embd, head_size, n_embd)
+        self.cross = CrossAttentionHead(n_embd, n_context, head_size, n_embd)
+        self.feed_forward = feed_forward(n_embd, len(characters))
+
+    def forward(self, y, context, padding):
+        T = y.shape[-1]
+        y = self.character(y) + self.position.weight[:T]  # (B, T, n_embd)
+        y = y + self.head(y, causal_mask(T))[0]
+        found, weights = self.cross(y, context, padding)  # weights (B, T, 17)
+        return self.feed_forward(y + found), weights
+
+
+# %% [markdown]
+# The two texts have tokens of 64 and of 80 channels.
+
+# %%
+torch.manual_seed(2)
+encoder = Encoder(n_embd=64, head_size=16, d_v=8)
+decoder = Decoder(n_embd=64, n_context=64 + 2 * 8, head_size=16)
+
+# %% [markdown]
+# ## Train
+#
+# The decoder learns all ten characters of a date at once. It is shown the target, moved by one place with `>` in front, and at each place it has to predict the character that comes next. The causal mask is what makes this a fair exam: without it the answer would stand one place to the right.
+
+# %%
+shifted = to_ids([">" + text[:-1] for text in targets], 10)
+print("shown:    ", ">" + targets[0][:-1])
+print("predicts: ", targets[0])
+
+# %% [markdown]
+# 500 steps, each with 64 dates drawn from those that are not held out. `cross_entropy` measures how badly the scores predict the characters; AdamW changes the parameters a little to make it smaller. It takes some seconds.
+
+# %%
+parameters = [*encoder.parameters(), *decoder.parameters()]
+optimizer = torch.optim.AdamW(parameters, lr=2e-3)
+for _ in tqdm(range(500), bar_format="training {bar}"):
+    batch = torch.randint(1_000, 21_000, (64,))
+    context = encoder(source[batch], padding[batch])
+    scores, _ = decoder(shifted[batch], context, padding[batch])
+    loss = F.cross_entropy(scores.flatten(0, 1), target[batch].flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+# %% [markdown]
+# ## Write
+#
+# To write a date nobody hands it the target. It starts with `>`, takes the character with the highest score, appends it, and goes on. The source is read once.
+
+
+# %%
+@torch.no_grad()
+def rewrite(texts):
+    padding = padding_mask(torch.tensor([len(text) for text in texts]), 17)
+    context = encoder(to_ids(texts, 17), padding)
+    y = to_ids([">"] * len(texts), 1)
+    for _ in range(10):
+        scores, weights = decoder(y, context, padding)
+        y = torch.cat([y, scores[:, -1:].argmax(dim=-1)], dim=-1)
+    written = ["".join(characters[i] for i in row) for row in y[:, 1:].tolist()]
+    return written, weights
+
+
+rewrite(["3 march 1998", "24 december 2024"])[0]
+
+# %% [markdown]
+# Of the 1,000 dates that it has never seen, it gets more than 95 % right, all ten characters.
+
+# %%
+written, weights = rewrite(sources[:1_000])
+right = sum(a == b for a, b in zip(written, targets))
+assert right > 950
+
+# %% [markdown]
+# **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999. The map below follows it.
+
+# %%
+my_date = "14 march 1879"
+rewrite([my_date])[0]
+
+# %% [markdown]
+# ## The map
+#
+# Each row is a character that was written, each column a character of the source, and each cell a weight of the cross-attention, in per cent.
+
+
+# %%
+def map_of(text):
+    written, weights = rewrite([text])
+    percent = (100 * weights[0, :, : len(text)]).round()
+    columns = list(text.replace(" ", "␣"))
+    return Heatmap(text, percent, "written", "source", list(written[0]), columns, 100)
+
+
+picture(
+    map_of(my_date),
+    map_of("7 july 1066"),
+    alt="Two maps. While the year is written, the weight walks along its digits, "
+    "at the end of the source; then it jumps to the month, and then to the day.",
+)
+
+# %% [markdown]
+# Nobody told it what a year is, or where one stands. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: machine translation is this, with larger models, and words or parts of words in place of characters.
+#
+# One date could be luck. So count, over the 1,000 held-out dates: the largest weight in the row of each digit of the year lies on that very digit.
+
+# %%
+looked = weights.argmax(dim=-1)  # (1000, 10): the key with the largest weight
+year = lengths[:1_000] - 4  # where the year begins
+for digit in range(4):
+    assert (looked[:, digit] == year + digit).float().mean() > 0.9
+
+# %% [markdown]
+# The row of the last digit lies on the day, at the start of the source, and the rows of the month on its name.
+
+# %%
+day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
+assert (looked[:, 9] < day_ends).float().mean() > 0.9
+for row in (5, 6):
+    in_month = (looked[:, row] > day_ends) & (looked[:, row] < year - 1)
+    assert in_month.float().mean() > 0.7
+
+# %% [markdown]
+# ## What one may read off a map
+#
+# A weight says how much of which value went into the mix. That is exact, and it is all. Whether the character *depends* on it is another question, and there is a way to ask it: hide the keys, and see what gets lost. This cell hides the year, in the mask of the cross-attention.
+
+# %%
+held_out, position = slice(0, 1_000), torch.arange(17)
+
+
+@torch.no_grad()
+def share_right(mask):
+    context = encoder(source[held_out], padding[held_out])
+    scores, _ = decoder(shifted[held_out], context, mask)
+    return (scores.argmax(dim=-1) == target[held_out]).float().mean(dim=0)
+
+
+without_year = padding[held_out] & (position < year[:, None])[:, None]
+shares = share_right(without_year)
+assert (shares[:4] < 0.3).all()
+assert (shares[4:] > 0.9).all()
+
+# %% [markdown]
+# Of the year's digits, about as many come out right as by guessing, one in ten. Month, day and dashes stay. So the year really is read where the map says.
+#
+# Now the two dashes.
+
+# %%
+ask("weight_on_the_dash")
+
+# %% [markdown]
+# The row of a dash points somewhere. The first one even gives more than half of its weight to one character, for nearly every date.
+
+# %%
+torch.testing.assert_close(weights[:, 4].sum(dim=-1), torch.ones(1_000))
+assert (weights[:, 4].amax(dim=-1) > 0.5).float().mean() > 0.8
+
+# %% [markdown]
+# Now hide the character with the largest weight, for each date its own.
+
+# %%
+for row in (4, 7):
+    favourite = position == looked[:, row, None]  # (1000, 17)
+    shares = share_right(padding[held_out] & ~favourite[:, None])
+    assert shares[row] > 0.95
+
+# %% [markdown]
+# The dashes are written all the same. A large weight, and they did not depend on it: a row has to sum to 1.
+#
+# There is one more caution. Column s is not only the character at s. It is what the encoder made of it, and our encoder was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
+#
+# In short: read a map as a guess about what a model uses, and test the guess by taking it away.
+#
+# ## Explore
+#
+# **Which outputs does a changed token reach?**
+#
+# T_q queries look at a context of T_k keys. One token of the context, marked ▲, changes its key and its value. Try the kinds of masks. Then set T_q to 1 and compare "causal" with "causal, top left". And make T_q larger than T_k.
+
+# %%
+explore("cross_and_causal")
+
+# %% [markdown]
+# It reaches those queries whose row of the mask has a 1 in its column, and no others: a row of the third table is 0 where the column ▲ of the first one is. How far it moves the rest depends on the weights. A query that may look at nothing gets zeros, and nothing reaches it.
+#
+# ## Break it
+#
+# This stands, with other names, in the published code of a well-known book. It is meant to be a causal head. The shapes are right, and there is no warning.
+
+
+# %%
+def almost_causal(x, head):
+    T = x.shape[-2]
+    mask = torch.ones(T, T, dtype=torch.bool).triu(diagonal=1)  # True: the future
+    q, k, v = head.query(x), head.key(x), head.value(x)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+torch.manual_seed(0)
+x, head = torch.randn(5, 4), Head(n_embd=4, head_size=3)
+almost_causal(x, head).detach()
+
+# %%
+ask("find_the_mask_bug")
+
+# %% [markdown]
+# The mask is True at the future. `masked_fill` would want it so, and `nn.MultiheadAttention` too. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. All its keys are hidden, and a row with nothing to look at becomes zeros.
+#
+# The leak probe shows it at one glance.
+
+# %%
+picture(
+    Heatmap(
+        "the broken head",
+        leak_probe(lambda x: almost_causal(x, head), x),
+        "output that moves",
+        "input that is nudged",
+    ),
+    alt="Everything above the diagonal is lit, and nothing on it or below it.",
+)
+
+# %% [markdown]
+# A second check is cheaper still. In a causal head, query 0 sees token 0 alone, so output 0 *is* value 0.
+
+# %%
+right, _ = head(x, causal_mask(5))
+torch.testing.assert_close(right[0], head.value(x)[0])
+broken = almost_causal(x, head)
+assert not torch.allclose(broken[0], head.value(x)[0])
+assert not broken[-1].any()
+
+# %% [markdown]
+# When such a model writes, the newest token is always the last one. So its row is always zeros, whatever the text before it says.
+#
+# ## Exercises
+#
+# ### 1. The causal mask of a decoder that continues
+#
+# Shape (T_q, T_k), for T_q ≤ T_k, and the last query sees every key.
+
+
+# %%
+def my_causal_mask(T_q, T_k):
+    raise NotImplementedError
+
+
+check("causal_mask", my_causal_mask)
+# hint("causal_mask")
+# solution("causal_mask")
+
+# %% [markdown]
+# ### 2. The mask of a padded batch
+#
+# From the lengths, an integer tensor of shape (B,), and T_k.
+
+
+# %%
+def my_padding_mask(lengths, T_k):
+    raise NotImplementedError
+
+
+check("padding_mask", my_padding_mask)
+# hint("padding_mask")
+# solution("padding_mask")
+
+# %% [markdown]
+# ### 3. Cross-attention
+#
+# From tokens to output, with the three matrices as arguments. Lengths and channels of the two texts may differ, and there may be a batch in front.
+
+
+# %%
+def my_cross_attention(x, context, W_query, W_key, W_value, mask):
+    raise NotImplementedError
+
+
+check("cross_attention_forward", my_cross_attention)
+# hint("cross_attention_forward")
+# solution("cross_attention_forward")
+
+# %% [markdown]
+# ### 4. Find the leak
+#
+# You get three functions that you cannot look into, and some tokens. Which of them see the future?
+
+
+# %%
+def my_leaks(models, x):
+    raise NotImplementedError
+
+
+check("leaks", my_leaks)
+# hint("leaks")
+# solution("leaks")
+
+# %% [markdown]
+# ## In the wild
+#
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
+# - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks, and showed maps like ours.
+# - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 4) compare full, causal and prefix masks.
+# - PyTorch has both alignments as objects: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`. In `nn.MultiheadAttention`, `key_padding_mask` has shape (B, T_k) and is True at the padding.
+# - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
+#
+# ## Three sentences to remember
+#
+# 1. The mask makes the difference between an encoder and a decoder; say in words what True means before you hand a mask on, and probe the result.
+# 2. In cross-attention the queries come from the one who writes, and keys and values from what is read; lengths and channels may differ.
+# 3. A weight says what went into the mix, and only taking it away says whether it mattered.
+#
+# Next: [rung 7](07_multi_head.ipynb), where several heads look at once.

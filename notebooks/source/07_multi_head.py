@@ -1,0 +1,764 @@
+# %% [markdown]
+# # Rung 7: multi-head attention
+#
+# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · **▶ 7 multi-head** · 8 GPT
+#
+# **You will build** many small heads in place of one large one, first as a list, then all of them in one matrix product. It is the attention that GPT uses, and you will hold it against PyTorch's own.
+#
+# **You need** [rung 4](04_query_key_value.ipynb) for a head, [rung 6](06_cross_and_causal.ipynb) for masks and for queries from elsewhere. `view` and `transpose` of tensors.
+#
+# **Time** about 30 minutes to read, and 26 for the exercises.
+
+# %% [markdown]
+# ## The question
+#
+# A word often needs two things at once: which noun does it belong to, and what came right before it? One head shares out one total of 1, and so it makes one mixture. What does a token do that has two questions?
+
+# %%
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from tqdm.auto import tqdm
+
+from attention_course.attention import CrossAttentionHead, Head, attention
+from attention_course.attention import causal_mask, head_size_of, leak_probe
+from attention_course.exercises import check, hint, solution
+from attention_course.explorers import explore
+from attention_course.plots import Bars, Heatmap, Lines, picture
+from attention_course.questions import ask
+
+torch.set_printoptions(precision=3, sci_mode=False)
+
+# %% [markdown]
+# ## Two cards
+#
+# Four friends hold a card each, with a number from 0 to 9. A question names two of them, in order: the first answer is the card of the first one, the second answer that of the second one.
+
+# %%
+ask("two_cards_one_softmax")
+
+# %%
+weights = torch.tensor([0.5, 0.5])
+for cards in ([2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [0.0, 8.0]):
+    print(cards, "->", (weights @ torch.tensor(cards)).item())
+
+# %% [markdown]
+# Four different answers, one mixture. Unequal weights do not help either: with ¾ and ¼, the cards 2 and 6 give 3, and so do 3 and 3.
+
+# %%
+weights = torch.tensor([0.75, 0.25])
+weights @ torch.tensor([2.0, 6.0]), weights @ torch.tensor([3.0, 3.0])
+
+# %% [markdown]
+# ## Would more channels help?
+#
+# A value has many channels, so let each card have one of its own. The cards 2 and 6, with weights 0.7 and 0.3:
+
+# %%
+v = torch.eye(10)  # card c is row c
+mixture = 0.7 * v[2] + 0.3 * v[6]
+mixture
+
+# %% [markdown]
+# Now both cards can be seen. A person reads the larger share first and the smaller one second, and so does `topk`.
+
+# %%
+mixture.topk(2).indices
+
+# %% [markdown]
+# But what follows a head is a linear layer, and that one cannot. Here is why. Let the first card get the share s, and the second 1 − s. For each of the two answers, the layer produces a score for every card; call the score of card 2 minus that of card 6 the **lead** of 2 over 6.
+#
+# 1. If both hold a 2, both answers are 2; if both hold a 6, both answers are 6. So for either answer, the lead is larger on the mixture of (2, 2) than on that of (6, 6).
+# 2. The mixtures obey this rule, for any values and any share: mix(2, 6) − mix(6, 2) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The lead is linear in the mixture, so it obeys the same rule.
+# 3. The first answer needs a larger lead on (2, 6) than on (6, 2): 2s − 1 must be positive. The second answer needs a smaller one: 2s − 1 must be negative.
+#
+# No share does both. The next cell checks the rule.
+
+
+# %%
+def mix(first, second):
+    return s * v[first] + (1 - s) * v[second]
+
+
+torch.manual_seed(0)
+v = torch.randn(10, 32)
+for s in (0.0, 0.3, 0.5, 0.7, 1.0):
+    torch.testing.assert_close(
+        mix(2, 6) - mix(6, 2), (2 * s - 1) * (mix(2, 2) - mix(6, 6))
+    )
+
+# %% [markdown]
+# One door is left open: a head could choose the share by looking at the cards themselves. Does training find a way through? Let us see.
+#
+# ## Train both
+#
+# The question comes from one place and looks at another: the cross-attention of rung 6. `n_embd` is 32 for both models. One has a single head with head_size 32. The other has two heads with head_size 16, and their outputs are put side by side.
+
+
+# %%
+class Cards(nn.Module):
+    def __init__(self, n_head, n_embd=32):
+        super().__init__()
+        self.friend = nn.Embedding(4, n_embd)
+        self.card = nn.Embedding(10, n_embd)
+        self.first = nn.Embedding(4, n_embd)
+        self.second = nn.Embedding(4, n_embd)
+        sizes = n_embd, n_embd, n_embd // n_head
+        self.heads = nn.ModuleList(CrossAttentionHead(*sizes) for _ in range(n_head))
+        self.answer = nn.Linear(n_embd, 2 * 10)
+
+    def forward(self, cards, asked):
+        table = self.friend.weight + self.card(cards)  # (B, 4, n_embd)
+        question = self.first(asked[:, :1]) + self.second(asked[:, 1:])
+        outputs, weights = zip(*(head(question, table) for head in self.heads))
+        both = self.answer(torch.cat(outputs, dim=-1))  # (B, 1, 20)
+        return both.view(-1, 2, 10), torch.cat(weights, dim=1)
+
+
+# %% [markdown]
+# They have equally many parameters. Two heads of half the size weigh as much as one.
+
+# %%
+sizes = [sum(p.numel() for p in Cards(n_head).parameters()) for n_head in (1, 2)]
+assert sizes[0] == sizes[1]
+
+
+# %%
+def draw_questions(B):
+    cards = torch.randint(10, (B, 4))
+    asked = torch.rand(B, 4).argsort(dim=-1)[:, :2]  # two different friends
+    return cards, asked, cards.gather(1, asked)  # the last one: the right answers
+
+
+def train(n_head, steps=1000):
+    torch.manual_seed(0)
+    model = Cards(n_head)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    name = f"training with n_head = {n_head}"
+    for _ in tqdm(range(steps), desc=name, bar_format="{desc} {bar}"):
+        cards, asked, answers = draw_questions(128)
+        logits, _ = model(cards, asked)
+        loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+# %%
+one_head = train(1)
+two_heads = train(2)
+
+
+# %% [markdown]
+# New questions: how often is the first answer right, the second, and both?
+
+
+# %%
+torch.manual_seed(1)
+test_questions = draw_questions(5000)
+
+
+@torch.no_grad()
+def share_right(model):
+    cards, asked, answers = test_questions
+    right = model(cards, asked)[0].argmax(dim=-1) == answers  # (5000, 2)
+    return torch.stack([right[:, 0], right[:, 1], right.all(dim=-1)], dim=-1)
+
+
+scores = [share_right(model).float().mean(dim=0) for model in (one_head, two_heads)]
+picture(
+    *(
+        Bars(name, score, ["first", "second", "both"], "answers that are right", (0, 1))
+        for name, score in zip(("one head of 32", "two heads of 16"), scores)
+    ),
+    alt="Share of right answers. With one head, both answers are right for less than "
+    "four questions in ten. With two heads, nearly always.",
+)
+
+# %%
+assert scores[0][2] < 0.4
+assert scores[1][2] > 0.95
+
+# %% [markdown]
+# About one question in ten asks for two equal cards. There the order does not matter, and one head gets nearly all of them right. Of the others it gets hardly any.
+
+# %%
+answers = test_questions[2]
+equal = answers[:, 0] == answers[:, 1]
+both_right = share_right(one_head)[:, 2].float()
+assert both_right[equal].mean() > 0.9
+assert both_right[~equal].mean() < 0.3
+
+# %% [markdown]
+# Where did the heads look? Six questions, each pair of friends in both orders:
+
+# %%
+friends = ["Ann", "Bob", "Cem", "Dia"]
+asked = torch.tensor([[0, 1], [1, 0], [2, 3], [3, 2], [0, 3], [3, 0]])
+names = [f"{friends[a]}, {friends[b]}" for a, b in asked]
+cards = torch.tensor([[5, 1, 7, 3]]).expand(6, 4)
+with torch.no_grad():
+    (_, of_one), (_, of_two) = one_head(cards, asked), two_heads(cards, asked)
+
+# %%
+picture(
+    *(
+        Heatmap(title, w, "question", "friend", names, friends, limit=1)
+        for title, w in (
+            ("the only head", of_one[:, 0]),
+            ("head 0 of two", of_two[:, 0]),
+            ("head 1 of two", of_two[:, 1]),
+        )
+    ),
+    alt="Weights of six questions on four friends. The only head divides its weight between the two "
+    "who are asked. Of two heads, each looks at one of the two, and they never look at the same.",
+)
+
+# %% [markdown]
+# The only head finds both friends, and hands over one mixture of their cards. Two heads share the work: one follows the first name, the other one the second. Nobody told them to.
+
+# %%
+for w in of_two.unbind(dim=1):
+    assert (w.gather(1, asked).max(dim=-1).values > 0.8).all()
+assert (of_two.argmax(dim=-1)[:, 0] != of_two.argmax(dim=-1)[:, 1]).all()
+assert (of_one[:, 0].gather(1, asked) > 0.2).all()
+
+# %% [markdown]
+# A nonlinear layer behind the head could untangle unequal shares, as `topk` did; rung 8 puts such a layer there. Two heads do not need it.
+#
+# ## Build: a list of heads
+#
+# Nothing new is needed: a list, and `torch.cat`. Here are the six words of "The sun rises in the east" again, as the article of rung 4 embeds them, with its four heads. Each has queries and keys of 2 channels, and a value of 1.
+
+# %%
+torch.manual_seed(123)
+x = nn.Embedding(50_000, 3)(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
+heads = [Head(3, 2, d_v=1) for _ in range(4)]
+
+# %%
+torch.manual_seed(123)  # the article's numbers come from torch.rand, in this order
+for head in heads:
+    for layer in (head.query, head.key, head.value):
+        layer.weight.data = torch.rand(3, layer.out_features).T
+
+# %%
+ask("width_of_the_wrapper")
+
+# %%
+outputs = [head(x)[0] for head in heads]
+wrapped = torch.cat(outputs, dim=-1)
+wrapped.shape
+
+# %%
+wrapped
+
+# %% [markdown]
+# These are the article's numbers. Channel h is what head h found.
+
+# %%
+printed = [[-0.0185, 0.0170, 0.1999, -0.0860], [0.4003, 1.7137, 1.3981, 1.0497]]
+torch.testing.assert_close(wrapped[:2], torch.tensor(printed), atol=1e-4, rtol=0)
+
+# %% [markdown]
+# ## From here on, the width is shared
+#
+# In the article each head brings its own width, and the output grows with the number of heads: n_head × d_v channels. With 3 channels in and 4 out, such layers cannot be stacked freely.
+#
+# From here on it is the other way around. A token has n_embd channels and keeps them, and the heads *share* that width:
+#
+# head_size = n_embd / n_head
+#
+# More heads then means smaller heads. The division must come out even; the package's `head_size_of` makes sure.
+
+# %%
+print([head_size_of(64, n_head) for n_head in (1, 2, 4, 16)])
+try:
+    head_size_of(64, 5)
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# ## The output projection
+#
+# Side by side means apart: channel 0 of the wrapper's output is all that head 0 can reach. Give head 0 another value and look at which channels move.
+
+# %%
+other = [Head(3, 2, d_v=1)(x)[0], *outputs[1:]]
+(torch.cat(other, dim=-1) != wrapped).any(dim=0)
+
+# %% [markdown]
+# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write wherever it is of use. Seen from a head, it has a part of the projection for itself, and the output is the sum of what all heads write.
+
+# %%
+torch.manual_seed(0)
+project = nn.Linear(4, 4, bias=False)
+of_each_head = project.weight.split(1, dim=1)  # four columns, one for each head
+written = [out @ part.T for out, part in zip(outputs, of_each_head)]  # (6, 4) each
+torch.testing.assert_close(sum(written), project(wrapped))
+
+# %% [markdown]
+# Heads, `cat`, projection: that is multi-head attention. `c_proj` is nanoGPT's name for the last layer.
+
+
+# %%
+class MultiHeadAttentionList(nn.Module):
+    def __init__(self, n_embd, n_head):
+        super().__init__()
+        head_size = head_size_of(n_embd, n_head)
+        self.heads = nn.ModuleList(Head(n_embd, head_size) for _ in range(n_head))
+        self.c_proj = nn.Linear(n_embd, n_embd, bias=False)
+
+    def forward(self, x, mask=None):
+        outputs, weights = zip(*(head(x, mask) for head in self.heads), strict=True)
+        return self.c_proj(torch.cat(outputs, dim=-1)), torch.stack(weights, dim=1)
+
+
+# %%
+torch.manual_seed(0)
+B, T, n_embd, n_head = 4, 8, 32, 4
+x = torch.randn(B, T, n_embd)
+heads = MultiHeadAttentionList(n_embd, n_head)
+output, weights = heads(x, causal_mask(T))
+output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
+
+# %% [markdown]
+# ## Build: all heads in one product
+#
+# The list runs three small products for each head, one after the other. They all have the same `x` on the left, so their weights can be joined: the rows of all queries, then all keys, then all values. One layer from C to 3C does the work of twelve.
+
+# %%
+joined = torch.cat([head.query.weight for head in heads.heads])  # (32, 32)
+one_by_one = torch.cat([head.query(x) for head in heads.heads], dim=-1)
+torch.testing.assert_close(x @ joined.T, one_by_one)
+
+# %% [markdown]
+# What comes out is (B, T, C), with the channels of head 0 first. To let every head work at the same time, we need (B, n_head, T, head_size): a (T, head_size) table for each head.
+
+# %%
+ask("who_gets_row_zero")
+
+# %%
+tokens = torch.tensor([[0, 1, 2, 3], [10, 11, 12, 13]])  # (T, C) = (2, 4)
+tokens.view(2, 2, 2)[0]  # head 0?
+
+# %% [markdown]
+# `view` moves no number. It reads them in the order in which they lie in memory, token after token. So cut only the last dimension: C becomes (n_head, head_size). The heads are in the middle now, and `transpose` brings them forward.
+
+# %%
+split = tokens.view(2, 2, 2)  # (T, n_head, head_size)
+split = split.transpose(0, 1)  # (n_head, T, head_size)
+split[0]
+
+# %% [markdown]
+# The same with five tokens. The tens say which token a number comes from.
+
+# %%
+tens = 10 * torch.arange(5)[:, None] + torch.arange(4)  # (T, C) = (5, 4)
+wrong = tens.view(2, 5, 2)
+right = tens.view(5, 2, 2).transpose(0, 1)
+picture(
+    Heatmap("tokens", tens, "token", "channel"),
+    Heatmap("view: head 0", wrong[0], "row", "channel", limit=43),
+    Heatmap("transposed: head 0", right[0], "row", "channel", limit=43),
+    alt="Five tokens with four channels. With view alone, head 0 holds tokens 0 and 1 and half of token 2. "
+    "With the transpose it holds the first two channels of all five tokens.",
+)
+
+# %% [markdown]
+# The way back undoes the steps in reverse: transpose, then merge. After a transpose the numbers no longer lie in reading order, and `view` refuses; `reshape` copies them.
+
+# %%
+assert torch.equal(split.transpose(0, 1).reshape(2, 4), tokens)
+
+# %% [markdown]
+# Here is the whole module, the one that everything later uses. When nobody asks for the weights, PyTorch's own function does the work.
+
+
+# %%
+class MultiHeadAttention(nn.Module):
+    def __init__(self, n_embd, n_head, bias=False):
+        super().__init__()
+        self.head_size = head_size_of(n_embd, n_head)
+        self.c_attn = nn.Linear(n_embd, 3 * n_embd, bias=bias)
+        self.c_proj = nn.Linear(n_embd, n_embd, bias=bias)
+
+    def forward(self, x, mask=None, need_weights=False):
+        B, T, C = x.shape
+        q, k, v = (
+            # (B, T, C) to (B, n_head, T, head_size)
+            part.view(B, T, -1, self.head_size).transpose(1, 2)
+            for part in self.c_attn(x).split(C, dim=-1)
+        )
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]  # (B, 1, 1, T): a padding mask, for every head
+        if need_weights:
+            output, weights = attention(q, k, v, mask)
+        else:
+            output, weights = (
+                F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+                None,
+            )
+        return self.c_proj(output.transpose(1, 2).reshape(B, T, C)), weights
+
+
+# %% [markdown]
+# `attention` and the mask did not have to change: they work on the last two dimensions and leave all others alone.
+#
+# ## Prove
+#
+# A random list and a random fused module differ, of course. So copy the weights from one into the other.
+
+
+# %%
+def fuse(heads):
+    fused = MultiHeadAttention(heads.c_proj.out_features, len(heads.heads)).to(
+        heads.c_proj.weight
+    )
+    parts = [
+        getattr(head, part).weight
+        for part in ("query", "key", "value")
+        for head in heads.heads
+    ]
+    with torch.no_grad():
+        fused.c_attn.weight.copy_(torch.cat(parts))
+        fused.c_proj.weight.copy_(heads.c_proj.weight)
+    return fused
+
+
+# %%
+fused = fuse(heads)
+output, weights = heads(x, causal_mask(T))
+torch.testing.assert_close(fused(x, causal_mask(T))[0], output)
+torch.testing.assert_close(
+    fused(x, causal_mask(T), need_weights=True), (output, weights)
+)
+
+# %% [markdown]
+# The package has these two classes, and `fuse`. It also has `to_torch`, which copies the weights into PyTorch's `nn.MultiheadAttention`. From here on we import them.
+#
+# Four ways, several sizes, with and without a mask. Mind the polarity: PyTorch's module hides where its mask is True.
+
+# %%
+from attention_course.attention import MultiHeadAttention, MultiHeadAttentionList
+from attention_course.attention import fuse, to_torch
+
+
+def four_ways(heads, x, mask):
+    fused = fuse(heads)
+    hidden = None if mask is None else ~mask
+    yield heads(x, mask)[0]
+    yield fused(x, mask, need_weights=True)[0]  # our attention()
+    yield fused(x, mask)[0]  # F.scaled_dot_product_attention
+    yield to_torch(fused)(x, x, x, attn_mask=hidden, need_weights=False)[0]
+
+
+# %%
+for B, T, C, n_head in ((1, 1, 2, 1), (2, 5, 6, 3), (3, 7, 20, 5), (1, 13, 8, 8)):
+    x, heads = torch.randn(B, T, C), MultiHeadAttentionList(C, n_head)
+    for mask in (None, causal_mask(T)):
+        first, *others = four_ways(heads, x, mask)
+        for output in others:
+            torch.testing.assert_close(output, first)
+
+# %% [markdown]
+# Equal outputs are half of the proof. For training, the gradients have to agree too. This compares those of the tokens:
+
+# %%
+x.requires_grad_()
+first, *others = (
+    torch.autograd.grad(output.square().sum(), x)[0]
+    for output in four_ways(heads, x, causal_mask(13))
+)
+for gradient in others:
+    torch.testing.assert_close(gradient, first)
+
+# %% [markdown]
+# And those of the parameters. The list keeps its gradients in pieces; `torch.cat` joins them as it joined the weights.
+
+# %%
+fused = fuse(heads)
+heads(x, causal_mask(13))[0].square().sum().backward()
+fused(x, causal_mask(13))[0].square().sum().backward()
+pieces = [
+    getattr(head, part).weight.grad
+    for part in ("query", "key", "value")
+    for head in heads.heads
+]
+torch.testing.assert_close(fused.c_attn.weight.grad, torch.cat(pieces))
+torch.testing.assert_close(fused.c_proj.weight.grad, heads.c_proj.weight.grad)
+
+# %% [markdown]
+# ## What does a head cost?
+
+# %%
+ask("how_many_parameters")
+
+# %%
+for n_head in (1, 4, 16):
+    layer = MultiHeadAttention(64, n_head)
+    print(n_head, layer.head_size, sum(p.numel() for p in layer.parameters()))
+
+# %% [markdown]
+# Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 4096 = 16384. The number of multiplications for the scores does not depend on n_head either: n_head tables of T × T, with head_size products for each entry, are n_embd products for each pair of tokens.
+#
+# Time and memory do depend on how it is computed. Four ways: a loop over heads and queries, the list, the fused module with our `attention`, and the fused module with `F.scaled_dot_product_attention` (SDPA).
+
+
+# %%
+def loop(heads, x):
+    outputs = []
+    for head in heads.heads:
+        q, k, v = head.query(x), head.key(x), head.value(x)
+        rows = [attention(q[:, t : t + 1], k, v)[0] for t in range(x.shape[1])]
+        outputs.append(torch.cat(rows, dim=1))
+    return heads.c_proj(torch.cat(outputs, dim=-1))
+
+
+torch.manual_seed(0)
+heads = MultiHeadAttentionList(32, 4)
+fused = fuse(heads)
+ways = {
+    "loop": lambda x: loop(heads, x),
+    "list": lambda x: heads(x)[0],
+    "fused": lambda x: fused(x, need_weights=True)[0],
+    "SDPA": lambda x: fused(x)[0],
+}
+
+
+# %%
+def fastest(function, x, repeats=3):
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function(x)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+# %% [markdown]
+# For memory, count what autograd keeps for the way back. It hands each tensor that it keeps to a hook; we note its size, and count what shares one memory once.
+
+
+# %%
+def numbers_kept(function, x):
+    sizes = {}
+
+    def note(tensor):
+        storage = tensor.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes() // tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        output = function(x)
+    assert output.requires_grad  # the output holds on to all that was kept
+    return sum(sizes.values())
+
+
+# %%
+lengths = torch.tensor([8, 16, 32, 64, 128, 256, 512])
+seconds = {name: torch.zeros(len(lengths)) for name in ways}
+kept = {name: torch.zeros(len(lengths)) for name in ways}
+for i, T in enumerate(lengths.tolist()):
+    x = torch.randn(1, T, 32)
+    for name, way in ways.items():
+        torch.testing.assert_close(way(x), heads(x)[0])
+        seconds[name][i] = fastest(way, x)
+        kept[name][i] = numbers_kept(way, x)
+
+# %%
+picture(
+    Lines("Time", lengths, seconds, "tokens T", "seconds on this machine"),
+    Lines("Memory", lengths, kept, "tokens T", "numbers kept for the way back"),
+    alt="Time and memory of four ways over T from 8 to 512, all axes logarithmic. The loop takes by far "
+    "the longest. In memory, the loop, the list and the fused module rise together, and SDPA stays flatter.",
+)
+
+# %% [markdown]
+# One product for all heads saves starting many small ones; that matters most for short texts. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines lie on each other. SDPA computes the same output in blocks and never keeps the weights, so what it keeps grows like T, not like T².
+
+# %%
+growth = {name: (numbers[-1] / numbers[-2]).item() for name, numbers in kept.items()}
+for name in ("loop", "list", "fused"):
+    assert growth[name] > 3  # T doubles: T² would be 4 times as much
+assert growth["SDPA"] < 2.1
+
+# %% [markdown]
+# That is why `MultiHeadAttention` writes the weights out only for someone who wants to see them.
+#
+# ## Explore
+#
+# **What does a head lose when it has too many jobs, and what when it has too few channels?**
+#
+# The queries and keys of these eleven characters have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. One looks for the previous character, one for the same letter, one for the first character, one for vowels, one for all alike, and so on. The slider only decides how the 64 channels are split. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
+#
+# It starts at 16 heads. Go down to 1, then up to 64.
+
+# %%
+explore("multi_head")
+
+# %% [markdown]
+# At 16 heads each job has a map of its own. With fewer heads, jobs share a softmax: their scores add up, and the map is a compromise that does none of them cleanly. With more than 16, a job is torn apart, and one or two channels are too few to find what four could. The number of parameters stays what it was.
+#
+# ## Break it
+#
+# This one has a linear layer each for queries, keys and values. One line is wrong.
+
+
+# %%
+def almost_multi_head(x, layers, project, n_head):
+    B, T, C = x.shape
+    q, k, v = (layer(x).view(B, n_head, T, C // n_head) for layer in layers)
+    output, weights = attention(q, k, v, causal_mask(T))
+    output = output.transpose(1, 2).reshape(B, T, C)
+    return project(output), weights
+
+
+torch.manual_seed(0)
+*layers, project = [nn.Linear(8, 8, bias=False) for _ in range(4)]
+x = torch.randn(1, 6, 8)
+output, weights = almost_multi_head(x, layers, project, n_head=2)
+output.shape, weights.shape
+
+# %% [markdown]
+# It passes the checks that caught the bugs of rungs 2 and 3: each row of weights sums to 1, and nothing lies above the diagonal.
+
+# %%
+torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 2, 6))
+assert not weights.triu(diagonal=1).any()
+
+# %%
+ask("find_the_split_bug")
+
+# %% [markdown]
+# `view(B, n_head, T, head_size)` without a `transpose`. Head 0 got tokens 0 to 2, head 1 tokens 3 to 5, and the mask compares rows that are no positions any more. Then the merge, which is right, puts row 0 of both heads into output 0: half of it comes from token 3. The leak probe sees that.
+#
+# Two relatives of this bug: the split is right and the merge has no transpose; and both have none. The last one does not even leak.
+
+
+# %%
+def multi_head(x, split, merge):
+    q, k, v = (split(layer(x)) for layer in layers)
+    return project(merge(attention(q, k, v, causal_mask(x.shape[1]))[0]))
+
+
+def probe(split, merge):
+    return leak_probe(lambda x: multi_head(x, split, merge), x)
+
+
+splits = lambda x: x.view(1, 6, 2, 4).transpose(1, 2), lambda x: x.view(1, 2, 6, 4)
+merges = lambda x: x.transpose(1, 2).reshape(1, 6, 8), lambda x: x.reshape(1, 6, 8)
+right = probe(splits[0], merges[0])
+no_split, no_merge = probe(splits[1], merges[0]), probe(splits[0], merges[1])
+neither = probe(splits[1], merges[1])
+
+# %%
+labels = "output that moves", "input that is nudged"
+picture(
+    Heatmap("split without transpose", no_split, *labels),
+    Heatmap("merge without transpose", no_merge, *labels),
+    Heatmap("both without", neither, *labels),
+    alt="Three leak probes. The split without a transpose and the merge without one both light up entries "
+    "above the diagonal. With both, two separate triangles remain: later tokens never see the first three.",
+)
+
+# %%
+assert torch.equal(right, causal_mask(6))
+assert no_split.triu(diagonal=1).any()
+assert no_merge.triu(diagonal=1).any()
+assert not neither.triu(diagonal=1).any()
+assert not neither[3:, :3].any()
+
+# %% [markdown]
+# The third one keeps the future out, and the past as well. So compare with the *whole* lower triangle, not only with what lies above it. The other check that catches all three is the proof of this rung: compare with a list of heads.
+#
+# In the fused module, q is cut out of wider rows, and there PyTorch refuses the wrong `view`. Its message suggests `reshape`, which would go through and be wrong.
+
+# %%
+q = fused.c_attn(torch.randn(1, 6, 32)).split(32, dim=-1)[0]
+try:
+    q.view(1, 4, 6, 8)
+except RuntimeError:
+    print("refused")
+q.reshape(1, 4, 6, 8).shape
+
+# %% [markdown]
+# ## Exercises
+#
+# ### 1. Split
+#
+# From (B, T, C) to (B, n_head, T, head_size).
+
+
+# %%
+def my_split(x, n_head):
+    raise NotImplementedError
+
+
+check("split_heads", my_split)
+# hint("split_heads")
+# solution("split_heads")
+
+# %% [markdown]
+# ### 2. Merge
+#
+# And back, from (B, n_head, T, head_size) to (B, T, C).
+
+
+# %%
+def my_merge(heads):
+    raise NotImplementedError
+
+
+check("merge_heads", my_merge)
+# hint("merge_heads")
+# solution("merge_heads")
+
+# %% [markdown]
+# ### 3. Multi-head attention
+#
+# All of it, with plain tensors: `W_qkv` of shape (3C, C) and `W_proj` of shape (C, C), both used as in `nn.Linear`. Write the scores, the mask and the softmax yourself, or call what you built in rung 4.
+
+
+# %%
+def my_multi_head(x, W_qkv, W_proj, n_head, mask):
+    raise NotImplementedError
+
+
+check("multi_head_forward", my_multi_head)
+# hint("multi_head_forward")
+# solution("multi_head_forward")
+
+# %% [markdown]
+# ### 4. Fuse
+#
+# `W_q`, `W_k` and `W_v` hold the weights of a list of heads, those of head h at index h. Make the one weight of shape (3C, C) that does all their work.
+
+
+# %%
+def my_fuse(W_q, W_k, W_v):
+    raise NotImplementedError
+
+
+check("fuse_heads", my_fuse)
+# hint("fuse_heads")
+# solution("fuse_heads")
+
+# %% [markdown]
+# ## In the wild
+#
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
+# - nanoGPT's `CausalSelfAttention` is our fused module with dropout and a causal mask built in. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
+# - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. Its first dimension is time unless `batch_first=True`. It returns weights by default, averaged over the heads.
+# - The article of rung 4 says in words that a linear layer follows the concatenation. Its `MultiHeadAttentionWrapper` ends with `torch.cat`.
+# - Heads may also share: in multi-query attention (Shazeer 2019) all heads have one set of keys and values, and in grouped-query attention (Ainslie et al. 2023) each group of heads has one. That saves memory when text is generated.
+#
+# ## Three sentences to remember
+#
+# 1. One softmax makes one mixture; a token that needs two things needs two heads.
+# 2. The heads share the width: head_size = n_embd / n_head, and the number of parameters stays the same.
+# 3. Split with `view(B, T, n_head, head_size).transpose(1, 2)`, merge with `transpose(1, 2).reshape(B, T, C)`, and let the output projection mix what the heads found.
+#
+# Next: rung 8 (in preparation), where these heads become part of a GPT that writes.

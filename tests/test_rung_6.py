@@ -1,0 +1,258 @@
+"""Rung 6: what its explorer shows, what its exercises judge, and what its notebook leaves in the file."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_course.attention import (
+    CrossAttentionHead,
+    causal_mask,
+    leak_probe,
+    padding_mask,
+    prefix_mask,
+    window_mask,
+)
+from attention_course.exercises import EXERCISES, check
+from attention_course.exercises import cross_and_causal as exercises
+from attention_course.explorers import cross_and_causal as explorer
+from attention_course.explorers import explore
+
+NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "06_cross_and_causal.ipynb"
+lengths = st.integers(1, explorer.LARGEST)
+
+
+# The explorer
+
+
+@given(kind=st.sampled_from(list(explorer.MASKS)), T_q=lengths, T_k=lengths, position=st.integers(0, 7))
+def test_a_change_reaches_the_queries_whose_mask_shows_it_and_no_others(kind, T_q, T_k, position):
+    out = explorer.compute(kind, T_q, T_k, position)
+    s = min(position, T_k - 1)
+    assert out["s"] == s
+    assert out["mask"].shape == out["weights"].shape == (T_q, T_k)
+    assert torch.equal(out["moved"].any(dim=-1), out["mask"][:, s])
+    sees = out["mask"].any(dim=-1)
+    torch.testing.assert_close(out["weights"].sum(dim=-1), sees.float())
+
+
+@given(T=lengths)
+def test_square_masks_are_those_of_the_package(T):
+    assert torch.equal(explorer.MASKS["causal"](T, T), causal_mask(T))
+    assert torch.equal(explorer.MASKS["causal, top left"](T, T), causal_mask(T))
+    assert torch.equal(explorer.MASKS["window of 3"](T, T), window_mask(T, 3))
+    assert torch.equal(explorer.MASKS["prefix of 2"](T, T), prefix_mask(T, 2))
+    assert torch.equal(explorer.MASKS["padding of 2"](T, T)[0], torch.arange(T) < T - 2)
+
+
+@given(T_q=lengths, T_k=lengths)
+def test_the_last_query_is_aligned_with_the_last_key_but_for_one_kind(T_q, T_k):
+    T = max(T_q, T_k)
+    assert torch.equal(explorer.MASKS["causal"](T_q, T_k), causal_mask(T)[-T_q:, -T_k:])
+    assert torch.equal(explorer.MASKS["window of 3"](T_q, T_k), window_mask(T, 3)[-T_q:, -T_k:])
+    weights = F.scaled_dot_product_attention(
+        torch.ones(T_q, 2), torch.ones(T_k, 2), torch.eye(T_k), is_causal=True
+    )
+    assert torch.equal(explorer.MASKS["causal, top left"](T_q, T_k), weights > 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "T_q", "T_k", "position", "caption"),
+    [
+        ("causal", 5, 7, 4, "token 4 of the context, marked ▲, moves outputs 2, 3, 4 of 5."),
+        ("causal", 1, 8, 0, "moves the only output."),
+        ("causal, top left", 1, 8, 3, "moves no output."),
+        ("causal, top left", 4, 4, 3, "moves output 3 of 4."),
+        ("none", 3, 2, 7, "token 1 of the context, marked ▲, moves every output."),
+        ("causal", 5, 2, 0, "outputs 3, 4 of 5. 3 of 5 queries may look at nothing and get zeros."),
+    ],
+)
+def test_the_caption_says_what_moved(kind, T_q, T_k, position, caption):
+    shown = explore("cross_and_causal")
+    for name, value in {"kind": kind, "T_q": T_q, "T_k": T_k, "position": position}.items():
+        shown.controls[name].value = value
+    assert caption in shown.figure.caption
+    mask, weights, moved = shown.figure.panels
+    assert mask.columns == weights.columns
+    assert [c for c in mask.columns if "▲" in c] == [f"▲{min(position, T_k - 1)}"]
+    assert moved.values.shape == (T_q, 2)
+
+
+def test_three_panels_fit_beside_each_other():
+    """By the rule of figure.js: cells of at most 44 pixels, 280 for a side, and 52 for the labels."""
+    for T_q in range(1, explorer.LARGEST + 1):
+        for T_k in range(1, explorer.LARGEST + 1):
+            shapes = [(T_q, T_k), (T_q, T_k), (T_q, explorer.CHANNELS)]
+            widths = [52 + columns * min(44, 280 / max(rows, columns)) for rows, columns in shapes]
+            assert sum(widths) < 810
+
+
+# The exercises
+
+
+def drawn(name, seed=0):
+    return EXERCISES[name].draw_inputs(torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_our_leak_test_agrees_with_the_probe(seed):
+    for models, x in drawn("leaks", seed):
+        expected = [bool(leak_probe(model, x).triu(1).any()) for model in models]
+        assert exercises.leaks(models, x).tolist() == expected
+
+
+def test_each_kind_of_model_is_tried_and_some_rounds_have_no_leak():
+    rounds = drawn("leaks")
+    assert {model.kind for models, _ in rounds for model in models} == set(exercises.KINDS)
+    leaking = [int(exercises.leaks(models, x).sum()) for models, x in rounds]
+    assert {0, 1, 3} <= set(leaking)
+
+
+def test_models_come_in_any_order_and_are_named_without_an_address():
+    orders = {tuple(model.kind for model in drawn("leaks", seed)[0][0]) for seed in range(20)}
+    assert len(orders) > 1
+    assert " at 0x" not in str(drawn("leaks"))
+
+
+def by_gradient(models, x):
+    found = []
+    for model in models:
+        slopes = torch.autograd.functional.jacobian(model, x).abs().sum(dim=(1, 3))
+        found.append(bool(slopes.triu(1).any()))
+    return torch.tensor(found)
+
+
+def cuts_the_text(models, x):
+    """Compare what the first t tokens get with and without the rest."""
+    return torch.tensor(
+        [
+            any(not torch.allclose(model(x[:t]), model(x)[:t], atol=1e-6) for t in range(1, len(x)))
+            for model in models
+        ]
+    )
+
+
+def with_sdpa(x, context, W_query, W_key, W_value, mask):
+    if mask is not None and x.dim() == 2:
+        mask = mask.expand(len(x), len(context))
+    return F.scaled_dot_product_attention(x @ W_query, context @ W_key, context @ W_value, attn_mask=mask)
+
+
+def with_the_class(x, context, W_query, W_key, W_value, mask):
+    head = CrossAttentionHead(x.shape[-1], context.shape[-1], W_query.shape[-1], W_value.shape[-1])
+    with torch.no_grad():
+        for part, matrix in ((head.query, W_query), (head.key, W_key), (head.value, W_value)):
+            part.weight.copy_(matrix.T)
+    return head(x, context, mask)[0]
+
+
+def by_comparison(T_q, T_k):
+    return torch.arange(T_k) <= torch.arange(T_k - T_q, T_k)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("leaks", by_gradient),
+        ("leaks", lambda models, x: torch.stack([leak_probe(m, x).triu(1).any() for m in models])),
+        ("cross_attention_forward", with_sdpa),
+        ("cross_attention_forward", with_the_class),
+        ("causal_mask", by_comparison),
+        ("causal_mask", lambda T_q, T_k: causal_mask(T_k)[-T_q:]),
+        ("causal_mask", lambda T_q, T_k: ~torch.ones(T_q, T_k).triu(T_k - T_q + 1).bool()),
+        ("padding_mask", lambda n, T_k: torch.arange(T_k)[None, None] < n[:, None, None]),
+        ("padding_mask", lambda n, T_k: torch.stack([torch.arange(T_k) < k for k in n])[:, None]),
+    ],
+)
+def test_other_right_answers_pass(name, answer):
+    for seed in range(5):
+        assert check(name, answer, seed).passed
+
+
+def no_mask_in_the_batch(x, context, W_query, W_key, W_value, mask):
+    scores = x @ W_query @ (context @ W_key).transpose(-2, -1) / W_query.shape[1] ** 0.5
+    if mask is not None:
+        scores.masked_fill(mask == 0, float("-inf"))
+    return scores.softmax(dim=-1) @ (context @ W_value)
+
+
+def first_rows_of_the_square(T_q, T_k):
+    return torch.ones(T_k, T_k).tril()[:T_q].bool()
+
+
+def one_too_many(T_q, T_k):
+    return torch.arange(T_k) <= torch.arange(T_k - T_q, T_k)[:, None] + 1
+
+
+def watches_the_past(models, x):
+    found = []
+    for model in models:
+        moved = False
+        for j in range(len(x)):
+            nudged = x.clone()
+            nudged[j] = 0
+            moved |= bool((model(nudged)[j + 1 :] != model(x)[j + 1 :]).any())
+        found.append(moved)
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "mistake"),
+    [
+        ("causal_mask", first_rows_of_the_square, "wrong_alignment"),
+        ("causal_mask", lambda T_q, T_k: torch.ones(T_q, T_k).triu(1).bool(), "inverted_and_misaligned"),
+        ("causal_mask", one_too_many, "one_step_ahead"),
+        ("padding_mask", lambda n, T_k: torch.arange(T_k) >= n[:, None, None], "polarity"),
+        ("padding_mask", lambda n, T_k: torch.arange(T_k) <= n[:, None, None], "one_key_too_many"),
+        ("padding_mask", lambda n, T_k: torch.arange(T_k) < n[:, None], "no_dimension_for_the_queries"),
+        ("cross_attention_forward", no_mask_in_the_batch, "ignores_the_mask"),
+        ("leaks", watches_the_past, "counts_the_past"),
+    ],
+)
+def test_a_slip_gets_its_name(name, answer, mistake):
+    for seed in range(5):
+        assert check(name, answer, seed).mistake == mistake
+
+
+def test_a_mask_of_floats_is_told_of_its_dtype():
+    verdict = check("causal_mask", lambda T_q, T_k: torch.ones(T_q, T_k).tril(T_k - T_q), seed=0)
+    assert verdict.headline == "not yet: wrong dtype"
+    verdict = check("padding_mask", lambda n, T_k: padding_mask(n, T_k).float(), seed=0)
+    assert verdict.headline == "not yet: wrong dtype"
+
+
+def test_cutting_the_text_finds_what_the_probe_finds_but_for_a_hole_that_moves():
+    """A fair test by another way; the models with a hole wrap it into a shorter text."""
+    for models, x in drawn("leaks"):
+        plain = [m for m in models if m.kind not in ("hole", "prefix")]
+        assert cuts_the_text(plain, x).tolist() == exercises.leaks(plain, x).tolist()
+
+
+# The notebook
+
+
+def test_an_inverted_mask_leaves_the_last_query_with_zeros():
+    x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    out = F.scaled_dot_product_attention(x, x, x, attn_mask=torch.ones(5, 5).triu(1).bool())
+    assert not out[:, -1].any()
+    assert out[:, :-1].any(dim=-1).all()
+
+
+def test_the_stored_progress_bar_holds_no_times_and_no_dead_widget():
+    (cell,) = [c for c in nbformat.read(NOTEBOOK, 4).cells if "tqdm(range" in c.source]
+    (output,) = cell.outputs
+    assert set(output["data"]) == {"text/plain"}
+    assert not re.search(r"\d|it/s|not found", output["data"]["text/plain"])
+
+
+def test_the_model_is_short_enough_to_read():
+    sources = [c.source for c in nbformat.read(NOTEBOOK, 4).cells if c.cell_type == "code"]
+    starts = ("class Encoder", "def feed_forward", "class Decoder")
+    model = [s for s in sources if s.startswith(starts)]
+    assert len(model) == 3
+    assert sum(len([line for line in s.splitlines() if line.strip()]) for s in model) <= 40
