@@ -293,7 +293,8 @@ class MultiHeadAttention(nn.Module):
         if need_weights:
             output, weights = attention(q, k, v, mask)
         else:
-            output, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask), None
+            output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            weights = None
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C)), weights
 
 

@@ -635,7 +635,7 @@ picture(
 # %% [markdown]
 # Nobody told it what a year is, or where one stands. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: machine translation is this, with larger models, and words or parts of words in place of characters.
 #
-# One date could be luck. So count, over the 1,000 held-out dates: the largest weight in the row of each digit of the year lies on that very digit.
+# One date could be luck. So count, over the 1,000 held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine dates out of ten.
 
 # %%
 looked = weights.argmax(dim=-1)  # (1000, 10): the key with the largest weight
@@ -644,7 +644,7 @@ for digit in range(4):
     assert (looked[:, digit] == year + digit).float().mean() > 0.9
 
 # %% [markdown]
-# The row of the last digit lies on the day, at the start of the source, and the rows of the month on its name.
+# The row of the last digit mostly lies on the day, at the start of the source, and the two rows of the month on its name.
 
 # %%
 day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
@@ -675,7 +675,7 @@ assert (shares[:4] < 0.3).all()
 assert (shares[4:] > 0.9).all()
 
 # %% [markdown]
-# Of the year's digits, about as many come out right as by guessing, one in ten. Month, day and dashes stay. So the year really is read where the map says.
+# Of the year's digits, fewer than three in ten come out right; guessing gives one in ten. Month, day and dashes stay. So the year is read where the map says.
 #
 # Now the two dashes.
 
@@ -683,7 +683,7 @@ assert (shares[4:] > 0.9).all()
 ask("weight_on_the_dash")
 
 # %% [markdown]
-# The row of a dash points somewhere. The first one even gives more than half of its weight to one character, for nearly every date.
+# The row of a dash points somewhere. The first one even gives more than half of its weight to one character, for most dates.
 
 # %%
 torch.testing.assert_close(weights[:, 4].sum(dim=-1), torch.ones(1_000))
