@@ -92,8 +92,9 @@ class Heatmap:
         image = axes.imshow(finite, cmap=_DIVERGING, vmin=-state["limit"], vmax=state["limit"])
         axes.set(xlabel=self.column_label, ylabel=self.row_label)
         for axis, names in ((axes.xaxis, state["columns"]), (axes.yaxis, state["rows"])):
-            step = max(1, len(names) // 8)
+            step = max(1, round(len(names) / 18))
             axis.set_ticks(range(0, len(names), step), names[::step])
+            axis.set_tick_params(labelsize=8 if len(names) > 10 else 10)
         for cell, text in enumerate(state["texts"]):
             row, column = divmod(cell, values.shape[1])
             colour = ink_on(image.to_rgba(finite[row, column]))

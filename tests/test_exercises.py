@@ -3,7 +3,6 @@
 import html
 import re
 import threading
-import time
 from itertools import combinations
 
 import pytest
@@ -50,7 +49,7 @@ def test_the_reference_passes_50_draws(name):
 @pytest.mark.parametrize(("name", "mistake", "function"), MISTAKES)
 def test_a_mistake_is_rejected_under_its_own_name(name, mistake, function):
     message = next(m.message for m in EXERCISES[name].mistakes if m.name == mistake)
-    for seed in range(8):
+    for seed in range(4):
         verdict = check(name, function, seed)
         assert (verdict.passed, verdict.mistake, verdict.message) == (False, mistake, message)
         assert "yours" in verdict._repr_html_()
@@ -501,12 +500,11 @@ def test_wrong_number_of_arguments():
 )
 def test_an_answer_that_hangs_is_stopped(monkeypatch, body):
     monkeypatch.setattr(engine, "TIME_LIMIT", 0.2)
-    code = "def hangs(x):\n" + "\n".join("  " + line for line in body.split("\n"))
-    scope = {}
+    code = "def hangs(x):\n  calls.append(x)\n" + "\n".join("  " + line for line in body.split("\n"))
+    scope = {"calls": []}
     exec(code, scope)
-    start = time.perf_counter()
     verdict = bad(scope["hangs"])
-    assert time.perf_counter() - start < 1.5  # one wait, not one for each input
+    assert len(scope["calls"]) == 1  # one wait, not one for each input
     assert verdict.headline == "not yet: it does not end"
     assert "still running after 0.2 seconds, for `x` of shape (1, 2)" in verdict.message
     assert "It was stopped" in verdict.message
@@ -695,7 +693,7 @@ def test_a_window_by_the_first_dim_is_told_of_the_batch():
     def by_first_dim(x, k):
         return torch.stack([x[max(0, t - k + 1) : t + 1].mean(dim=0) for t in range(len(x))])
 
-    for seed in range(8):
+    for seed in range(4):
         assert ON_2D_ONLY in bad(by_first_dim, "windowed_mean", seed=seed).message
 
 
@@ -724,7 +722,6 @@ def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():
 def test_not_callable():
     with pytest.raises(TypeError, match="function itself, but got a Tensor"):
         check("causal_mean_loop", torch.ones(2, 2))
-
 
 
 # The panel

@@ -130,7 +130,7 @@ def by_parabola(size):
     "answer",
     [
         lambda n: position_weights(1000 * torch.ones(n - 1).diag(-1), torch.eye(n)),
-        lambda n: position_weights(30 * torch.eye(n), torch.eye(n).roll(-1, dims=0)),
+        lambda n: position_weights(100 * torch.eye(n), torch.eye(n).roll(-1, dims=0)),
         lambda n: position_weights(500 * torch.eye(n)[:, :-1].roll(1, dims=0), 2 * torch.eye(n)[:, :-1]),
         by_circle,
         by_parabola,

@@ -242,6 +242,11 @@ def wrong_type(case: Case) -> str | None:
         return None
     if value is None:
         return f"Your function returned None for {case}. Does every way through it end in a `return`?"
+    if isinstance(value, tuple):
+        return (
+            f"Your function returned {len(value)} things, and one tensor is expected: the one that the task "
+            "asks for. (`attention` returns output and weights: `[0]` is the output.)"
+        )
     advice = "Make one with `torch.stack` or `torch.tensor`, or begin with `torch.zeros` and fill its rows."
     kind = f"{value.layout} tensor on {value.device}" if isinstance(value, Tensor) else type(value).__name__
     return f"Your function returned a {kind}, where a plain tensor is expected. {advice}"

@@ -112,8 +112,8 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_lengths(generator: torch.Generator) -> list[tuple]:
-    """Draw T: 2, 3, 4, and a larger one."""
-    return [(2,), (3,), (4,), (int(torch.randint(5, 11, (), generator=generator)),)]
+    """Draw T: 2, 3, 4, one up to 10, and one so large that a strength which suits a word is too soft."""
+    return [(2,), (3,), (4,), (int(torch.randint(5, 11, (), generator=generator)),), (32,)]
 
 
 def share_out(scores, mask, dim=-1):
@@ -475,6 +475,13 @@ EXERCISES = (
                 "The right position has the largest weight in each row, and not nearly all of it: its score"
                 " is only 1 above the others, before the scale. Multiply W_query by something large, such "
                 "as 100.",
+            ),
+            Mistake(
+                "too_soft_for_32_positions",
+                lambda T: strengths(T, 20.0, 1),
+                "20 is enough for a word. With T = 32 it is divided by the square root of 32, and up to 31 "
+                "other keys share the weight: not even 0.6 of the weight is left for the right one. "
+                "Multiply W_query by something larger, such as 100.",
             ),
             Mistake(
                 "equal_weights",
