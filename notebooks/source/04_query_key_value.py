@@ -5,7 +5,7 @@
 #
 # **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The scores of rung 3 come from there.
 #
-# **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors.
+# **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors. One check near the end needs what a derivative is.
 #
 # **Time** about 35 minutes to read, and 26 for the exercises.
 
@@ -50,8 +50,9 @@ scores = x @ x.T  # (4, 2) @ (2, 4) is (4, 4)
 picture(
     Plane("Four tokens", x, ["0", "1", "2", "3"], limits=(-3, 3)),
     Heatmap("Their scores, x @ x.T", scores, "query t", "key s"),
-    alt="Four points in the plane: 0 at (2, 1), 1 at (1, 2), 2 at (-1, 1), 3 at (0, -2)."
-    " Their scores are symmetric, with the largest of each row on the diagonal.",
+    alt="Four points in the plane: 0 at (2, 1), 1 at (1, 2), 2 at (-1, 1), 3 at (0, "
+    "-2). Their scores are symmetric, with the largest of each row on the "
+    "diagonal.",
 )
 
 # %% [markdown]
@@ -75,8 +76,18 @@ published_x = torch.tensor(
 torch.softmax(published_x @ published_x.T, dim=-1)
 
 # %% [markdown]
-# Token 1 finds token 0 more than itself: token 0 points in a similar direction, and it is longer.
-#
+# Token 1 finds token 0 more than itself: token 0 is longer, and not turned too far away. Here are the lengths, and the cosine of the angle between the two.
+
+# %%
+lengths = published_x.norm(dim=-1)
+lengths, F.cosine_similarity(published_x[0], published_x[1], dim=0)
+
+# %%
+scores_of_1 = published_x @ published_x[1]
+assert scores_of_1[0] > scores_of_1[1]
+assert lengths[0] > 2 * lengths[1]
+
+# %% [markdown]
 # ## What is missing
 #
 # Two things. A token that finds itself learns nothing new. And look at the scores once more.
@@ -94,7 +105,7 @@ torch.testing.assert_close(scores, scores.T)
 # - a **key**: what it can be found by,
 # - and a **value**: what it hands over to those who find it.
 #
-# A matrix makes each of them from the token: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a head learns.
+# A matrix makes each of them from the token: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a head learns. The number of channels of a token, C, is also written `n_embd`: that is nanoGPT's name for it.
 #
 # ## One query by hand
 #
@@ -146,7 +157,7 @@ W_key = torch.rand(3, 2)
 W_value = torch.rand(3, 4)
 
 # %% [markdown]
-# The token at index 2 asks. (The article counts from 1 and calls it input 3.) Its query is one row; every token, itself included, offers a key.
+# The token at index 2 asks. (The article counts from 1 and calls it input 3. We count from 0 throughout.) Its query is one row; every token, itself included, offers a key.
 
 # %%
 query = x[2] @ W_query  # (2,)
@@ -167,13 +178,14 @@ scores = keys @ query  # (6, 2) @ (2,) is (6,)
 scores
 
 # %% [markdown]
-# The best match is input 3, the token itself. The worst is input 2. The article prints other scores: 0.8721, −0.5302, 2.1436 and so on, with input 4 the lowest. Its code does not give them.
+# The best match is index 2, the token itself. The worst is index 1, "sun". The article prints other scores: 0.8721, −0.5302, 2.1436 and so on, with index 3 the lowest. Its code does not give them.
 
 # %%
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
 torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)
-assert scores.argmax() + 1 == 3
-assert scores.argmin() + 1 == 2
+assert scores.argmax() == 2
+assert scores.argmin() == 1
+assert words[1] == "sun"
 
 # %% [markdown]
 # Softmax turns the scores into weights. Before it, they are divided by the square root of the head_size, here √2: rung 5 explains why.
@@ -210,7 +222,7 @@ context = weights @ values  # (6,) @ (6, 4) is (4,)
 context
 
 # %% [markdown]
-# The article prints 0.6237, 0.9845, 1.0523, 1.2654 here, which its code does not give either. Further down, as row 3 of its class `SelfAttention`, it prints the right one.
+# The article prints 0.6237, 0.9845, 1.0523, 1.2654 here, which its code does not give either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
 
 # %%
 expected = torch.tensor([-0.3542, -0.1234, -0.2626, -0.3706])
@@ -236,13 +248,13 @@ torch.testing.assert_close(output[2], context)
 scores[1, 5], scores[5, 1]
 
 # %% [markdown]
-# And none of the 36 scores is near 2.1436, the highest that the article prints. No order of the words gives it: the number was made up.
+# And none of the 36 scores is near 2.1436, the highest that the article prints. A score depends on its two tokens, not on where they stand. So no order of the words gives 2.1436, and we do not know where it comes from.
 
 # %%
 assert ((scores - 2.1436).abs() > 0.5).all()
 
 # %% [markdown]
-# And why mix v, and not the tokens x? Because x has to serve for everything: as a question, as a sign to be found by, and for all that later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes. The potato below has letters and positions in x. It looks by position, and hands over letters only.
+# And why mix v, and not the tokens x? Because x has to serve for everything: as a question, as a sign to be found by, and for all that later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes.
 #
 # ## Build: the weights
 #
@@ -262,10 +274,11 @@ def attention_weights(q, k, mask=None, scale=None):
 torch.testing.assert_close(attention_weights(q, k), weights)
 
 # %% [markdown]
-# −∞ goes in before the softmax, and the last line looks superfluous: the weight of a hidden key is 0 already. It is there for a query that may look at nothing. Rung 3 showed its softmax: 0/0, NaN. Here query 0 may look at nothing.
+# −∞ goes in before the softmax, and the last line looks superfluous: the weight of a hidden key is 0 already. It is there for a query that may look at nothing. Rung 3 showed its softmax: 0/0, NaN. Here query 0 may look at nothing. `causal_mask(T)` is rung 3's `torch.ones(T, T, dtype=torch.bool).tril()`, kept in the package.
 
 # %%
 mask = causal_mask(6)
+assert torch.equal(mask, torch.ones(6, 6, dtype=torch.bool).tril())
 mask[0] = False
 attention_weights(q, k, mask)[:2]
 
@@ -273,7 +286,8 @@ attention_weights(q, k, mask)[:2]
 # A row of zeros, and so an output of zeros. This is the output without the last line:
 
 # %%
-scores = (q @ k.transpose(-2, -1)).masked_fill(~mask, float("-inf"))
+scores = q @ k.transpose(-2, -1) * 2**-0.5
+scores = scores.masked_fill(~mask, float("-inf"))
 (torch.softmax(scores, dim=-1) @ v)[:2]
 
 # %% [markdown]
@@ -299,7 +313,7 @@ torch.testing.assert_close(attention(q, k, v)[0], output)
 # %% [markdown]
 # ## Build: the head
 #
-# A **head** is the three matrices and this function. `nn.Linear(n_embd, head_size, bias=False)` is a matrix that can be trained; calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module calls its `forward`. `n_embd` is nanoGPT's name for the number of channels of a token.
+# A **head** is the three matrices and this function. `nn.Linear(n_embd, head_size, bias=False)` is a matrix that can be trained; calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module calls its `forward`.
 
 
 # %%
@@ -392,7 +406,7 @@ picture(
 )
 
 # %% [markdown]
-# The first job: find the previous token. The query of position t asks for position t − 1, the key says "here is position s", and the value hands over the letter.
+# The first job: find the previous token. The query of position t asks for position t − 1, the key says "here is position s", and the value hands over the letter. This is why a head mixes v, and not x: x holds letters and positions, and this head looks by position, and hands over letters only.
 
 # %%
 W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
@@ -400,6 +414,9 @@ for t in range(1, 6):
     W_query[4 + t, t - 1] = 20  # who stands at t asks for t - 1
 W_key[4:] = torch.eye(6)  # who stands at s answers to s
 W_value = torch.eye(10)[:, :4]  # pass on the four letter channels
+
+# %% [markdown]
+# The scores are shown as they are. The weights come from the scaled scores, behind the mask.
 
 # %%
 q, k, v = x @ W_query, x @ W_key, x @ W_value
@@ -419,7 +436,7 @@ picture(
 "".join(letters[i] for i in out.argmax(dim=-1))
 
 # %% [markdown]
-# Position 0 has nothing before it and finds itself. All others find the letter before them. This is the shift of rung 2, but no one wrote it into a table of weights: it is what queries and keys agree on.
+# Position 0 has nothing before it and finds itself. All others find the letter before them. But for row 0, this is the shift of rung 2. No one wrote it into a table of weights: it is what queries and keys agree on.
 #
 # The second job depends on the letters: find the last vowel.
 
@@ -427,7 +444,7 @@ picture(
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". A key answers 20 in channel 0 if it is a vowel, and in channel 1 four times its position.
+# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". A key answers 20 in channel 0 if it is a vowel, and in channel 1 four times its position. The 20 has to beat any lateness: from the o at position 1 to the end of the word that is 4 · 4 = 16. A longer word may need more than 20. (Scores and weights are shown as before: the scale and the mask come in between.)
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -449,6 +466,12 @@ picture(
 
 # %%
 "".join(letters[i] for i in out.argmax(dim=-1))
+
+# %% [markdown]
+# The p at position 0 has no vowel to find, and softmax shares out its 1 all the same: it finds itself.
+
+# %%
+assert found[0, 0] == 1
 
 # %% [markdown]
 # Check the second t: behind its mask the scores are 0, 24, 8, 32, 16, and the a has the 32.
@@ -627,7 +650,7 @@ torch.testing.assert_close(head_of_the_article(sun)[0], printed, atol=1e-4, rtol
 explore("query_key_value")
 
 # %% [markdown]
-# A score is a sum over channels, and each channel can ask one thing. "Last vowel" asks two: with one channel left, all vowels tie. "Previous letter" asks each position by a channel of its own: take channel 3 away, and query 4 no longer finds position 3, and shares its weight evenly. Without the mask, "last vowel" finds the o at the end of the word, in the future.
+# A score is a sum over channels, and each channel can ask one thing. "Last vowel" asks two: with one channel left, all vowels tie. (The scale is 1/√head_size here, so it also grows with each channel that you take away.) "Previous letter" asks each position by a channel of its own: take channel 3 away, and query 4 no longer finds position 3, and shares its weight evenly. Without the mask, "last vowel" finds the o at the end of the word, in the future.
 #
 # ## Break it
 #
@@ -672,7 +695,7 @@ torch.testing.assert_close(its_weights @ published_x, its_output, atol=1e-3, rto
 published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
 
 # %% [markdown]
-# The second: every parameter should get a gradient. W_value gets none, so no training would ever change it.
+# The second: every parameter should get a gradient. A gradient holds the derivatives of an output by each entry of a parameter, and `backward()` writes it into `.grad`. W_value gets none, so no training would ever change it.
 
 # %%
 published_attention(published_x, W_query, W_key, W_value).sum().backward()

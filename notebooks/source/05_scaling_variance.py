@@ -5,7 +5,7 @@
 #
 # **You will build** a law that says how large scores get, and see what softmax does to scores that are too large. The law explains one small factor in `attention_weights`.
 #
-# **You need** [rung 4](04_query_key_value.ipynb), and softmax and entropy from [rung 3](03_masked_softmax.ipynb).
+# **You need** [rung 4](04_query_key_value.ipynb), softmax and entropy from [rung 3](03_masked_softmax.ipynb), and what a derivative is.
 #
 # **Time** about 25 minutes to read, and 17 for the exercises.
 
@@ -81,22 +81,31 @@ torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 # %% [markdown]
 # Every measured variance lies within a tenth of the law. Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
 
+
 # %%
+def measure_scores(factor):
+    tables = (factor * q[:, :d] * k[:, :d] for d in head_sizes)
+    return torch.stack([table.sum(dim=-1).var() for table in tables])
+
+
+by_root = [(q[:, :d] * k[:, :d]).sum(dim=-1) * d**-0.5 for d in head_sizes.tolist()]
 curves = {
-    "var(q) = 4": 4 * measured,
-    "var(q) = 1": measured,
-    "var(q) = 1, scores / √head_size": measured / head_sizes,
+    "var(q) = 4": measure_scores(2),
+    "var(q) = 1": measure_scores(1),
+    "var(q) = 1, scores / √head_size": torch.stack([s.var() for s in by_root]),
 }
+torch.testing.assert_close(curves["var(q) = 4"], 4 * measured)
 picture(
     Lines(
         "Measured variance of the scores", head_sizes, curves, "head_size", "variance"
     ),
-    alt="Variance over head_size, both axes logarithmic. Two parallel straight lines climb, the one "
-    "for var(q) = 4 above the other. After the division by √head_size the line is level, at 1.",
+    alt="Variance over head_size, both axes logarithmic. Two parallel straight lines "
+    "climb, the one for var(q) = 4 above the other. After the division by "
+    "√head_size the line is level, at 1.",
 )
 
 # %% [markdown]
-# On these axes a straight line that climbs one decade a decade says: twice the head_size, twice the variance. (A query with twice as large entries has var(q) = 4, and scores that are twice as large.)
+# On these axes a straight line that rises tenfold where head_size grows tenfold says: twice the head_size, twice the variance. (A query with twice as large entries has var(q) = 4, and scores that are twice as large.)
 #
 # The same, measured in a published notebook: a batch of four texts, eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535, 1.0524, 15.1501 and 0.9469. The three linear layers are there because they use up random numbers before q and k are drawn.
 
@@ -129,8 +138,9 @@ picture(
         Bars(f"scores times {factor}", heights, list("01234567"), "key", (0, 1))
         for factor, heights in weights.items()
     ),
-    alt="Weights of one row of scores, multiplied by 1, by 3 and by 10. First every key has some "
-    "weight; at 3 most of it is on key 2; at 10 key 2 has nearly all of it.",
+    alt="Weights of one row of scores, multiplied by 1, by 3 and by 10. First every "
+    "key has some weight; at 3 most of it is on key 2; at 10 key 2 has nearly all "
+    "of it.",
 )
 
 # %% [markdown]
@@ -176,8 +186,9 @@ def compared(title, measure, y_label):
 picture(
     compared("Entropy of a row", entropy, "nats"),
     compared("1 − largest weight of a row", left_to_others, "weight"),
-    alt="Two pictures over head_size, both axes logarithmic. Without a scale the entropy falls "
-    "towards 0, and so does what the largest weight leaves. With it, both stay where they are.",
+    alt="Two pictures over head_size, both axes logarithmic. Without a scale the "
+    "entropy falls towards 0, and so does what the largest weight leaves. With "
+    "it, both stay where they are.",
 )
 
 # %% [markdown]
@@ -226,7 +237,7 @@ gradient = p.diag() - p.outer(p)
 gradient * 64
 
 # %% [markdown]
-# Check the corner: 1/8 · 7/8 = 7/64. Each row sums to 0: what one weight gains, others lose. PyTorch finds the same table by itself.
+# Check the corner: 1/8 · 7/8 = 7/64. Each row sums to 0: what one weight gains, others lose. PyTorch finds the same table by itself: `jacobian` takes all derivatives of a function's outputs by its inputs. (ln p are scores whose softmax is p.)
 
 # %%
 by_torch = torch.autograd.functional.jacobian(
@@ -242,7 +253,19 @@ p = torch.tensor([0.0, 0.0, 1.0])
 p.diag() - p.outer(p)
 
 # %% [markdown]
-# No score can move anything. To see how fast this comes, take the **norm** of the table, the square root of the sum of its squared entries, for the rows from above.
+# No score can move anything. This is so inside a head. At the output of a model the loss takes the logarithm, which undoes this. There the gradient is $p - y$, where $y$ is 1 for the true one and 0 for the others: it is large when the model is sure and wrong. Here the true one is 0, and the model is sure of 2. (`F.cross_entropy` is softmax, and then −ln of the weight of the true one. `backward()` writes the derivatives into `.grad`.)
+
+# %%
+logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
+F.cross_entropy(logits, torch.tensor(0)).backward()
+logits.grad
+
+# %%
+y = torch.tensor([1.0, 0.0, 0.0])
+torch.testing.assert_close(logits.grad, torch.softmax(logits.detach(), dim=-1) - y)
+
+# %% [markdown]
+# Back to the weights of a head. To see how fast this comes, take the **norm** of the table, the square root of the sum of its squared entries, for the rows from above.
 
 
 # %%
@@ -253,8 +276,8 @@ def gradient_norm(weights):
 
 picture(
     compared("Gradient through softmax, of a row", gradient_norm, "norm"),
-    alt="The norm of the gradient over head_size, both axes logarithmic. Without a scale it falls "
-    "below a hundred-thousandth. With it, it stays the same.",
+    alt="The norm of the gradient over head_size, both axes logarithmic. Without a "
+    "scale it falls below a hundred-thousandth. With it, it stays the same.",
 )
 
 # %% [markdown]
@@ -275,7 +298,7 @@ assert medians(gradient_norm, scaled).min() > 0.3
 ask("wide_queries")
 
 # %% [markdown]
-# Here are 20,000 such queries of one token, and keys of another.
+# Here are 20,000 such queries of one token, and keys of another. Each pair has matrices of its own: what the law gives is the variance over tokens and matrices. The entries of one q share a token, so they are not independent. They are *uncorrelated*: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, because q and k are independent. That is enough for their variances to add up.
 
 # %%
 torch.manual_seed(0)
@@ -284,6 +307,8 @@ k = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
 scores = (q * k).sum(dim=-1)
 torch.testing.assert_close(q.var().item(), 4.0, rtol=0.1, atol=0)
 torch.testing.assert_close((scores / 2).var().item(), 16.0, rtol=0.2, atol=0)
+assert torch.corrcoef(q[:, 0].T).triu(diagonal=1).abs().max() < 0.05
+assert torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1  # uncorrelated, not independent
 
 # %% [markdown]
 # Dividing by √4 is not enough there. The scale that brings the variance from 4 · 4 · 4 = 64 to 1 is 1/8. (The third row stays uneven: by chance its scores lie far apart even for such queries.)
@@ -300,11 +325,13 @@ torch.manual_seed(0)
 x = torch.randn(4, 64, 384)
 for head_size in (4, 64, 1024):
     head = Head(384, head_size)
+    torch.testing.assert_close(head.query(x).var().item(), 1 / 3, rtol=0.1, atol=0)
+    torch.testing.assert_close(head.key(x).var().item(), 1 / 3, rtol=0.1, atol=0)
     scores = head.query(x) @ head.key(x).transpose(-2, -1) * head_size**-0.5
     torch.testing.assert_close(scores.var().item(), 1 / 9, rtol=0.15, atol=0)
 
 # %% [markdown]
-# So the scale promises that softmax is not saturated *at the start*, when q and k are still random. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until hardly any of their weight goes astray.
+# So the scale promises the same variance for every head_size, and no saturation *at the start*, if q and k begin random, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until hardly any of their weight goes astray. `nn.Parameter` marks a tensor that training may change. `loss.backward()` takes the derivative of the loss by each of its entries, and the optimizer, here one called Adam, then moves each entry by a small step that should lower the loss.
 
 # %%
 torch.manual_seed(0)
@@ -330,14 +357,14 @@ assert scores.var() > 1.5 * q.var() * k.var()  # the law says 1 times
 # %% [markdown]
 # The variance of the scores began below 1 and ended above 10. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the law does not hold.
 #
-# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Before that number, no score is outside of −1 to 1.
+# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. That bounds the cosine: before that number, no score is outside of −1 to 1. The learned number alone decides how sharp softmax may get.
 
 # %%
 bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
 assert bounded.abs().max() <= 1 + 1e-6
 
 # %% [markdown]
-# ## The same law at the other end
+# ## The same lesson at the other end
 #
 # A language model ends in a softmax, too: over its vocabulary. A text of 87 different characters, a model that has learned nothing: it should give each of them 1/87, and the loss, −ln of the probability of the true one, should be ln 87.
 
@@ -401,17 +428,17 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 #
 # Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the gradient dies (below the picture stands its norm). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024 here).
 #
-# The orange curve is the prediction: a normal density with the variance of the law. The row is one that collapses without detours; in others two keys may tie for a while.
+# The orange curve is the prediction: a normal density with the variance of the law.
 
 # %%
 explore("scaling_variance")
 
 # %% [markdown]
-# Without a scale, one key has nearly everything from about head_size 16 on. 1/√head_size brings the others back, at every head_size alike. 1/head_size goes too far: the scores come out nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024, where the two are the same number. The law is right even at head_size 1, where the scores do not follow the bell: a bell needs many terms, a variance does not.
+# Without a scale, and with the six keys that you begin with, one key of this row has nearly everything at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size alike. 1/head_size goes too far: the scores come out nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024, where the two are the same number. The law is right even at head_size 1, where the scores do not follow the bell: a bell needs many terms, a variance does not.
 #
 # ## Break it
 #
-# This is how the model in a famous lecture computes its weights, in our words; it has n_embd = 384 and six heads. It runs.
+# This is how the model in a famous lecture computed its weights at first, in our words; its repository has since been corrected. It has n_embd = 384 and six heads. It runs.
 
 
 # %%
@@ -528,12 +555,12 @@ check("scale_for_variance", my_scale)
 # - `F.scaled_dot_product_attention` has a parameter `scale`: what the dot products are multiplied by, 1/√head_size if it is left out. Ours works in the same way. nanoGPT writes `1.0 / math.sqrt(k.size(-1))`: the last dimension of k, which cannot be mistaken for n_embd.
 # - Some notes say that the scores are "divided by 1/√head_size". Their code multiplies by it, as it should.
 # - In μP (Yang et al. 2022), a way to choose the settings of a large model on a small one, the factor is 1/head_size up to a constant. It looks at *trained* q and k, which point in related directions: their dot product grows like head_size, not like its root.
-# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02: the small logits from above.
+# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02, of its weights. With n_embd 768 the logits of a tied output layer, which uses the table of embeddings once more, then have a standard deviation of about √768 · 0.02 = 0.55, by the law of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
 #
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax: one key takes everything, and the gradient that could change this vanishes.
+# 2. Large scores saturate softmax: one key takes everything, and the gradient through softmax, which could change this, vanishes. (At the output, the logarithm in the loss undoes that.)
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung 6, cross and causal](06_cross_and_causal.ipynb), where the mask decides what kind of attention it is.
