@@ -110,10 +110,11 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
     one = n_head == 1
     rows, columns = (LETTERS if one else [""] * side for side in maps.shape)
     title = "weights of head 0, percent" if one else f"weights of heads 0 to {n_head - 1}, in reading order"
+    unit = ", percent" if percent[:, t].numel() <= Heatmap.MOST_NUMBERS else ""
     most = int(weights[0, t].argmax())
     figure.show(
         Heatmap(title, maps, "query", "key", rows, columns, limit=100),
-        Heatmap(f"query {t} in each head, percent", percent[:, t], "head", "key", columns=LETTERS, limit=100),
+        Heatmap(f"query {t} in each head{unit}", percent[:, t], "head", "key", columns=LETTERS, limit=100),
         caption=(
             f"n_head = {n_head}, head_size = {N_EMBD} / {n_head} = {N_EMBD // n_head}. Parameters: "
             f"4 · {N_EMBD}² = {4 * N_EMBD**2:,}, for any n_head. In head 0, query {t} “{LETTERS[t]}” gives "
