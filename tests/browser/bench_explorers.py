@@ -63,14 +63,18 @@ WATCH = """(output) => {
 
 def measure(page, outputs: list, presses: int = PRESSES) -> list[list[float]]:
     """Press arrow keys on the first slider of each output in turn; return milliseconds per press."""
+    away = []
     for output in outputs:
         output.evaluate(WATCH)
+        handle = output.locator(".noUi-handle").first
+        at_the_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+        away.append(("ArrowLeft", "ArrowRight") if at_the_end else ("ArrowRight", "ArrowLeft"))
     times = [[] for _ in outputs]
     for press in range(presses):
-        for output, taken in zip(outputs, times, strict=True):
+        for output, taken, keys in zip(outputs, times, away, strict=True):
             output.locator(".noUi-handle").first.focus()
             output.evaluate("(output) => { output.change = output.nextChange(); }")
-            page.keyboard.press("ArrowLeft" if press % 2 else "ArrowRight")
+            page.keyboard.press(keys[press % 2])
             taken.append(output.evaluate("(output) => output.change"))
             page.wait_for_timeout(SETTLE)
     return times
