@@ -5,8 +5,9 @@ hand the same panels to the browser, which redraws them while a slider moves. No
 """
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from numbers import Real
 from typing import Any
@@ -15,11 +16,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, MaxNLocator
 from PIL import Image
 from torch import Tensor
 
 # Okabe & Ito (2008), "Color Universal Design": told apart with every common colour blindness.
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
+SKY, AMBER, BLACK = "#56B4E9", "#E69F00", "#222222"
 _DIVERGING = LinearSegmentedColormap.from_list("orange_white_blue", [ORANGE, "white", BLUE])
 
 
@@ -31,6 +35,25 @@ def number(value: Real) -> str:
         return "∞" if value > 0 else "−∞"
     text = f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.2f}"
     return text.replace("-", "−")
+
+
+def tick(value: Real) -> str:
+    """Write a round value as an axis shows it: 0.05, 200, or 2·10⁻⁵ where zeros would have to be counted."""
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:g}".replace("-", "−")
+    digits, power = f"{value:e}".split("e")
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{float(digits):g}·10{raised}".removeprefix("1·").replace("-", "−")
+
+
+def visible(text: str) -> str:
+    """Write each newline and tab as a sign that can be seen."""
+    return text.replace("\n", "↵").replace("\t", "⇥")
+
+
+def sign(character: str) -> str:
+    """Write a single character so that it can be seen, even a space."""
+    return visible(character).replace(" ", "␣")
 
 
 def array(tensor: Tensor) -> np.ndarray:
@@ -255,13 +278,19 @@ class Plane:
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Curves over one common axis, both axes logarithmic.
+    """Curves over one common axis, and perhaps horizontal levels to compare them with.
+
+    Both axes are logarithmic, or both linear; the heights of linear axes begin at 0.
 
     Attributes:
         title: what is compared.
-        x: shape (N,), positive.
-        curves: a name for each curve and its heights, shape (N,), positive.
+        x: shape (N,).
+        curves: a name for each curve and its heights, shape (N,). NaN and infinities are left out, and
+            what is not positive where axes are logarithmic.
         x_label, y_label: the quantities on the axes, with their unit if they have one.
+        log: whether the axes are logarithmic.
+        levels: a name for each level and its height.
+        x_limits: where the common axis begins and ends; with the curves, if left out.
     """
 
     title: str
@@ -269,19 +298,200 @@ class Lines:
     curves: dict[str, Tensor]
     x_label: str
     y_label: str
+    log: bool = True
+    levels: dict[str, Real] = field(default_factory=dict)
+    x_limits: tuple[Real, Real] | None = None
+
+    MOST_POINTS = 300
+    MOST_MARKERS = 30  # a curve of more points gets FEW_MARKERS along its way
+    FEW_MARKERS = 8
+    LOOKS = tuple(zip((BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, BLACK), "os^DvPX", strict=True))
+    GAP = 0.065  # between the labels of two levels, as a share of the height
+
+    def points(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return x and y of what is drawn of a curve: some points of a long one, and always its last."""
+        x, y = array(self.x), array(self.curves[name])
+        shown = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (not self.log or (x > 0) & (y > 0)))
+        if len(shown) > self.MOST_POINTS and self.log:
+            shown = shown[np.unique(np.geomspace(1, len(shown), self.MOST_POINTS).round().astype(int)) - 1]
+        elif len(shown) > self.MOST_POINTS:
+            shown = np.append(shown[:: math.ceil(len(shown) / self.MOST_POINTS)], shown[-1])
+        return x[shown], y[shown]
+
+    def state(self) -> dict[str, Any]:
+        """Return what the browser needs, with limits and ticks of both axes."""
+        curves = {name: self.points(name) for name in self.curves}
+        levels = [float(level) for level in self.levels.values()]
+        x_limits = self.x_limits or self._limits([x for x, _ in curves.values()], from_zero=False)
+        y_limits = self._limits([*(y for _, y in curves.values()), levels], from_zero=True)
+        return {
+            "kind": "Lines",
+            "title": self.title,
+            "curves": [{"name": name, "x": x.tobytes(), "y": y.tobytes()} for name, (x, y) in curves.items()],
+            "levels": [
+                {"label": label, "y": level, "at": at}
+                for label, level, at in zip(self._level_labels(), levels, self._places(y_limits), strict=True)
+            ],
+            "log": self.log,
+            "x_limits": [float(limit) for limit in x_limits],
+            "y_limits": [float(limit) for limit in y_limits],
+            "x_ticks": self._ticks(x_limits),
+            "y_ticks": self._ticks(y_limits),
+            "x_label": self.x_label,
+            "y_label": self.y_label,
+        }
+
+    def _limits(self, values: list, from_zero: bool) -> tuple[Real, Real]:
+        """Return limits with all the values between them, and a little room around those."""
+        every = np.concatenate([np.asarray(part, dtype=float) for part in values] or [np.zeros(0)])
+        if not every.size:
+            return (1, 10) if self.log else (0, 1)
+        low, high = every.min(), every.max()
+        if self.log:
+            return low / 1.15, high * 1.15
+        if from_zero:
+            pass
+            return 1.05 * low, 1.05 * high or 1
+        return (low, high) if low < high else (low - 0.5, high + 0.5)
+
+    def _ticks(self, limits: tuple[Real, Real]) -> list[tuple[float, str]]:
+        """Return where an axis has ticks, and what is written there."""
+        low, high = limits
+        if self.log:
+            locator = LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,), numticks=8)
+        else:
+            locator = MaxNLocator(6, steps=(1, 2, 5, 10))
+        values = locator.tick_values(low, high).tolist()
+        return [(value, tick(value)) for value in values if low <= value <= high]
+
+    def _level_labels(self) -> list[str]:
+        return [f"{name} {number(level)}" for name, level in self.levels.items()]
+
+    def _places(self, limits: tuple[Real, Real]) -> list[float]:
+        """Return where the labels of the levels stand, as shares of the height, none on top of another."""
+        scale = np.log if self.log else np.asarray
+        low, high = scale(limits)
+        wanted = (scale([float(level) for level in self.levels.values()]) - low) / (high - low)
+        order = np.argsort(wanted, kind="stable")
+        places = np.zeros(len(order))
+        below = -math.inf
+        for index in order:
+            places[index] = below = max(wanted[index], below + self.GAP)
+        above = 1 + self.GAP
+        for index in order[::-1]:
+            places[index] = above = min(places[index], above - self.GAP)
+        return places.tolist()
 
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
-        looks = zip((BLUE, ORANGE, GREEN, PURPLE), "os^D", strict=True)
-        for (name, y), (colour, marker) in zip(self.curves.items(), looks, strict=False):
-            axes.loglog(array(self.x), array(y), marker=marker, color=colour, markersize=5, label=name)
+        if self.log:
+            axes.set(xscale="log", yscale="log")
+        for index, name in enumerate(self.curves):
+            x, y = self.points(name)
+            colour, marker = self.LOOKS[index % len(self.LOOKS)]
+            axes.plot(
+                x,
+                y,
+                marker=marker,
+                color=colour,
+                markersize=5,
+                markevery=1 if len(x) <= self.MOST_MARKERS else len(x) // self.FEW_MARKERS,
+                linestyle="-" if index < len(self.LOOKS) else "--",
+                label=name,
+            )
         axes.set(xlabel=self.x_label, ylabel=self.y_label)
+        if self.x_limits:
+            axes.set_xlim(self.x_limits)
+        if not self.log:
+            axes.set_ylim(self.state()["y_limits"])
+        for level in self.levels.values():
+            axes.axhline(level, color=GREY, linestyle="--", linewidth=1.2)
+        for text, place in zip(self._level_labels(), self._places(axes.get_ylim()), strict=True):
+            axes.annotate(
+                text,
+                (1, place),
+                (5, 0),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+                annotation_clip=False,
+            )
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
+        if self.curves:
+            axes.legend(frameon=False)
 
 
-Panel = Heatmap | Bars | Histogram | Plane | Lines
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text in rows of characters, each in its cell, perhaps shaded; a newline is a sign of its own.
+
+    Rows end after a newline, or after the last space that fits.
+
+    Attributes:
+        title: what the text is.
+        text: what is written.
+        values: shape (characters,): a cell is white at 0 and full blue at `limit`. No shading, if left out.
+        framed: position of the character with a frame.
+        limit: see `values`.
+    """
+
+    title: str
+    text: str
+    values: Tensor | None = None
+    framed: int | None = None
+    limit: Real = 1
+
+    COLUMNS = 44
+    ROWS = re.compile(rf"[^\n]{{0,{COLUMNS - 1}}}(?:[ \n]|\Z)|[^\n]{{{COLUMNS}}}")
+    CELL = (0.105, 0.2)  # inches, in matplotlib
+
+    def rows(self) -> list[str]:
+        """Return the rows, in which a newline is written as a sign; one empty row for an empty text."""
+        return [visible(row) for row in self.ROWS.findall(self.text) if row] or [""]
+
+    def state(self) -> dict[str, Any]:
+        """Return what both ways of drawing need."""
+        return {
+            "kind": "Text",
+            "title": self.title,
+            "rows": self.rows(),
+            "columns": self.COLUMNS,
+            "values": b"" if self.values is None else array(self.values).tobytes(),
+            "framed": self.framed,
+            "limit": float(self.limit),
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        rows = self.rows()
+        values = np.zeros(len(self.text)) if self.values is None else array(self.values)
+        cells = [(row, column) for row, line in enumerate(rows) for column in range(len(line))]
+        for index, (row, column) in enumerate(cells):
+            colour = _DIVERGING(0.5 + 0.5 * min(1.0, values[index] / self.limit))
+            axes.add_patch(Rectangle((column, row), 1, 1, color=colour, linewidth=0))
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                rows[row][column],
+                ha="center",
+                va="center_baseline",
+                family="monospace",
+                fontsize=10,
+                color=ink_on(colour),
+            )
+        if self.framed is not None:
+            row, column = cells[self.framed]
+            axes.add_patch(
+                Rectangle((column, row), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2, zorder=3)
+            )
+        width, height = self.CELL
+        axes.set(xlim=(0, self.COLUMNS), ylim=(len(rows), 0), aspect=height / width, anchor="N")
+        axes.set_axis_off()
+
+
+Panel = Heatmap | Bars | Histogram | Plane | Lines | Text
 
 
 class Picture:
@@ -335,4 +545,9 @@ def _width(panel: Panel) -> float:
     if isinstance(panel, Heatmap):
         rows, columns = panel.values.shape
         return 1.0 + min(2.6 * columns / max(rows, columns), 2.6) + 0.2
-    return {Bars: 3.0, Histogram: 4.2, Plane: 4.2, Lines: 5.4}[type(panel)]
+    if isinstance(panel, Text):
+        return panel.CELL[0] * panel.COLUMNS + 0.2
+    if isinstance(panel, Bars):
+        longest = max(map(len, panel.labels), default=0)
+        return max(3.0, (0.25 + 0.07 * longest) * len(panel.labels))
+    return {Histogram: 4.2, Plane: 4.2, Lines: 5.4}[type(panel)]

@@ -10,11 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_course.averaging import causal_mean_loop
-from attention_course.explorers import EXPLORERS, bag_of_words, explore, masked_softmax, tril_matmul
+from attention_course.explorers import (
+    EXPLORERS,
+    bag_of_words,
+    explore,
+    masked_softmax,
+    sampling,
+    tril_matmul,
+)
 from attention_course.explorers.engine import Explorer
 from attention_course.plots import Bars
 
 each_explorer = pytest.mark.parametrize("name", EXPLORERS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_samples():
+    """Hundreds of settings are tried: eight characters of each sample say as much as eighty."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "LENGTH", 8)
+        yield
 
 
 def ends(control):

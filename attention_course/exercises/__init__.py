@@ -12,6 +12,7 @@ from typing import Any
 
 from attention_course.exercises import (
     bag_of_words,
+    bigram_to_gpt,
     cross_and_causal,
     masked_softmax,
     multi_head,
@@ -33,6 +34,7 @@ RUNGS = (
     scaling_variance,
     cross_and_causal,
     multi_head,
+    bigram_to_gpt,
 )
 EXERCISES = {exercise.name: exercise for rung in RUNGS for exercise in rung.EXERCISES}
 

@@ -1,19 +1,27 @@
 """Sliders that show what the numbers do: `explore("bag_of_words")` in a notebook cell.
 
-One module a rung, each with three parts: `controls()` makes the sliders, `compute(...)` turns their values
-into tensors, `draw(figure, ...)` shows the tensors.
+One module an explorer, each with three parts: `controls()` makes the sliders, `compute(...)` turns their
+values into tensors, `draw(figure, ...)` shows the tensors. What an explorer of rung 8 looks at, a model for
+example, is its subject: keywords of both `controls` and `compute`, each with a default.
 """
 
+from functools import partial
+from inspect import getdoc, signature
+from typing import Any
+
 from attention_course.explorers import (
+    attention_over_text,
     bag_of_words,
     cross_and_causal,
     masked_softmax,
     multi_head,
     query_key_value,
+    sampling,
     scaling_variance,
     tril_matmul,
 )
 from attention_course.explorers.engine import Explorer
+from attention_course.explorers.live_training import LiveTraining
 from attention_course.names import look_up
 
 EXPLORERS = {
@@ -24,14 +32,31 @@ EXPLORERS = {
     "scaling_variance": scaling_variance,
     "cross_and_causal": cross_and_causal,
     "multi_head": multi_head,
+    "sampling": sampling,
+    "attention_over_text": attention_over_text,
 }
 
+__all__ = ["EXPLORERS", "LiveTraining", "explore"]
 
-def explore(name: str) -> Explorer:
+
+def explore(name: str, **subject: Any) -> Explorer:
     """Make the explorer called `name`; as the last line of a notebook cell it shows itself.
 
+    Args:
+        name: one of EXPLORERS.
+        **subject: what it looks at. "sampling" takes model, tokenizer and prompt, "attention_over_text" takes
+            model, tokenizer and text; what is left out is a GPT that has learnt nothing yet, or a story.
+
     Raises:
-        ValueError: there is no explorer of that name; the message lists them.
+        ValueError: there is no explorer of that name; the message lists them. Or the parts of the subject do
+            not go together.
+        TypeError: this explorer does not look at such a thing.
     """
     module = look_up(name, EXPLORERS, "explorer")
-    return Explorer(module.controls(), module.compute, module.draw)
+    takes = signature(module.controls).parameters
+    for given in subject:
+        if given not in takes:
+            looks_at = f"It looks at: {', '.join(takes)}." if takes else "It brings all that it shows."
+            raise TypeError(f"The explorer {name!r} takes no {given!r}. {looks_at}")
+    about = getdoc(module) if subject else ""
+    return Explorer(module.controls(**subject), partial(module.compute, **subject), module.draw, about)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import ipywidgets
-from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
 
@@ -16,6 +15,13 @@ class Explorer(ipywidgets.VBox):
     what `compute` returned, by name. The three parts can be tested apart, without a browser:
     `explorer.controls["t"].value = 3` moves the slider.
 
+    Args:
+        controls: see below.
+        compute: turns the values of the controls into tensors and whatever else `draw` shows.
+        draw: shows them.
+        about: what a page without widgets says in place of the caption. For explorers of a trained model,
+            whose numbers differ from machine to machine.
+
     Attributes:
         controls: a name for each ipywidgets control; the names are the parameters of `compute`.
         figure: the picture.
@@ -24,13 +30,15 @@ class Explorer(ipywidgets.VBox):
     def __init__(
         self,
         controls: dict[str, ipywidgets.ValueWidget],
-        compute: Callable[..., dict[str, Tensor]],
+        compute: Callable[..., dict[str, Any]],
         draw: Callable[..., None],
+        about: str = "",
     ):
         self.controls = controls
         self.figure = LiveFigure()
         self._compute = compute
         self._draw = draw
+        self._about = about
         for control in controls.values():
             control.style.description_width = "initial"
             control.observe(self._update, names="value")
@@ -47,8 +55,8 @@ class Explorer(ipywidgets.VBox):
             self.figure.error = f"{type(error).__name__}: {error}"
 
     def __repr__(self) -> str:
-        return self.figure.error or self.figure.caption
+        return self.figure.error or self._about or self.figure.caption
 
     def _repr_mimebundle_(self, **kwargs):
         still, metadata = self.figure.still()._repr_mimebundle_()
-        return super()._repr_mimebundle_(**kwargs) | still, metadata
+        return super()._repr_mimebundle_(**kwargs) | still | {"text/plain": repr(self)}, metadata

@@ -3,6 +3,23 @@
 
 const BLUE = [0, 114, 178];
 const ORANGE = [213, 94, 0];
+// Okabe & Ito's colours, in the order of plots.Lines, and lighter ones for the dark theme.
+const CURVES = {
+  light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#222222"],
+  dark: ["#3ca0e1", "#f08232", "#2fc49a", "#e39cc4", "#a5d8f5", "#f5c04a", "#e0e0e0"],
+};
+// The markers of matplotlib's "os^DvPX" as corners; a circle has none.
+const PLUS = [[-1.3, -0.45], [-0.45, -0.45], [-0.45, -1.3], [0.45, -1.3], [0.45, -0.45], [1.3, -0.45]];
+PLUS.push(...PLUS.map(([x, y]) => [-x, -y]));
+const MARKERS = [
+  [],
+  [[-1, -1], [1, -1], [1, 1], [-1, 1]],
+  [[0, -1.2], [1.2, 1], [-1.2, 1]],
+  [[0, -1.4], [1.4, 0], [0, 1.4], [-1.4, 0]],
+  [[0, 1.2], [1.2, -1], [-1.2, -1]],
+  PLUS,
+  PLUS.map(([x, y]) => [(x - y) * Math.SQRT1_2, (x + y) * Math.SQRT1_2]),
+];
 const css = (rgb) => `rgb(${rgb.map(Math.round).join(",")})`;
 
 function themeOf(element) {
@@ -16,7 +33,9 @@ function themeOf(element) {
     blue: dark ? [60, 160, 225] : BLUE,
     orange: dark ? [240, 130, 50] : ORANGE,
     pale: dark ? "#4a5a66" : "#bfd4e0",
-    font: (px, weight = "") => `${weight} ${px}px ${value("--jp-ui-font-family", "sans-serif")}`,
+    curves: dark ? CURVES.dark : CURVES.light,
+    font: (px) => `${px}px ${value("--jp-ui-font-family", "sans-serif")}`,
+    code: (px) => `${px}px ${value("--jp-code-font-family", "monospace")}`,
   };
 }
 
@@ -38,7 +57,32 @@ function label(pen, text, x, y, { align = "center", baseline = "middle", turn = 
   pen.restore();
 }
 
-// Every kind of panel: size(panel) in CSS pixels, draw(pen, panel, size, theme).
+const ruler = document.createElement("canvas").getContext("2d");
+
+// How wide the widest of some texts is; Lines.size is asked before there is a canvas to draw on.
+function widest(texts, font) {
+  ruler.font = font;
+  return Math.ceil(Math.max(0, ...texts.map((text) => ruler.measureText(text).width)));
+}
+
+function line(pen, x0, y0, x1, y1) {
+  pen.beginPath();
+  pen.moveTo(x0, y0);
+  pen.lineTo(x1, y1);
+  pen.stroke();
+}
+
+function marker(pen, index, x, y) {
+  const radius = 3.5;
+  pen.beginPath();
+  const corners = MARKERS[index % MARKERS.length];
+  if (!corners.length) pen.arc(x, y, radius, 0, 2 * Math.PI);
+  corners.forEach(([dx, dy]) => pen.lineTo(x + radius * dx, y + radius * dy));
+  pen.closePath();
+  pen.fill();
+}
+
+// Every kind of panel: size(panel, theme) in CSS pixels, draw(pen, panel, size, theme).
 const KINDS = {
   Heatmap: {
     margin: { left: 46, top: 4, right: 6, bottom: 40 },
@@ -81,7 +125,9 @@ const KINDS = {
   },
 
   Bars: {
-    size: (panel) => [Math.max(164, 40 * panel.labels.length + 30), 230],
+    size({ labels: { length } }) {
+      return [length > 8 ? 33 * length + 16 : Math.max(164, 40 * length + 30), 230];
+    },
     draw(pen, panel, [width, height], theme) {
       const heights = floats(panel.heights);
       const [low, high] = panel.limits;
@@ -183,6 +229,112 @@ const KINDS = {
       pen.stroke();
     },
   },
+
+  Lines: {
+    margin: { left: 56, bottom: 40 },
+    plot: [400, 210],
+    row: 17, // of the legend, above the plot
+    apart: 20, // markers along a curve, at least
+    right: (panel, theme) => 12 + widest(panel.levels.map((level) => level.label), theme.font(11)),
+    // Where each entry of the legend stands: next to the one before, or in a new row if there is no room.
+    legend(panel, theme) {
+      let [x, row] = [0, 0];
+      const places = panel.curves.map(({ name }) => {
+        const width = 36 + widest([name], theme.font(11)) + 14;
+        if (x > 0 && x + width > this.plot[0]) [x, row] = [0, row + 1];
+        x += width;
+        return [x - width, row];
+      });
+      return { places, height: places.length ? this.row * (row + 1) + 6 : 8 };
+    },
+    size(panel, theme) {
+      const [w, h] = this.plot;
+      const { left, bottom } = this.margin;
+      return [left + w + this.right(panel, theme), this.legend(panel, theme).height + h + bottom];
+    },
+    draw(pen, panel, [, height], theme) {
+      const { left } = this.margin;
+      const [w, h] = this.plot;
+      const { places, height: top } = this.legend(panel, theme);
+      const scale = panel.log ? Math.log : (value) => value;
+      const share = (value, [low, high]) => (scale(value) - scale(low)) / (scale(high) - scale(low));
+      const x = (value) => left + w * share(value, panel.x_limits);
+      const y = (value) => top + h * (1 - share(value, panel.y_limits));
+      const crisp = (place) => Math.round(place) + 0.5;
+      pen.font = theme.font(11);
+      pen.strokeStyle = theme.faint;
+      pen.fillStyle = theme.text;
+      pen.globalAlpha = 0.5;
+      for (const [value] of panel.x_ticks) line(pen, crisp(x(value)), top, crisp(x(value)), top + h);
+      for (const [value] of panel.y_ticks) line(pen, left, crisp(y(value)), left + w, crisp(y(value)));
+      pen.globalAlpha = 1;
+      for (const [value, text] of panel.x_ticks) label(pen, text, x(value), top + h + 12);
+      for (const [value, text] of panel.y_ticks) label(pen, text, left - 6, y(value), { align: "right" });
+      pen.strokeStyle = theme.text;
+      pen.setLineDash([6, 4]);
+      for (const level of panel.levels) {
+        line(pen, left, crisp(y(level.y)), left + w, crisp(y(level.y)));
+        label(pen, level.label, left + w + 6, top + h * (1 - level.at), { align: "left" });
+      }
+      pen.font = theme.font(12);
+      label(pen, panel.x_label, left + w / 2, height - 9);
+      label(pen, panel.y_label, 12, top + h / 2, { turn: -Math.PI / 2 });
+      pen.font = theme.font(11);
+      pen.lineWidth = 2;
+      pen.lineJoin = "round";
+      panel.curves.forEach((curve, index) => {
+        const [xs, ys] = [[...floats(curve.x)].map(x), [...floats(curve.y)].map(y)];
+        const [from, row] = [left + places[index][0], 8 + this.row * places[index][1]];
+        pen.setLineDash(index < MARKERS.length ? [] : [6, 4]);
+        pen.strokeStyle = pen.fillStyle = theme.curves[index % theme.curves.length];
+        line(pen, from, row, from + 28, row);
+        marker(pen, index, from + 14, row);
+        pen.beginPath();
+        xs.forEach((along, i) => pen.lineTo(along, ys[i]));
+        pen.stroke();
+        let last = -Infinity;
+        xs.forEach((along, i) => {
+          if (along - last < this.apart) return;
+          marker(pen, index, along, ys[i]);
+          last = along;
+        });
+        pen.fillStyle = theme.text;
+        label(pen, curve.name, from + 34, row, { align: "left" });
+      });
+    },
+  },
+
+  Text: {
+    cell: [9, 20],
+    size(panel) {
+      return [this.cell[0] * panel.columns + 4, this.cell[1] * panel.rows.length + 4];
+    },
+    draw(pen, panel, _, theme) {
+      const [width, height] = this.cell;
+      const values = floats(panel.values);
+      pen.font = theme.code(14);
+      let index = 0;
+      panel.rows.forEach((line, row) =>
+        [...line].forEach((character, column) => {
+          const share = Math.min(1, (values[index] ?? 0) / panel.limit);
+          const colour = theme.zero.map((zero, c) => zero + (theme.blue[c] - zero) * share);
+          const [x, y] = [2 + width * column, 2 + height * row];
+          if (share > 0) {
+            pen.fillStyle = css(colour);
+            pen.fillRect(x, y + 1, width, height - 2);
+          }
+          pen.fillStyle = share > 0 ? inkOn(colour) : theme.text;
+          label(pen, character, x + width / 2, y + height / 2 + 1);
+          if (index === panel.framed) {
+            pen.strokeStyle = css(theme.orange);
+            pen.lineWidth = 2;
+            pen.strokeRect(x, y + 1, width, height - 2);
+          }
+          index += 1;
+        }),
+      );
+    },
+  },
 };
 
 function element(parent, tag, attributes = {}) {
@@ -209,7 +361,7 @@ function render({ model, el }) {
     panels.forEach((panel, index) => {
       const [title, canvas] = row.children[index].children;
       title.textContent = panel.title;
-      const [width, height] = KINDS[panel.kind].size(panel);
+      const [width, height] = KINDS[panel.kind].size(panel, theme);
       canvas.width = width * density;
       canvas.height = height * density;
       canvas.style.width = `${width}px`;

@@ -1,0 +1,108 @@
+"""Rung 8: where each head of a model looks in a text, and which character the model expects next."""
+
+from inspect import signature
+from typing import Any
+
+import ipywidgets
+import torch
+import torch.nn as nn
+from torch import Tensor
+
+from attention_course.explorers.figure import LiveFigure
+from attention_course.explorers.subject import STORY, TOKENIZER, UNTRAINED, fit, ids_of, look, remark
+from attention_course.plots import Bars, Text, sign
+from attention_course.text import CharTokenizer, answers
+
+MOST_LOOKED_AT = 8  # characters that get a bar
+FULL = 0.5  # the weight with the full colour
+
+
+def controls(
+    model: nn.Module = UNTRAINED, tokenizer: CharTokenizer = TOKENIZER, text: str = STORY
+) -> dict[str, ipywidgets.ValueWidget]:
+    """Return layer, head and query; the query begins where the first answer of a story must be found.
+
+    Raises:
+        ValueError: model, tokenizer and text do not go together, or the model has no weights to show.
+    """
+    if "need_weights" not in signature(model.forward).parameters:
+        raise ValueError(
+            f"{type(model).__name__} has no weights to look at: its forward takes no need_weights. "
+            "Pass a GPT."
+        )
+    fit(model, tokenizer, text)
+    ids = ids_of(text, tokenizer, model)
+    n_layer, _, n_head, T, _ = look(model, ids, need_weights=True)[1].shape
+    places = [start - 1 for start, _ in answers(text[-T:]) if start > 0]
+    short = {"width": "200px"}
+    return {
+        "layer": ipywidgets.IntSlider(n_layer - 1, 0, n_layer - 1, description="layer", layout=short),
+        "head": ipywidgets.IntSlider(0, 0, n_head - 1, description="head", layout=short),
+        "position": ipywidgets.IntSlider(
+            places[0] if places else T - 1, 0, T - 1, description="query", layout={"width": "400px"}
+        ),
+    }
+
+
+def compute(
+    layer: int,
+    head: int,
+    position: int,
+    model: nn.Module = UNTRAINED,
+    tokenizer: CharTokenizer = TOKENIZER,
+    text: str = STORY,
+) -> dict[str, Any]:
+    """Return the text, the weights (T,) of one query in one head, and what the model expects after it."""
+    ids = ids_of(text, tokenizer, model)
+    logits, weights = look(model, ids, need_weights=True)
+    probabilities = torch.softmax(logits[0, position], dim=-1)
+    return {
+        "text": text[-ids.shape[1] :],
+        "weights": weights[layer, 0, head, position],
+        "place": (layer, head, position),
+        "expected": tokenizer.characters[int(probabilities.argmax())],
+        "probability": probabilities.max(),
+        "remark": remark(model),
+    }
+
+
+def draw(
+    figure: LiveFigure,
+    text: str,
+    weights: Tensor,
+    place: tuple[int, int, int],
+    expected: str,
+    probability: Tensor,
+    remark: str,
+) -> None:
+    """Shade the text by the weights, and name the characters with the largest ones."""
+    layer, head, position = place
+    most = weights[: position + 1].topk(min(MOST_LOOKED_AT, position + 1))
+    looked_at = [(key, sign(text[key])) for key in most.indices.tolist()]
+    named = [
+        f"{100 * weight:.0f} % on character {key} “{character}”"
+        for weight, (key, character) in zip(most.values.tolist(), looked_at, strict=True)
+    ]
+    follows = (
+        f"the text goes on with “{sign(text[position + 1])}”" if position + 1 < len(text) else "the text ends"
+    )
+    figure.show(
+        Text(
+            f"Weights of the framed query, full blue from {100 * FULL:.0f} %",
+            text,
+            weights,
+            framed=position,
+            limit=FULL,
+        ),
+        Bars(
+            f"The {len(named)} largest weights",
+            most.values,
+            [f"{key} {character}" for key, character in looked_at],
+            "position and character",
+            (0, 1),
+        ),
+        caption=(
+            f"Layer {layer}, head {head}, query {position} “{sign(text[position])}”: {', '.join(named[:3])}. "
+            f"Next, the model expects “{sign(expected)}” with {100 * probability.item():.0f} %; {follows}.{remark}"
+        ),
+    )

@@ -1,0 +1,157 @@
+"""Rung 8: watch a training while it runs, and stop it."""
+
+import math
+from numbers import Real
+from threading import Event
+from time import perf_counter
+
+import ipywidgets
+import torch
+
+from attention_course.explorers.figure import LiveFigure
+from attention_course.gpt import generate
+from attention_course.plots import Lines, Text, visible
+from attention_course.text import CharTokenizer
+from attention_course.training import Trainer
+
+REDRAW = 0.2  # seconds between two pictures, at least
+SAMPLE_STEPS = 100  # steps between two samples, at least
+SAMPLE_SHARE = 1 / 40  # of the time may go into samples
+LENGTH = 100  # characters of a sample
+ABOUT = (
+    "Live training: while this cell runs, a progress bar, a stop button, the losses and what the model "
+    "writes are shown here."
+)
+
+
+class LiveTraining(ipywidgets.VBox):
+    """A progress bar, a stop button, the losses and a sample, while a training runs.
+
+    Display it, then pass it on: `train(model, data, recipe, watch=watch)`.
+
+    With JupyterLab 4.4 and ipykernel 7, or newer ones, a press of the button arrives while the cell runs, in
+    another thread. Elsewhere it waits until the cell has ended; there the kernel's own interrupt button (■)
+    does the same: it ends the training and keeps the model.
+
+    Args:
+        tokenizer: turns ids into the sample.
+        floors: a name for each loss to compare with, in nats per token.
+        prompt: what the samples begin with.
+
+    Attributes:
+        bar: the progress.
+        words: step, loss and seconds left.
+        stop: the button; `watch.stop.click()` presses it.
+        figure: losses and sample.
+
+    Raises:
+        ValueError: the prompt is empty, or the tokenizer does not know one of its characters.
+    """
+
+    def __init__(self, tokenizer: CharTokenizer, floors: dict[str, Real] | None = None, prompt: str = "\n"):
+        if not prompt:
+            raise ValueError("LiveTraining: the prompt is empty. Give at least one character to start from.")
+        self.bar = ipywidgets.IntProgress(0, 0, 1, layout={"width": "300px"})
+        self.words = ipywidgets.Label("not started yet", layout={"width": "330px"})
+        self.stop = ipywidgets.Button(
+            description="Stop", icon="stop", disabled=True, layout={"width": "90px"}
+        )
+        self.figure = LiveFigure()
+        self._tokenizer = tokenizer
+        self._floors = dict(floors or {})
+        self._prompt = tokenizer.encode(prompt)[None]
+        self._caption = (
+            "The loss of each step on its batch, and now and then on the validation text. Dashed: the "
+            f"floors. The model was given “{visible(prompt)}”, and wrote what follows."
+        )
+        self._stopped = Event()
+        self._trainer: Trainer | None = None
+        self.stop.on_click(lambda _: self._stopped.set())
+        super().__init__([ipywidgets.HBox([self.bar, self.stop, self.words]), self.figure])
+        self.add_class("attention-live-training")
+
+    def __call__(self, trainer: Trainer) -> bool:
+        """Show how far the training is; call this after each step. Return whether it is to stop."""
+        if trainer is not self._trainer or self.stop.disabled:
+            self._begin(trainer)
+        stopped = self._stopped.is_set() or trainer.history.stopped  # by the button, or by an interrupt
+        over = stopped or trainer.done
+        now = perf_counter()
+        if over or self._sample_is_due(trainer.steps_done, now):
+            self._take_sample(trainer)
+        if over or now - self._drawn >= REDRAW:
+            self._drawn = now
+            self._show(trainer, stopped)
+        if over:
+            self.stop.disabled = True
+        return stopped
+
+    def _begin(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._started = perf_counter()
+        self._first_step = trainer.steps_done - 1  # this call comes after a step
+        self._drawn = self._sampled_at = -math.inf
+        self._sampled_step = -SAMPLE_STEPS
+        self._sample_seconds = 0.0
+        self._stopped.clear()
+        self.bar.max = trainer.recipe.steps
+        self.stop.disabled = False
+        _answer_in_any_thread(self.stop)
+
+    def _sample_is_due(self, step: int, now: float) -> bool:
+        rested = now - self._sampled_at >= self._sample_seconds / SAMPLE_SHARE
+        return rested and step - self._sampled_step >= SAMPLE_STEPS
+
+    def _take_sample(self, trainer: Trainer) -> None:
+        """Let the model write, with a generator of its own: the training must not notice."""
+        start = perf_counter()
+        device = next(trainer.model.parameters()).device
+        generator = torch.Generator(device).manual_seed(trainer.steps_done)
+        written = generate(trainer.model, self._prompt.to(device), LENGTH, generator=generator)
+        title = f"Written after step {trainer.steps_done}"
+        self._sample = Text(title, self._tokenizer.decode(written[0]))
+        self._sampled_at, self._sampled_step = perf_counter(), trainer.steps_done
+        self._sample_seconds = self._sampled_at - start
+
+    def _show(self, trainer: Trainer, stopped: bool) -> None:
+        history, step, steps = trainer.history, trainer.steps_done, trainer.recipe.steps
+        seconds = perf_counter() - self._started
+        if stopped:
+            state = f"stopped after step {step} of {steps}"
+        elif trainer.done:
+            state = f"{steps} steps in {seconds:.0f} s"
+        else:
+            state = f"step {step} of {steps}"
+        left = seconds * (steps - step) / (step - self._first_step)
+        rest = "" if stopped or trainer.done else f", {left:.0f} s left"
+        self.words.value = f"{state}, loss {history.losses[-1]:.2f}{rest}"
+        self.bar.value = step
+        training = torch.tensor(history.losses)
+        validation = torch.full_like(training, math.nan)
+        validation[torch.tensor(history.val_steps, dtype=torch.long) - 1] = torch.tensor(history.val_losses)
+        losses = Lines(
+            "Loss",
+            torch.arange(1, len(training) + 1),
+            {"training": training, "validation": validation},
+            "step",
+            "nats per character",
+            log=False,
+            levels=self._floors,
+            x_limits=(0, steps),
+        )
+        self.figure.show(losses, self._sample, caption=self._caption)
+
+    def __repr__(self) -> str:
+        return ABOUT
+
+    def _repr_mimebundle_(self, **kwargs):
+        return super()._repr_mimebundle_(**kwargs) | {"text/plain": ABOUT}
+
+
+def _answer_in_any_thread(widget: ipywidgets.Widget) -> None:
+    """Let what the browser sends for `widget` be handled while a cell runs.
+
+    JupyterLab addresses it to a thread of its own, a subshell; but ipykernel 7.4 passes it on to the thread
+    that last sent something to the widget, here the busy one. With no note of that thread, it does not.
+    """
+    vars(widget.comm).pop("_reply_subshell_id", None)

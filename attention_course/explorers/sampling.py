@@ -1,0 +1,96 @@
+"""Rung 8: which character a model finds how probable, and what it writes by drawing from that."""
+
+import math
+from typing import Any
+
+import ipywidgets
+import torch
+import torch.nn as nn
+from torch import Tensor
+
+from attention_course.explorers.figure import LiveFigure
+from attention_course.explorers.subject import TOKENIZER, UNTRAINED, fit, ids_of, look, remark
+from attention_course.gpt import generate
+from attention_course.plots import Bars, Text, sign, visible
+from attention_course.text import CharTokenizer
+
+PROMPT = "Ann "
+BEST = 12  # characters that get a bar
+LENGTH = 80  # of a sample: a forward pass a character, and a drag should stay quick
+PALE = 0.3  # shade of the prompt
+
+
+def controls(
+    model: nn.Module = UNTRAINED, tokenizer: CharTokenizer = TOKENIZER, prompt: str = PROMPT
+) -> dict[str, ipywidgets.ValueWidget]:
+    """Return temperature, top_k and the seed of the sample.
+
+    Raises:
+        ValueError: model, tokenizer and prompt do not go together.
+    """
+    fit(model, tokenizer, prompt)
+    most = tokenizer.vocab_size
+    return {
+        "temperature": ipywidgets.FloatSlider(
+            1.0, min=0, max=2, step=0.1, description="temperature", readout_format=".1f"
+        ),
+        "top_k": ipywidgets.IntSlider(most, 1, most, description="top_k"),
+        "seed": ipywidgets.IntSlider(0, 0, 9, description="seed", layout={"width": "220px"}),
+    }
+
+
+def probabilities_of(logits: Tensor, temperature: float, top_k: int) -> Tensor:
+    """Return the probabilities (V,) from which `generate` draws, given the logits (V,)."""
+    logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], float("-inf"))
+    if temperature == 0:
+        return (torch.arange(len(logits)) == logits.argmax()).float()
+    return torch.softmax(logits / temperature, dim=-1)
+
+
+def compute(
+    temperature: float,
+    top_k: int,
+    seed: int,
+    model: nn.Module = UNTRAINED,
+    tokenizer: CharTokenizer = TOKENIZER,
+    prompt: str = PROMPT,
+) -> dict[str, Any]:
+    """Return probabilities (V,), the ids of the best characters, and a sample of LENGTH characters."""
+    ids = ids_of(prompt, tokenizer, model)
+    logits = look(model, ids)[0][0, -1]
+    generator = torch.Generator(ids.device).manual_seed(seed)
+    written = generate(model, ids, LENGTH, temperature, top_k, generator)[0, -LENGTH:]
+    return {
+        "probabilities": probabilities_of(logits, temperature, top_k),
+        "best": logits.topk(min(BEST, len(logits))).indices,
+        "characters": tokenizer.characters,
+        "prompt": prompt,
+        "sample": tokenizer.decode(written),
+        "remark": remark(model),
+    }
+
+
+def draw(
+    figure: LiveFigure,
+    probabilities: Tensor,
+    best: Tensor,
+    characters: str,
+    prompt: str,
+    sample: str,
+    remark: str,
+) -> None:
+    """Show the best characters as bars, and the sample; the caption gives entropy and the best character."""
+    labels = [sign(characters[index]) for index in best]
+    text = prompt[-Text.COLUMNS :] + sample
+    shade = PALE * (torch.arange(len(text)) < len(text) - len(sample))
+    entropy = torch.special.entr(probabilities).sum().item()
+    shown = visible(prompt[-20:])
+    figure.show(
+        Bars(f"Probability of what follows “{shown}”", probabilities[best], labels, "character", (0, 1)),
+        Text("A sample; the prompt is shaded", text, shade),
+        caption=(
+            f"After “{shown}” the most probable character is “{labels[0]}”, with "
+            f"{100 * probabilities[best[0]].item():.0f} %. Entropy of these probabilities: {entropy:.2f} nats, of at "
+            f"most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
+        ),
+    )

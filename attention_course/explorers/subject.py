@@ -1,0 +1,64 @@
+"""What the explorers of rung 8 look at: a model, its tokenizer, a text; by default an untrained GPT."""
+
+import torch
+import torch.nn as nn
+from torch import Tensor
+
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.text import CharTokenizer, write_stories
+
+STORY = write_stories(seed=2, characters=1)
+TOKENIZER = CharTokenizer(write_stories(characters=50_000))  # in so many, every character occurs
+NOTHING_LEARNT = " This model is not trained: it has learnt nothing yet."
+
+
+def _untrained() -> GPT:
+    """Make a small GPT from a fixed seed, and leave the global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return GPT(GPTConfig(TOKENIZER.vocab_size, block_size=256, n_layer=2, n_head=4, n_embd=64)).eval()
+
+
+UNTRAINED = _untrained()
+
+
+def remark(model: nn.Module) -> str:
+    """Return what a caption has to add about the model; nothing for one that a learner passed."""
+    return NOTHING_LEARNT if model is UNTRAINED else ""
+
+
+def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
+    """Return the last block_size characters of a text as ids, shape (1, T), on the device of the model.
+
+    Raises:
+        ValueError: the text is empty or has characters that the tokenizer does not know.
+    """
+    if not text:
+        raise ValueError("The text is empty. Give at least one character to start from.")
+    device = next(model.parameters()).device
+    return tokenizer.encode(text)[None, -model.block_size :].to(device)
+
+
+@torch.no_grad()
+def look(model: nn.Module, ids: Tensor, **wanted: bool) -> tuple[Tensor, Tensor | None]:
+    """Return logits and weights for ids (B, T) in eval mode, and leave the model as it was."""
+    training = model.training
+    model.eval()
+    logits, weights = model(ids, **wanted)
+    model.train(training)
+    return logits.cpu(), None if weights is None else weights.cpu()
+
+
+def fit(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
+    """Check that model, tokenizer and text go together.
+
+    Raises:
+        ValueError: the model gives logits for another number of characters; or see `ids_of`.
+    """
+    ids = ids_of(text, tokenizer, model)
+    given = look(model, torch.zeros_like(ids[:, :1]))[0].shape[-1]
+    if given != tokenizer.vocab_size:
+        raise ValueError(
+            f"The model gives logits for {given} characters, but the tokenizer knows {tokenizer.vocab_size}. "
+            "Pass the tokenizer of the text that the model was trained on: tokenizer=data.tokenizer."
+        )

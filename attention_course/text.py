@@ -1,0 +1,436 @@
+"""Rung 8: a text, the numbers that a model sees in its place, and batches of them.
+
+The embedded text is written by a small grammar in which every story is equally likely. So its entropy is
+known exactly: no model can expect a lower loss. The floors of models that look back a few characters only
+are counted in the text itself.
+"""
+
+import math
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from itertools import permutations
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from attention_course.names import look_up
+
+NAMES = ("Ann", "Ben", "Dan", "Eve", "Joe", "Kim", "Sam", "Tom")
+THINGS = ("bell", "cup", "drum", "fork", "hat", "kite", "map", "ring")
+PLACES = ("barn", "cave", "dock", "farm", "gate", "lake", "mill", "park")
+QUESTIONS = {
+    "receiver": "Who got it? Poor ",
+    "thing": "What? A ",
+    "place": "Where? At the ",
+}
+ORDERS = tuple(permutations(QUESTIONS))
+STORIES = len(NAMES) * (len(NAMES) - 1) * len(THINGS) * len(PLACES) * len(ORDERS)
+
+
+@dataclass(frozen=True)
+class Story:
+    """The choices that make a story; `order` holds the keys of QUESTIONS as they are asked."""
+
+    giver: str
+    receiver: str
+    thing: str
+    place: str
+    order: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The story as one line, without the newline at its end."""
+        asked = " ".join(f"{QUESTIONS[key]}{getattr(self, key)}." for key in self.order)
+        fact = f"Kind {self.giver} gave poor {self.receiver} a {self.thing} at the {self.place}."
+        return f"{fact} {asked}"
+
+
+def draw_story(rng: random.Random) -> Story:
+    """Draw one of the STORIES stories, each with the same probability.
+
+    Only `rng.random()` is called: its numbers are the same on every Python, those of `choice` need not be.
+    """
+
+    def pick(options):
+        return options[int(rng.random() * len(options))]
+
+    giver = pick(NAMES)
+    receiver = pick([name for name in NAMES if name != giver])
+    return Story(giver, receiver, pick(THINGS), pick(PLACES), pick(ORDERS))
+
+
+def write_stories(seed: int = 0, characters: int = 400_000) -> str:
+    """Write stories, one a line, the same ones on every machine.
+
+    Args:
+        seed: another seed gives other stories.
+        characters: at least so many; the text ends with the first story that reaches them.
+
+    Raises:
+        ValueError: `characters` is below 1.
+    """
+    if characters < 1:
+        raise ValueError(f"write_stories: characters = {characters}, expected at least 1.")
+    rng = random.Random(seed)
+    lines, length = [], 0
+    while length < characters:
+        lines.append(draw_story(rng).text + "\n")
+        length += len(lines[-1])
+    return "".join(lines)
+
+
+def any_of(words) -> str:
+    """Write a regular expression that fits each of the words and nothing else."""
+    return "|".join(re.escape(word) for word in words)
+
+
+FACT = re.compile(
+    rf"Kind (?P<giver>{any_of(NAMES)}) gave poor (?P<receiver>{any_of(NAMES)}) "
+    rf"a (?P<thing>{any_of(THINGS)}) at the (?P<place>{any_of(PLACES)})\. "
+)
+ANSWER = re.compile(rf"(?:{any_of(QUESTIONS.values())})(\w+)\.")
+
+
+def read_story(line: str) -> Story:
+    """Recover the choices from a line, with or without its newline.
+
+    Raises:
+        ValueError: the line is no story.
+    """
+    line = line.removesuffix("\n")
+    if fact := FACT.match(line):
+        choices = fact.groupdict()
+        starts = {key: line.find(f"{QUESTIONS[key]}{choices[key]}.") for key in QUESTIONS}
+        story = Story(**choices, order=tuple(sorted(starts, key=starts.get)))
+        if story.text == line and story.giver != story.receiver:
+            return story
+    example = Story("Ann", "Ben", "cup", "cave", ORDERS[0]).text
+    raise ValueError(
+        f"read_story: {line[:150]!r} is no story. Expected a fact about two people, then the three questions, "
+        f"each once and with its true answer, as in {example!r}."
+    )
+
+
+def stories_entropy(text: str) -> float:
+    r"""Measure the entropy of a text of whole stories, in nats per character, newlines included.
+
+    A story has the probability 1 / STORIES; its surprise, ln STORIES, is spread over its characters. A model
+    that never saw the text cannot expect a lower mean loss. A text that was split begins within a story: cut
+    it first, text[text.index("\n") + 1 :].
+
+    Raises:
+        ValueError: the text is empty, or holds something other than whole stories, each with its newline.
+    """
+    *lines, rest = text.split("\n")
+    if rest or not lines:
+        raise ValueError(
+            f"stories_entropy: the text ends with {text[-40:]!r}, expected whole stories, each on a line. "
+            'Cut after the last newline: text[: text.rindex("\\n") + 1].'
+        )
+    for number, line in enumerate(lines, start=1):
+        try:
+            read_story(line)
+        except ValueError as error:
+            advice = 'Cut after it: text[text.index("\\n") + 1 :]. ' if number == 1 else ""
+            raise ValueError(f"stories_entropy: line {number} is no whole story. {advice}{error}") from None
+    return len(lines) * math.log(STORIES) / len(text)
+
+
+def answers(text: str) -> list[tuple[int, int]]:
+    """Find the words that answer the questions, in the order of the text: text[start:end] is one.
+
+    Any stretch of stories will do. Of a story that is cut off, the answers that are left are listed.
+    """
+    return [found.span(1) for found in ANSWER.finditer(text)]
+
+
+def takes_ids(function: Callable) -> Callable:
+    """Decorate a function so that it raises TypeError unless `ids` holds integers in the shape (T,)."""
+    parameters = signature(function)
+    integers = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+    @wraps(function)
+    def checked(*args, **kwargs):
+        ids = parameters.bind(*args, **kwargs).arguments["ids"]
+        if not isinstance(ids, Tensor) or ids.dtype not in integers or ids.dim() != 1:
+            got = f"{ids.dtype}, {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
+            raise TypeError(
+                f"{function.__name__}: ids is {got}, expected an integer tensor of shape (T,). "
+                "From a text, make it with tokenizer.encode(text); of a batch, pass one row: ids[0]."
+            )
+        return function(*args, **kwargs)
+
+    return checked
+
+
+@takes_ids
+def ngram_floor(ids: Int[Tensor, " T"], n: int) -> float:
+    """Count the lowest mean loss that any table of n-grams can have on these ids, in nats per token.
+
+    Such a table gives probabilities for a token from the n - 1 before it. The best one holds the shares that
+    are counted in the ids. The first n - 1 tokens have too few before them and are left out.
+
+    The table has seen the text that it is judged on: with a large n it has learned it by heart, and the floor
+    falls to 0, below any entropy. It tells about the language only while most n-grams occur often.
+
+    Args:
+        ids: shape (T,).
+        n: 1 for unigrams (which look at nothing), 2 for bigrams, and so on.
+
+    Raises:
+        ValueError: n is below 1, or there are fewer than n ids.
+    """
+    if not 1 <= n <= len(ids):
+        raise ValueError(f"ngram_floor: n = {n} with {len(ids)} ids, expected n from 1 to their number.")
+    vocabulary, tokens = np.unique(ids.cpu().numpy(), return_inverse=True)
+    T = len(tokens) - n + 1
+
+    def append(grams, k):  # a number for each gram with one more token; the numbers have no gaps
+        return np.unique(grams * len(vocabulary) + tokens[k : k + T], return_inverse=True)[1]
+
+    def count_log_count(grams):
+        counts = np.bincount(grams)
+        return counts @ np.log(counts)
+
+    contexts = np.zeros(T, dtype=np.int64)
+    for k in range(n - 1):
+        contexts = append(contexts, k)
+    return float(count_log_count(contexts) - count_log_count(append(contexts, n - 1))) / T
+
+
+SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+
+
+def tiny_shakespeare() -> str:
+    """Return 1,115,394 characters of Shakespeare, downloaded once and then kept in the user's cache.
+
+    Raises:
+        OSError: there was no download, or of another file; the message says how to put the right one there.
+    """
+    import pooch
+
+    path = Path(pooch.os_cache("attention_course")) / "tinyshakespeare.txt"
+    checksum = f"sha256:{SHAKESPEARE_SHA256}"
+    try:
+        pooch.retrieve(SHAKESPEARE_URL, checksum, path.name, path.parent, progressbar=True)
+    except (OSError, ValueError) as error:
+        there = "Another file lies there now; replace it. " if path.exists() else ""
+        raise OSError(
+            f"tiny-shakespeare could not be downloaded. Get it from\n  {SHAKESPEARE_URL}\n"
+            f"in a browser or on another machine, and save it as\n  {path}\n"
+            f"From then on no network is needed. {there}Its checksum is {checksum}.\nWhat happened: {error}"
+        ) from error
+    return read_text(path)
+
+
+def read_text(path: Path) -> str:
+    r"""Read a UTF-8 file. All its line ends become "\n", and a byte order mark is dropped.
+
+    Raises:
+        ValueError: the file is empty, not UTF-8, or binary.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start}. Save it "
+            "in UTF-8, or read it yourself with its own encoding: open(path, encoding='cp1251').read()."
+        ) from None
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if not text:
+        raise ValueError(f"{path} is empty. Name a file with text in it.")
+    if (position := text.find("\0")) >= 0:
+        raise ValueError(f"{path} is binary: character {position} is NUL. Name a text file, in UTF-8.")
+    return text
+
+
+TEXTS = {"stories": write_stories, "tiny-shakespeare": tiny_shakespeare}
+
+
+def load_text(name_or_path: str | PathLike) -> str:
+    """Get a text by its name, or from a file.
+
+    Args:
+        name_or_path: "stories" (embedded), "tiny-shakespeare" (downloaded when it is first asked for), or
+            the path of a UTF-8 file. A file that is called like one of these needs its folder: "./stories".
+
+    Raises:
+        FileNotFoundError: there is neither such a text nor such a file.
+        OSError: the text could not be downloaded.
+        ValueError: this is no file, or an empty one, not in UTF-8, or binary.
+    """
+    name = str(name_or_path)
+    if name in TEXTS:
+        return TEXTS[name]()
+    path = Path(name).expanduser().absolute()
+    if not path.exists():
+        try:
+            look_up(name, TEXTS, "text")
+        except ValueError as error:
+            raise FileNotFoundError(f"load_text: there is no file {path}. {error}") from None
+    if not path.is_file():
+        raise ValueError(f"load_text: {path} is no file. Name a text file, perhaps one in that folder.")
+    return read_text(path)
+
+
+def code_points(text: str) -> np.ndarray:
+    """Return the numbers that Unicode gives the characters. Half of a surrogate pair is a ValueError."""
+    try:
+        return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"CharTokenizer: {text[error.start]!r} at position {error.start} is half of a surrogate pair, "
+            "no character. Read the text again without errors='surrogateescape' or 'surrogatepass'."
+        ) from None
+
+
+class CharTokenizer:
+    """Number the characters of a text, in the order of Unicode.
+
+    Args:
+        text: whose characters are numbered. A tokenizer made from another's `characters` is equal to it.
+
+    Attributes:
+        characters: each character once, sorted; the id of a character is its place in here.
+
+    Raises:
+        ValueError: the text is empty, or holds half of a surrogate pair.
+    """
+
+    def __init__(self, text: str):
+        if not text:
+            raise ValueError("CharTokenizer: the text is empty. Pass the text to number.")
+        occurs = np.zeros(0x110000, dtype=bool)  # one entry for each code point of Unicode
+        occurs[code_points(text)] = True
+        self._codes = np.flatnonzero(occurs).astype("<u4")
+        self._ids = np.full(len(occurs), -1, dtype=np.int64)
+        self._ids[self._codes] = np.arange(len(self._codes))
+        self.characters = self._codes.tobytes().decode("utf-32-le")
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of different characters."""
+        return len(self.characters)
+
+    def encode(self, text: str) -> Int[Tensor, " T"]:
+        """Turn a text into ids, shape (T,), int64.
+
+        Raises:
+            ValueError: a character is unknown, or half of a surrogate pair.
+        """
+        ids = self._ids[code_points(text)]
+        if len(ids) and ids.min() < 0:
+            position = int(ids.argmin())
+            unknown = text[position]
+            raise ValueError(
+                f"CharTokenizer: {unknown!r} (U+{ord(unknown):04X}) at position {position} is none of "
+                f"the {self.vocab_size} characters that it knows. Make one from a text with that character, "
+                f"or leave it out: text.replace({unknown!r}, '')."
+            )
+        return torch.from_numpy(ids)
+
+    @takes_ids
+    def decode(self, ids: Int[Tensor, " T"]) -> str:
+        """Turn ids, shape (T,), back into a text.
+
+        Raises:
+            ValueError: an id is out of range.
+        """
+        ids = ids.cpu().numpy()
+        unknown = np.flatnonzero((ids < 0) | (ids >= self.vocab_size))
+        if len(unknown):
+            raise ValueError(
+                f"CharTokenizer: id {ids[unknown[0]]} at position {unknown[0]} stands for no character: ids "
+                f"go from 0 to {self.vocab_size - 1}. Use the tokenizer that made them."
+            )
+        return self._codes[ids].tobytes().decode("utf-32-le")
+
+    def __eq__(self, other):
+        return isinstance(other, CharTokenizer) and self.characters == other.characters
+
+    def __hash__(self):
+        return hash(self.characters)
+
+    def __repr__(self):
+        return f"CharTokenizer({self.characters!r})"
+
+
+@takes_ids
+def train_val_split(
+    ids: Int[Tensor, " T"], val_share: float = 0.1
+) -> tuple[Int[Tensor, " T_train"], Int[Tensor, " T_val"]]:
+    """Keep the end of a text for validation: what was learned must hold where nothing was learned.
+
+    Args:
+        ids: shape (T,).
+        val_share: share of the ids that is kept, rounded up to a whole number of them.
+
+    Returns:
+        Ids to train on, then ids to validate on, both in the memory of `ids`.
+
+    Raises:
+        ValueError: val_share is not between 0 and 1, or leaves nothing to train on.
+    """
+    cut = len(ids) - math.ceil(len(ids) * val_share)
+    if not 0 < val_share < 1 or cut < 1:
+        raise ValueError(
+            f"train_val_split: val_share = {val_share} of {len(ids)} ids, expected a share between 0 and 1 "
+            "that leaves at least one id to train on."
+        )
+    return ids[:cut], ids[cut:]
+
+
+@takes_ids
+def get_batch(
+    ids: Int[Tensor, " T_text"], block_size: int, batch_size: int, generator: torch.Generator | None = None
+) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
+    """Draw pieces of a text, each start equally likely, and for each of their tokens the one that follows.
+
+    Args:
+        ids: shape (T_text,), on any device.
+        block_size: T, the length of a piece.
+        batch_size: B, the number of pieces.
+        generator: where the starts come from; one on the CPU, wherever the ids are.
+
+    Returns:
+        x and y, each (B, T), on the device of the ids. y[b, t] follows x[b, t] in the text.
+
+    Raises:
+        ValueError: a size is below 1, or the text has fewer than block_size + 1 ids.
+    """
+    if block_size < 1 or batch_size < 1:
+        raise ValueError(
+            f"get_batch: block_size = {block_size}, batch_size = {batch_size}, expected at least 1."
+        )
+    if len(ids) <= block_size:
+        raise ValueError(
+            f"get_batch: {len(ids)} ids are too few for block_size = {block_size}: y is one step later, so "
+            f"at least {block_size + 1} are needed. Take a longer text or a smaller block_size."
+        )
+    starts = torch.randint(len(ids) - block_size, (batch_size, 1), generator=generator)
+    places = (starts + torch.arange(block_size)).to(ids.device)  # (B, T)
+    return ids[places], ids[places + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Ids to train on and to validate on, each of shape (T,), and the tokenizer that made them."""
+
+    train: Tensor
+    val: Tensor
+    tokenizer: CharTokenizer
+
+    @classmethod
+    def of(cls, text: str) -> "Data":
+        """Number the characters of a text and keep its last tenth for validation."""
+        tokenizer = CharTokenizer(text)
+        return cls(*train_val_split(tokenizer.encode(text)), tokenizer)

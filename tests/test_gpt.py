@@ -1,0 +1,251 @@
+"""The models of rung 8: equal to nanoGPT's, free of leaks, and what `generate` does with them."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig, generate, waves
+
+seeds = st.integers(0, 2**31)
+
+
+def tiny(seed=0, **changes):
+    torch.manual_seed(seed)
+    return GPT(
+        GPTConfig(**{"vocab_size": 13, "block_size": 11, "n_layer": 3, "n_head": 5, "n_embd": 35} | changes)
+    )
+
+
+def nano_gpt(state, n_head, ids):
+    """nanoGPT's forward pass, written with the functions of PyTorch over its own names."""
+
+    def linear(x, name):
+        return F.linear(x, state[f"{name}.weight"], state.get(f"{name}.bias"))
+
+    def norm(x, name):
+        return F.layer_norm(x, x.shape[-1:], state[f"{name}.weight"], state.get(f"{name}.bias"))
+
+    n_layer = 1 + max(int(name.split(".")[2]) for name in state if ".h." in name)
+    x = state["transformer.wte.weight"][ids] + state["transformer.wpe.weight"][: ids.shape[1]]
+    for layer in range(n_layer):
+        block = f"transformer.h.{layer}"
+        joined = linear(norm(x, f"{block}.ln_1"), f"{block}.attn.c_attn").chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (n_head, -1)).transpose(1, 2) for part in joined)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        x = x + linear(y, f"{block}.attn.c_proj")
+        hidden = F.gelu(linear(norm(x, f"{block}.ln_2"), f"{block}.mlp.c_fc"))
+        x = x + linear(hidden, f"{block}.mlp.c_proj")
+    return linear(norm(x, "transformer.ln_f"), "lm_head")
+
+
+def random_state(model, seed):
+    """Weights of nanoGPT's names and shapes, none of them at its starting value, wte and lm_head tied."""
+    generator = torch.Generator().manual_seed(seed)
+    state = {
+        name: 0.3 * torch.randn(value.shape, generator=generator)
+        for name, value in model.state_dict().items()
+    }
+    state["lm_head.weight"] = state["transformer.wte.weight"]
+    return state
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@given(seed=seeds, T=st.integers(1, 11), B=st.integers(1, 3))
+def test_with_nano_gpts_weights_the_logits_are_nano_gpts(bias, seed, T, B):
+    model = tiny(bias=bias)
+    state = random_state(model, seed)
+    model.load_state_dict(state)
+    ids = torch.randint(13, (B, T), generator=torch.Generator().manual_seed(seed))
+    for need_weights in (False, True):
+        logits, _ = model(ids, need_weights=need_weights)
+        torch.testing.assert_close(logits, nano_gpt(state, 5, ids), atol=1e-5, rtol=1e-5)
+
+
+def test_the_names_are_nano_gpts():
+    names = set(tiny(n_layer=1, bias=True).state_dict())
+    of_block = [
+        f"{part}.{kind}"
+        for part in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
+        for kind in ("weight", "bias")
+    ]
+    assert names == {
+        *("transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"),
+        *("transformer.ln_f.weight", "transformer.ln_f.bias"),
+        *(f"transformer.h.0.{name}" for name in of_block),
+    }
+
+
+def test_a_long_text_goes_through_sdpa_and_gives_the_same():
+    model = tiny(block_size=150)
+    ids = torch.randint(13, (2, 150), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model(ids)[0], model(ids, need_weights=True)[0], atol=1e-5, rtol=1e-5)
+
+
+@given(seed=seeds, t=st.integers(1, 10))
+def test_no_logit_depends_on_a_later_token(seed, t):
+    model = tiny(seed)
+    ids = torch.randint(13, (1, 11), generator=torch.Generator().manual_seed(seed))
+    other = ids.clone()
+    other[:, t:] = (other[:, t:] + 1) % 13
+    before, after = model(ids)[0], model(other)[0]
+    assert torch.equal(before[:, :t], after[:, :t])
+    assert not torch.allclose(before[:, t:], after[:, t:])
+
+
+def test_position_counts():
+    logits, _ = tiny()(torch.full((1, 11), 3))
+    assert not torch.allclose(logits[:, 0], logits[:, 1], atol=1e-2)
+
+
+def test_weights_are_those_that_made_the_logits():
+    logits, weights = tiny()(torch.randint(13, (2, 7)), need_weights=True)
+    assert weights.shape == (3, 2, 5, 7, 7)
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, 2, 5, 7))
+    assert not weights.triu(diagonal=1).any()
+    assert tiny()(torch.randint(13, (2, 7)))[1] is None
+
+
+def test_one_table_reads_and_writes():
+    model = tiny()
+    assert model.lm_head.weight is model.transformer.wte.weight
+    C, V, T, L = 35, 13, 11, 3
+    expected = V * C + T * C + L * (12 * C**2 + 2 * C) + C
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_the_start_costs_about_half_a_nat_more_than_knowing_nothing():
+    losses = []
+    for seed in range(5):
+        model = tiny(seed, vocab_size=87, n_embd=80, block_size=64)
+        ids = torch.randint(87, (8, 65), generator=torch.Generator().manual_seed(seed))
+        losses.append(F.cross_entropy(model(ids[:, :-1])[0].flatten(0, 1), ids[:, 1:].flatten()).item())
+    assert 0.2 < sum(losses) / 5 - math.log(87) < 0.8
+
+
+@given(T=st.integers(1, 70), C=st.integers(1, 40), k=st.integers(1, 5))
+def test_a_step_along_the_waves_is_a_turn(T, C, k):
+    """The dot product of two positions depends on their distance alone, for an even number of channels."""
+    table = waves(T + k, 2 * C).double()
+    assert table.shape == (T + k, 2 * C)
+    products = (table[:-k] * table[k:]).sum(dim=-1)
+    torch.testing.assert_close(products, products[:1].expand(T), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size = 0, expected an integer of at least 1"),
+        ({"block_size": -1}, "block_size = -1"),
+        ({"n_layer": 0}, "n_layer = 0"),
+        ({"n_head": 3}, "n_embd = 35 cannot be split over n_head = 3"),
+        ({"dropout": 1.0}, "dropout = 1.0, expected 0 <= dropout < 1"),
+    ],
+)
+def test_an_impossible_size_is_refused_by_name(changes, message):
+    with pytest.raises(ValueError, match=message):
+        tiny(**changes)
+
+
+def test_more_tokens_than_positions_are_refused():
+    with pytest.raises(ValueError, match=r"12 tokens, but block_size is 11. Keep ids\[:, -11:\]"):
+        tiny()(torch.zeros(1, 12, dtype=torch.long))
+
+
+def test_dropout_acts_in_training_only():
+    model = tiny(dropout=0.5)
+    ids = torch.randint(13, (2, 7))
+    assert torch.equal(model.eval()(ids)[0], model(ids)[0])
+    model.train()
+    assert not torch.allclose(model(ids)[0], model(ids)[0])
+
+
+# generate
+
+
+def table(*rows):
+    """A bigram model with these probabilities."""
+    model = BigramLanguageModel(len(rows))
+    model.table.weight.data = torch.tensor(rows).log()
+    return model
+
+
+START = torch.tensor([[0]])
+
+
+def test_generate_draws_with_the_models_probabilities():
+    model = table([0.2, 0.5, 0.3], [0.2, 0.5, 0.3], [0.2, 0.5, 0.3])
+    ids = generate(model, START, 20_000, generator=torch.Generator().manual_seed(0))
+    shares = ids[0, 1:].bincount(minlength=3) / 20_000
+    torch.testing.assert_close(shares, torch.tensor([0.2, 0.5, 0.3]), atol=0.015, rtol=0)
+
+
+@pytest.mark.parametrize(("temperature", "expected"), [(0.5, [4, 25, 9]), (2.0, [2**0.5, 5**0.5, 3**0.5])])
+def test_temperature_divides_the_logits(temperature, expected):
+    model = table([0.2, 0.5, 0.3], [0.2, 0.5, 0.3], [0.2, 0.5, 0.3])
+    ids = generate(model, START, 20_000, temperature, generator=torch.Generator().manual_seed(0))
+    expected = torch.tensor(expected, dtype=torch.float32)
+    shares = ids[0, 1:].bincount(minlength=3) / 20_000
+    torch.testing.assert_close(shares, expected / expected.sum(), atol=0.015, rtol=0)
+
+
+def test_top_k_leaves_the_best():
+    model = table(*[[0.1, 0.4, 0.2, 0.3]] * 4)
+    drawn = generate(model, START, 500, top_k=2, generator=torch.Generator().manual_seed(0))[0, 1:]
+    assert set(drawn.tolist()) == {1, 3}
+    assert set(generate(model, START, 50, top_k=1)[0, 1:].tolist()) == {1}
+    assert set(generate(model, START, 500, top_k=99)[0].tolist()) == {0, 1, 2, 3}
+
+
+def test_temperature_0_takes_the_best_and_follows_the_text():
+    model = table([0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1])
+    assert generate(model, START, 5, temperature=0).tolist() == [[0, 1, 2, 0, 1, 2]]
+
+
+def test_the_same_generator_gives_the_same_text_and_another_seed_another():
+    model, ids = tiny(), torch.tensor([[1, 2], [3, 4]])
+    first, again, other = (
+        generate(model, ids, 40, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert first.shape == (2, 42)
+    assert torch.equal(first[:, :2], ids)
+    assert not torch.equal(first[0, 2:], first[1, 2:])
+
+
+def test_the_model_sees_the_last_block():
+    """Beyond block_size, the tokens before the last block make no difference, and all are returned."""
+    model = tiny()
+    ids = torch.randint(13, (1, 30), generator=torch.Generator().manual_seed(0))
+    other = ids.clone()
+    other[:, :-11] = 0
+    written, too = (generate(model, each, 8, temperature=0) for each in (ids, other))
+    assert torch.equal(written[:, 30:], too[:, 30:])
+    assert torch.equal(written[:, :30], ids)
+    other[:, -11] = (other[:, -11] + 1) % 13
+    assert not torch.equal(model(other[:, -11:])[0][:, -1], model(ids[:, -11:])[0][:, -1])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_generate_writes_without_dropout_and_leaves_the_mode_as_it_was(training):
+    model = tiny(dropout=0.9).train(training)
+    first, again = (generate(model, START, 20, temperature=0) for _ in range(2))
+    assert torch.equal(first, again)
+    assert model.training == training
+
+
+@pytest.mark.parametrize(
+    ("ids", "options", "message"),
+    [
+        (torch.zeros(1, 0, dtype=torch.long), {}, r"shape \(B, 0\). Give at least one token"),
+        (START, {"temperature": -1.0}, "temperature = -1.0 must be at least 0"),
+        (START, {"top_k": -2}, "top_k = -2 at least 1"),
+    ],
+)
+def test_generate_refuses_what_it_cannot_do(ids, options, message):
+    with pytest.raises(ValueError, match=message):
+        generate(tiny(), ids, 3, **options)

@@ -1,0 +1,669 @@
+"""The stories are what their entropy claims, the floors are the lowest losses, and no id gets lost."""
+
+import gc
+import hashlib
+import http.server
+import itertools
+import math
+import random
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pooch
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_course import text as text_module
+from attention_course.gpt import BigramLanguageModel
+from attention_course.text import (
+    NAMES,
+    ORDERS,
+    PLACES,
+    QUESTIONS,
+    STORIES,
+    THINGS,
+    CharTokenizer,
+    Data,
+    Story,
+    answers,
+    draw_story,
+    get_batch,
+    load_text,
+    ngram_floor,
+    read_story,
+    stories_entropy,
+    train_val_split,
+    write_stories,
+)
+
+A_STORY = (
+    "Kind Ann gave poor Ben a cup at the cave. Who got it? Poor Ben. Where? At the cave. What? A cup."
+)
+
+
+@pytest.fixture(scope="module")
+def stories():
+    return write_stories()
+
+
+# The stories
+
+
+def test_default_text_is_the_same_everywhere(stories):
+    assert hashlib.sha256(stories.encode("ascii")).hexdigest() == (
+        "fc6c25084c44fcb3592670763fae3567f1d7ebcdd171b83fd9f27af34c3ca7bd"
+    )
+    assert load_text("stories") == stories == write_stories(seed=0)
+    assert write_stories(seed=1, characters=1000) != write_stories(characters=1000)
+
+
+def test_text_ends_with_the_story_that_reaches_the_length(stories):
+    for characters in (1, 98, 99, 5000):
+        text = write_stories(characters=characters)
+        assert stories.startswith(text)
+        assert text.endswith("\n")
+        assert len(text) >= characters
+        assert text[:-1].rfind("\n") + 1 < characters
+    with pytest.raises(ValueError, match="characters = 0, expected at least 1"):
+        write_stories(characters=0)
+
+
+def test_words_can_be_told_apart_by_their_first_letter():
+    for words, lengths in ((NAMES, {3}), (THINGS, {3, 4}), (PLACES, {4})):
+        assert len(words) == len({word[0] for word in words}) == 8
+        assert {len(word) for word in words} <= lengths
+    assert not any(thing[0] in "aeiou" for thing in THINGS)  # "a", never "an"
+
+
+def test_longest_story_fits_into_a_block():
+    longest = [max(words, key=len) for words in (NAMES, NAMES, THINGS, PLACES)]
+    assert len(Story(*longest, ORDERS[0]).text + "\n") <= 128
+
+
+def test_a_story_by_hand():
+    story = Story("Ann", "Ben", "cup", "cave", ("receiver", "place", "thing"))
+    assert story.text == A_STORY
+    assert read_story(A_STORY) == read_story(A_STORY + "\n") == story
+
+
+def test_every_choice_can_be_recovered():
+    people = list(itertools.permutations(NAMES, 2))
+    facts = list(itertools.product(people, THINGS, PLACES))
+    assert len(facts) * len(ORDERS) == STORIES == 21_504
+    assert len(set(ORDERS)) == math.factorial(len(QUESTIONS))
+    orders = itertools.cycle(ORDERS)
+    for ((giver, receiver), thing, place), order in zip(facts, orders, strict=False):
+        story = Story(giver, receiver, thing, place, order)
+        assert read_story(story.text) == story
+    for order in ORDERS:
+        story = Story("Tom", "Eve", "ring", "mill", order)
+        assert read_story(story.text) == story
+
+
+def test_reading_and_writing_a_whole_text_changes_nothing(stories):
+    read = [read_story(line) for line in stories.splitlines()]
+    assert "".join(story.text + "\n" for story in read) == stories
+    rng = random.Random(0)
+    assert read == [draw_story(rng) for _ in read]
+
+
+def test_every_choice_is_uniform_and_takes_no_side():
+    rng = random.Random(5)
+    drawn = [draw_story(rng) for _ in range(6000)]
+    parts = [
+        (Counter((story.giver, story.receiver) for story in drawn), 56),
+        (Counter(story.order for story in drawn), 6),
+        (Counter((story.thing, story.place) for story in drawn), 64),
+        (Counter((story.giver, story.thing) for story in drawn), 64),
+        (Counter((story.place, story.order[0]) for story in drawn), 24),
+    ]
+    for counts, expected in parts:
+        assert len(counts) == expected
+        share = 1 / expected
+        sigma = math.sqrt(len(drawn) * share * (1 - share))
+        assert all(abs(count - len(drawn) * share) < 5 * sigma for count in counts.values())
+
+
+@pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
+def test_the_ends_of_random_are_choices_too(number):
+    class Fixed(random.Random):
+        def random(self):
+            return number
+
+    end = 0 if number == 0 else -1
+    names = list(NAMES)
+    giver = names.pop(end)
+    expected = Story(giver, names[end], THINGS[end], PLACES[end], ORDERS[end])
+    assert draw_story(Fixed()) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "To be, or not to be: that is the question.",
+        A_STORY + " ",
+        " " + A_STORY,
+        A_STORY + "\n\n",
+        A_STORY[10:],
+        A_STORY[:-20],
+        A_STORY.replace("Ben", "Ann"),  # giver and receiver are one
+        A_STORY.replace("it? Poor Ben", "it? Poor Dan"),  # a false answer
+        A_STORY.replace("A cup", "A map"),
+        A_STORY.replace("cup", "cap"),
+        A_STORY.replace("gave", "took"),
+        A_STORY.replace(" What? A cup.", ""),
+        A_STORY + " What? A cup.",
+        A_STORY.replace("What? A cup.", "Who got it? Poor Ben."),
+    ],
+)
+def test_other_lines_are_refused(line):
+    with pytest.raises(
+        ValueError, match=r"is no story\. Expected a fact about two people, .* as in 'Kind Ann gave"
+    ):
+        read_story(line)
+
+
+def test_entropy_of_one_story():
+    assert stories_entropy(A_STORY + "\n") == pytest.approx(math.log(21_504) / 97)
+
+
+def test_entropy_of_the_default_text(stories):
+    count = stories.count("\n")
+    surprise = count * (math.log(8) + math.log(7) + 2 * math.log(8) + math.log(6))
+    assert stories_entropy(stories) == pytest.approx(surprise / len(stories))
+    assert round(stories_entropy(stories), 3) == 0.102
+
+
+def test_entropy_says_how_to_cut_a_text(stories):
+    train, val = stories[:3000], stories[3000:]
+    with pytest.raises(ValueError, match=r"the text ends with .*newline: text\[: text.rindex") as caught:
+        stories_entropy(train)
+    assert r'text[: text.rindex("\n") + 1]' in str(caught.value)
+    with pytest.raises(ValueError, match=r"line 1 is no whole story\. Cut after it") as caught:
+        stories_entropy(val)
+    assert r'text[text.index("\n") + 1 :]' in str(caught.value)
+    whole = train[: train.rindex("\n") + 1], val[val.index("\n") + 1 :]
+    assert all(stories_entropy(part) == pytest.approx(0.102, abs=2e-3) for part in whole)
+    with pytest.raises(ValueError, match="ends with '', expected whole stories"):
+        stories_entropy("")
+    with pytest.raises(ValueError, match=r"line 2 is no whole story\. read_story: 'hello' is no story"):
+        stories_entropy(f"{A_STORY}\nhello\n{A_STORY}\n")
+
+
+def test_answers_are_the_words_that_were_told(stories):
+    found = iter(stories[start:end] for start, end in answers(stories))
+    for line in stories.splitlines():
+        story = read_story(line)
+        assert [next(found) for _ in story.order] == [getattr(story, key) for key in story.order]
+    assert next(found, None) is None
+    starts = [A_STORY.rindex(word) for word in ("Ben", "cave", "cup")]
+    assert [start for start, _ in answers(A_STORY)] == starts
+
+
+def test_answers_of_a_stretch():
+    text = A_STORY[10 : A_STORY.index(" A cup.") + 5]  # the thing's answer is cut short
+    assert [text[start:end] for start, end in answers(text)] == ["Ben", "cave"]
+    assert answers("Is it? No.") == []
+
+
+# The floors
+
+
+def brute_force(ids, n):
+    """Look every n-gram up in a table of counts, one position at a time."""
+    table = {}
+    for t in range(n - 1, len(ids)):
+        table.setdefault(tuple(ids[t - n + 1 : t]), Counter())[ids[t]] += 1
+    loss = 0.0
+    for t in range(n - 1, len(ids)):
+        row = table[tuple(ids[t - n + 1 : t])]
+        loss -= math.log(row[ids[t]] / row.total())
+    return loss / (len(ids) - n + 1)
+
+
+@given(ids=st.lists(st.integers(0, 3), min_size=1, max_size=60), n=st.integers(1, 5))
+def test_floor_equals_a_table_of_counts(ids, n):
+    ids = ids * n  # long enough
+    assert ngram_floor(torch.tensor(ids), n) == pytest.approx(brute_force(ids, n), abs=1e-9)
+
+
+def test_floors_by_hand():
+    assert ngram_floor(torch.tensor([7, 7, 9, 9]), 1) == pytest.approx(math.log(2))
+    # After 7 come 7 and 9, after 9 comes 9: two of three positions are a coin toss.
+    assert ngram_floor(torch.tensor([7, 7, 9, 9]), 2) == pytest.approx(math.log(2) * 2 / 3)
+    assert ngram_floor(torch.tensor([7, 7, 9, 9]), 4) == 0
+    assert ngram_floor(torch.tensor([5]), 1) == 0
+
+
+def test_floor_does_not_depend_on_the_numbers_of_the_tokens():
+    ids = torch.randint(5, (500,), generator=torch.Generator().manual_seed(1))
+    other = torch.tensor([2**62, -3, 11, 2**40, 0])[ids]
+    for n in (1, 2, 3, 9):
+        assert ngram_floor(other, n) == pytest.approx(ngram_floor(ids, n))
+
+
+def test_floor_is_the_loss_of_the_best_bigram_model():
+    tokenizer = CharTokenizer(write_stories(characters=20_000))
+    ids = tokenizer.encode(write_stories(characters=20_000))
+    V = tokenizer.vocab_size
+    counts = torch.bincount(ids[:-1] * V + ids[1:], minlength=V * V).view(V, V).double()
+    model = BigramLanguageModel(V).double()
+    with torch.no_grad():
+        model.table.weight.copy_(counts.log().clamp(min=-1e4))
+        loss = F.cross_entropy(model(ids[None, :-1])[0][0], ids[1:])
+        assert ngram_floor(ids, 2) == pytest.approx(loss.item(), abs=1e-9)
+        for seed in range(3):  # any other table is worse
+            noise = torch.randn(V, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+            model.table.weight.copy_((counts + 0.1).log() + 0.1 * noise)
+            assert F.cross_entropy(model(ids[None, :-1])[0][0], ids[1:]) > ngram_floor(ids, 2)
+
+
+@given(ids=st.lists(st.integers(0, 2), min_size=2, max_size=80), n=st.integers(1, 5))
+def test_more_context_never_costs(ids, n):
+    """The sums fall. The means need not: the next one leaves out a position, perhaps a cheap one."""
+    ids = torch.tensor(ids * n)
+    sums = [ngram_floor(ids, k) * (len(ids) - k + 1) for k in (n, n + 1)]
+    assert sums[1] <= sums[0] + 1e-9
+
+
+def test_a_mean_may_rise_in_a_short_text():
+    ids = torch.tensor([0, 0, 0, 1])
+    assert ngram_floor(ids, 2) > ngram_floor(ids, 1)
+
+
+def test_floors_of_the_stories_fall_but_stay_above_the_entropy_while_n_is_small(stories):
+    ids = CharTokenizer(stories).encode(stories)
+    floors = [ngram_floor(ids, n) for n in (1, 2, 3, 4, 8)]
+    entropy = stories_entropy(stories)
+    assert math.log(33) > floors[0]
+    assert all(more > less for more, less in itertools.pairwise([*floors, entropy]))
+    assert [round(floor, 2) for floor in floors[:4]] == [2.94, 1.46, 0.5, 0.32]
+    # A table of 60-grams has learned the text by heart: below the entropy, and worth nothing elsewhere.
+    assert ngram_floor(ids[:40_000], 60) < entropy / 2
+
+
+def test_floor_of_a_known_source_is_near_its_entropy():
+    ids = torch.randint(4, (200_000,), generator=torch.Generator().manual_seed(2))
+    for n in (1, 2, 3):
+        assert ngram_floor(ids, n) == pytest.approx(math.log(4), abs=1e-3)
+        assert ngram_floor(ids, n) < math.log(4)  # the table fits the noise as well
+
+
+@pytest.mark.parametrize(("length", "n"), [(5, 0), (5, -1), (5, 6), (0, 1)])
+def test_floor_needs_an_ngram(length, n):
+    with pytest.raises(ValueError, match=f"n = {n} with {length} ids, expected n from 1 to their number"):
+        ngram_floor(torch.zeros(length, dtype=torch.int64), n)
+
+
+# Files
+
+
+def test_reads_a_file(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes("\ufeffЯ помню\r\nчудное\rмгновенье\n".encode())
+    assert load_text(path) == load_text(str(path)) == "Я помню\nчудное\nмгновенье\n"
+
+
+def test_names_win_over_files_and_a_folder_helps(tmp_path, monkeypatch, stories):
+    monkeypatch.chdir(tmp_path)
+    Path("stories").write_text("mine")
+    assert load_text("stories") == stories
+    assert load_text("./stories") == "mine"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert load_text("~/stories") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty. Name a file with text"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (b"ab\xef\xe8", "is not UTF-8: byte 0xef at position 2. .*encoding='cp1251'"),
+        (b"\xef\xbb\xbfab\xff", "is not UTF-8: byte 0xff at position 5"),
+        ("я".encode()[:1], "is not UTF-8: byte 0xd1 at position 0"),
+        (b"abc\0def", "is binary: character 3 is NUL"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path, content, words):
+    path = tmp_path / "data.bin"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"data.bin {words}"):
+        load_text(path)
+
+
+def test_what_is_not_there_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError) as caught:
+        load_text("tiny-shakespear")
+    message = str(caught.value)
+    assert f"there is no file {tmp_path / 'tiny-shakespear'}" in message
+    assert "Did you mean 'tiny-shakespeare'? There are: stories, tiny-shakespeare." in message
+    with pytest.raises(FileNotFoundError, match=r"no file .*war\.txt.*There are: stories"):
+        load_text("books/war.txt")
+    with pytest.raises(ValueError, match=r"is no file\. Name a text file, perhaps one in that folder"):
+        load_text(tmp_path)
+
+
+# Tiny Shakespeare
+
+
+LINES = b"First Citizen:\r\nBefore we proceed any further, hear me speak.\n"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Expect LINES, in a folder of this test, from a port where nobody listens; return the file's path."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/input.txt"
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+    monkeypatch.setattr(text_module, "SHAKESPEARE_URL", url)
+    monkeypatch.setattr(text_module, "SHAKESPEARE_SHA256", hashlib.sha256(LINES).hexdigest())
+    return tmp_path / "cache" / "attention_course" / "tinyshakespeare.txt"
+
+
+@pytest.fixture
+def server(cache, monkeypatch):
+    """Serve LINES under the URL; return what is served and how often it was, to be changed by a test."""
+    state = {"content": LINES, "promised": None, "status": 200, "requests": 0}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            state["requests"] += 1
+            self.send_response(state["status"])
+            self.send_header("Content-Length", str(state["promised"] or len(state["content"])))
+            self.end_headers()
+            self.wfile.write(state["content"])
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        monkeypatch.setattr(
+            text_module, "SHAKESPEARE_URL", f"http://127.0.0.1:{running.server_address[1]}/input.txt"
+        )
+        yield state
+        running.shutdown()
+        thread.join()
+
+
+def test_the_download_is_the_file_that_everybody_uses():
+    assert text_module.SHAKESPEARE_URL == (
+        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+    )
+    assert text_module.SHAKESPEARE_SHA256 == (
+        "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+    )
+
+
+def test_downloads_once_with_a_progress_bar(server, cache, capfd):
+    expected = LINES.decode().replace("\r\n", "\n")
+    assert load_text("tiny-shakespeare") == expected
+    assert "100%" in capfd.readouterr().err
+    assert load_text("tiny-shakespeare") == expected
+    assert server["requests"] == 1
+    assert cache.read_bytes() == LINES
+    assert list(cache.parent.iterdir()) == [cache]
+
+
+def assert_says_what_to_do(message, cache):
+    assert message.startswith("tiny-shakespeare could not be downloaded.")
+    for part in (text_module.SHAKESPEARE_URL, str(cache), text_module.SHAKESPEARE_SHA256, "What happened: "):
+        assert part in message
+
+
+def test_offline_the_file_can_be_put_there_by_hand(cache):
+    with pytest.raises(OSError, match="could not be downloaded") as caught:
+        load_text("tiny-shakespeare")
+    assert_says_what_to_do(str(caught.value), cache)
+    assert "Another file lies there" not in str(caught.value)
+    assert list(cache.parent.iterdir()) == []  # the folder is there to put it into
+    cache.write_bytes(LINES)
+    assert load_text("tiny-shakespeare") == LINES.decode().replace("\r\n", "\n")
+
+
+def test_offline_another_file_is_named_as_such(cache):
+    cache.parent.mkdir(parents=True)
+    cache.write_bytes(b"<html>404</html>")
+    with pytest.raises(OSError, match="Another file lies there now; replace it") as caught:
+        load_text("tiny-shakespeare")
+    assert_says_what_to_do(str(caught.value), cache)
+    assert cache.read_bytes() == b"<html>404</html>"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"content": b"Second Citizen:\n"}, "does not match"),
+        ({"status": 404}, "404"),
+        ({"content": LINES[:20], "promised": len(LINES)}, "What happened"),  # the connection breaks
+    ],
+)
+def test_a_bad_download_leaves_nothing_behind(server, cache, answer, words):
+    server.update(answer)
+    with pytest.raises(OSError, match=words) as caught:
+        load_text("tiny-shakespeare")
+    assert_says_what_to_do(str(caught.value), cache)
+    assert list(cache.parent.iterdir()) == []
+    server.update(content=LINES, status=200, promised=None)
+    assert load_text("tiny-shakespeare").startswith("First Citizen")
+    del caught
+    gc.collect()  # pooch leaves a connection that broke to the garbage collector, which would warn later
+
+
+def test_pooch_is_imported_only_for_a_download():
+    code = "import sys, attention_course.text as t; t.load_text('stories'); print('pooch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# The tokenizer
+
+
+unicode_text = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(text=unicode_text, more=unicode_text)
+def test_round_trip_over_unicode(text, more):
+    tokenizer = CharTokenizer(text + more + "\n")
+    ids = tokenizer.encode(text)
+    assert ids.dtype == torch.int64
+    assert ids.shape == (len(text),)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.characters == "".join(sorted(set(text + more + "\n")))
+    assert [tokenizer.characters[i] for i in ids] == list(text)
+
+
+def test_ids_by_hand():
+    tokenizer = CharTokenizer("banana 😀")
+    assert tokenizer.characters == " abn😀"
+    assert tokenizer.vocab_size == 5
+    assert tokenizer.encode("nab😀").tolist() == [3, 1, 2, 4]
+    assert tokenizer.decode(torch.tensor([4, 2], dtype=torch.int32)) == "😀b"
+    assert tokenizer.decode(tokenizer.encode("")) == ""
+
+
+def test_equal_when_the_characters_are():
+    tokenizer = CharTokenizer("banana")
+    assert repr(tokenizer) == "CharTokenizer('abn')"
+    again = CharTokenizer(tokenizer.characters)
+    assert again == tokenizer
+    assert hash(again) == hash(tokenizer)
+    assert tokenizer != CharTokenizer("ank")
+    assert tokenizer != "abn"
+
+
+def test_unknown_character_is_named_with_its_place():
+    words = r"'ж' \(U\+0436\) at position 5 is none of the 3 characters.*text.replace\('ж', ''\)"
+    with pytest.raises(ValueError, match=words):
+        CharTokenizer("banana").encode("bananжa😀")
+    with pytest.raises(ValueError, match=r"U\+1F600\) at position 0"):
+        CharTokenizer("banana").encode("😀")
+
+
+def test_half_a_surrogate_pair_is_no_character():
+    words = r"'\\ud83d' at position 2 is half of a surrogate pair"
+    with pytest.raises(ValueError, match=words):
+        CharTokenizer("ab\ud83d")
+    with pytest.raises(ValueError, match=words):
+        CharTokenizer("ab").encode("ab\ud83d")
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"), [([0, 1, 3], "id 3 at position 2"), ([0, -1], "id -1 at position 1")]
+)
+def test_id_out_of_range_is_named_with_its_place(ids, words):
+    with pytest.raises(ValueError, match=f"{words} stands for no character: ids go from 0 to 2"):
+        CharTokenizer("banana").decode(torch.tensor(ids))
+
+
+def test_a_tokenizer_needs_characters():
+    with pytest.raises(ValueError, match="the text is empty"):
+        CharTokenizer("")
+
+
+def test_a_large_cyrillic_file(tmp_path):
+    rng = np.random.default_rng(0)
+    letters = np.array(list("абвгдежзийклмнопрстуфхцчшщъыьэюя \n"))
+    text = "".join(letters[rng.integers(len(letters), size=1_000_000)])
+    path = tmp_path / "large.txt"
+    path.write_text(text, encoding="utf-8")
+    data = Data.of(load_text(path))
+    assert data.tokenizer.characters == "".join(sorted(letters))
+    assert data.tokenizer.decode(torch.cat([data.train, data.val])) == text
+
+
+# Batches
+
+
+def test_split_keeps_the_order():
+    train, val = train_val_split(torch.arange(25))
+    assert train.tolist() == list(range(22))
+    assert val.tolist() == [22, 23, 24]  # a tenth of 25, rounded up
+    assert [len(part) for part in train_val_split(torch.arange(10), 0.5)] == [5, 5]
+    assert [len(part) for part in train_val_split(torch.arange(1_115_394))] == [
+        1_003_854,
+        111_540,
+    ]  # nanoGPT's
+
+
+@pytest.mark.parametrize(
+    ("length", "share"), [(10, 0.0), (10, 1.0), (10, -0.1), (10, 0.95), (1, 0.1), (0, 0.1)]
+)
+def test_split_leaves_no_part_empty(length, share):
+    with pytest.raises(
+        ValueError, match=f"val_share = {share} of {length} ids, expected a share between 0 and 1"
+    ):
+        train_val_split(torch.arange(length), share)
+
+
+@given(
+    length=st.integers(2, 40),
+    block_size=st.integers(1, 39),
+    batch_size=st.integers(1, 7),
+    seed=st.integers(0, 99),
+)
+def test_y_is_x_one_step_later(length, block_size, batch_size, seed):
+    block_size = min(block_size, length - 1)
+    ids = torch.arange(100, 100 + length)
+    x, y = get_batch(ids, block_size, batch_size, torch.Generator().manual_seed(seed))
+    assert x.shape == y.shape == (batch_size, block_size)
+    assert torch.equal(y, x + 1)
+    assert torch.equal(x, x[:, :1] + torch.arange(block_size))
+    assert x.min() >= 100
+    assert y.max() < 100 + length
+    assert x.is_contiguous()
+    assert y.is_contiguous()  # y.view(-1) works
+
+
+def test_every_start_is_drawn_equally_often():
+    ids = torch.arange(11)
+    x, y = get_batch(ids, 4, 70_000, torch.Generator().manual_seed(0))
+    counts = x[:, 0].bincount(minlength=7)
+    assert len(counts) == 7  # starts 0 to 6: the last y is id 10, the end of the text
+    assert y.max() == 10
+    assert (counts - 10_000).abs().max() < 5 * math.sqrt(10_000)
+
+
+def test_batches_come_from_the_generator():
+    ids = torch.arange(1000)
+    one, again, other = (get_batch(ids, 8, 4, torch.Generator().manual_seed(seed))[0] for seed in (1, 1, 2))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    torch.manual_seed(1)
+    assert torch.equal(get_batch(ids, 8, 4)[0], one)
+
+
+def test_batches_lie_where_the_ids_are():
+    x, y = get_batch(
+        torch.zeros(100, dtype=torch.int64, device="meta"), 8, 4, torch.Generator().manual_seed(1)
+    )
+    assert x.device.type == y.device.type == "meta"
+    assert x.shape == y.shape == (4, 8)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_batches_on_a_gpu_are_those_on_the_cpu():
+    ids = torch.arange(1000)
+    pairs = [get_batch(part, 8, 4, torch.Generator().manual_seed(1)) for part in (ids, ids.cuda())]
+    for cpu, gpu in zip(*pairs, strict=True):
+        assert gpu.is_cuda
+        assert torch.equal(gpu.cpu(), cpu)
+    assert ngram_floor(ids.cuda() % 7, 2) == ngram_floor(ids % 7, 2)
+    tokenizer = CharTokenizer("banana")
+    assert tokenizer.decode(tokenizer.encode("nab").cuda()) == "nab"
+
+
+def test_a_text_can_be_too_short():
+    x, y = get_batch(torch.arange(9), 8, 2)
+    assert torch.equal(y, x + 1)
+    with pytest.raises(ValueError, match=r"8 ids are too few for block_size = 8: .* at least 9 are needed"):
+        get_batch(torch.arange(8), 8, 2)
+    for sizes in ((0, 4), (4, 0)):
+        with pytest.raises(ValueError, match="block_size = {}, batch_size = {}".format(*sizes)):
+            get_batch(torch.arange(8), *sizes)
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ("text", "ids is str, expected an integer tensor .*tokenizer.encode"),
+        ([1, 2, 3], "ids is list"),
+        (torch.ones(9), r"ids is torch.float32, \(9,\)"),
+        (torch.ones(9, dtype=torch.bool), "ids is torch.bool"),
+        (torch.ones(2, 9, dtype=torch.int64), r"ids is torch.int64, \(2, 9\), .*one row: ids\[0\]"),
+    ],
+)
+def test_what_is_no_row_of_ids_is_refused(ids, words):
+    calls = {
+        "ngram_floor": lambda: ngram_floor(ids, 1),
+        "decode": lambda: CharTokenizer("banana").decode(ids),
+        "train_val_split": lambda: train_val_split(ids),
+        "get_batch": lambda: get_batch(ids, 4, 2),
+    }
+    for name, call in calls.items():
+        with pytest.raises(TypeError, match=f"{name}: {words}"):
+            call()
+
+
+def test_data_of_a_text(stories):
+    data = Data.of(stories)
+    assert len(data.train) + len(data.val) == len(stories)
+    assert len(data.val) == math.ceil(len(stories) / 10)
+    assert data.tokenizer.decode(data.train) + data.tokenizer.decode(data.val) == stories
+    with pytest.raises(AttributeError):
+        data.train = data.val
