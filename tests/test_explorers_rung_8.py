@@ -157,9 +157,10 @@ def test_a_sample_is_what_generate_writes(model, tokenizer):
 def test_sampling_shows_prompt_and_sample_and_names_the_best(model, tokenizer):
     explorer = explore("sampling", model=model, tokenizer=tokenizer, prompt="the c")
     bars, text = explorer.figure.panels
-    out = sampling.compute(1.0, 12, 0, model, tokenizer, "the c")
+    out = sampling.compute(1.0, 12, 1, model, tokenizer, "the c")
     assert text.text == "the c" + out["sample"]
     assert (text.values > 0).sum() == len("the c")
+    assert bars.label == "character; drawn among the best 12"
     assert bars.heights.tolist() == sorted(out["probabilities"].tolist(), reverse=True)
     best = tokenizer.characters[out["probabilities"].argmax()].replace(" ", "␣").replace("\n", "↵")
     assert bars.labels[0] == best

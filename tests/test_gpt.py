@@ -102,7 +102,7 @@ def test_position_counts():
 
 
 def test_weights_are_those_that_made_the_logits():
-    logits, weights = tiny()(torch.randint(13, (2, 7)), need_weights=True)
+    _, weights = tiny()(torch.randint(13, (2, 7)), need_weights=True)
     assert weights.shape == (3, 2, 5, 7, 7)
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, 2, 5, 7))
     assert not weights.triu(diagonal=1).any()

@@ -205,6 +205,15 @@ def test_levels_stand_at_their_heights_and_their_labels_apart(log):
     assert [line.get_ydata()[0] for line in axes.lines[1:]] == list(levels.values())
 
 
+@pytest.mark.parametrize("crowd", [(0, 0.01, 0.02), (3, 2.99, 2.98)])
+def test_crowded_labels_stay_beside_the_plot(crowd):
+    levels = {str(index): level for index, level in enumerate((*crowd, 1.5))}
+    state = Lines("levels", torch.zeros(0), {}, "x", "y", log=False, levels=levels).state()
+    places = [level["at"] for level in state["levels"]]
+    assert 0 <= min(places) < max(places) <= 1
+    assert min(high - low for low, high in itertools.pairwise(sorted(places))) >= Lines.GAP - 1e-9
+
+
 @given(
     low=st.floats(1e-4, 10), factor=st.floats(1, 1e4), log=st.booleans(), levels=st.lists(st.floats(0.01, 9))
 )
@@ -240,6 +249,7 @@ def test_a_text_is_cut_into_rows_and_nothing_is_lost(text):
     for row, below in itertools.pairwise(rows):
         assert "↵" not in row[:-1]
         if not row.endswith("↵"):
+            assert row.endswith(" ") or " " not in row
             word = re.split(r"(?<= )", below)[0]
             assert len(row) + len(word) > Text.COLUMNS
 

@@ -319,8 +319,10 @@ def test_a_slip_gets_its_name(name, answer, mistake):
 
 
 def own_draws(model, ids, block_size, draws):
+    own = torch.Generator().manual_seed(1)
     for _ in draws:
-        ids = torch.cat([ids, torch.multinomial(model(ids[-block_size:])[-1].softmax(-1), 1)])
+        shares = model(ids[-block_size:])[-1].softmax(-1)
+        ids = torch.cat([ids, torch.multinomial(shares, 1, generator=own)])
     return ids
 
 

@@ -37,7 +37,7 @@ def controls(
     short = {"width": "200px"}
     return {
         "layer": ipywidgets.IntSlider(n_layer - 1, 0, n_layer - 1, description="layer", layout=short),
-        "head": ipywidgets.IntSlider(0, 0, n_head - 1, description="head", layout=short),
+        "head": ipywidgets.IntSlider(n_head - 1, 0, n_head - 1, description="head", layout=short),
         "position": ipywidgets.IntSlider(
             places[0] if places else T - 1, 0, T - 1, description="query", layout={"width": "400px"}
         ),
@@ -103,6 +103,7 @@ def draw(
         ),
         caption=(
             f"Layer {layer}, head {head}, query {position} “{sign(text[position])}”: {', '.join(named[:3])}. "
-            f"Next, the model expects “{sign(expected)}” with {100 * probability.item():.0f} %; {follows}.{remark}"
+            f"Next, the model expects “{sign(expected)}” with {100 * probability.item():.0f} %; "
+            f"{follows}.{remark}"
         ),
     )

@@ -373,7 +373,7 @@ function render({ model, el }) {
     const failed = model.get("error");
     error.textContent = failed && `This could not be drawn. ${failed}. Move a control to go on.`;
     row.style.opacity = failed ? 0.35 : 1;
-    caption.textContent = model.get("caption");
+    if (caption.textContent !== model.get("caption")) caption.textContent = model.get("caption");
     row.setAttribute("aria-label", `${panels.map((panel) => panel.title).join("; ")}. ${model.get("caption")}`);
     root.dataset.painted = Number(root.dataset.painted || 0) + 1;
   };

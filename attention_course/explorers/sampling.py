@@ -35,7 +35,7 @@ def controls(
             1.0, min=0, max=2, step=0.1, description="temperature", readout_format=".1f"
         ),
         "top_k": ipywidgets.IntSlider(most, 1, most, description="top_k"),
-        "seed": ipywidgets.IntSlider(0, 0, 9, description="seed", layout={"width": "220px"}),
+        "seed": ipywidgets.IntSlider(1, 0, 9, description="seed", layout={"width": "220px"}),
     }
 
 
@@ -62,6 +62,7 @@ def compute(
     written = generate(model, ids, LENGTH, temperature, top_k, generator)[0, -LENGTH:]
     return {
         "probabilities": probabilities_of(logits, temperature, top_k),
+        "top_k": top_k,
         "best": logits.topk(min(BEST, len(logits))).indices,
         "characters": tokenizer.characters,
         "prompt": prompt,
@@ -73,6 +74,7 @@ def compute(
 def draw(
     figure: LiveFigure,
     probabilities: Tensor,
+    top_k: int,
     best: Tensor,
     characters: str,
     prompt: str,
@@ -81,16 +83,17 @@ def draw(
 ) -> None:
     """Show the best characters as bars, and the sample; the caption gives entropy and the best character."""
     labels = [sign(characters[index]) for index in best]
+    drawn = f"character; drawn among the best {top_k}" if top_k > 1 else "character; the best is taken"
     text = prompt[-Text.COLUMNS :] + sample
     shade = PALE * (torch.arange(len(text)) < len(text) - len(sample))
     entropy = torch.special.entr(probabilities).sum().item()
     shown = visible(prompt[-20:])
     figure.show(
-        Bars(f"Probability of what follows “{shown}”", probabilities[best], labels, "character", (0, 1)),
+        Bars(f"Probability of what follows “{shown}”", probabilities[best], labels, drawn, (0, 1)),
         Text("A sample; the prompt is shaded", text, shade),
         caption=(
             f"After “{shown}” the most probable character is “{labels[0]}”, with "
-            f"{100 * probabilities[best[0]].item():.0f} %. Entropy of these probabilities: {entropy:.2f} nats, of at "
-            f"most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
+            f"{100 * probabilities[best[0]].item():.0f} %. Entropy of these probabilities: {entropy:.2f} nats, "
+            f"of at most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
         ),
     )
