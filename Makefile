@@ -8,7 +8,7 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 SETTINGS = $(VENV)/share/jupyter/lab/settings
 
-.PHONY: help lab test notebooks format bench-explorers picture constraints clean
+.PHONY: help lab test notebooks format bench-explorers bench-training picture constraints clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ format: $(READY) ## put the code into its form, and sort imports
 
 bench-explorers: $(READY) ## time from key press to changed picture
 	$(RUN) tests/browser/bench_explorers.py
+
+bench-training: $(READY) ## train beside nanoGPT's recipe, minutes; TEXT="path" takes another text
+	$(RUN) tests/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
 
 picture: $(READY) ## take the picture in README.md
 	$(RUN) tests/browser/take_picture.py

@@ -288,7 +288,7 @@ class Trainer:
     def mean(self, value: float) -> float:
         """Average a number over all processes; each must call this."""
         if self.processes > 1:
-            shared = torch.tensor(float(value), device=self.device)
+            shared = torch.tensor(value, device=self.device)
             dist.all_reduce(shared)
             value = shared.item() / self.processes
         return value
@@ -456,7 +456,7 @@ def run(trainer: Trainer, *, watch: Watch | None = None, name: str = "training")
                 trainer.step()
                 bar.update()
                 asked = bool(watch and watch(trainer)) or history.stopped
-                stop = trainer.mean(asked) > 0  # if one process was asked, all leave after the same step
+                stop = trainer.mean(float(asked)) > 0  # if one process was asked, all leave after the same step
     except KeyboardInterrupt:
         stop = True
     finally:
@@ -551,7 +551,7 @@ def train_as_told(options: argparse.Namespace) -> bool:
     model = GPT(GPTConfig(vocab_size=data.tokenizer.vocab_size, **SIZES[options.config]))
     trainer = Trainer(on_device(model, options.device), data, recipe)
     first, checkpoint = trainer.rank == 0, options.checkpoint
-    if checkpoint and trainer.mean(checkpoint.exists()) > 0:  # on any machine; then each needs it
+    if checkpoint and trainer.mean(float(checkpoint.exists())) > 0:  # on any machine; then each needs it
         trainer.load(checkpoint)
     if checkpoint and first:
         trainer.save(checkpoint)  # now already: a bad path must not cost a whole training

@@ -26,7 +26,7 @@ each_explorer = pytest.mark.parametrize("name", EXPLORERS)
 
 @pytest.fixture(autouse=True, scope="module")
 def short_samples():
-    """Hundreds of settings are tried: eight characters of each sample say as much as eighty."""
+    """Hundreds of settings are tried: eight characters of each sample say as much as all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "LENGTH", 8)
         yield

@@ -16,8 +16,9 @@ from attention_course.text import CharTokenizer
 
 PROMPT = "Ann "
 BEST = 12  # characters that get a bar
-LENGTH = 80  # of a sample: a forward pass a character, and a drag should stay quick
+LENGTH = 64  # of a sample: a forward pass a character, and a drag should stay quick
 PALE = 0.3  # shade of the prompt
+PROMPT_ROWS = 4  # of a long prompt, the end is shown
 
 
 def controls(
@@ -84,7 +85,7 @@ def draw(
     """Show the best characters as bars, and the sample; the caption gives entropy and the best character."""
     labels = [sign(characters[index]) for index in best]
     drawn = f"character; drawn among the best {top_k}" if top_k > 1 else "character; the best is taken"
-    text = prompt[-Text.COLUMNS :] + sample
+    text = prompt[-PROMPT_ROWS * Text.COLUMNS :] + sample
     shade = PALE * (torch.arange(len(text)) < len(text) - len(sample))
     entropy = torch.special.entr(probabilities).sum().item()
     shown = visible(prompt[-20:])
@@ -93,7 +94,7 @@ def draw(
         Text("A sample; the prompt is shaded", text, shade),
         caption=(
             f"After “{shown}” the most probable character is “{labels[0]}”, with "
-            f"{100 * probabilities[best[0]].item():.0f} %. Entropy of these probabilities: {entropy:.2f} nats, "
+            f"{100 * probabilities.max().item():.0f} %. Entropy of these probabilities: {entropy:.2f} nats, "
             f"of at most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
         ),
     )

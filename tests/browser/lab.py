@@ -101,11 +101,16 @@ def open_notebook(page: Page, address: str, path: str) -> None:
     page.wait_for_selector('.jp-NotebookPanel-toolbar [data-status="idle"], [data-status="idle"]')
 
 
-def run_all(page: Page, timeout: float = 60_000) -> None:
-    """Clear what is stored, run every cell, and wait until each has its number."""
+def start_all(page: Page) -> None:
+    """Clear what is stored, and start to run every cell."""
     for menu, item in (("Edit", "Clear Outputs of All Cells"), ("Run", "Run All Cells")):
         page.click(f".lm-MenuBar-item:has-text('{menu}')")
         page.click(f".lm-Menu-item:has-text('{item}') >> nth=0")
+
+
+def run_all(page: Page, timeout: float = 60_000) -> None:
+    """Clear what is stored, run every cell, and wait until each has its number."""
+    start_all(page)
     page.wait_for_function(
         """() => {
             const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')];

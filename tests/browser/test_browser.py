@@ -72,17 +72,41 @@ ANSWERS = {
         "def my_split(x, n_head):\n    B, T, C = x.shape\n    return x.view(B, n_head, T, C // n_head)",
         "def my_split(x, n_head):\n    return torch.stack(x.chunk(n_head, dim=-1), dim=1)",
     ),
+    "08_bigram_to_gpt": (
+        "embed",
+        "def my_embed(ids, wte, wpe):\n    return wte[ids]",
+        "def my_embed(ids, wte, wpe):\n    return wte[ids] + wpe[: ids.shape[-1]]",
+    ),
 }
+
+TRAINING = """\
+from IPython.display import display
+
+from attention_course.explorers import LiveTraining
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.text import Data, write_stories
+from attention_course.training import Recipe, train
+
+data = Data.of(write_stories(characters=20_000))
+model = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=32, n_layer=1, n_head=1, n_embd=16))
+watch = LiveTraining(data.tokenizer, floors={"a floor": 1.5})
+display(watch)
+history = train(model, data, Recipe(steps=1_000_000), watch=watch)"""
+
+AFTER = "print('stopped:', history.stopped, 'after as many losses as steps:', len(history.losses) > 10)"
 
 
 @pytest.fixture(scope="module")
 def page(chromium_path):
     """Give one page of a running lab; fail at the end if anything left the machine or reached the console."""
-    failing = nbf.new_notebook(cells=[nbf.new_code_cell(FAILING)])
-    failing.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    extra = {}
+    for name, cells in {"failing": [FAILING], "training": [TRAINING, AFTER]}.items():
+        notebook = nbf.new_notebook(cells=[nbf.new_code_cell(cell) for cell in cells])
+        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+        extra[f"{name}.ipynb"] = writes(notebook)
     asked, complaints = [], []
     with (
-        lab.jupyter_lab({"failing.ipynb": writes(failing)}) as address,
+        lab.jupyter_lab(extra) as address,
         lab.browser_page(chromium_path, density=DENSITY) as page,
     ):
         page.on("request", lambda request: asked.append(request.url))
@@ -100,7 +124,7 @@ def page(chromium_path):
 def notebook(request, page):
     """Open a notebook and run all its cells."""
     lab.open_notebook(page, page.address, f"notebooks/{request.param}.ipynb")
-    lab.run_all(page)
+    lab.run_all(page, timeout=400_000)
     page.wait_for_timeout(500)
     return request.param
 
@@ -167,7 +191,8 @@ def test_every_control_changes_the_picture(notebook, page):
             shown = wait_for_change(page, explorer, shown)
         for handle in explorer.locator(".noUi-handle").all():
             handle.focus()
-            page.keyboard.press("ArrowLeft")
+            at_the_start = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemin")
+            page.keyboard.press("ArrowRight" if at_the_start else "ArrowLeft")
             shown = wait_for_change(page, explorer, shown)
         assert explorer.locator("[role=alert]").inner_text() == ""
 
@@ -254,3 +279,43 @@ def test_an_error_is_shown_in_words_and_the_next_change_recovers(page):
     page.keyboard.press("ArrowRight")
     explorer.locator("[aria-live]").filter(has_text="t is 3").wait_for()
     assert alert.inner_text() == ""
+
+
+@pytest.mark.parametrize("notebook", ["08_bigram_to_gpt"], indirect=True)
+def test_the_gpt_has_trained_and_can_be_looked_into(notebook, page):
+    """The bar is full and the button rests; the sample holds words; the head that was found can be chosen."""
+    live = page.locator(".attention-live-training")
+    assert "700 of 700" in live.inner_text()
+    assert live.locator("button").is_disabled()
+    assert re.search(r"(gave|Who|What|Where|Kind)", live.locator("[role=img]").get_attribute("aria-label"))
+    looked, drawn = page.locator(".attention-explorer").all()
+    found = cell_with(page, "told = story.index").locator(".jp-OutputArea").inner_text()
+    head = int(re.search(r"head (\d): \d+ %", found)[1])
+    handles = looked.locator(".noUi-handle")
+    for handle, value in ((handles.nth(0), 1), (handles.nth(1), head)):
+        handle.focus()
+        page.keyboard.press("Home")
+        for _ in range(value):
+            page.keyboard.press("ArrowRight")
+    looked.locator("[aria-live]").filter(has_text=f"head {head}").wait_for(timeout=5_000)
+    shown = picture_of(drawn)
+    drawn.locator(".noUi-handle").first.focus()
+    page.keyboard.press("End")
+    wait_for_change(page, drawn, shown)
+
+
+def test_a_training_is_watched_and_stopped(page):
+    """The button is pressed while the cell runs; until then the loss moves, and then the next cell runs."""
+    lab.open_notebook(page, page.address, "notebooks/training.ipynb")
+    lab.start_all(page)
+    live = page.locator(".attention-live-training")
+    live.locator("button:not([disabled])").wait_for(timeout=30_000)
+    shown = picture_of(live)
+    for _ in range(2):
+        shown = wait_for_change(page, live, shown)
+    page.screenshot(path=SCREENSHOTS / "training.png")
+    assert page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output").count() == 0
+    live.locator("button").click()
+    after = page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output")
+    after.filter(has_text="stopped: True after as many losses as steps: True").wait_for(timeout=5_000)
+    assert live.locator("button").is_disabled()

@@ -1,0 +1,124 @@
+"""Loss against seconds, beside nanoGPT's recipe for a CPU: `make bench-training`.
+
+Both train the same shape on the same text, on the CPU, in one process: each takes 100 steps, then the other,
+so that a busy machine slows both. nanoGPT's recipe is the one that its readme names for Tiny Shakespeare on a
+CPU (github.com/karpathy/nanoGPT, "I only have a macbook"): `train.py` with block_size 64, batch_size 12, 4
+layers, 4 heads, n_embd 128, 2000 steps, no dropout, in float32. The seconds are those of the training steps;
+the losses are measured in float32, on the whole validation text.
+"""
+
+import argparse
+import sys
+from dataclasses import replace
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.text import Data, load_text
+from attention_course.training import RECIPES, SIZES, Recipe, Trainer, evaluate
+
+ROUND = 100  # steps between two losses
+MARK = 1.886  # where nanoGPT's recipe ended on Tiny Shakespeare when we measured it
+NANO_GPT = Recipe(
+    steps=2000,
+    batch_size=12,
+    learning_rate=1e-3,
+    final_learning_rate=1e-4,
+    warmup=100,
+    weight_decay=0.1,
+    beta2=0.99,
+    clip=1.0,
+    precision="float32",
+    evaluate_every=10**9,
+)
+
+
+class NanoGPT(GPT):
+    """Our GPT with nanoGPT's start, and with its call of `scaled_dot_product_attention`."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                layers = 2 * config.n_layer if name.endswith("c_proj.weight") else 1
+                nn.init.normal_(parameter, std=0.02 * layers**-0.5)
+
+    def forward(self, ids):
+        x = self.transformer.wte(ids) + self.transformer.wpe.weight[: ids.shape[1]]
+        for block in self.transformer.h:
+            parts = block.attn.c_attn(block.ln_1(x)).chunk(3, dim=-1)
+            q, k, v = (part.unflatten(-1, (self.config.n_head, -1)).transpose(1, 2) for part in parts)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + block.attn.c_proj(mixed.transpose(1, 2).flatten(2))
+            x = x + block.mlp(block.ln_2(x))
+        return self.lm_head(self.transformer.ln_f(x)), None
+
+
+class NanoTrainer(Trainer):
+    """Steps with the AdamW that nanoGPT takes on a CPU, which is not fused."""
+
+    def __init__(self, model, data, recipe):
+        super().__init__(model, data, recipe)
+        groups = [
+            {key: group[key] for key in ("params", "weight_decay")} for group in self.optimizer.param_groups
+        ]
+        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, recipe.beta2), fused=False)
+
+
+def trainers(data, steps):
+    """Return both trainers by name; each model starts from the same seed."""
+    config = GPTConfig(vocab_size=data.tokenizer.vocab_size, **SIZES["shakespeare"])
+    made = {}
+    for name, model, trainer, recipe in (
+        ("nanoGPT", NanoGPT, NanoTrainer, NANO_GPT),
+        ("ours", GPT, Trainer, replace(RECIPES["shakespeare"], evaluate_every=10**9)),
+    ):
+        torch.manual_seed(1337)
+        made[name] = trainer(model(config), data, replace(recipe, steps=steps or recipe.steps))
+    return made
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Train beside nanoGPT's recipe; print loss against seconds.")
+    parser.add_argument(
+        "--text", default="tiny-shakespeare", help="stories, tiny-shakespeare, or a UTF-8 file"
+    )
+    parser.add_argument("--steps", type=int, help="of both; their own numbers if left out")
+    options = parser.parse_args()
+    torch.set_num_threads(min(torch.get_num_threads(), 8))
+    data = Data.of(load_text(options.text))
+    both = trainers(data, options.steps)
+    curves = {name: [] for name in both}  # of steps, seconds and loss
+    print("validation loss after steps and seconds of training\n")
+    print("".join(f"{name:>8}{'steps':>7}{'seconds':>9}{'loss':>8}" for name in both))
+    while not all(trainer.done for trainer in both.values()):
+        line = ""
+        for name, trainer in both.items():
+            if trainer.done:
+                line += " " * 32
+                continue
+            for _ in range(min(ROUND, trainer.recipe.steps - trainer.steps_done)):
+                trainer.step()
+            loss = evaluate(trainer.model, data.val, "float32")
+            curves[name].append((trainer.steps_done, trainer.seconds, loss))
+            line += f"{trainer.steps_done:15}{trainer.seconds:9.1f}{loss:8.3f}"
+        print(line.rstrip(), flush=True)
+    print(
+        f"\n{'':8}{'steps/s':>9}{'tokens/s':>10}{'seconds':>9}{'loss':>8}   {torch.get_num_threads()} threads"
+    )
+    for name, trainer in both.items():
+        rate = trainer.steps_done / trainer.seconds
+        tokens = rate * trainer.recipe.batch_size * trainer.model.block_size
+        print(f"{name:8}{rate:9.1f}{tokens:10.0f}{trainer.seconds:9.1f}{curves[name][-1][2]:8.3f}")
+    theirs, ours = both["nanoGPT"].seconds, curves["ours"]
+    reached = next((seconds for _, seconds, loss in ours if loss <= MARK), None)
+    share = f"after {reached / theirs:.2f} of its time" if reached else "never"
+    print(f"\nours reaches {MARK} {share} (goal: 0.33)")
+    in_time = min((loss for _, seconds, loss in ours if seconds <= theirs), default=float("nan"))
+    print(f"ours reaches {in_time:.3f} within its time (goal: below 1.78), and ends at {ours[-1][2]:.3f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
