@@ -456,7 +456,9 @@ def run(trainer: Trainer, *, watch: Watch | None = None, name: str = "training")
                 trainer.step()
                 bar.update()
                 asked = bool(watch and watch(trainer)) or history.stopped
-                stop = trainer.mean(float(asked)) > 0  # if one process was asked, all leave after the same step
+                stop = (
+                    trainer.mean(float(asked)) > 0
+                )  # if one process was asked, all leave after the same step
     except KeyboardInterrupt:
         stop = True
     finally:
@@ -510,8 +512,6 @@ RECIPES = {
     "shakespeare": Recipe(steps=2000, batch_size=12, learning_rate=4e-3, evaluate_every=250),
     "shakespeare-gpu": Recipe(steps=5000, batch_size=64, learning_rate=2e-3, warmup=200, evaluate_every=250),
 }
-
-
 INTEGERS = ("steps", "batch_size", "evaluate_every", "seed")
 CHANGES = {**dict.fromkeys(INTEGERS, int), "learning_rate": float, "precision": str}  # of the recipe
 
@@ -527,9 +527,8 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--text", default="stories", help="stories, tiny-shakespeare, or a UTF-8 file")
     parser.add_argument("--config", default="stories", choices=SIZES, help="size of the model, and recipe")
-    parser.add_argument(
-        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cpu or cuda"
-    )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", default=device, help="cpu, cuda or cuda:1")
     parser.add_argument("--checkpoint", type=Path, help="go on from this file if it is there; save to it")
     parser.add_argument("--sample", type=int, default=200, help="characters to write at the end")
     for name, kind in CHANGES.items():
@@ -538,12 +537,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def train_as_told(options: argparse.Namespace) -> bool:
-    """Train on `options.text` and print a table. Return whether the training came to its end.
-
-    Raises:
-        ValueError: an option or the checkpoint does not fit.
-        OSError: the text or the checkpoint cannot be read or written.
-    """
+    """Train on `options.text` and print a table. Return whether the training came to its end."""
     given = {name: getattr(options, name) for name in CHANGES if getattr(options, name) is not None}
     recipe = replace(RECIPES[options.config], **given)
     data = Data.of(shared_text(options.text))
@@ -569,7 +563,7 @@ def train_as_told(options: argparse.Namespace) -> bool:
             trainer.save(checkpoint)
             print(f"The same command goes on from there, with {checkpoint}.")
     elif first:
-        print_table(model, data)
+        print_table(trainer)
         prompt = data.tokenizer.encode(data.tokenizer.decode(data.val[:1]))[None].to(trainer.device)
         print(data.tokenizer.decode(generate(model, prompt, options.sample)[0]))
     return not stopped
@@ -607,14 +601,15 @@ def print_progress(trainer: Trainer) -> None:
     )
 
 
-def print_table(model: GPT, data: Data) -> None:
+def print_table(trainer: Trainer) -> None:
     """Print what tables of n-grams, counted in the validation text, and the trained model reach on it."""
+    model, data, precision = trainer.model, trainer.data, trainer.recipe.precision
     rows = [(f"best {n}-gram table, counted", "", ngram_floor(data.val, n), "") for n in (1, 2, 3)]
     text = data.tokenizer.decode(data.val)
     asked = any(end > model.block_size for _, end in answers(text))
-    right = f"{recall(model, text, data.tokenizer):.2f}" if asked else ""
+    right = f"{recall(model, text, data.tokenizer, precision):.2f}" if asked else ""
     size = f"{sum(p.numel() for p in model.parameters()):,}"
-    rows.append((f"GPT, {model.config.n_layer} layers", size, evaluate(model, data.val), right))
+    rows.append((f"GPT, {model.config.n_layer} layers", size, trainer.evaluate(), right))
     print(f"\n{'model':28}{'parameters':>12}{'validation loss':>17}{'recall':>8}")
     for name, parameters, loss, right in rows:
         print(f"{name:28}{parameters:>12}{loss:17.3f}{right:>8}")

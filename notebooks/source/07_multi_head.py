@@ -132,7 +132,7 @@ def draw_questions(B):
     return cards, asked, cards.gather(1, asked)  # the last one: the right answers
 
 
-def train(n_head, steps=1000):
+def train_cards(n_head, steps=1000):
     torch.manual_seed(0)
     model = Cards(n_head)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -148,8 +148,8 @@ def train(n_head, steps=1000):
 
 
 # %%
-one_head = train(1)
-two_heads = train(2)
+one_head = train_cards(1)
+two_heads = train_cards(2)
 
 
 # %% [markdown]
