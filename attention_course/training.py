@@ -456,9 +456,7 @@ def run(trainer: Trainer, *, watch: Watch | None = None, name: str = "training")
                 trainer.step()
                 bar.update()
                 asked = bool(watch and watch(trainer)) or history.stopped
-                stop = (
-                    trainer.mean(float(asked)) > 0
-                )  # if one process was asked, all leave after the same step
+                stop = trainer.mean(float(asked)) > 0  # by one process: all leave after the same step
     except KeyboardInterrupt:
         stop = True
     finally:
@@ -509,7 +507,7 @@ SIZES = {
 }
 RECIPES = {
     "stories": Recipe(steps=900),
-    "shakespeare": Recipe(steps=2000, batch_size=12, learning_rate=4e-3, evaluate_every=250),
+    "shakespeare": Recipe(steps=1200, batch_size=20, learning_rate=3e-3, evaluate_every=200),
     "shakespeare-gpu": Recipe(steps=5000, batch_size=64, learning_rate=2e-3, warmup=200, evaluate_every=250),
 }
 INTEGERS = ("steps", "batch_size", "evaluate_every", "seed")

@@ -346,7 +346,7 @@ def test_the_picture_shows_both_losses_and_the_floors(watch, model):
     assert validation[0].tolist() == [50, 100]
     assert validation[1].tolist() == pytest.approx([0.18, 0.14])
     assert losses.levels == {"bigram floor": 1.5, "entropy": 0.25}
-    assert losses.state()["x_limits"] == [0, 120]
+    assert losses.state()["x_limits"] == [1, 120]
     assert text.title == "Written after step 120"
     assert text.text.startswith("the ")
     assert len(text.text) == len("the ") + live_training.LENGTH

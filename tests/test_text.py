@@ -44,9 +44,7 @@ from attention_course.text import (
     write_stories,
 )
 
-A_STORY = (
-    "Kind Ann gave poor Ben a cup at the cave. Who got it? Poor Ben. Where? At the cave. What? A cup."
-)
+A_STORY = "Kind Ann gave poor Ben a cup at the cave. Who got it? Poor Ben. Where? At the cave. What? A cup."
 
 
 @pytest.fixture(scope="module")

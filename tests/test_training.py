@@ -1,5 +1,6 @@
 """Training: what a step does, what is measured, how it stops, and how it goes on; here, there and by two."""
 
+import contextlib
 import errno
 import math
 import os
@@ -372,9 +373,9 @@ def test_recall_shows_no_more_than_block_size_characters():
 
 def test_an_answer_counts_when_block_size_characters_stand_before_its_last_one():
     end = next(end for _, end in answers(STORIES) if end > 160)
-    assert recall(Reader(LETTERS, block_size=end - 1), STORIES[:end], LETTERS) == 1
+    assert recall(Reader(LETTERS, block_size=end - 1), STORIES[: end + 1], LETTERS) == 1
     with pytest.raises(ValueError, match="no answer"):
-        recall(Reader(LETTERS, block_size=end), STORIES[:end], LETTERS)
+        recall(Reader(LETTERS, block_size=end), STORIES[: end + 1], LETTERS)
 
 
 def test_a_bigram_model_recalls_nothing():
@@ -411,6 +412,14 @@ def interrupt(trainer):
     raise KeyboardInterrupt
 
 
+@pytest.fixture
+def listening():
+    """Interrupts arrive even if the tests run in the background, where the shell lets them be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("stop", [lambda trainer: True, interrupt])
 def test_watch_stops_after_its_step_and_the_training_can_go_on(stop):
     trainer = Trainer(tiny(dropout=0.3), DATA, RECIPE)
@@ -438,31 +447,42 @@ class Interrupted(GPT):
         return super().forward(ids, need_weights)
 
 
-def test_an_interrupt_waits_for_the_end_of_the_step():
+def test_an_interrupt_waits_for_the_end_of_the_step(listening):
     model = Interrupted(tiny(dropout=0.3).config)
     model.load_state_dict(tiny().state_dict())
     trainer = Trainer(model, DATA, RECIPE)
-    before, seen = signal.getsignal(signal.SIGINT), []
+    seen = []
     history = run(trainer, watch=lambda t: seen.append(t.history.stopped))
     assert history.stopped
     assert seen == [False, False, False, False, True]
     assert trainer.steps_done == 5
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is listening
     run(trainer, watch=lambda t: None)
     assert without_clock(history) == without_clock(whole_run().history)
 
 
-def test_a_second_interrupt_does_not_wait():
+def test_a_second_interrupt_does_not_wait(listening):
     model = Interrupted(tiny().config)
     model.presses = 2
-    before = signal.getsignal(signal.SIGINT)
     trainer = Trainer(model, DATA, RECIPE)
     assert run(trainer, watch=lambda t: None).stopped
     assert trainer.steps_done == 4
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is listening
 
 
-def test_a_training_runs_in_any_thread():
+def test_after_a_training_interrupts_do_what_they_did_before(listening):
+    train(tiny(), DATA, RECIPE, watch=lambda trainer: None)
+    assert signal.getsignal(signal.SIGINT) is listening
+
+
+def test_where_interrupts_are_ignored_they_stay_so(listening):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    model = Interrupted(tiny().config)
+    assert not train(model, DATA, RECIPE, watch=lambda trainer: None).stopped
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_training_runs_in_any_thread(listening):
     histories = []
     thread = threading.Thread(target=lambda: histories.append(train(tiny(), DATA, RECIPE)))
     thread.start()
@@ -618,10 +638,7 @@ def test_only_a_gpt_is_built_from_its_checkpoint(tmp_path):
 # The command line
 
 SMALL = ["--steps=4", "--batch-size=2", "--evaluate-every=2", "--sample=20", "--precision=float32"]
-ENVIRONMENT = os.environ | {
-    "OMP_NUM_THREADS": "1",
-    "PYTHONWARNINGS": "error::DeprecationWarning:attention_course",
-}
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
@@ -631,14 +648,19 @@ def text(tmp_path):
     return path
 
 
-def start(*arguments, launcher=("-m",)):
-    return subprocess.Popen(
-        [sys.executable, *launcher, "attention_course.training", *map(str, arguments)],
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def start():
+    """Start the command line in a process of its own; it does not outlive the test."""
+    with contextlib.ExitStack() as processes:
+
+        def started(*arguments, launcher=("-m",)):
+            command = [sys.executable, *launcher, "attention_course.training", *map(str, arguments)]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            process = processes.enter_context(subprocess.Popen(command, env=ENVIRONMENT, **pipes))
+            processes.callback(process.kill)
+            return process
+
+        yield started
 
 
 def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
@@ -690,7 +712,9 @@ def test_the_command_line_takes_text_that_asks_nothing(text, capsys):
 def test_what_does_not_work_is_said_in_one_line(text, capsys, arguments, status, message):
     with pytest.raises(SystemExit) as stopped:
         training.main([f"--text={text}", *SMALL, *arguments])
-    said = capsys.readouterr().err.splitlines() if status == 2 else stopped.value.code.splitlines()
+    shown = capsys.readouterr()
+    assert shown.out == ""  # said before anything is trained
+    said = shown.err.splitlines() if status == 2 else stopped.value.code.splitlines()
     assert message in said[-1]
     assert len(said) <= status
     assert stopped.value.code == 2 or status == 1  # a sentence is printed, and the status is 1
@@ -704,7 +728,7 @@ def test_a_short_text_and_a_foreign_checkpoint_are_told_from_the_command_line(te
         training.main([f"--text={text}", *SMALL])
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(text, tmp_path):
+def test_ctrl_c_saves_and_the_same_command_goes_on(text, tmp_path, listening, start):
     arguments = [f"--text={text}", "--steps=100000", "--batch-size=2", "--evaluate-every=3"]
     path = tmp_path / "run.pt"
     process = start(*arguments, f"--checkpoint={path}")
@@ -718,6 +742,13 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(text, tmp_path):
     done = int(re.fullmatch(r"Stopped after step (\d+) of 100000.", stopped)[1])
     assert hint == f"The same command goes on from there, with {path}."
     assert read_checkpoint(path)["steps_done"] == len(read_checkpoint(path)["history"]["losses"]) == done
+
+
+def test_ctrl_c_before_the_first_step_is_as_polite(text, monkeypatch):
+    monkeypatch.setattr(training, "load_text", interrupt)
+    with pytest.raises(SystemExit) as stopped:
+        training.main([f"--text={text}"])
+    assert stopped.value.code == 130
 
 
 def test_a_finished_run_is_not_repeated(text, tmp_path, capsys):
@@ -749,7 +780,7 @@ def test_the_command_line_resumes_to_the_same_result(text, tmp_path, monkeypatch
 # Several processes
 
 
-def test_two_processes_train_like_one(text, tmp_path):
+def test_two_processes_train_like_one(text, tmp_path, start):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
     pair = start(f"--text={text}", *SMALL, f"--checkpoint={tmp_path / 'pair.pt'}", launcher=launcher)
     training.main([f"--text={text}", *SMALL, f"--checkpoint={tmp_path / 'one.pt'}"])
@@ -761,6 +792,16 @@ def test_two_processes_train_like_one(text, tmp_path):
     assert two["history"]["val_losses"] == pytest.approx(one["history"]["val_losses"], abs=1e-5)
     for name, weights in one["model"].items():
         torch.testing.assert_close(two["model"][name], weights, atol=1e-4, rtol=0)
+
+
+def test_a_process_looks_at_its_share_of_the_batch():
+    model, seen = tiny(), []
+    trainer = Trainer(model, DATA, RECIPE)
+    trainer.rank, trainer.processes, trainer.mean = 1, 2, lambda value: value
+    model.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    trainer.step()
+    whole, _ = get_batch(DATA.train, 7, 4, torch.Generator().manual_seed(0))
+    assert torch.equal(seen[0], whole[1::2])
 
 
 def test_a_batch_that_cannot_be_shared_is_refused(monkeypatch):

@@ -61,7 +61,8 @@ class LiveTraining(ipywidgets.VBox):
         self._floors = dict(floors or {})
         self._prompt = tokenizer.encode(prompt)[None]
         self._caption = (
-            "The loss of each step on its batch, and now and then on the validation text. Dashed: the "
+            "The loss of each step on its batch, and now and then on the validation text, along axes that "
+            "are both logarithmic. Dashed: the "
             f"floors. The model was given “{visible(prompt)}”, and wrote what follows."
         )
         self._stopped = Event()
@@ -135,9 +136,8 @@ class LiveTraining(ipywidgets.VBox):
             {"training": training, "validation": validation},
             "step",
             "nats per character",
-            log=False,
             levels=self._floors,
-            x_limits=(0, steps),
+            x_limits=(1, steps),
         )
         self.figure.show(losses, self._sample, caption=self._caption)
 

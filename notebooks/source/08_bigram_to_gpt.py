@@ -79,13 +79,23 @@ assert tokenizer.encode("Kind Eve").tolist() == ids
 assert tokenizer.decode(tokenizer.encode(text)) == text
 
 # %% [markdown]
-# The last tenth of the text is put aside. The model is never trained on it. What it predicts there it has understood, and not learned by heart. The first part is the **training** text, the second the **validation** text.
+# The last tenth of the text is put aside. The model is never trained on it. The first part is the **training** text, the second the **validation** text. A model that learned the training text by heart would be found out there.
 
 # %%
 ids = tokenizer.encode(text)
 train_ids, val_ids = train_val_split(ids, val_share=0.1)
 data = Data(train_ids, val_ids, tokenizer)
 [round(len(part) / len(ids), 2) for part in (train_ids, val_ids)]
+
+# %% [markdown]
+# The grammar draws each story afresh, so some of them come twice. We keep a list of the validation stories that do not occur in the training text, for the times when it matters.
+
+# %%
+seen = set(tokenizer.decode(train_ids).splitlines())
+val_text = tokenizer.decode(val_ids)
+val_stories = val_text.splitlines()[1:-1]  # the first and the last one are cut
+new_stories = [story for story in val_stories if story not in seen]
+print(f"{len(val_stories)} stories, {len(new_stories)} of them new")
 
 # %% [markdown]
 # ## Many questions in one block
@@ -123,12 +133,22 @@ assert torch.equal(x[:, 1:], y[:, :-1])
 #
 # The loss is the cross-entropy of rung 5: the mean of -ln p, where p is the probability that the model gave to what really came. It is counted in **nats** per character.
 #
-# Four marks can be known before anything is trained.
+# Some marks can be known before anything is trained.
 #
 # 1. Someone who knows nothing gives every character the same probability, 1/V. That costs ln V.
-# 2. Someone who knows how often each character occurs.
-# 3. Someone who also looks one character back: a table of pairs, or **bigrams**. And two characters back: trigrams. The best table can be counted, and its loss is the **floor** of all such tables.
+# 2. Someone who knows how often each character occurs (1-gram).
+# 3. Someone who also looks one character back: a table of pairs, or **bigrams** (2-gram). And two characters back (3-gram).
 # 4. Someone who knows the grammar. Only chance is left: which names, which thing, which place, which order. That is the **entropy** of the text. Nobody can expect to get lower.
+
+# %% [markdown]
+# How does one know the loss of the best table of pairs? Count the pairs of the very text that it will be judged on. After "a", say, the best probabilities are the shares with which the characters really follow "a". No table can do better on that text: this is the **floor** of all such tables.
+
+# %%
+before, after = val_ids[:-1], val_ids[1:]
+pairs = torch.zeros(V, V).index_put((before, after), torch.tensor(1.0), accumulate=True)
+shares = pairs / pairs.sum(dim=1, keepdim=True)
+floor = -shares[before, after].log().mean().item()
+assert math.isclose(floor, ngram_floor(val_ids, 2), rel_tol=1e-4)
 
 # %%
 stories = text[: text.rindex("\n") + 1]
@@ -137,7 +157,7 @@ entropy = stories_entropy(stories)
 marks = {"nothing": math.log(V), **floors, "grammar": entropy}
 picture(
     Bars(
-        "Loss of someone who knows ...",
+        "Nats per character of someone who knows ...",
         torch.tensor(list(marks.values())),
         list(marks),
         "what is known",
@@ -189,7 +209,7 @@ loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
 print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
 
 # %% [markdown]
-# Training repeats four lines: draw a batch, compute the loss, compute its gradient, take a step against it. `AdamW` decides how large the step is for each number.
+# Training repeats five lines: draw a batch, compute the loss, forget the gradient of the step before, compute the new one, take a step against it. `AdamW` decides how large the step is for each number.
 
 # %%
 optimizer = torch.optim.AdamW(bigram.parameters(), lr=0.1)
@@ -202,6 +222,9 @@ for _ in range(300):
 
 # %%
 ask("below_the_bigram_floor")
+
+# %% [markdown]
+# `evaluate` gives the mean loss over the validation text.
 
 # %%
 reached = evaluate(bigram, val_ids)
@@ -224,15 +247,16 @@ print(tokenizer.decode(written[0]))
 # In the validation text, take the characters up to the answer of a question. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
 
 # %%
-val_text = tokenizer.decode(val_ids)
-begin, end = answers(val_text)[6]
-print(repr(val_text[end - 50 : begin]), "->", repr(val_text[begin:end]))
+start, end = answers(val_text)[6]
+print(repr(val_text[end - 50 : start]), "->", repr(val_text[start:end]))
 recall(bigram, val_text, tokenizer)
 
 # %% [markdown]
 # ## One part at a time
 #
 # Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts work on the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table serves for reading and for writing.
+#
+# Attention compares what tokens are, and does not notice in which order they stand ([rung 4](04_query_key_value.ipynb)). So there is a second table, with a vector for each **position**, and it is added to the vector of the token.
 
 # %%
 n_embd, block_size = 64, 128
@@ -270,7 +294,8 @@ class Attention(nn.Module):
         self.attn = MultiHeadAttention(n_embd, n_head)
 
     def forward(self, x):
-        return self.attn(x, causal_mask(x.shape[1]), need_weights=True)[0]
+        mask = causal_mask(x.shape[1])
+        return self.attn(x, mask, need_weights=True)[0]  # faster here than SDPA
 
 
 # %% [markdown]
@@ -305,13 +330,13 @@ class Residual(nn.Module):
 
 
 # %% [markdown]
-# **LayerNorm**: before a part reads a vector, its channels get mean 0 and variance 1. Then it does not matter how long the vector has become from all that was added.
+# **LayerNorm**: before a part reads a vector, its channels get mean 0 and variance 1. Then it does not matter how long the vector has become from all that was added. A learned factor for each channel follows. One more LayerNorm stands before the logits.
 
 # %%
 v = torch.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0]])
-normed = nn.LayerNorm(4)(v)
-print(normed.detach())
-torch.testing.assert_close(normed[0], normed[1], atol=1e-4, rtol=0)
+even = nn.LayerNorm(4)(v).detach()
+print(even)
+torch.testing.assert_close(even[0], even[1], atol=1e-4, rtol=0)
 
 
 # %%
@@ -319,16 +344,16 @@ def norm():
     return nn.LayerNorm(n_embd, bias=False)
 
 
-def before(part):
+def normed(part):
     return nn.Sequential(norm(), part)
 
 
 # %% [markdown]
-# Here is the whole climb. Each line is the one above with one thing changed. The last line is the package's GPT: the same two parts with their LayerNorms, twice, one pair on top of the other. Such a pair is called a **block**.
+# Here is the whole climb. From "one head" on, each line is the one above with one thing more. The last line is the package's GPT: the same two parts with their LayerNorms, twice, one pair on top of the other. Such a pair is called a **block** (of the model; the blocks of text from above have nothing to do with it).
 
 # %%
 config = GPTConfig(V, block_size, n_layer=2, n_head=4, n_embd=n_embd)
-rungs = {
+ladder = {
     "bigram": lambda: BigramLanguageModel(V),
     "mean of the past": lambda: Model(Mean()),
     "one head": lambda: Model(Attention(1)),
@@ -339,8 +364,8 @@ rungs = {
         Residual(Attention(4)), Residual(MLP(n_embd)), position=True
     ),
     "LayerNorm": lambda: Model(
-        Residual(before(Attention(4))),
-        Residual(before(MLP(n_embd))),
+        Residual(normed(Attention(4))),
+        Residual(normed(MLP(n_embd))),
         norm(),
         position=True,
     ),
@@ -350,20 +375,24 @@ rungs = {
 # %%
 ask("which_part_answers")
 
+# %%
+ask("what_one_layer_gets")
+
 # %% [markdown]
-# All get the same training: the same number of steps, the same batches, the same seed. Only the table of pairs gets a larger learning rate; it is so shallow that it needs one.
+# All get the same training: the same number of steps, the same batches, the same seed. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin with weights as GPT's: its docstring says how.
 #
 # `train` is the loop from above with three additions. The learning rate rises for the first steps and then falls like a cosine (**warm-up** and **cosine decay**). A gradient that is too long is shortened (**clipping**). And where the processor is faster with numbers of 16 bits, matrix products use them.
 
 
 # %%
-def begin(make):
+def fresh(make):
     torch.manual_seed(0)
     model = make()
-    if isinstance(model, Model):  # as GPT begins: see its docstring
-        for parameter in model.parameters():
+    if isinstance(model, Model):
+        for name, parameter in model.named_parameters():
             if parameter.dim() == 2:
-                nn.init.normal_(parameter, std=n_embd**-0.5)
+                less = 0.5 if name.endswith("c_proj.weight") else 1.0
+                nn.init.normal_(parameter, std=less * n_embd**-0.5)
         if model.position:
             start = waves(block_size, n_embd) * n_embd**-0.5
             model.position.weight.data = start
@@ -378,7 +407,7 @@ models, histories = {}, {}
 
 
 def climb(name, recipe=recipe):
-    models[name] = begin(rungs[name])
+    models[name] = fresh(ladder[name])
     histories[name] = train(models[name], data, recipe, name=name)
 
 
@@ -395,10 +424,10 @@ for name in ("residual", "LayerNorm"):
     climb(name)
 
 # %% [markdown]
-# The last one is trained before your eyes. Watch three things. The loss passes the floors of the tables, one after the other. It rests, and then falls once more. And the text becomes a story. **Stop** ends the training and keeps the model as it is.
+# The last one is trained before your eyes; both axes of the picture are logarithmic. The loss falls through the floors of the tables, one after the other. At that of the pairs it slows down: up to there the last character was enough, and now the model has to find out how to look back. Read what it writes meanwhile. **Stop** ends the training and keeps the model as it is. (If you stop, run the cell again before you go on: what follows is about the whole training.)
 
 # %%
-gpt = begin(rungs["second layer"])
+gpt = fresh(ladder["second layer"])
 watch = LiveTraining(tokenizer, floors={**floors, "entropy": entropy})
 display(watch)
 history = train(gpt, data, recipe, watch=watch)
@@ -422,12 +451,12 @@ for name, model in models.items():
 # %% [markdown]
 # Read it row by row.
 #
-# - The **mean of the past** is worse than the table of pairs. It knows which characters came, and no longer which one came last. Rung 1 called it a bag.
-# - **One head** can choose. It finds it useful to look at the character itself and at a few others.
-# - **Position** tells it where they stand. Now it can look at the last few characters, whatever they are: the loss halves.
-# - **Four heads** look at four of them at a time: it halves again.
-# - **Feed-forward**, **residual** and **LayerNorm** lower it further, each by less. The last two are there for what comes next: see below.
-# - With a **second layer** something new happens. Recall, so far little better than a guess, is suddenly nearly perfect.
+# - The **mean of the past** is worse than the table of pairs, and hardly better than knowing how often each character occurs. It knows which characters came, and no longer which one came last. Order is nearly everything.
+# - **One head** can choose where to look, and beats the table.
+# - **Position** tells it where things stand. The loss falls to less than half.
+# - With **four heads** it halves again.
+# - **Feed-forward** lowers it further. **Residual** and **LayerNorm** bring little here. They are there for what comes next: see below.
+# - With a **second layer** something new happens. Recall was 0 for the models that cannot spell, and not far from a guess for the others. Now it is nearly perfect.
 
 # %%
 climbed = list(losses.values())
@@ -459,7 +488,7 @@ picture(
 # %% [markdown]
 # ## What residual and LayerNorm are for
 #
-# In one layer they brought little. Take them out of the last row: first both, then the LayerNorms alone. The same four parts, two of each, the same training.
+# In one layer they brought little. What if the last row had to do without them? Two layers, each with attention and feed-forward: bare, and with residuals only. The training is the same.
 
 # %%
 without = {
@@ -474,7 +503,7 @@ without = {
 
 # %%
 for name, make in without.items():
-    models[name] = begin(make)
+    models[name] = fresh(make)
     histories[name] = train(models[name], data, recipe, name=name)
 
 # %%
@@ -484,7 +513,7 @@ picture(
     Bars(
         "Validation loss after the same training",
         last,
-        ["one layer", "two, bare", "residuals", "both"],
+        ["one layer", "two, bare", "+ residual", "+ LayerNorm"],
         "model",
         (0, 0.6),
     ),
@@ -493,7 +522,7 @@ picture(
 )
 
 # %% [markdown]
-# Without them the second layer does harm. It gets nothing but what the first one made, and the first one learns nothing but what came back through the second. Residuals repair that. With LayerNorm as well, the two layers learn in time to work together.
+# Bare, the second layer does harm: the model ends far above that of one layer. Residuals repair this; what the first layer knew is still there for the logits, and its gradient does not have to come through the second one. With LayerNorm as well, two layers do in 700 steps what one cannot.
 
 # %%
 assert last[1] > last[0] + 0.1
@@ -503,13 +532,12 @@ assert last[3] < last[2] - 0.01
 # %% [markdown]
 # ## How much is left
 #
-# A small gap to the entropy remains. Most of it is not the model's fault: a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, and compare again.
+# A gap to the entropy remains. Most of it is not the model's fault: a block of text may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new, and compare again.
 
 # %%
-val_stories = val_text.split("\n")[1:201]
 total = count = 0
 with torch.no_grad():
-    for story in val_stories:
+    for story in new_stories[:200]:
         ids = tokenizer.encode(f"\n{story}\n")[None]
         logits, _ = gpt(ids[:, :-1])
         total += F.cross_entropy(logits[0], ids[0, 1:], reduction="sum").item()
@@ -518,18 +546,12 @@ assert entropy * 0.97 < total / count < entropy * 1.15
 print(f"{total / count / entropy:.1f} times the entropy")
 
 # %% [markdown]
-# ## Why two layers?
-
-# %%
-ask("what_one_layer_gets")
-
-# %% [markdown]
 # ## Look inside
 #
 # Here is a story that the model has never seen, up to the moment when it must give the first answer. Which characters does it look at, in which layer, with which head?
 
 # %%
-story = "\n" + val_stories[3]
+story = "\n" + new_stories[3]
 moments = answers(story)  # where the three answers stand
 start, end = moments[0]
 print(repr(story[:start]), "->", repr(story[start:end]))
@@ -541,9 +563,9 @@ print(repr(story[:start]), "->", repr(story[start:end]))
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
-# The weights are the ones that made the logits; nothing was computed a second time. In layer 0 most heads look at the last few characters: they note what stands before. In layer 1 one head goes back to the fact, to the word that answers, or to the character right behind it. There layer 0 has left the note that is looked for.
+# The weights are the ones that made the logits; nothing was computed a second time. In layer 0 most heads look at the last few characters: they note what stands before. In layer 1 one head goes back to the fact. Often it looks not at the first letter of the answer, but a little later, up to the first letter of the next word: which letters stood before that place, layer 0 has noted there.
 #
-# Let us check that for all three answers: some head of layer 1 gives most of its weight to the answer's place in the first sentence.
+# Let us check that for all three answers: some head of layer 1 gives most of its weight to the answer in the first sentence and the two characters behind it.
 
 # %% tags=["nbval-ignore-output"]
 _, weights = gpt(tokenizer.encode(story)[None], need_weights=True)
@@ -554,7 +576,7 @@ for start, end in moments:
     print(f"{story[start:end]:5} head {to_it.argmax()}: {100 * to_it.max():.0f} %")
 
 # %% [markdown]
-# A map of weights shows where a head looked. It does not show what the model did with what it found. To know that, one changes the place that was looked at, and sees whether the answer changes.
+# A map of weights shows where a head looked. It does not show what the model did with what it found. So change the story, and see whether the answer changes with it.
 
 # %% tags=["nbval-ignore-output"]
 for thing in ("map", "cup", "kite", "bell"):
@@ -567,20 +589,20 @@ for thing in ("map", "cup", "kite", "bell"):
 # %% [markdown]
 # ## Sample
 #
-# A model gives probabilities, and somebody has to choose. Dividing the logits by a **temperature** makes the choice bolder or wilder, as in rung 3. **top-k** strikes all but the k best characters off the list.
+# A model gives probabilities, and somebody has to choose. Dividing the logits by a **temperature** makes the choice safer or wilder, as in rung 3. **top-k** strikes all but the k best characters off the list.
 
 # %%
 ask("temperature_zero")
 
 # %% [markdown]
-# **From which temperature on does it misspell words? Does top-k help then?** The bars are the choice for the first character; the text is what follows.
+# **Raise the temperature until words break. Then lower top-k until they heal.** The bars are the choice for the first character; the text is what follows.
 
 # %%
 prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# After "poor " the model spreads its probability over the names, as the grammar does; it knows that nobody gives to themselves if Ann gets less than the others. It is sure where the grammar is, and open where the grammar is open.
+# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at her bar: has the model learned that? It is sure where the grammar is, and open where the grammar is open.
 
 # %%
 ids = tokenizer.encode(prompt)[None]
@@ -613,12 +635,12 @@ except ValueError as error:
 short = replace(recipe, steps=20, batch_size=4)
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "gpt.pt"
-    first = Trainer(begin(rungs["second layer"]), data, short)
+    first = Trainer(fresh(ladder["second layer"]), data, short)
     for _ in range(10):
         first.step()
     first.save(path)
 
-    second = Trainer(begin(rungs["second layer"]), data, short)
+    second = Trainer(fresh(ladder["second layer"]), data, short)
     second.load(path)
     losses_of = [run(trainer, name="the rest").losses for trainer in (first, second)]
     loaded, its_tokenizer = load_model(path)
@@ -629,7 +651,10 @@ assert its_tokenizer.characters == tokenizer.characters
 # %% [markdown]
 # ## Break it
 #
-# Here is a batch with a bug that many people have written once. The shapes are right, and training looks wonderful.
+# A bug that many people have written once. The shapes are right, and training looks wonderful.
+
+# %%
+ask("unshifted_targets")
 
 
 # %%
@@ -640,7 +665,7 @@ def almost_get_batch(ids, block_size, batch_size):
     return x, y
 
 
-broken = begin(rungs["second layer"])
+broken = fresh(ladder["second layer"])
 optimizer = torch.optim.AdamW(broken.parameters(), lr=8e-3)
 for _ in range(60):
     x, y = almost_get_batch(train_ids, 64, 16)
@@ -657,11 +682,8 @@ written = tokenizer.decode(generate(broken, ids, 20, temperature=0)[0])
 assert written == "Kind Ann t" + 20 * "t"
 print(written)
 
-# %%
-ask("unshifted_targets")
-
 # %% [markdown]
-# A loss below the entropy is the alarm: nobody can know what chance has not drawn yet. Two checks would have caught it. The targets are the inputs one step later, and the loss on the right targets is high.
+# A loss below the entropy is the alarm: nobody can know what chance has not drawn yet. Either check would have caught it: are the targets the inputs, one step later? Is the loss on a validation text with the right targets low?
 
 # %%
 x, y = almost_get_batch(train_ids, 64, 16)
@@ -688,7 +710,7 @@ check("get_batch", my_get_batch)
 # %% [markdown]
 # ### 2. The loss
 #
-# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, with your own code. What does it give if all logits are equal?
+# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, with your own code. Logits of 1000 must do no harm. If all logits are equal, it gives ln V.
 
 
 # %%
@@ -754,12 +776,18 @@ check("generate", my_generate)
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "mine.txt"
     path.write_text("Привет, мир! " * 200, encoding="utf-8")
-    mine = Data.of(load_text(path))
+    mine = Data.of(load_text(path))  # put the path of your file here
 print(mine.tokenizer.characters)
-assert mine.tokenizer.decode(mine.tokenizer.encode("мир")) == "мир"
+
+# %%
+torch.manual_seed(0)
+my_gpt = GPT(GPTConfig(mine.tokenizer.vocab_size))
+_ = train(my_gpt, mine, Recipe(steps=20, batch_size=8), name="mine")  # and more steps
+begun = mine.tokenizer.encode("Привет")[None]
+assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith("Привет")
 
 # %% [markdown]
-# To train on yours, write its path in place of `text` above and run the notebook again, up to the training; there is no recall to count then. For longer runs there is a command, to be typed in a terminal. It prints the losses and a table at the end. Stopped, it goes on from its checkpoint when you give the same command again.
+# For longer runs there is a command, to be typed in a terminal. It prints the losses and a table at the end. Stopped, it goes on from its checkpoint when you give the same command again.
 #
 # ```
 # python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt
@@ -773,7 +801,7 @@ assert mine.tokenizer.decode(mine.tokenizer.encode("мир")) == "мир"
 #
 # ## From here to GPT-2
 #
-# The code does not change. `GPTConfig` with the sizes of the smallest GPT-2 (Radford et al. 2019, table 2) has as many parameters as the published one:
+# The code does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the weights that were released. (The table says 117 million; its authors corrected that later.)
 
 # %%
 with torch.device("meta"):  # shapes only: no memory is taken
@@ -796,13 +824,13 @@ print(
 #
 # - nanoGPT's `model.py` has the same parts under the same names. Its weights fit our `GPT` key by key, and the logits agree. It draws all first weights with a standard deviation of 0.02; ours is n_embd^-½, and the positions begin as waves. For a narrow model that learns faster.
 # - "Attention Is All You Need" (Vaswani et al. 2017) puts the LayerNorm after the sum. GPT-2 puts it before the part, and so does nearly everyone since.
-# - The two steps of the second layer, note what stands before and then look for the note, are called an **induction head** (Olsson et al. 2022). Large models learn them too, and there too the loss falls in a step.
+# - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early.
 # - Newer models turn queries and keys by their position (RoPE, Su et al. 2021) in place of adding a vector, and leave out the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
 #
 # ## Three sentences to remember
 #
 # 1. A GPT is a bigram table that has learned to look back: attention fetches, the feed-forward part works on what was fetched, and residuals carry both upward.
 # 2. One layer takes one step; to find what follows a word in a story takes two.
-# 3. Know the floor before you train: a loss above it says how much is left to learn, and a loss below it says that you have a bug.
+# 3. Know the entropy before you train, if you can: the distance to it is what is left to learn, and a validation loss below it means that there is a bug.
 #
 # That was the last rung. You started with the mean of the past, and you have trained a GPT.

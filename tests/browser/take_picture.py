@@ -48,7 +48,7 @@ def main() -> None:
         training = page.locator(".attention-live-training")
         training.scroll_into_view_if_needed()
         page.wait_for_timeout(500)
-        page.screenshot(path=IMAGES / "training.png", clip=training.bounding_box() | {"width": 900})
+        page.screenshot(path=IMAGES / "training.png", clip=training.bounding_box() | {"width": 840})
 
 
 if __name__ == "__main__":
