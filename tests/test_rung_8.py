@@ -511,7 +511,7 @@ def test_the_loss_before_training_lies_about_half_a_nat_above_ln_v():
         model = gpt.GPT(gpt.GPTConfig(V, block_size=64, n_layer=2, n_embd=64))
         with torch.no_grad():
             logits, _ = model(blocks[:, :-1])
-        assert 0.8 < logits.var() < 1.3
+        assert 0.6 < logits.var() < 1.5
         excess.append(float(F.cross_entropy(logits.flatten(0, 1), blocks[:, 1:].flatten())) - math.log(V))
     assert 0.4 < sum(excess) / len(excess) < 0.7
     assert min(excess) > -0.3
@@ -576,5 +576,5 @@ def test_a_cropped_model_sees_the_last_128():
     first, last = int(seen[0][0]), int(seen[0][-1])
     assert right("crop") == f"At the last {len(seen[0])}, the characters {first} to {last}"
     model = gpt.GPT(gpt.GPTConfig(5, block_size=128, n_layer=1, n_head=1, n_embd=4))
-    with pytest.raises(ValueError, match="no position 128"):
+    with pytest.raises(ValueError, match="block_size is 128"):
         model(torch.zeros(1, 499, dtype=torch.long))

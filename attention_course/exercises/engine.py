@@ -245,7 +245,7 @@ def wrong_type(case: Case) -> str | None:
     if isinstance(value, tuple):
         return (
             f"Your function returned {len(value)} things, and one tensor is expected: the one that the task "
-            "asks for. (Of what `attention` returns, `[0]` is the output. `torch.stack` joins two of one shape.)"
+            "asks for. (Of what `attention` returns, `[0]` is the output; `torch.stack` joins tensors.)"
         )
     advice = "Make one with `torch.stack` or `torch.tensor`, or begin with `torch.zeros` and fill its rows."
     kind = f"{value.layout} tensor on {value.device}" if isinstance(value, Tensor) else type(value).__name__
