@@ -171,10 +171,7 @@ def generate(
     """Let a model write on: predict, draw one token, append it, again (`GPT.generate` in nanoGPT).
 
     It sees the last block_size tokens. Logits are divided by the temperature: below 1 bolder, above 1 more
-    varied, at 0 always the best token. top_k leaves only the k best to draw from.
-
-    Returns:
-        The ids and what follows them, shape (B, T + max_new_tokens).
+    varied, at 0 always the best token. top_k leaves only the k best. The result begins with ids.
 
     Raises:
         ValueError: there is no token to start from, or a number is out of range.
