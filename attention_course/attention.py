@@ -97,6 +97,8 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor | None, mask: Tensor | None,
             f"{name}: the mask has dtype {mask.dtype}, expected torch.bool, True where a query may look. "
             "Of a mask of ones and zeros, mask.bool(); of one with 0 and -inf, mask == 0."
         )
+    if mask.shape == (q.shape[-2], k.shape[-2]):
+        return
     scores = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
     try:
         fits = torch.broadcast_shapes(mask.shape, scores) == scores
