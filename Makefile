@@ -8,7 +8,7 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 SETTINGS = $(VENV)/share/jupyter/lab/settings
 
-.PHONY: help lab test notebooks format bench-explorers bench-training picture constraints clean
+.PHONY: help lab test notebooks format bench-explorers bench-training gallery screenshots constraints clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -20,7 +20,7 @@ test: $(READY) ## lint, then run all tests and compare all outputs of the notebo
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(VENV)/bin/lint-imports
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --nbval
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
 
 notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
@@ -35,8 +35,11 @@ bench-explorers: $(READY) ## time from key press to changed picture
 bench-training: $(READY) ## train beside nanoGPT's recipe, minutes; TEXT="path" takes another text
 	$(RUN) tests/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
 
-picture: $(READY) ## take the picture in README.md
-	$(RUN) tests/browser/take_picture.py
+gallery: $(READY) ## take a picture of each explorer, for README.md and for slides
+	$(RUN) tests/browser/take_gallery.py
+
+screenshots: $(READY) ## look at the notebooks; NAMES="01_bag_of_words" takes one, THEME=dark the dark theme
+	$(RUN) tests/browser/take_screenshots.py $(NAMES) --theme $(or $(THEME),light)
 
 constraints: ## renew constraints.txt: the newest versions that go together; torch stays as pinned
 	venv=$$(mktemp -d) && $(PYTHON) -m venv $$venv && \

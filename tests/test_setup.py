@@ -147,7 +147,7 @@ def test_make_alone_lists_all_targets(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     targets = re.findall(r"^([a-z-]+):", (tmp_path / "Makefile").read_text(), re.M)
     lines = Course(tmp_path).make().stdout.splitlines()
-    assert {"lab", "test", "notebooks", "bench-explorers", "picture"} <= set(targets)
+    assert {"lab", "test", "notebooks", "bench-explorers", "gallery"} <= set(targets)
     assert [line.split()[1] for line in lines] == targets
     assert all(len(line.split()) > 3 for line in lines), "a target is not explained"
 

@@ -12,6 +12,8 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+from nbformat import v4 as nbf
+from nbformat import writes
 from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
@@ -33,11 +35,12 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def jupyter_lab(extra: dict[str, str] | None = None):
+def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False):
     """Run `make lab` on a copy of the notebooks, so that nothing here is saved over; yield its address.
 
     Args:
         extra: more notebooks to serve, as name and JSON text.
+        dark: whether the theme is the dark one.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "course"
@@ -45,9 +48,13 @@ def jupyter_lab(extra: dict[str, str] | None = None):
         (copy / ".venv").symlink_to(ROOT / ".venv")
         for name, text in (extra or {}).items():
             (copy / "notebooks" / name).write_text(text)
-        settings = Path(folder) / "lab/user-settings/@jupyterlab/notebook-extension"
-        settings.mkdir(parents=True)
-        (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
+        choose = {"notebook-extension/tracker": {"windowingMode": "none"}}
+        if dark:
+            choose["apputils-extension/themes"] = {"theme": "JupyterLab Dark"}
+        for plugin, settings in choose.items():
+            chosen = Path(folder) / f"lab/user-settings/@jupyterlab/{plugin}.jupyterlab-settings"
+            chosen.parent.mkdir(parents=True)
+            chosen.write_text(json.dumps(settings))
         options = "--no-browser --ServerApp.port=0"
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             options += " --allow-root"
@@ -77,7 +84,7 @@ def _address(server: subprocess.Popen) -> str:
 
 
 @contextmanager
-def browser_page(chromium: str, density: float = 1, dark: bool = False):
+def browser_page(chromium: str, density: float = 1):
     """Open an empty page, 1280 x 800."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -106,6 +113,13 @@ def start_all(page: Page) -> None:
     for menu, item in (("Edit", "Clear Outputs of All Cells"), ("Run", "Run All Cells")):
         page.click(f".lm-MenuBar-item:has-text('{menu}')")
         page.click(f".lm-Menu-item:has-text('{item}') >> nth=0")
+
+
+def notebook_of(cells: list[str]) -> str:
+    """Return the JSON text of a notebook with these code cells."""
+    notebook = nbf.new_notebook(cells=[nbf.new_code_cell(cell) for cell in cells])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    return writes(notebook)
 
 
 def run_all(page: Page, timeout: float = 60_000) -> None:

@@ -1,0 +1,75 @@
+"""Take a picture of each explorer, and of a GPT in training, for README.md and slides: `make gallery`."""
+
+import sys
+
+import lab
+
+IMAGES = lab.ROOT / "notebooks" / "images"
+TRAINING = """\
+import torch
+from IPython.display import display
+
+from attention_course.explorers import LiveTraining, explore
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.text import Data, load_text, ngram_floor, stories_entropy
+from attention_course.training import Recipe, train
+
+text = load_text("stories")
+data = Data.of(text)
+floors = {f"{n}-gram": ngram_floor(data.val, n) for n in (1, 2, 3)} | {"entropy": stories_entropy(text)}
+torch.manual_seed(0)
+model = GPT(GPTConfig(data.tokenizer.vocab_size))
+watch = LiveTraining(data.tokenizer, floors)
+display(watch)
+_ = train(model, data, Recipe(steps=700), watch=watch)"""
+
+LEARNT = "model=model, tokenizer=data.tokenizer, "
+# What is looked at, and where the controls stand: a setting at which the explorer has something to say.
+SETTINGS = {
+    "bag_of_words": ("", {"t": 5}),
+    "tril_matmul": ("", {"decay": 0.6}),
+    "masked_softmax": ("", {"temperature": 0.7}),
+    "query_key_value": ("", {}),
+    "scaling_variance": ("", {}),
+    "cross_and_causal": ("", {}),
+    "multi_head": ("", {}),
+    "attention_over_text": (LEARNT + 'text="\\n" + text.splitlines()[3]', {}),
+    "sampling": (LEARNT + 'prompt="\\nKind Ann gave poor "', {"temperature": 1.3}),
+}
+
+
+def explorer_cell(name: str) -> str:
+    """Return the code that shows an explorer at its setting."""
+    subject, values = SETTINGS[name]
+    moves = [f"explorer.controls[{key!r}].value = {value!r}" for key, value in values.items()]
+    return "\n".join(
+        [f"explorer = explore({', '.join(filter(None, [repr(name), subject]))})", *moves, "explorer"]
+    )
+
+
+def main() -> None:
+    """Run them all in JupyterLab, and save what a learner sees."""
+    chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
+    IMAGES.mkdir(exist_ok=True)
+    notebook = lab.notebook_of([TRAINING, *map(explorer_cell, SETTINGS)])
+    with (
+        lab.jupyter_lab({"gallery.ipynb": notebook}) as address,
+        lab.browser_page(chromium, density=2) as page,
+    ):
+        page.set_viewport_size({"width": 1400, "height": 900})
+        lab.open_notebook(page, address, "notebooks/gallery.ipynb")
+        lab.run_all(page, timeout=400_000)
+        shown = [page.locator(".attention-live-training"), *page.locator(".attention-explorer").all()]
+        for name, widget in zip(["training", *SETTINGS], shown, strict=True):
+            widget.scroll_into_view_if_needed()
+            page.wait_for_timeout(300)
+            panels = widget.locator(".attention-panels")
+            right = max(
+                box.bounding_box()["x"] + box.bounding_box()["width"] for box in panels.locator("> div").all()
+            )
+            area = widget.bounding_box()
+            page.screenshot(path=IMAGES / f"{name}.png", clip=area | {"width": right + 10 - area["x"]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Look at the notebooks from top to bottom, as a learner sees them: `make screenshots`.
+
+The pictures land in tests/browser/screenshots. NAMES="01_bag_of_words" takes one notebook,
+THEME=dark the dark theme.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import lab
+
+SCREENSHOTS = Path(__file__).parent / "screenshots"
+STEP = 640  # pixels from one picture to the next
+
+
+def main() -> None:
+    """Run each notebook in JupyterLab and save what stands in the window, a step at a time."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--theme", choices=["light", "dark"], default="light")
+    given = parser.parse_args()
+    chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
+    names = given.names or sorted(path.stem for path in (lab.ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    SCREENSHOTS.mkdir(exist_ok=True)
+    with (
+        lab.jupyter_lab(dark=given.theme == "dark") as address,
+        lab.browser_page(chromium) as page,
+    ):
+        for name in names:
+            for old in SCREENSHOTS.glob(f"{name}_{given.theme}_*.png"):
+                old.unlink()
+            lab.open_notebook(page, address, f"notebooks/{name}.ipynb")
+            lab.run_all(page, timeout=400_000)
+            panel = page.locator(".jp-WindowedPanel-outer").first
+            height = panel.evaluate("(panel) => panel.scrollHeight")
+            for number, top in enumerate(range(0, height, STEP)):
+                panel.evaluate("(panel, top) => { panel.scrollTop = top; }", top)
+                page.wait_for_timeout(100)
+                page.screenshot(path=SCREENSHOTS / f"{name}_{given.theme}_{number:02}.png")
+            print(f"{name}: {number + 1} pictures")
+
+
+if __name__ == "__main__":
+    main()
