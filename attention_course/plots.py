@@ -77,6 +77,9 @@ class Heatmap:
         row_label, column_label: what a row and a column stand for.
         rows, columns: a name for each; 0, 1, 2, ... if left out.
         limit: the absolute value with the full colour; the largest finite one if left out.
+        tile: where the matrix is a sheet of square maps in reading order, one line between two of them, the
+            names of the rows of a map, which are those of its columns.
+        tile_label: what a map stands for.
     """
 
     title: str
@@ -86,6 +89,8 @@ class Heatmap:
     rows: Sequence[str] | None = None
     columns: Sequence[str] | None = None
     limit: Real | None = None
+    tile: Sequence[str] = ()
+    tile_label: str = ""
 
     MOST_NUMBERS = 160
 
@@ -105,6 +110,8 @@ class Heatmap:
             "row_label": self.row_label,
             "column_label": self.column_label,
             "limit": float(limit),
+            "tile": list(self.tile),
+            "tile_label": self.tile_label,
         }
 
     def plot(self, axes: Axes) -> None:
@@ -435,6 +442,7 @@ class Text:
         values: shape (characters,): a cell is white at 0 and full blue at `limit`. No shading, if left out.
         framed: position of the character with a frame.
         limit: see `values`.
+        label: what a value is.
     """
 
     title: str
@@ -442,6 +450,7 @@ class Text:
     values: Tensor | None = None
     framed: int | None = None
     limit: Real = 1
+    label: str = ""
 
     COLUMNS = 44
     ROWS = re.compile(rf"[^\n]{{0,{COLUMNS - 1}}}(?:[ \n]|\Z)|[^\n]{{{COLUMNS}}}")
@@ -461,6 +470,7 @@ class Text:
             "values": b"" if self.values is None else array(self.values).tobytes(),
             "framed": self.framed,
             "limit": float(self.limit),
+            "label": self.label,
         }
 
     def plot(self, axes: Axes) -> None:

@@ -1,13 +1,14 @@
 """The explorers without a browser: what they compute, what they show, and what they do with an error."""
 
+import gc
 import math
+from itertools import cycle, islice
 
 import ipywidgets
 import numpy as np
+import psutil
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attention_course.averaging import causal_mean_loop
 from attention_course.explorers import (
@@ -42,23 +43,6 @@ def ends(control):
 
 
 @each_explorer
-@given(data=st.data())
-def test_any_setting_draws_what_was_computed(name, data):
-    explorer = explore(name)
-    values = {
-        key: data.draw(st.sampled_from([*ends(control), control.value]), label=key)
-        for key, control in explorer.controls.items()
-    }
-    for key, value in values.items():
-        explorer.controls[key].value = value
-    assert explorer.figure.error == ""
-    for panel in explorer.figure.panels:
-        assert "nan" not in panel.state().get("texts", [])
-    expected = Explorer(explorer.controls, EXPLORERS[name].compute, EXPLORERS[name].draw).figure
-    assert explorer.figure.caption == expected.caption
-
-
-@each_explorer
 def test_each_control_changes_the_picture(name):
     for key in explore(name).controls:
         explorer = explore(name)
@@ -87,6 +71,22 @@ def test_one_figure_for_all_changes(name):
             control.value = value
     assert explorer.figure is figure
     assert explorer.children[1] is figure
+
+
+@each_explorer
+def test_a_thousand_moves_leave_the_memory_as_it_was(name):
+    explorer = explore(name)
+    ways = cycle([(control, value) for control in explorer.controls.values() for value in ends(control)])
+    process = psutil.Process()
+
+    def memory_after(moves):
+        for control, value in islice(ways, moves):
+            control.value = value
+        gc.collect()
+        return process.memory_info().rss
+
+    before = memory_after(300)
+    assert memory_after(1000) - before < 5 * 2**20
 
 
 @each_explorer

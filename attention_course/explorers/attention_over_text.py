@@ -93,6 +93,7 @@ def draw(
             weights,
             framed=position,
             limit=FULL,
+            label="weight",
         ),
         Bars(
             f"The {len(named)} largest weights",

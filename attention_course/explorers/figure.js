@@ -1,5 +1,6 @@
 // Draws the panels of attention_course.plots. Each panel is one canvas, painted anew on every change: a 64 x 64
 // heatmap takes about a millisecond, and a canvas painted at the screen's own resolution is sharp everywhere.
+// A panel of cells says in words what stands in the cell under the pointer, or where the arrow keys have led.
 
 const BLUE = [0, 114, 178];
 const ORANGE = [213, 94, 0];
@@ -65,6 +66,15 @@ function widest(texts, font) {
   return Math.ceil(Math.max(0, ...texts.map((text) => ruler.measureText(text).width)));
 }
 
+// A value in words, as plots.number writes it.
+function number(value) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "∞" : "−∞";
+  return (Number.isInteger(value) ? String(value) : value.toFixed(2)).replace("-", "−");
+}
+
+// A place in words: its index, and its name where that says more.
+const place = (label, index, name) => `${label} = ${index}` + (name === String(index) ? "" : ` “${name}”`);
+
 function line(pen, x0, y0, x1, y1) {
   pen.beginPath();
   pen.moveTo(x0, y0);
@@ -82,21 +92,58 @@ function marker(pen, index, x, y) {
   pen.fill();
 }
 
-// Every kind of panel: size(panel, theme) in CSS pixels, draw(pen, panel, size, theme).
+// Every kind of panel: size(panel, theme) in CSS pixels, draw(pen, panel, size, theme). One with cells also has
+// cells(panel): how many and in how many columns, the box of each, the box of its row, and what it says in words.
 const KINDS = {
   Heatmap: {
     margin: { left: 46, top: 4, right: 6, bottom: 40 },
+    gridded: 14, // pixels of a cell from which lines stand between two
     cell: (panel) => Math.min(44, 280 / Math.max(panel.rows.length, panel.columns.length)),
     size(panel) {
       const { left, top, right, bottom } = this.margin;
       const cell = this.cell(panel);
       return [left + right + cell * panel.columns.length, top + bottom + cell * panel.rows.length];
     },
+    // On a sheet of maps, a cell and its row belong to one of the maps.
+    cells(panel) {
+      const { left, top } = this.margin;
+      const values = floats(panel.values);
+      const [cell, columns] = [this.cell(panel), panel.columns.length];
+      const side = panel.tile.length + 1;
+      const find = (index) => {
+        const [r, c] = [Math.floor(index / columns), index % columns];
+        if (side === 1) return { r, c, first: r * columns, length: columns, names: [panel.rows[r], panel.columns[c]], map: "" };
+        const [row, column] = [r % side, c % side];
+        const map = Math.floor(r / side) * Math.ceil(columns / side) + Math.floor(c / side);
+        const names = [panel.tile[row], panel.tile[column]];
+        return { r: row, c: column, first: index - column, length: side - 1, names, map: `${panel.tile_label} ${map}, ` };
+      };
+      const box = (index, length = 1) => [left + cell * (index % columns), top + cell * Math.floor(index / columns), cell * length, cell];
+      return {
+        count: values.length,
+        columns,
+        box: (index) => box(index),
+        row: (index) => box(find(index).first, find(index).length),
+        tell(index) {
+          const { r, c, first, length, names, map } = find(index);
+          if (names.includes(undefined)) return "";
+          const row = values.slice(first, first + length);
+          const whole =
+            length <= 16
+              ? [...row].map(number).join("  ")
+              : `${length} values from ${number(Math.min(...row))} to ${number(Math.max(...row))}`;
+          const at = `${map}${place(panel.row_label, r, names[0])}, ${place(panel.column_label, c, names[1])}`;
+          return `${at}: ${number(values[index])}. Its row: ${whole}`;
+        },
+      };
+    },
     draw(pen, panel, [width, height], theme) {
       const { left, top } = this.margin;
       const values = floats(panel.values);
       const cell = this.cell(panel);
       const [rows, columns] = [panel.rows.length, panel.columns.length];
+      const font = theme.font(cell < 34 ? 11 : 12);
+      const numbered = widest(panel.texts, font) <= cell - 2;
       for (let index = 0; index < values.length; index++) {
         const share = Math.max(-1, Math.min(1, values[index] / panel.limit));
         const strength = Number.isFinite(values[index]) ? Math.abs(share) : 0;
@@ -105,14 +152,20 @@ const KINDS = {
         const colour = theme.zero.map((zero, c) => zero + (ink[c] - zero) * strength);
         pen.fillStyle = css(colour);
         pen.fillRect(x, y, Math.ceil(cell), Math.ceil(cell));
-        if (panel.texts.length) {
+        if (numbered && panel.texts.length) {
           pen.fillStyle = inkOn(colour);
-          pen.font = theme.font(cell < 34 ? 11 : 12);
+          pen.font = font;
           label(pen, panel.texts[index], x + cell / 2, y + cell / 2);
         }
       }
       pen.strokeStyle = theme.faint;
       pen.strokeRect(left - 0.5, top - 0.5, cell * columns + 1, cell * rows + 1);
+      if (cell >= this.gridded) {
+        pen.globalAlpha = 0.5;
+        for (let r = 1; r < rows; r++) line(pen, left, top + cell * r, left + cell * columns, top + cell * r);
+        for (let c = 1; c < columns; c++) line(pen, left + cell * c, top, left + cell * c, top + cell * rows);
+        pen.globalAlpha = 1;
+      }
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
       const step = Math.max(1, Math.ceil(18 / cell));
@@ -127,6 +180,13 @@ const KINDS = {
   Bars: {
     size({ labels: { length } }) {
       return [length > 8 ? 33 * length + 16 : Math.max(164, 40 * length + 30), 230];
+    },
+    cells(panel) {
+      const [width, height] = this.size(panel);
+      const slot = (width - 16) / panel.labels.length;
+      const box = (index) => [8 + slot * index, 2, slot, height - 20];
+      const tell = (index) => `${panel.title}, “${panel.labels[index]}”: ${panel.texts[index]}`;
+      return { count: panel.labels.length, columns: panel.labels.length, box, row: box, tell };
     },
     draw(pen, panel, [width, height], theme) {
       const heights = floats(panel.heights);
@@ -309,6 +369,15 @@ const KINDS = {
     size(panel) {
       return [this.cell[0] * panel.columns + 4, this.cell[1] * panel.rows.length + 4];
     },
+    cells(panel) {
+      const [width, height] = this.cell;
+      const places = panel.rows.flatMap((line, row) => [...line].map((character, column) => ({ character, row, column })));
+      const values = floats(panel.values);
+      const box = (index) => [2 + width * places[index].column, 3 + height * places[index].row, width, height - 2];
+      const value = (index) => (panel.label ? `: ${panel.label} ${number(values[index])}` : "");
+      const tell = (index) => `${place("character", index, places[index].character)}${value(index)}`;
+      return { count: places.length, columns: panel.columns, box, row: box, tell };
+    },
     draw(pen, panel, _, theme) {
       const [width, height] = this.cell;
       const values = floats(panel.values);
@@ -341,26 +410,77 @@ function element(parent, tag, attributes = {}) {
   return Object.assign(parent.appendChild(document.createElement(tag)), attributes);
 }
 
+const inside = ([x, y], [left, top, width, height]) => x >= left && x < left + width && y >= top && y < top + height;
+
+// The number of the cell at a point, -1 where there is none.
+function cellAt(cells, point) {
+  for (let index = 0; index < cells.count; index++) if (inside(point, cells.box(index))) return index;
+  return -1;
+}
+
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const INVITATION = "Point at a cell, or go there with Tab and the arrow keys, to read it here.";
+
 function render({ model, el }) {
   const root = element(el, "div", { className: "attention-figure" });
-  const row = element(root, "div", { className: "attention-panels", role: "img" });
-  const caption = element(root, "p");
+  root.dataset.lmSuppressShortcuts = "true"; // JupyterLab: arrow keys are for the cells here
+  const row = element(root, "div", { className: "attention-panels" });
+  row.setAttribute("role", "group");
+  const readout = element(root, "p", { className: "attention-readout" });
+  readout.setAttribute("role", "status");
+  const caption = element(root, "p", { className: "attention-caption" });
   caption.setAttribute("aria-live", "polite");
   const error = element(root, "p", { role: "alert" });
+
+  let cells = []; // of each panel, or undefined
+  let looked = { panel: -1, cell: -1 };
+
+  const look = (panel, cell) => {
+    if (looked.panel === panel && looked.cell === cell) return;
+    looked = { panel, cell };
+    paint();
+  };
+
+  const addPanel = (panel) => {
+    const box = element(row, "div");
+    element(box, "h4");
+    const canvas = element(box, "canvas");
+    canvas.setAttribute("role", "img");
+    const point = (event) => cells[panel] && look(panel, cellAt(cells[panel], [event.offsetX, event.offsetY]));
+    canvas.addEventListener("pointermove", point);
+    canvas.addEventListener("pointerdown", point);
+    canvas.addEventListener("pointerleave", () => look(-1, -1));
+    canvas.addEventListener("focus", () => looked.panel === panel || look(panel, 0));
+    canvas.addEventListener("blur", () => look(-1, -1));
+    canvas.addEventListener("keydown", (event) => {
+      const step = ARROWS[event.key];
+      if (!step || !cells[panel]) return;
+      event.preventDefault();
+      const from = Math.max(0, looked.cell);
+      const [x, y, width, height] = cells[panel].box(from);
+      const to = cellAt(cells[panel], [x + width * (0.5 + step[0]), y + height * (0.5 + 1.1 * step[1])]);
+      look(panel, to < 0 ? from : to);
+    });
+  };
+
+  const frame = (pen, box, width) => {
+    pen.lineWidth = width;
+    pen.strokeRect(...box);
+  };
 
   const paint = () => {
     const panels = model.get("panels");
     while (row.children.length > panels.length) row.lastChild.remove();
-    while (row.children.length < panels.length) {
-      const box = element(row, "div");
-      element(box, "h4");
-      element(box, "canvas");
-    }
+    while (row.children.length < panels.length) addPanel(row.children.length);
     const theme = themeOf(document.body);
     const density = window.devicePixelRatio;
+    cells = panels.map((panel) => KINDS[panel.kind].cells?.call(KINDS[panel.kind], panel));
+    readout.textContent = cells.some(Boolean) ? INVITATION : "";
     panels.forEach((panel, index) => {
       const [title, canvas] = row.children[index].children;
       title.textContent = panel.title;
+      canvas.setAttribute("aria-label", panel.title);
+      canvas.tabIndex = cells[index] ? 0 : -1;
       const [width, height] = KINDS[panel.kind].size(panel, theme);
       canvas.width = width * density;
       canvas.height = height * density;
@@ -369,6 +489,13 @@ function render({ model, el }) {
       const pen = canvas.getContext("2d");
       pen.scale(density, density);
       KINDS[panel.kind].draw(pen, panel, [width, height], theme);
+      if (looked.panel !== index || !(looked.cell < cells[index]?.count)) return;
+      const words = looked.cell < 0 ? "" : cells[index].tell(looked.cell);
+      if (!words) return;
+      readout.textContent = words;
+      pen.strokeStyle = theme.text;
+      frame(pen, cells[index].row(looked.cell), 1);
+      frame(pen, cells[index].box(looked.cell), 2.5);
     });
     const failed = model.get("error");
     error.textContent = failed && `This could not be drawn. ${failed}. Move a control to go on.`;

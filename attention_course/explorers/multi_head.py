@@ -113,7 +113,7 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
     unit = ", percent" if percent[:, t].numel() <= Heatmap.MOST_NUMBERS else ""
     most = int(weights[0, t].argmax())
     figure.show(
-        Heatmap(title, maps, "query", "key", rows, columns, limit=100),
+        Heatmap(title, maps, "query", "key", rows, columns, limit=100, tile=LETTERS, tile_label="head"),
         Heatmap(f"query {t} in each head{unit}", percent[:, t], "head", "key", columns=LETTERS, limit=100),
         caption=(
             f"n_head = {n_head}, head_size = {N_EMBD} / {n_head} = {N_EMBD // n_head}. Parameters: "

@@ -28,23 +28,22 @@ def remark(model: nn.Module) -> str:
 
 
 def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
-    """Return the last block_size characters of a text as ids, shape (1, T), on the device of the model.
+    """Return the last block_size characters of a text as ids, shape (1, T).
 
     Raises:
         ValueError: the text is empty or has characters that the tokenizer does not know.
     """
     if not text:
         raise ValueError("The text is empty. Give at least one character to start from.")
-    device = next(model.parameters()).device
-    return tokenizer.encode(text)[None, -model.block_size :].to(device)
+    return tokenizer.encode(text)[None, -model.block_size :]
 
 
 @torch.no_grad()
 def look(model: nn.Module, ids: Tensor, **wanted: bool) -> tuple[Tensor, Tensor | None]:
-    """Return logits and weights for ids (B, T) in eval mode, and leave the model as it was."""
+    """Return logits and weights for ids (B, T), on the CPU, in eval mode, and leave the model as it was."""
     training = model.training
     model.eval()
-    logits, weights = model(ids, **wanted)
+    logits, weights = model(ids.to(next(model.parameters()).device), **wanted)
     model.train(training)
     return logits.cpu(), None if weights is None else weights.cpu()
 

@@ -1,20 +1,13 @@
-"""The course in JupyterLab, in Chromium, started as `make lab` starts it.
-
-Screenshots of each notebook, from top to bottom, land in `screenshots/`.
-"""
+"""The course in JupyterLab, in Chromium, started as `make lab` starts it."""
 
 import re
-from pathlib import Path
 
 import lab
 import pytest
-from nbformat import v4 as nbf
-from nbformat import writes
 
 from attention_course.questions import QUESTIONS
 
 NOTEBOOKS = sorted(path.stem for path in (lab.ROOT / "notebooks").glob("[0-9]*.ipynb"))
-SCREENSHOTS = Path(__file__).parent / "screenshots"
 DENSITY = 2
 
 FAILING = """\
@@ -99,11 +92,10 @@ AFTER = "print('stopped:', history.stopped, 'after as many losses as steps:', le
 @pytest.fixture(scope="module")
 def page(chromium_path):
     """Give one page of a running lab; fail at the end if anything left the machine or reached the console."""
-    extra = {}
-    for name, cells in {"failing": [FAILING], "training": [TRAINING, AFTER]}.items():
-        notebook = nbf.new_notebook(cells=[nbf.new_code_cell(cell) for cell in cells])
-        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
-        extra[f"{name}.ipynb"] = writes(notebook)
+    extra = {
+        "failing.ipynb": lab.notebook_of([FAILING]),
+        "training.ipynb": lab.notebook_of([TRAINING, AFTER]),
+    }
     asked, complaints = [], []
     with (
         lab.jupyter_lab(extra) as address,
@@ -161,19 +153,6 @@ def test_all_cells_run(notebook, page):
     assert page.locator('[data-mime-type="application/vnd.jupyter.error"]').count() == 0
     assert page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count() == 0
     assert page.locator(".attention-figure").count() >= 1
-    _screenshots(page, notebook)
-
-
-def _screenshots(page, name):
-    SCREENSHOTS.mkdir(exist_ok=True)
-    for old in SCREENSHOTS.glob(f"{name}_*.png"):
-        old.unlink()
-    panel = page.locator(".jp-WindowedPanel-outer").first
-    height = panel.evaluate("(panel) => panel.scrollHeight")
-    for number, top in enumerate(range(0, height, 640)):
-        panel.evaluate("(panel, top) => { panel.scrollTop = top; }", top)
-        page.wait_for_timeout(50)
-        page.screenshot(path=SCREENSHOTS / f"{name}_{number:02}.png")
 
 
 def test_every_control_changes_the_picture(notebook, page):
@@ -199,7 +178,7 @@ def test_every_control_changes_the_picture(notebook, page):
 
 def test_words_for_the_picture_change_with_it(notebook, page):
     explorer = page.locator(".attention-explorer").first
-    picture = explorer.locator("[role=img]")
+    picture = explorer.locator(".attention-panels")
     before = picture.get_attribute("aria-label")
     handle = explorer.locator(".noUi-handle").first
     at_the_start = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemin")
@@ -265,8 +244,6 @@ def test_an_exercise_is_answered_with_a_mistake_and_then_right(notebook, page):
         page.keyboard.insert_text(f"{answer}\n\n\n{call}")
         page.keyboard.press("Control+Enter")
         panel.filter(has_text=words).wait_for(timeout=10_000)
-        panel.scroll_into_view_if_needed()
-        page.screenshot(path=SCREENSHOTS / f"{notebook}_exercise_{words.replace(' ', '_')}.png")
 
 
 def test_an_error_is_shown_in_words_and_the_next_change_recovers(page):
@@ -277,7 +254,6 @@ def test_an_error_is_shown_in_words_and_the_next_change_recovers(page):
     explorer.locator(".noUi-handle").focus()
     page.keyboard.press("ArrowRight")
     alert.filter(has_text="ValueError: two is too many").wait_for()
-    page.screenshot(path=SCREENSHOTS / "error.png")
     page.keyboard.press("ArrowRight")
     explorer.locator("[aria-live]").filter(has_text="t is 3").wait_for()
     assert alert.inner_text() == ""
@@ -289,7 +265,7 @@ def test_the_gpt_has_trained_and_can_be_looked_into(notebook, page):
     live = page.locator(".attention-live-training")
     assert "700 steps in" in live.inner_text()
     assert live.locator("button").is_disabled()
-    assert "Written after step 700" in live.locator("[role=img]").get_attribute("aria-label")
+    assert "Written after step 700" in live.locator(".attention-panels").get_attribute("aria-label")
     looked, drawn = page.locator(".attention-explorer").all()
     found = cell_with(page, "told = story.index").locator(".jp-OutputArea").inner_text()
     head = int(re.search(r"head (\d): \d+ %", found)[1])
@@ -315,7 +291,6 @@ def test_a_training_is_watched_and_stopped(page):
     shown = picture_of(live)
     for _ in range(2):
         shown = wait_for_change(page, live, shown)
-    page.screenshot(path=SCREENSHOTS / "training.png")
     assert page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output").count() == 0
     live.locator("button").click()
     after = page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output")
