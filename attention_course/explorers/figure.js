@@ -92,8 +92,8 @@ function marker(pen, index, x, y) {
   pen.fill();
 }
 
-// Every kind of panel: size(panel, theme) in CSS pixels, draw(pen, panel, size, theme). One with cells also has
-// cells(panel): how many and in how many columns, the box of each, the box of its row, and what it says in words.
+// Every kind of panel: size(panel, theme) in CSS pixels, draw(pen, panel, size, theme). One whose cells can be read
+// also has cells(panel): how many there are, the box of each, the box of its row, and what it says in words.
 const KINDS = {
   Heatmap: {
     margin: { left: 46, top: 4, right: 6, bottom: 40 },
@@ -121,7 +121,6 @@ const KINDS = {
       const box = (index, length = 1) => [left + cell * (index % columns), top + cell * Math.floor(index / columns), cell * length, cell];
       return {
         count: values.length,
-        columns,
         box: (index) => box(index),
         row: (index) => box(find(index).first, find(index).length),
         tell(index) {
@@ -186,7 +185,7 @@ const KINDS = {
       const slot = (width - 16) / panel.labels.length;
       const box = (index) => [8 + slot * index, 2, slot, height - 20];
       const tell = (index) => `${panel.title}, “${panel.labels[index]}”: ${panel.texts[index]}`;
-      return { count: panel.labels.length, columns: panel.labels.length, box, row: box, tell };
+      return { count: panel.labels.length, box, row: box, tell };
     },
     draw(pen, panel, [width, height], theme) {
       const heights = floats(panel.heights);
@@ -370,13 +369,13 @@ const KINDS = {
       return [this.cell[0] * panel.columns + 4, this.cell[1] * panel.rows.length + 4];
     },
     cells(panel) {
+      if (!panel.label) return undefined;
       const [width, height] = this.cell;
       const places = panel.rows.flatMap((line, row) => [...line].map((character, column) => ({ character, row, column })));
       const values = floats(panel.values);
       const box = (index) => [2 + width * places[index].column, 3 + height * places[index].row, width, height - 2];
-      const value = (index) => (panel.label ? `: ${panel.label} ${number(values[index])}` : "");
-      const tell = (index) => `${place("character", index, places[index].character)}${value(index)}`;
-      return { count: places.length, columns: panel.columns, box, row: box, tell };
+      const tell = (index) => `${place("character", index, places[index].character)}: ${panel.label} ${number(values[index])}`;
+      return { count: places.length, box, row: box, tell };
     },
     draw(pen, panel, _, theme) {
       const [width, height] = this.cell;
@@ -423,7 +422,6 @@ const INVITATION = "Point at a cell, or go there with Tab and the arrow keys, to
 
 function render({ model, el }) {
   const root = element(el, "div", { className: "attention-figure" });
-  root.dataset.lmSuppressShortcuts = "true"; // JupyterLab: arrow keys are for the cells here
   const row = element(root, "div", { className: "attention-panels" });
   row.setAttribute("role", "group");
   const readout = element(root, "p", { className: "attention-readout" });
@@ -463,6 +461,13 @@ function render({ model, el }) {
     });
   };
 
+  // Arrow keys move sliders and read cells here; Notebook 7 would take them for shortcuts of its own.
+  const keepArrows = ({ target, key }) => {
+    if (target.closest?.(".attention-explorer, .attention-figure")?.contains(root)) {
+      target.toggleAttribute("data-lm-suppress-shortcuts", key in ARROWS);
+    }
+  };
+
   const frame = (pen, box, width) => {
     pen.lineWidth = width;
     pen.strokeRect(...box);
@@ -479,7 +484,7 @@ function render({ model, el }) {
     panels.forEach((panel, index) => {
       const [title, canvas] = row.children[index].children;
       title.textContent = panel.title;
-      canvas.setAttribute("aria-label", panel.title);
+      canvas.setAttribute("aria-label", [panel.title, ...(panel.kind === "Text" ? panel.rows : [])].join("\n"));
       canvas.tabIndex = cells[index] ? 0 : -1;
       const [width, height] = KINDS[panel.kind].size(panel, theme);
       canvas.width = width * density;
@@ -510,10 +515,12 @@ function render({ model, el }) {
   const theme = new MutationObserver(paint);
   theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name"] });
   window.addEventListener("resize", paint); // zooming changes the pixel density
+  window.addEventListener("keydown", keepArrows, true);
   return () => {
     model.off("change", paint);
     theme.disconnect();
     window.removeEventListener("resize", paint);
+    window.removeEventListener("keydown", keepArrows, true);
   };
 }
 

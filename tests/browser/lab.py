@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -35,12 +36,13 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False):
+def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False, app: str = "lab"):
     """Run `make lab` on a copy of the notebooks, so that nothing here is saved over; yield its address.
 
     Args:
         extra: more notebooks to serve, as name and JSON text.
         dark: whether the theme is the dark one.
+        app: "notebook" runs Notebook 7 in place of JupyterLab.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "course"
@@ -58,8 +60,12 @@ def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False):
         options = "--no-browser --ServerApp.port=0"
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             options += " --allow-root"
+        command = {
+            "lab": ["make", "-s", "-o", ".venv/.ready", "lab", f"LAB_OPTIONS={options}"],
+            "notebook": [sys.executable, "-m", "notebook", "--ip=127.0.0.1", *options.split()],
+        }
         server = subprocess.Popen(
-            ["make", "-s", "-o", ".venv/.ready", "lab", f"LAB_OPTIONS={options}"],
+            command[app],
             cwd=copy,
             env=os.environ | {"HOME": folder, "JUPYTER_CONFIG_DIR": folder, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
@@ -78,7 +84,7 @@ def _address(server: subprocess.Popen) -> str:
     lines = []
     for line in server.stdout:
         lines.append(line)
-        if found := re.search(r"http://127\.0\.0\.1:\d+/lab\S*", line):
+        if found := re.search(r"http://127\.0\.0\.1:\d+/(lab|tree)\S*", line):
             return found.group()
     raise RuntimeError("make lab ended before it gave an address:\n" + "".join(lines))
 
@@ -95,8 +101,8 @@ def browser_page(chromium: str, density: float = 1):
 
 def open_notebook(page: Page, address: str, path: str) -> None:
     """Open a notebook of the running lab and wait until its kernel is there."""
-    base, token = re.match(r"(http://[^/]+)/.*token=(\w+)", address).groups()
-    page.goto(f"{base}/lab/tree/{path}?token={token}&reset")
+    base, app, token = re.match(r"(http://[^/]+)/(\w+).*token=(\w+)", address).groups()
+    page.goto(f"{base}/{'lab/tree' if app == 'lab' else 'notebooks'}/{path}?token={token}&reset")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with urllib.request.urlopen(f"{base}/api/sessions?token={token}") as answer:

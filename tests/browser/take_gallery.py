@@ -56,19 +56,15 @@ def main() -> None:
         lab.jupyter_lab({"gallery.ipynb": notebook}) as address,
         lab.browser_page(chromium, density=2) as page,
     ):
-        page.set_viewport_size({"width": 1400, "height": 900})
         lab.open_notebook(page, address, "notebooks/gallery.ipynb")
         lab.run_all(page, timeout=400_000)
         shown = [page.locator(".attention-live-training"), *page.locator(".attention-explorer").all()]
         for name, widget in zip(["training", *SETTINGS], shown, strict=True):
             widget.scroll_into_view_if_needed()
             page.wait_for_timeout(300)
-            panels = widget.locator(".attention-panels")
-            right = max(
-                box.bounding_box()["x"] + box.bounding_box()["width"] for box in panels.locator("> div").all()
-            )
             area = widget.bounding_box()
-            page.screenshot(path=IMAGES / f"{name}.png", clip=area | {"width": right + 10 - area["x"]})
+            around = {"x": area["x"] - 3, "width": area["width"] + 6}
+            page.screenshot(path=IMAGES / f"{name}.png", clip=area | around)
 
 
 if __name__ == "__main__":
