@@ -64,15 +64,15 @@ def picture_of(explorer):
 
 
 def clipped(explorer):
-    """Return the parts of an explorer that stick out of it and cannot be scrolled to."""
+    """Return the parts of an explorer that stick out of it; what stands in a box that scrolls does not."""
     return explorer.evaluate(
         """(explorer) => {
             const right = explorer.getBoundingClientRect().right + 1;
             const parts = "canvas, p, h4, .widget-label, .widget-readout, .noUi-target";
             return [...explorer.querySelectorAll(parts)]
+                .map((part) => part.closest(".attention-panels > div") ?? part)
                 .filter((part) => part.getBoundingClientRect().right > right)
-                .filter((part) => getComputedStyle(part.parentElement).overflowX !== "auto")
-                .map((part) => `${part.tagName} ${part.className}`);
+                .map((part) => `${part.tagName} ${part.className} ${part.innerText}`);
         }"""
     )
 
