@@ -327,7 +327,7 @@ class Trainer:
             "generator": self.generator.get_state(),
         }
         torch.save(state, whole)
-        half = path.with_name(f"{path.name}.{os.getpid()}.half")
+        half = path.with_name(f"{path.name}.half")  # one name: what a killed run left is written over
         try:
             with open(half, "wb") as file:
                 file.write(whole.getbuffer())

@@ -1,0 +1,103 @@
+"""What a machine does to a training: killed at any moment, no room, no right to write. Nothing is lost."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.text import Data, write_stories
+from attention_course.training import Recipe, Trainer, read_checkpoint
+
+COMMAND = [sys.executable, "-m", "attention_course.training", "--batch-size=2", "--sample=1"]
+STEPS = 100
+DELAYS = (0.0, 0.4, 0.13)  # seconds from the first line that is printed to the kill
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(write_stories(seed=4, characters=6000))
+    return f"--text={path}"
+
+
+def start(*arguments, **options):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([*COMMAND, *arguments], env=environment, **pipes, **options)
+
+
+def test_a_training_that_is_killed_again_and_again_ends_like_one_that_was_not(text, tmp_path):
+    """A checkpoint is saved after every step, so that some kills meet one that is half written."""
+    arguments = [text, f"--steps={STEPS}", "--evaluate-every=1"]
+    whole = start(*arguments, f"--checkpoint={tmp_path / 'whole.pt'}")
+    done = []
+    for delay in DELAYS:
+        with start(*arguments, f"--checkpoint={tmp_path / 'killed.pt'}") as process:
+            process.stdout.readline()
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+        done.append(read_checkpoint(tmp_path / "killed.pt")["steps_done"])
+    assert done == sorted(done)
+    assert 0 < done[-1] < STEPS
+    last = start(*arguments, f"--checkpoint={tmp_path / 'killed.pt'}")
+    for process in (whole, last):
+        assert process.communicate()[1] == ""
+    one, other = (read_checkpoint(tmp_path / name) for name in ("whole.pt", "killed.pt"))
+    assert one["history"]["losses"] == other["history"]["losses"]
+    assert one["history"]["val_losses"] == other["history"]["val_losses"]
+    for name, weights in one["model"].items():
+        assert torch.equal(weights, other["model"][name]), name
+    assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "whole.pt", "killed.pt"}
+
+
+def test_where_there_is_no_room_the_old_checkpoint_stays(text, tmp_path):
+    path = tmp_path / "run.pt"
+    arguments = [text, "--steps=4", "--evaluate-every=2", f"--checkpoint={path}"]
+    assert start(*arguments).communicate()[1] == ""
+    old = path.read_bytes()
+    room = (len(old) // 2, len(old) // 2)
+    process = start(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, room))
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors.startswith(f"training: The checkpoint {path} could not be written: File too large.")
+    assert len(errors.splitlines()) == 1
+    assert path.read_bytes() == old
+    assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "run.pt"}
+
+
+@contextlib.contextmanager
+def nobody():
+    """Be a user who may not write everywhere, if the tests run as one who may."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_folder_that_may_not_be_written_to_is_named():
+    data = Data.of(write_stories(characters=2000))
+    model = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=16, n_layer=1, n_head=1, n_embd=8))
+    trainer = Trainer(model, data, Recipe(steps=2))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o555)
+        with (
+            nobody(),
+            pytest.raises(OSError, match=r"could not be written: Permission denied\. Name a"),
+        ):
+            trainer.save(folder / "run.pt")
+        assert list(folder.iterdir()) == []
+        folder.chmod(0o755)
