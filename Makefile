@@ -8,7 +8,7 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 SETTINGS = $(VENV)/share/jupyter/lab/settings
 
-.PHONY: help lab test notebooks format bench-explorers bench-training gallery screenshots constraints clean
+.PHONY: help lab test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery screenshots constraints clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,16 @@ test: $(READY) ## lint, then run all tests and compare all outputs of the notebo
 	$(RUN) -m ruff format --check
 	$(VENV)/bin/lint-imports
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
+
+test-offline: $(READY) ## make test where nothing but this machine can be reached (Linux)
+	unshare --map-root-user --net sh -c 'ip link set lo up && $(MAKE) test'
+
+test-matrix: $(READY) ## all but the browser tests, on other CPUs, versions and Pythons; hours
+	$(RUN) tests/matrix.py $(CELLS) --times $(or $(TIMES),1)
+
+mutants: $(READY) ## change the package in thousands of places, one at a time, and see whether a test notices
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev,mutants]'
+	OMP_NUM_THREADS=1 $(VENV)/bin/mutmut run --max-children 2
 
 notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
@@ -49,7 +59,7 @@ constraints: ## renew constraints.txt: the newest versions that go together; tor
 	mv constraints.new constraints.txt && rm -r $$venv
 
 clean: ## remove caches; the next call looks through .venv again and keeps what is installed
-	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tests/browser/screenshots
+	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tests/browser/screenshots mutants .matrix
 	find attention_course tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # Set-up. The stamp is written last; without it nothing that lies in .venv is trusted:
