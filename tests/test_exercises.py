@@ -620,6 +620,13 @@ def test_an_answer_of_the_wrong_dtype(dtype):
     assert str(dtype) in verdict.message
 
 
+@pytest.mark.parametrize(("dtype", "passes"), [(torch.float64, True), (torch.int64, False)])
+def test_any_floating_dtype_will_do_where_none_was_given(dtype, passes):
+    verdict = check("shift_matrix", lambda T: torch.diag(torch.ones(T - 1, dtype=dtype), -1))
+    assert verdict.passed is passes
+    assert passes or verdict.headline == "not yet: wrong dtype"
+
+
 def test_an_answer_that_changes_its_input():
     def in_place(x):
         out = mean_of_past(x)
@@ -687,6 +694,30 @@ def test_an_answer_that_works_with_or_without_a_batch_only(answer, headline, rem
         assert verdict.headline == f"not yet: {headline}"
         assert f". {remark}" in verdict.message or f"? {remark}" in verdict.message
         assert "`x.shape[-2]`" in verdict.message
+
+
+def test_a_dim_counted_from_the_front_is_told_its_name_from_the_end():
+    def softmax_along_dim_1(x):
+        scores = torch.full_like(x @ x.mT, float("-inf")).triu(1)
+        return scores.softmax(dim=1) @ x
+
+    message = bad(softmax_along_dim_1, "causal_mean_softmax", seed=0).message
+    assert ON_2D_ONLY in message
+    assert "dim=-1 in place of dim=1" in message
+
+
+def test_a_long_text_is_tried_without_taking_long():
+    def powers_that_overflow(x):
+        powers = 2.0 ** torch.arange(x.shape[-2])[:, None]
+        return (powers * x).cumsum(dim=-2) / powers.cumsum(dim=-2)
+
+    for seed in range(3):
+        verdict = bad(powers_that_overflow, "forgetting_mean", seed=seed)
+        assert "A text of 140 tokens" in verdict.message
+    lengths = []
+    check("forgetting_mean", lambda x: lengths.append(x.shape[-2]) or forgetting_by_recursion(x))
+    assert sorted(set(lengths))[-2:] == [24, 140]
+    assert lengths.count(140) == 1
 
 
 def test_a_window_by_the_first_dim_is_told_of_the_batch():

@@ -232,6 +232,33 @@ def test_head_forward_with_pytorchs_function_passes():
         assert verdict.passed, verdict
 
 
+@pytest.mark.parametrize("cut", range(3))
+def test_a_head_that_cuts_a_gradient_is_told_so(cut):
+    def head(x, W_query, W_key, W_value, mask):
+        W = [W_query, W_key, W_value]
+        W[cut] = W[cut].detach()
+        return by_sdpa(x, *W, mask)
+
+    verdict = check("head_forward", head, 0)
+    assert verdict.headline == "not yet: a property fails"
+    assert "get gradients: nothing was detached" in verdict.message
+
+
+def test_a_finite_fill_and_a_division_by_what_is_left_are_told_apart():
+    def finite_fill(q, k, mask):
+        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~mask, -100.0)
+        return scores.softmax(dim=-1) * mask
+
+    def division(q, k, mask):
+        weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(dim=-1) * mask
+        return weights / (weights.sum(dim=-1, keepdim=True) + 1e-12)
+
+    for seed in range(5):
+        for answer, mistake in ((finite_fill, None), (division, "renormalised_by_hand")):
+            verdict = check("attention_weights", answer, seed)
+            assert (verdict.passed, verdict.mistake) == (False, mistake)
+
+
 def no_nan_fix(q, k, mask):
     return (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(~mask, float("-inf")).softmax(-1)
 

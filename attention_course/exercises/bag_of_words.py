@@ -50,8 +50,14 @@ def draw_tokens(generator: torch.Generator) -> list[tuple]:
     large = [(T, C), (B, T, C), (B, T, T), (9, 5)]
     drawn = [torch.randint(-9, 10, shape, generator=generator).float() for shape in small]
     drawn += [torch.randn(shape, generator=generator) for shape in large]
+    drawn[1][:2, 0] = torch.tensor([4.0, 0.0])  # a 0 is a number like any other
     drawn[-1] *= 1e4
     return [(x,) for x in drawn]
+
+
+def draw_longer_tokens(generator: torch.Generator) -> list[tuple]:
+    """Draw tokens, and a text of 24: there a weight that was left out is still large enough to be seen."""
+    return [*draw_tokens(generator), (torch.randn(24, 2, generator=generator),)]
 
 
 def draw_windows(generator: torch.Generator) -> list[tuple]:
@@ -78,6 +84,14 @@ def equal_tokens_stay(mean, x, *k):
 def batch_rows_apart(mean, x, *k):
     """Compare the first sequence of a batch with itself alone."""
     return x.dim() == 2 or close(mean(x[0], *k), mean(x, *k)[0])
+
+
+def long_text_is_finite(mean, x):
+    """Repeat the text of 24 tokens until it has 140, and compare with the reference."""
+    if x.shape[-2] < 24:
+        return True
+    x = x.repeat(6, 1)[:140]
+    return close(forgetting_mean(x), mean(x))
 
 
 MEAN_PROPERTIES = (
@@ -125,6 +139,29 @@ def running_average(x):
     for t in range(1, x.shape[-2]):
         out[..., t, :] = (out[..., t - 1, :] + x[..., t, :]) / 2
     return out
+
+
+def first_row_and(x, others):
+    """Put token 0 into row 0, and others(t) into the rows after it."""
+    return rows(x, lambda t: others(t) if t else x[..., 0, :])
+
+
+def starts_with_row_1(x):
+    """Leave row 0 at zero."""
+    out = causal_mean_loop(x)
+    out[..., 0, :] = 0
+    return out
+
+
+def copies_until_k_tokens(x, k):
+    """Keep the tokens that have fewer than k - 1 before them."""
+    return torch.cat([x[..., : k - 1, :], windowed_mean(x, k)[..., k - 1 :, :]], dim=-2)
+
+
+def weighted_by_age(x, weigh):
+    """Average the past with weights that are `weigh(age)`."""
+    ages = [torch.arange(t, -1, -1) for t in range(x.shape[-2])]
+    return rows(x, lambda t: weighted(x[..., : t + 1, :], (w := weigh(ages[t])) / w.sum()))
 
 
 def only_row_0(x, *k):
@@ -213,6 +250,24 @@ EXERCISES = (
                 "by that count, or take the mean in place of the sum.",
             ),
             Mistake(
+                "loop_starts_at_1",
+                starts_with_row_1,
+                "Row 0 is zeros, and the other rows are right: the loop begins with t = 1. Row 0 is a mean "
+                "as well, of one token. Begin with t = 0.",
+            ),
+            Mistake(
+                "leaves_itself_out_but_for_row_0",
+                lambda x: first_row_and(x, lambda t: x[..., :t, :].mean(dim=-2)),
+                "Row 0 is right, and every later row leaves its own token out. A slice ends before its stop: "
+                "`[:t]` holds tokens 0 to t - 1. With the right stop, row 0 needs no line of its own.",
+            ),
+            Mistake(
+                "running_average",
+                running_average,
+                "Each row goes half the way from the last row to the new token. So the new token weighs 1/2, "
+                "however many came before it. In a mean of t + 1 tokens each weighs 1 / (t + 1).",
+            ),
+            Mistake(
                 "averages_over_the_batch",
                 lambda x: torch.stack([x[: t + 1].mean(dim=0) for t in range(len(x))]),
                 "It is right for (T, C), and for (B, T, C) it averages over the batch. There dim 0 is B, and "
@@ -289,6 +344,19 @@ EXERCISES = (
                 "The first k - 1 rows are zeros, and the rest is right. Near the start there are fewer than "
                 "k tokens: average those that there are. Begin with t = 0, and let the slice start at 0.",
             ),
+            Mistake(
+                "first_rows_copied",
+                copies_until_k_tokens,
+                "The first k - 1 rows hold their own token, unchanged, and the rest is right. Near the start "
+                "there are fewer than k tokens: average those that there are.",
+            ),
+            Mistake(
+                "wraps_around",
+                lambda x, k: sum(x.roll(back, dims=-2) for back in range(k)) / k,
+                "The first rows use tokens from the end of the text: the future. `roll` pushes what leaves "
+                "at one end back in at the other. Near the start there are fewer than k tokens: average "
+                "those that there are, and divide by their number.",
+            ),
         ),
         hints=(
             "With k = 3, which tokens are in the window of t = 5? Which in the window of t = 1?",
@@ -305,8 +373,14 @@ EXERCISES = (
         task="Take tokens `x` of shape (T, C) or (B, T, C) and return the same shape: row t is a weighted "
         "mean of tokens 0 to t, where a token's weight halves with each step it lies back from t.",
         reference=forgetting_mean,
-        draw_inputs=draw_tokens,
-        properties=MEAN_PROPERTIES,
+        draw_inputs=draw_longer_tokens,
+        properties=(
+            *MEAN_PROPERTIES,
+            Property(
+                "A text of 140 tokens is no problem: no power of 2 overflows on the way.",
+                long_text_is_finite,
+            ),
+        ),
         mistakes=(
             WHOLE_SEQUENCE,
             Mistake(
@@ -339,7 +413,7 @@ EXERCISES = (
             ),
             Mistake(
                 "divides_twice",
-                lambda x: rows(x, lambda t: forgetting_mean(x)[..., t, :] / (t + 1)),
+                lambda x: forgetting_mean(x) / torch.arange(1, x.shape[-2] + 1)[:, None],
                 "Your weights sum to 1, and then you divide by the number of tokens as well. `mean` does "
                 "that: it sums, and divides. With weights that sum to 1 the sum is the mean: use `sum`.",
             ),
@@ -363,6 +437,18 @@ EXERCISES = (
                 ),
                 "The weights fall off on both sides of t, so row t sees the future. Later tokens get no "
                 "weight at all. Use tokens 0 to t only.",
+            ),
+            Mistake(
+                "one_over_the_age",
+                lambda x: weighted_by_age(x, lambda age: 1 / (age + 1)),
+                "The weights fall as 1, 1/2, 1/3, 1/4. Halving gives 1, 1/2, 1/4, 1/8: each is half of the "
+                "one before. That is a power of 0.5, and not a fraction of the age.",
+            ),
+            Mistake(
+                "fades_by_e",
+                lambda x: weighted_by_age(x, lambda age: torch.exp(-age)),
+                "Each step back divides a weight by e = 2.7, and not by 2: that is what exp or softmax makes "
+                "of minus the age. Take powers of 0.5, or multiply the age by the logarithm of 2 first.",
             ),
         ),
         hints=(

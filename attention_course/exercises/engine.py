@@ -102,11 +102,15 @@ class Hung(BaseException):
 
 
 def call(function: Callable, arguments: tuple) -> Outcome:
-    """Call `function` with clones of `arguments`. What it raises, even SystemExit, stays in the outcome."""
+    """Call `function` with clones of `arguments`. What it raises, even SystemExit, stays in the outcome.
+
+    The value is detached, unless one of the arguments asks for its gradient.
+    """
     outcome = Outcome(tuple(a.clone() if isinstance(a, Tensor) else a for a in arguments))
+    with_gradient = any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
     try:
         value = function(*outcome.arguments)
-        outcome.value = value.detach() if isinstance(value, Tensor) else value
+        outcome.value = value.detach() if isinstance(value, Tensor) and not with_gradient else value
     except Hung:
         raise
     except BaseException as error:
@@ -262,9 +266,10 @@ def wrong_shape(case: Case) -> str | None:
 
 
 def wrong_dtype(case: Case) -> str | None:
-    """The tensor has another dtype."""
+    """The tensor has another dtype. Any floating one will do where no argument has one to follow."""
     yours, target = case.outcome.value.dtype, case.target.value.dtype
-    if yours == target:
+    given = any(isinstance(a, Tensor) and a.is_floating_point() for a in case.arguments)
+    if yours == target or (not given and yours.is_floating_point and target.is_floating_point):
         return None
     advice = f"PyTorch rarely mixes the two in one product. Make the result with dtype {target}."
     return f"Your result has dtype {yours}, and the target has dtype {target}. {advice}"
@@ -321,12 +326,12 @@ def one_rank_only(cases: list[Case], case: Case) -> str:
             return ""
     if rank == 2:
         return (
-            " It works for (B, T, C) and not for (T, C), and `x` may be either. Count from the end: use "
-            "`x.shape[-2]`, `x[..., t, :]` and dim=-2."
+            " It works for (B, T, C) and not for (T, C), and `x` may be either. Count from the end: "
+            "`x.shape[-2]`, `x[..., t, :]`, dim=-2 in place of dim=1, and dim=-1 in place of dim=2."
         )
     return (
-        " It works for (T, C) and not for (B, T, C): there, `len(x)` and `x.shape[0]` are B, and dim=0 is "
-        "the batch. Use `x.shape[-2]`, `x[..., t, :]` and dim=-2."
+        " It works for (T, C) and not for (B, T, C): there, `len(x)` and `x.shape[0]` are B. Count from the "
+        "end: `x.shape[-2]`, `x[..., t, :]`, dim=-2 in place of dim=0, and dim=-1 in place of dim=1."
     )
 
 
@@ -400,13 +405,15 @@ def compare(exercise: Exercise, function: Callable, inputs: list[tuple]) -> Verd
                 return Verdict(
                     exercise.name, False, None, f"not yet: {headline}", message, details(cases, case)
                 )
-    broken = [claim for claim, holds in marks(cases) if not holds]
+    claims = marks(cases)
+    checklist = panel.checklist(claims)
+    broken = [claim for claim, holds in claims if not holds]
     if broken:
         message = f"On the inputs that were drawn, your values are right. On others this fails: {broken[0]}"
-        return Verdict(exercise.name, False, None, "not yet: a property fails", message, details(cases))
+        return Verdict(exercise.name, False, None, "not yet: a property fails", message, checklist)
     message = f"Your values equal the target on all {len(cases)} inputs, drawn anew for this check. "
     message += exercise.insight
-    return Verdict(exercise.name, True, None, f"passed on {len(cases)} inputs", message, details(cases))
+    return Verdict(exercise.name, True, None, f"passed on {len(cases)} inputs", message, checklist)
 
 
 def is_stub(outcome: Outcome) -> bool:
@@ -465,12 +472,10 @@ def marks(cases: list[Case]) -> list[tuple[str, bool]]:
     return run(lambda: [(p.claim, all(holds(p, case) for case in cases)) for p in properties], ()).value
 
 
-def details(cases: list[Case], case: Case | None = None) -> str:
+def details(cases: list[Case], case: Case) -> str:
     """Draw what lies below the message: the properties, and `case` with its target beside yours."""
     runs = not any(raised(c) or wrong_type(c) or wrong_shape(c) for c in cases)
     checklist = panel.checklist(marks(cases)) if runs else ""
-    if case is None:
-        return checklist
     target, yours = case.target.value, case.outcome.error or case.outcome.value
     if isinstance(yours, Tensor) and not is_plain(yours):
         yours = yours.layout

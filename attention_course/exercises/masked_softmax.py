@@ -34,12 +34,13 @@ def padding_weights(
 
 
 def draw_scores(generator: torch.Generator) -> list[tuple]:
-    """Draw scores: one number, one row, C == T, batches, rows far apart, and values of 1000 and more."""
+    """Draw scores: one number, one row, C == T, batches, rows far apart, all near 1000 or -1000, and wide."""
     T, C = (torch.randperm(4, generator=generator)[:2] + 3).tolist()
     shapes = [(1,), (3,), (1, 2), (2, 3), (4, 4), (1, T, C), (2, T, C), (3, 4, 4)]
     drawn = [torch.randn(shape, generator=generator) for shape in shapes]
-    far_apart = drawn[3] + torch.tensor([[0.0], [1000.0]])
-    return [(x,) for x in (*drawn, far_apart, drawn[1] + 1000, 1e4 * drawn[6])]
+    one_high, one_low = torch.tensor([[[0.0], [1000.0]], [[-1000.0], [0.0]]])
+    shifted = [drawn[3] + one_high, drawn[3] + one_low, drawn[1] + 1000, drawn[4] - 1000]
+    return [(x,) for x in (*drawn, *shifted, 1000 * drawn[6].round().clamp(-2, 2))]
 
 
 def draw_padded(generator: torch.Generator) -> list[tuple]:
@@ -54,6 +55,7 @@ def draw_padded(generator: torch.Generator) -> list[tuple]:
     drawn[4][1][:] = torch.tensor([1, 3, 5])
     drawn[6][1][:] = torch.tensor([0, 3, 6])
     drawn[6][0][1, 0, 4] = 5.0  # padding, with a score far above those of all keys
+    drawn[6][0][1, 1, :3] -= 9.0  # keys with scores so low that a finite fill may lie above them
     drawn[6][0].mul_(1e4)
     return drawn
 
@@ -72,6 +74,23 @@ def padding_mask(scores, lengths):
 def masked(scores, mask, fill=-INF, dim=-1):
     """Return the softmax of scores that are `fill` where the mask is False."""
     return torch.softmax(scores.masked_fill(~mask, fill), dim=dim)
+
+
+def hides_itself(T):
+    """Return weights without the diagonal, shape (T, T); row 0 is empty."""
+    return masked(torch.zeros(T, T), causal_mask(T).tril(-1)).nan_to_num(0)
+
+
+def one_key_more(scores, lengths):
+    """See one key of the padding, and none where there is no real one."""
+    weights = masked(scores, padding_mask(scores, lengths + 1))
+    return weights * (lengths > 0)[:, None, None]
+
+
+def exps_of_the_scores(scores, lengths):
+    """Divide exponentials by their sum, without subtracting a maximum."""
+    exps = scores.exp() * padding_mask(scores, lengths)
+    return exps / exps.sum(dim=-1, keepdim=True).clamp(min=1e-9)
 
 
 def padded_queries(scores, lengths):
@@ -139,6 +158,18 @@ EXERCISES = (
                 "0, or a 0 of `tril` beside 1, and so it weighs exp(-1) = 0.37 of it. Only exp(-inf) is 0 "
                 "whatever the other scores are.",
             ),
+            Mistake(
+                "diagonal_hidden_without_nan",
+                lambda x: hides_itself(x.shape[-2]) @ x,
+                "The diagonal is hidden too, so no token sees itself. Row 0 was NaN for that reason, and "
+                "zeros in its place hide the cause. A query may look at its own position.",
+            ),
+            Mistake(
+                "zero_times_inf",
+                lambda x: torch.softmax(-INF * (~causal_mask(x.shape[-2])).float(), dim=-1) @ x,
+                "A product with -inf put NaN into the scores: 0 * -inf is no number, and softmax spreads it "
+                "over the row. Multiplying cannot leave a score alone. Fill the future with `masked_fill`.",
+            ),
             ONE_STEP_AHEAD,
             Mistake(
                 "no_softmax",
@@ -184,6 +215,10 @@ EXERCISES = (
             Property(
                 "Adding 1 to every score changes nothing.",
                 lambda f, x: close(f(x), f(x + 1)) or x.abs().max() > 99,
+            ),
+            Property(
+                "A score that lies 100 below the largest of its row gets as good as no weight.",
+                lambda f, x: not (f(x) > 1e-9)[x < x.amax(dim=-1, keepdim=True) - 100].any(),
             ),
         ),
         mistakes=(
@@ -247,6 +282,18 @@ EXERCISES = (
                 "The sums lost a dimension. Without `keepdim=True` they lie along the wrong axis, where the "
                 "shapes allow it, and elsewhere PyTorch raises an error. Keep the dimension.",
             ),
+            Mistake(
+                "replaces_nan",
+                lambda x: (x.exp() / x.exp().sum(dim=-1, keepdim=True)).nan_to_num(0.0),
+                "It is right for small scores. For large ones exp overflows, inf / inf is NaN, and zeros in "
+                "its place make rows that do not sum to 1. The scores have to be made smaller before exp.",
+            ),
+            Mistake(
+                "subtracts_1000",
+                lambda x: (x - 1000).exp() / (x - 1000).exp().sum(dim=-1, keepdim=True),
+                "You subtract 1000, whatever the scores are. Small ones become exp(-1000) = 0 throughout, "
+                "and 0/0 is NaN. What is subtracted has to come from the row itself.",
+            ),
         ),
         hints=(
             "What is exp(1000) in float32? And what happens to the weights if you subtract 1000 from every "
@@ -258,7 +305,7 @@ EXERCISES = (
         "that no exp is above 1, and one of them is 1, so the sum is never 0.",
         minutes=8,
         difficulty=3,
-        tolerance=1e-3,  # float32 keeps three digits of 1e4 behind the point
+        tolerance=1e-4,  # of 2000, float32 keeps four digits behind the point: so does a logsumexp
     ),
     Exercise(
         name="padding_weights",
@@ -329,6 +376,19 @@ EXERCISES = (
                 lambda s, n: masked(s, padding_mask(s, n + 1)),
                 "One key of the padding is still seen. Positions start at 0, so a sequence of length 3 has "
                 "positions 0, 1 and 2. Compare with `<`, not with `<=`.",
+            ),
+            Mistake(
+                "one_key_too_many_where_there_is_one",
+                one_key_more,
+                "One key of the padding is still seen, except in sequences of length 0. Positions start at "
+                "0, so a sequence of length 3 has positions 0, 1 and 2. Compare with `<`, not with `<=`.",
+            ),
+            Mistake(
+                "no_max_subtraction",
+                exps_of_the_scores,
+                "It is right for small scores. For large ones exp overflows to inf, for very low ones it is "
+                "0 throughout, and no division repairs that. Softmax subtracts the maximum first: let it do "
+                "so, on scores that hide the padding.",
             ),
             Mistake(
                 "pads_the_queries",

@@ -62,7 +62,7 @@ def previous_token(T: int) -> Float[Tensor, "T T"]:
 
 
 def draw_queries(generator: torch.Generator) -> list[tuple]:
-    """Draw q, k and mask: one key, T_k == head_size, equal sizes, batches, heads, rows all False."""
+    """Draw q, k and mask: one key, T_k == head_size, batches, heads, rows all False, scores far apart."""
     shapes = [  # batch, T_q, T_k, head_size
         ((), 1, 1, 1),
         ((), 2, 3, 2),
@@ -74,6 +74,9 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
         ((2,), 3, 5, 4),
         ((2, 3), 3, 3, 3),
         ((2, 3), 2, 5, 4),
+        ((2,), 4, 4, 3),
+        ((), 4, 4, 1),
+        ((), 4, 4, 1),
     ]
     drawn = []
     for batch, T_q, T_k, head_size in shapes:
@@ -84,13 +87,20 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
     drawn[4][2][:] = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1], [0, 1, 1, 1]]).bool()
     lengths = torch.tensor([3, 0])  # the second text is empty
     drawn[7] = (*drawn[7][:2], (torch.arange(5) < lengths[:, None])[:, None])
+    drawn[10] = (*drawn[10][:2], causal_mask(4).repeat(2, 1, 1))
+    drawn[10][2][1, 2] = False  # one query of the second text
     for q, _, _ in drawn[5:]:
         q.mul_(3)
+    low = -torch.randint(10, 14, (2, 4, 1), generator=generator).float()  # whole numbers: no rounding
+    low[:, -1] = torch.tensor([[20.0], [-20.0]])  # only the last query may look at this key
+    for (q, k, _), keys, strength in zip(drawn[11:], low, (4.0, 20.0), strict=True):
+        q.fill_(strength)  # scores of -40 to -52 and one of 80; then of -200 to -260 and one of -400
+        k.copy_(keys)
     return drawn
 
 
 def draw_heads(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens, matrices, a mask: T = 1, equal sizes, all different, a query that sees nothing."""
+    """Draw tokens, matrices, a mask: T = 1, equal sizes, a query that sees nothing, scores far apart."""
     sizes = [  # batch, T, C, head_size, d_v
         ((), 1, 2, 1, 2),
         ((), 2, 2, 2, 2),
@@ -100,6 +110,7 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         ((2,), 3, 4, 3, 5),
         ((3,), 5, 4, 2, 3),
         ((3,), 3, 3, 3, 3),
+        ((), 4, 2, 1, 3),
     ]
     drawn = []
     for batch, T, C, head_size, d_v in sizes:
@@ -108,6 +119,10 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         drawn.append((x, *matrices, causal_mask(T)))
     drawn[3][4][2] = False
     drawn[6][4][0] = False
+    x, W_query, W_key, _, _ = drawn[8]  # scores of -200 to -260, and one of 200 that most queries do not see
+    x[:, 0] = 1.0
+    x[:, 1] = torch.cat([-torch.randint(10, 14, (3,), generator=generator), torch.tensor([10])])
+    W_query[:, 0], W_key[:, 0] = torch.tensor([20.0, 0.0]), torch.tensor([0.0, 1.0])
     return drawn
 
 
@@ -126,6 +141,22 @@ def scores_of(q, k):
     return q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
 
 
+def gradients_arrive(answer, *arguments):
+    """Ask for the gradient of the answer with respect to every argument but the mask."""
+    *tensors, mask = arguments
+    if mask.shape[-1] == 1:
+        return True
+    tensors = [tensor.clone().requires_grad_() for tensor in tensors]
+    loss = answer(*tensors, mask).square().sum()
+    return None not in torch.autograd.grad(loss, tensors, allow_unused=True)
+
+
+def renormalised(scores, mask):
+    """Take the softmax of all scores, and divide what the mask leaves of each row by its sum."""
+    weights = torch.softmax(scores, dim=-1) * mask
+    return weights / weights.sum(dim=-1, keepdim=True).clamp(min=1e-9)
+
+
 def head(x, W_query, W_key, W_value, mask, weigh=share_out):
     """Return the output of a head whose weights are `weigh(scores, mask)`."""
     return weigh(scores_of(x @ W_query, x @ W_key), mask) @ (x @ W_value)
@@ -142,10 +173,10 @@ def rescaled(factor):
     return wrong
 
 
-def strengths(T, strength, shift):
-    """Return the causal weights of queries that ask for position t - shift."""
+def strengths(T, strength, shift, last=None):
+    """Return the causal weights of queries that ask for position t - shift, up to the `last` one."""
     wanted = torch.zeros(T, T)
-    for t in range(shift, T):
+    for t in range(shift, T if last is None else last + 1):
         wanted[t, t - shift] = strength
     return position_weights(wanted, torch.eye(T))
 
@@ -202,6 +233,10 @@ EXERCISES = (
             Property(
                 "Keys in another order get the same weights, in that order.",
                 lambda f, q, k, m: close(f(q, k, m).flip(-1), f(q, k.flip(-2), m.flip(-1))),
+            ),
+            Property(
+                "Queries and keys get gradients: nothing was detached on the way to the weights.",
+                gradients_arrive,
             ),
         ),
         mistakes=(
@@ -307,6 +342,19 @@ EXERCISES = (
                 "These are the masked scores. A softmax along the keys is still to come: weights are "
                 "between 0 and 1, and each row sums to 1.",
             ),
+            Mistake(
+                "renormalised_by_hand",
+                lambda q, k, m: renormalised(scores_of(q, k), m),
+                "It is right but where a hidden score lies far above all visible ones. There softmax rounds "
+                "the visible weights down to 0, and no division brings them back. Set hidden scores to -inf "
+                "before the softmax: then what is left sums to 1 by itself.",
+            ),
+            Mistake(
+                "scaled_by_the_number_of_keys",
+                lambda q, k, m: share_out(q @ k.transpose(-2, -1) * k.shape[-2] ** -0.5, m),
+                "The scores are divided by sqrt(T_k), the number of keys. The dot product runs over the "
+                "channels of a query and a key: it is their number, head_size, that makes it large.",
+            ),
         ),
         hints=(
             "One score for each pair: row t of q with row s of k. Which of the two has to be transposed, so "
@@ -340,6 +388,10 @@ EXERCISES = (
                 ),
             ),
             Property(
+                "The tokens and all three matrices get gradients: nothing was detached on the way.",
+                gradients_arrive,
+            ),
+            Property(
                 "A change of the last token moves no earlier row.",
                 lambda f, x, q, k, v, m: close(
                     f(x, q, k, v, m)[..., :-1, :],
@@ -369,6 +421,24 @@ EXERCISES = (
                 lambda x, q, k, v, m: head(x, q, q, v, m),
                 "Queries and keys are the same: both come from W_query. Then the scores are symmetric, and "
                 "each token mostly finds itself. Keys are `x @ W_key`.",
+            ),
+            Mistake(
+                "queries_from_W_key",
+                lambda x, q, k, v, m: head(x, k, k, v, m),
+                "Queries and keys are the same: both come from W_key. Then the scores are symmetric, and "
+                "each token mostly finds itself. Queries are `x @ W_query`.",
+            ),
+            Mistake(
+                "inverted_mask",
+                lambda x, q, k, v, m: head(x, q, k, v, ~m),
+                "The mask is inverted: a query sees what it should not, and nothing else. `masked_fill` "
+                "fills where its mask is True, and `attention_weights` looks where its mask is True.",
+            ),
+            Mistake(
+                "always_causal",
+                lambda x, q, k, v, m: head(x, q, k, v, causal_mask(x.shape[-2])),
+                "The mask that was handed in is not used. Yours is the causal one, and that is right as long "
+                "as no other is asked for. Here some queries may look at nothing. Use the argument `mask`.",
             ),
             Mistake(
                 "q_and_k_swapped",
@@ -519,6 +589,21 @@ EXERCISES = (
                 lambda T: position_weights(torch.ones(T, 1), -1000.0 * torch.arange(T)[:, None]),
                 "Every position finds position 0. All queries are alike, so they all like the same key best. "
                 "What a query asks for has to depend on its position t.",
+            ),
+            Mistake(
+                "position_times_position",
+                lambda T: position_weights(
+                    100 * (torch.arange(T)[:, None] - 1.0), torch.arange(T)[:, None].float()
+                ),
+                "Most positions find themselves. A product of two positions grows with that of the key, so "
+                "the last key that is visible wins. One column gives a straight line, which has no peak in "
+                "between: it takes a second one.",
+            ),
+            Mistake(
+                "last_position_asks_for_nothing",
+                lambda T: strengths(T, 1000.0, 1, last=T - 2),
+                "The last position looks evenly at all, and the others are right. Its query is zeros: the "
+                "loop ends one row early. `range(1, T)` leaves T out already.",
             ),
         ),
         hints=(

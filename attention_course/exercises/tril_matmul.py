@@ -46,8 +46,8 @@ def draw_sizes(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_token_counts(generator: torch.Generator) -> list[tuple]:
-    """Draw T: 1, 2, 3, and a larger one."""
-    return [(1,), (2,), (3,), (int(torch.randint(4, 10, (), generator=generator)),)]
+    """Draw T: 1, 2, 3, one up to 9, and one that is longer than the words of the notebook."""
+    return [(1,), (2,), (3,), (int(torch.randint(4, 10, (), generator=generator)),), (12,)]
 
 
 def lower(T, diagonal=0):
@@ -58,6 +58,20 @@ def lower(T, diagonal=0):
 def normalise(weights):
     """Divide each row by its sum."""
     return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def without_row_0(T):
+    """Return the identity with an empty first row."""
+    matrix = torch.eye(T)
+    matrix[0] = 0
+    return matrix
+
+
+def only_full_rows(T, k):
+    """Leave the rows at zero that have fewer than k weights."""
+    weights = band_matrix(T, k)
+    weights[: k - 1] = 0
+    return weights
 
 
 def band(T, k):
@@ -136,6 +150,18 @@ EXERCISES = (
                 lambda x: (w := lower(x.shape[-2])) / w.sum() @ x,
                 "The whole matrix shares one total of 1. `sum()` without a dim adds up all rows. Each row is "
                 "a recipe of its own: give `sum` a dim=-1 and keepdim=True.",
+            ),
+            Mistake(
+                "softmax_of_the_triangle",
+                lambda x: torch.softmax(lower(x.shape[-2]), dim=-1) @ x,
+                "The future still gets some weight. Softmax takes exp of every entry, and exp(0) is 1: a 0 "
+                "above the diagonal does not stay 0. Divide each row by its sum, without exp.",
+            ),
+            Mistake(
+                "diagonal_excluded_and_row_0_empty",
+                lambda x: lower(T := x.shape[-2], -1) / torch.arange(T).clamp(min=1)[:, None] @ x,
+                "The diagonal is missing, so no token sees itself, and row 0 is zeros. Row t averages tokens "
+                "0 to t, its own among them. `tril()` keeps the diagonal, `tril(-1)` drops it.",
             ),
             ONE_STEP_AHEAD,
         ),
@@ -231,6 +257,18 @@ EXERCISES = (
                 "The whole matrix shares one total of 1. `sum()` without a dim adds up all rows. Each row is "
                 "a recipe of its own: give `sum` a dim=-1 and keepdim=True.",
             ),
+            Mistake(
+                "first_rows_left_at_zero",
+                only_full_rows,
+                "The first k - 1 rows are zeros, and the rest is right. Near the start there are fewer than "
+                "k tokens, and those that there are share the total of 1. Begin with row 0.",
+            ),
+            Mistake(
+                "cut_after_the_division",
+                lambda T, k: normalise(lower(T)).triu(1 - k),
+                "The band has the right shape, and its later rows sum to less than 1. Each row was divided "
+                "while it still held the whole past, and then cut. Cut first, divide after.",
+            ),
         ),
         hints=(
             "Draw the matrix for T = 4 and k = 2. How many diagonals are not zero?",
@@ -304,6 +342,18 @@ EXERCISES = (
                 lambda T: lower(T, -2) - lower(T, -3),
                 "Row t copies token t - 2. The ones stand one diagonal too low. The first diagonal below the "
                 "main one has the number -1.",
+            ),
+            Mistake(
+                "identity_without_row_0",
+                without_row_0,
+                "Row 0 is empty, as it should be, and every other row copies its own token. Emptying row 0 "
+                "moves nothing: the ones have to go one step to the left, into column t - 1.",
+            ),
+            Mistake(
+                "itself_as_well",
+                lambda T: lower(T) - lower(T, -2),
+                "Row t holds two ones: it adds its own token to the one before. A copy needs a single 1, in "
+                "column t - 1. The main diagonal has to go.",
             ),
         ),
         hints=(
