@@ -84,7 +84,7 @@ for t in range(T):
 means
 
 # %% [markdown]
-# Check the last row in your head: (2 + 4 + 6 + 0) / 4 = 3, and (8 + 4 + 0 + 4) / 4 = 4.
+# Check the last row in your head: (2 + 4 + 6 + 0) / 4 = 3<!--shown-->, and (8 + 4 + 0 + 4) / 4 = 4<!--shown-->.
 #
 # ## Build: a batch
 #
@@ -224,7 +224,7 @@ picture(
 )
 
 # %% [markdown]
-# So why not stay with the running sum? It works as long as every token counts the same for all that come after it, or fades in the same way for all. Attention needs a weight of its own for every pair of positions, and for that the table of pairs in [rung 2](02_tril_matmul.ipynb) is the right shape.
+# So why not stay with the running sum? It works as long as every token counts the same for all that come after it, or fades in the same way for all. Attention needs a number of its own for every pair of positions, and for that the table of pairs in [rung 2](02_tril_matmul.ipynb) is the right shape.
 #
 # ## Prove
 #
@@ -330,7 +330,7 @@ check("windowed_mean", my_windowed_mean)
 # %% [markdown]
 # ### 3. A mean that forgets
 #
-# The token itself counts 1, the one before it 1/2, the one before that 1/4, and so on. Divide by the sum of these weights, so that the result is still a mean.
+# The token itself counts 1, the one before it 1/2, the one before that 1/4, and so on. Divide by the sum of these numbers, so that the result is still a mean.
 
 
 # %%

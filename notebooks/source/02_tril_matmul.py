@@ -26,7 +26,7 @@ from attention_course.plots import Heatmap, Lines, picture
 from attention_course.questions import ask
 
 # %% [markdown]
-# ## A row of weights is a recipe
+# ## A row of numbers is a recipe
 #
 # Three tokens with two channels each.
 
@@ -41,7 +41,7 @@ recipe = torch.tensor([1.0, 1.0, 1.0])
 recipe @ tokens
 
 # %% [markdown]
-# Check it: 2 + 6 + 6 = 14 and 7 + 4 + 5 = 16.
+# Check it: 2 + 6 + 6 = 14<!--shown--> and 7 + 4 + 5 = 16<!--shown-->.
 #
 # A matrix is several recipes, one in each row, and `@` carries them all out. Three rows of ones give the same sum three times.
 
@@ -90,7 +90,7 @@ picture(
 )
 
 # %% [markdown]
-# Read the last row: a third of each token gives (14/3, 16/3), about (4.67, 5.33).
+# Read the last row: a third of each token gives (14/3<!--shown-->, 16/3<!--shown-->), about (4.67<!--shown-->, 5.33<!--shown-->).
 #
 # ## Build: a batch
 #
@@ -364,7 +364,7 @@ check("shift_matrix", my_shift)
 #
 # - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`, attention weights, or the attention matrix.
 # - For one channel, a convolution is a band matrix: each row holds the same numbers, shifted by one. `torch.nn.Conv1d` does not build the matrix, because it would be mostly zeros. It also mixes the channels, and is not causal unless it is padded on the left only.
-# - Attention models add such a decay to scores that depend on the tokens. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance. RetNet (Sun et al. 2023) multiplies by a decay and drops the softmax of rung 3, so that it can also be computed as a running sum.
+# - Attention models add such a decay to the scores of rung 3. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance. RetNet (Sun et al. 2023) multiplies by a decay and drops the softmax of rung 3, so that it can also be computed as a running sum.
 #
 # ## Three sentences to remember
 #

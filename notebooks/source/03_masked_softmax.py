@@ -43,7 +43,7 @@ exp = scores.exp()
 exp
 
 # %% [markdown]
-# They sum to 8, so the weights are 1/8, 2/8 and 5/8.
+# They sum to 8, so the weights are 1/8<!--shown-->, 2/8<!--shown--> and 5/8<!--shown-->.
 
 # %%
 exp / exp.sum()
@@ -66,7 +66,7 @@ for dim in range(3):
     )
 
 # %% [markdown]
-# All three run, and all three give weights. Which one is meant has to be known. Scores have a query in each row and a key in each column: the **query** is the position that looks (the output t of rung 2), the **keys** are the positions that it looks at (the tokens s).
+# All three run, and all three give weights. Which one is meant has to be known. A row of a table of scores belongs to a **query**: the position that looks (the output t of rung 2). Its columns belong to the **keys**: the positions that it looks at (the tokens s).
 
 # %%
 ask("which_dim")
@@ -155,10 +155,17 @@ scores = scores.masked_fill(~mask, float("-inf"))
 scores
 
 # %%
-torch.softmax(scores, dim=-1)
+weights = torch.softmax(scores, dim=-1)
+weights
 
 # %% [markdown]
 # Those are the weights of rung 2. The zeros above the diagonal are exact: exp(−∞) is 0, not nearly 0.
+
+# %%
+torch.testing.assert_close(weights, mask / mask.sum(dim=-1, keepdim=True))
+assert (weights[~mask] == 0).all()
+
+# %% [markdown]
 #
 # ## Build: the function
 
@@ -229,7 +236,7 @@ renormalised = multiplied / multiplied.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(renormalised, before)
 
 # %% [markdown]
-# After the multiplication the article prints 0.2449 for position 3, the word "in", on itself. Our table says 0.165. The printed number stands in the table after it, where each row has been divided by its sum.
+# After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our table says 0.165<!--shown-->. The printed number stands in the table after it, where each row has been divided by its sum.
 
 # %%
 torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0)
@@ -292,7 +299,7 @@ picture(
 )
 
 # %% [markdown]
-# On the right, output 0 moves when input 5 does. The values of the future were removed, but its scores are still in the denominator.
+# On the right, output 0 moves when input 5 does. The tokens of the future were removed, but its scores are still in the denominator.
 
 # %%
 assert not leak_probe(mask_before, x).triu(diagonal=1).any()

@@ -31,7 +31,7 @@ from attention_course.questions import ask
 torch.set_printoptions(precision=3, sci_mode=False)
 
 # %% [markdown]
-# ## Scores without parameters
+# ## Scores from the tokens alone
 #
 # A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is large when two tokens point the same way, 0 when they stand at right angles, and negative when they point apart.
 
@@ -40,7 +40,7 @@ x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])  # (T, C) =
 (x[0] * x[1]).sum()
 
 # %% [markdown]
-# That was 2 · 1 + 1 · 2 = 4. The product `x @ x.T` holds the dot products of all pairs: entry [t, s] is the score of key s for query t.
+# That was 2 · 1 + 1 · 2 = 4<!--shown-->. The product `x @ x.T` holds the dot products of all pairs: entry [t, s] is the score of key s for query t.
 
 # %%
 ask("largest_score_of_a_row")
@@ -105,7 +105,7 @@ torch.testing.assert_close(scores, scores.T)
 # - a **key**: what it can be found by,
 # - and a **value**: what it hands over to those who find it.
 #
-# A matrix makes each of them from the token: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a head learns. The number of channels of a token, C, is also written `n_embd`: that is nanoGPT's name for it.
+# A matrix makes each of them from the token: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. The three matrices make a **head** of attention. They are all that it learns: their entries are its **parameters**. The number of channels of a token, C, is also written `n_embd`: that is nanoGPT's name for it.
 #
 # ## One query by hand
 #
@@ -248,7 +248,7 @@ torch.testing.assert_close(output[2], context)
 scores[1, 5], scores[5, 1]
 
 # %% [markdown]
-# And none of the 36 scores is near 2.1436, the highest that the article prints. A score depends on its two tokens, not on where they stand. So no order of the words gives 2.1436, and we do not know where it comes from.
+# And none of the 36 scores is near 2.1436<!--shown-->, the highest that the article prints. A score depends on its two tokens, not on where they stand. So no order of the words gives 2.1436<!--shown-->, and we do not know where it comes from.
 
 # %%
 assert ((scores - 2.1436).abs() > 0.5).all()
@@ -356,7 +356,7 @@ picture(
 )
 
 # %% [markdown]
-# How many parameters? Three matrices of 32 times 16: 1536. The length T does not come into it.
+# How many parameters? Three matrices of 32 times 16: 1536<!--shown-->. The length T does not come into it.
 
 # %%
 sum(parameter.numel() for parameter in head.parameters())
@@ -474,13 +474,14 @@ picture(
 assert found[0, 0] == 1
 
 # %% [markdown]
-# Check the second t: behind its mask the scores are 0, 24, 8, 32, 16, and the a has the 32.
+# Check the second t: behind its mask the scores are 0<!--shown-->, 24<!--shown-->, 8<!--shown-->, 32<!--shown-->, 16<!--shown-->, and the a has the 32.
 
 # %%
+assert (q @ k.T)[4, :5].tolist() == [0, 24, 8, 32, 16]
 assert found[4, 3] > 0.99
 
 # %% [markdown]
-# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that fit best. Because it is a mix and no hard choice, it has gradients, and a model can learn what to look up.
+# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that fit best. Because it is a mix and no hard choice, a small change of a query or a key changes it by a little, and so a model can learn what to look up.
 
 # %% [markdown]
 # ## Who talks to whom
@@ -695,7 +696,7 @@ torch.testing.assert_close(its_weights @ published_x, its_output, atol=1e-3, rto
 published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
 
 # %% [markdown]
-# The second: every parameter should get a gradient. A gradient holds the derivatives of an output by each entry of a parameter, and `backward()` writes it into `.grad`. W_value gets none, so no training would ever change it.
+# The second: every matrix should get a **gradient**: the derivatives of an output by each of its entries. `backward()` writes it into `.grad`. W_value gets none, so no training would ever change it.
 
 # %%
 published_attention(published_x, W_query, W_key, W_value).sum().backward()

@@ -41,7 +41,7 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. How far they lie from it is measured by the **variance**, the mean of the squared distances from the mean. Eight scores are 0, and eight are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2. The square root of the variance is the **standard deviation**, √2 here.
+# Their mean is 0. How far they lie from it is measured by the **variance**, the mean of the squared distances from the mean. Eight scores are 0, and eight are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2<!--shown-->. The square root of the variance is the **standard deviation**, √2 here.
 
 # %%
 scores.var(correction=0)  # divide by 16, as we did
@@ -57,7 +57,7 @@ ask("variance_of_a_score")
 # %% [markdown]
 # ## Three lines
 #
-# Let all entries of q and k be independent, with mean 0. **Independent** means: to know one says nothing about the others. E stands for the mean.
+# Let all entries of q and k have mean 0 and be **independent**: to know one says nothing about the others. E stands for the mean.
 #
 # 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. So its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -107,7 +107,7 @@ picture(
 # %% [markdown]
 # On these axes a straight line that rises tenfold where head_size grows tenfold says: twice the head_size, twice the variance. (A query with twice as large entries has var(q) = 4, and scores that are twice as large.)
 #
-# The same, measured in a published notebook: a batch of four texts, eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535, 1.0524, 15.1501 and 0.9469. The three linear layers are there because they use up random numbers before q and k are drawn.
+# The same, measured in a published notebook: a batch of four texts, eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->. The three linear layers are there because they use up random numbers before q and k are drawn.
 
 # %%
 torch.manual_seed(3)
@@ -192,7 +192,7 @@ picture(
 )
 
 # %% [markdown]
-# Without a scale, the largest weight is above 3/4 at head_size 16, above 0.95 at 64, and above 0.999 at 1024. With it, it stays near a third.
+# Without a scale, the largest weight is above 3/4<!--shown--> at head_size 16<!--shown-->, above 0.95<!--shown--> at 64<!--shown-->, and above 0.999<!--shown--> at 1024<!--shown-->. With it, it stays near a third.
 
 # %%
 for d, smallest in ((16, 0.75), (64, 0.95), (1024, 0.999)):
@@ -215,7 +215,7 @@ notebook_scores = torch.tensor(
 torch.softmax(notebook_scores, dim=-1)
 
 # %% [markdown]
-# It prints the largest of these as 0.9988, 0.9991 and 1.0000.
+# It prints the largest of these as 0.9988<!--shown-->, 0.9991<!--shown--> and 1.0000<!--shown-->.
 
 # %%
 found = torch.softmax(notebook_scores, dim=-1).amax(dim=-1)
@@ -232,18 +232,19 @@ torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
 # or, as a matrix, $\operatorname{diag}(p) - p\,p^T$. Here it is for the weights 1/8, 2/8, 5/8 of rung 3.
 
 # %%
-p = torch.tensor([1.0, 2.0, 5.0]) / 8
+p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
 gradient = p.diag() - p.outer(p)
 gradient * 64
 
 # %% [markdown]
-# Check the corner: 1/8 · 7/8 = 7/64. Each row sums to 0: what one weight gains, others lose. PyTorch finds the same table by itself: `jacobian` takes all derivatives of a function's outputs by its inputs. (ln p are scores whose softmax is p.)
+# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each row sums to 0: what one weight gains, others lose. PyTorch finds the same table by itself: `jacobian` takes all derivatives of a function's outputs by its inputs. (ln p are scores whose softmax is p.)
 
 # %%
 by_torch = torch.autograd.functional.jacobian(
     lambda s: torch.softmax(s, dim=-1), p.log()
 )
 torch.testing.assert_close(gradient, by_torch)
+assert gradient[0, 0] == (1 / 8) * (7 / 8) == 7 / 64
 
 # %%
 ask("when_one_key_has_it_all")
@@ -253,7 +254,7 @@ p = torch.tensor([0.0, 0.0, 1.0])
 p.diag() - p.outer(p)
 
 # %% [markdown]
-# No score can move anything. This is so inside a head. At the output of a model the loss takes the logarithm, which undoes this. There the gradient is $p - y$, where $y$ is 1 for the true one and 0 for the others: it is large when the model is sure and wrong. Here the true one is 0, and the model is sure of 2. (`F.cross_entropy` is softmax, and then −ln of the weight of the true one. `backward()` writes the derivatives into `.grad`.)
+# No score can move anything. This is so inside a head. At the output of a model stands a **loss**, the number that training makes small: −ln of the weight of the true one. The logarithm undoes this. There the gradient is $p - y$, where $y$ is 1 for the true one and 0 for the others: it is large when the model is sure and wrong. Here the true one is 0, and the model is sure of 2. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -281,18 +282,18 @@ picture(
 )
 
 # %% [markdown]
-# At head_size 64, a usual size, it is less than a fifth of what it was. At 1024 it is gone.
+# At head_size 64<!--shown-->, a usual size, it is less than a fifth of what it was. At 1024<!--shown--> it is gone.
 
 # %%
-norms = medians(gradient_norm, unscaled)  # at 2**0, 2**1, ... 2**10
-assert norms[6] < norms[0] / 5
-assert norms[-1] < 1e-5
+norms = dict(zip(head_sizes.tolist(), medians(gradient_norm, unscaled)))
+assert norms[64] < norms[1] / 5
+assert norms[1024] < 1e-5
 assert medians(gradient_norm, scaled).min() > 0.3
 
 # %% [markdown]
 # ## What the scale promises
 #
-# The law needs the variances of q and k. The notebook with head_size 4 makes its q and k as products of standard normal tokens with standard normal weights, over 4 channels. So their entries follow the law themselves: each is a sum of 4 products, and has variance 4.
+# The law needs the variances of q and k. The notebook with head_size 4 makes its q and k as products of standard normal tokens with standard normal matrices, over 4 channels. So their entries follow the law themselves: each is a sum of 4 products, and has variance 4.
 
 # %%
 ask("wide_queries")
@@ -307,18 +308,20 @@ k = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
 scores = (q * k).sum(dim=-1)
 torch.testing.assert_close(q.var().item(), 4.0, rtol=0.1, atol=0)
 torch.testing.assert_close((scores / 2).var().item(), 16.0, rtol=0.2, atol=0)
+torch.testing.assert_close(scores.var().item(), 64.0, rtol=0.2, atol=0)
+torch.testing.assert_close((scores * (1 / 8)).var().item(), 1.0, rtol=0.2, atol=0)
 assert torch.corrcoef(q[:, 0].T).triu(diagonal=1).abs().max() < 0.05
 assert torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1  # uncorrelated, not independent
 
 # %% [markdown]
-# Dividing by √4 is not enough there. The scale that brings the variance from 4 · 4 · 4 = 64 to 1 is 1/8. (The third row stays uneven: by chance its scores lie far apart even for such queries.)
+# Dividing by √4 is not enough there. The scale that brings the variance from 4 · 4 · 4 = 64<!--shown--> to 1<!--shown--> is 1/8<!--shown-->. (The third row stays uneven: by chance its scores lie far apart even for such queries.)
 
 # %%
 print(torch.softmax(notebook_scores / 2, dim=-1))
 print(torch.softmax(notebook_scores / 8, dim=-1))
 
 # %% [markdown]
-# With the layers of rung 4 it is the other way round. `nn.Linear` begins with weights whose variance is 1/(3 · n_embd), so for tokens of variance 1, q and k begin with variance 1/3, and scaled scores with 1/9. What counts is that this 1/9 is the same for every head_size.
+# With the layers of rung 4 it is the other way round. `nn.Linear` begins with parameters whose variance is 1/(3 · n_embd), so for tokens of variance 1, q and k begin with variance 1/3<!--shown-->, and scaled scores with 1/9<!--shown-->. What counts is that this 1/9<!--shown--> is the same for every head_size.
 
 # %%
 torch.manual_seed(0)
@@ -355,7 +358,7 @@ assert k.var() > 2
 assert scores.var() > 1.5 * q.var() * k.var()  # the law says 1 times
 
 # %% [markdown]
-# The variance of the scores began below 1 and ended above 10. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the law does not hold.
+# The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the law does not hold.
 #
 # **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. That bounds the cosine: before that number, no score is outside of −1 to 1. The learned number alone decides how sharp softmax may get.
 
@@ -366,7 +369,7 @@ assert bounded.abs().max() <= 1 + 1e-6
 # %% [markdown]
 # ## The same lesson at the other end
 #
-# A language model ends in a softmax, too: over its vocabulary. A text of 87 different characters, a model that has learned nothing: it should give each of them 1/87, and the loss, −ln of the probability of the true one, should be ln 87.
+# A language model ends in a softmax, too: over its **vocabulary**, the V characters that it can write. A text of V = 87 different characters, a model that has learned nothing: it should give each of them 1/V, and the loss, −ln of the probability of the true one, should be ln V.
 
 # %%
 print(f"{math.log(87):.3f}")
@@ -375,7 +378,7 @@ print(f"{math.log(87):.3f}")
 ask("loss_of_random_logits")
 
 # %% [markdown]
-# The notebook with the four variances trains such a model, and its first loss is 4.97. Its **logits**, the scores of the characters, come from an `nn.Embedding`, which begins with random numbers of mean 0 and variance 1.
+# The notebook with the four variances trains such a model, and its first loss is 4.97<!--shown-->. Its **logits**, the scores of the characters, come from an `nn.Embedding`, which begins with random numbers of mean 0 and variance 1.
 
 # %%
 torch.manual_seed(0)
@@ -383,12 +386,12 @@ logits = torch.randn(20_000, 87)
 characters = torch.randint(87, (20_000,))
 loss = F.cross_entropy(logits, characters)
 torch.testing.assert_close(loss.item(), math.log(87) + 1 / 2, atol=0.03, rtol=0)
-print(f"{loss:.2f}")
+print(f"measured {loss:.2f}, predicted {math.log(87) + 1 / 2:.2f}")
 
 # %% [markdown]
-# The loss is the logarithm of the sum of all exps, less the true logit, which is 0 on average. For a normal $z$ with variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2 = 4.97. (We measured a little less: the sum varies from row to row, and the logarithm of a number that varies is, on average, less than the logarithm of its mean.)
+# The loss is the logarithm of the sum of all exps, less the true logit, which is 0 on average. For a normal $z$ with variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2<!--shown--> = 4.97<!--shown-->. (We measured a little less: the sum varies from row to row, and the logarithm of a number that varies is, on average, less than the logarithm of its mean.)
 #
-# Small logits remove the half. With a standard deviation of 0.02 the loss begins at ln 87.
+# Small logits remove the half. With a standard deviation of 0.02<!--shown--> the loss begins at ln 87.
 
 # %%
 small = F.cross_entropy(0.02 * logits, characters)
@@ -452,7 +455,7 @@ def lecture_weights(x, query, key):
 
 
 # %% [markdown]
-# `query` and `key` are linear layers from 384 to 64 channels. Their weights are drawn so that q and k have variance 1. All the checks that we have so far pass: shape, rows that sum to 1, no leak.
+# `query` and `key` are linear layers from 384 to 64 channels. Their parameters are drawn so that q and k have variance 1. All the checks that we have so far pass: shape, rows that sum to 1, no leak.
 
 # %%
 torch.manual_seed(0)
@@ -555,7 +558,7 @@ check("scale_for_variance", my_scale)
 # - `F.scaled_dot_product_attention` has a parameter `scale`: what the dot products are multiplied by, 1/√head_size if it is left out. Ours works in the same way. nanoGPT writes `1.0 / math.sqrt(k.size(-1))`: the last dimension of k, which cannot be mistaken for n_embd.
 # - Some notes say that the scores are "divided by 1/√head_size". Their code multiplies by it, as it should.
 # - In μP (Yang et al. 2022), a way to choose the settings of a large model on a small one, the factor is 1/head_size up to a constant. It looks at *trained* q and k, which point in related directions: their dot product grows like head_size, not like its root.
-# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02, of its weights. With n_embd 768 the logits of a tied output layer, which uses the table of embeddings once more, then have a standard deviation of about √768 · 0.02 = 0.55, by the law of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
+# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02, of their parameters. With n_embd 768 the logits of a tied output layer, which uses the table of embeddings once more, then have a standard deviation of about √768 · 0.02 = 0.55, by the law of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
 #
 # ## Three sentences to remember
 #

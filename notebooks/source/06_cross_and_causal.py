@@ -466,7 +466,7 @@ def date_pair(number):
 date_pair(date(1998, 3, 3).toordinal())
 
 # %% [markdown]
-# Days have numbers, counted from the year 1, and we draw 21,000 of them at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged by them.
+# Days have numbers, counted from the year 1, and we draw 21,000<!--shown--> of them at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged by them.
 
 # %%
 torch.manual_seed(2)
@@ -602,12 +602,12 @@ def rewrite(texts):
 rewrite(["3 march 1998", "24 december 2024"])[0]
 
 # %% [markdown]
-# Of the 1,000 dates that it has never seen, it gets more than 95 % right, all ten characters.
+# Of the 1,000 dates that it has never seen, it gets more than 95 %<!--shown--> right, all ten characters.
 
 # %%
 written, weights = rewrite(sources[:1_000])
 right = sum(a == b for a, b in zip(written, targets))
-assert right > 950
+assert right / 1_000 > 0.95
 
 # %% [markdown]
 # **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999. The map below follows it.
@@ -640,7 +640,7 @@ picture(
 # %% [markdown]
 # Nobody told it what a year is, or where one stands. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: early neural translation worked like this, with larger models, and words or parts of words in place of characters.
 #
-# One date could be luck. So count, over the 1,000 held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine dates out of ten.
+# One date could be luck. So count, over the 1,000<!--shown--> held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine dates out of ten.
 
 # %%
 looked = weights.argmax(dim=-1)  # (1000, 10): the key with the largest weight
@@ -699,7 +699,7 @@ shares = share_right(padding[held_out] & ~after_day[:, None])
 assert shares[4] > 0.95
 
 # %% [markdown]
-# A dash, for more than 95 dates in 100. The same for both dashes, with the character of the largest weight hidden, for each date its own:
+# A dash, for more than 95 %<!--shown--> of the dates. The same for both dashes, with the character of the largest weight hidden, for each date its own:
 
 # %%
 for row in (4, 7):
@@ -809,7 +809,7 @@ check("padding_mask", my_padding_mask)
 # %% [markdown]
 # ### 3. Cross-attention
 #
-# From tokens to output, with the three matrices as arguments. Lengths and channels of the two texts may differ, and there may be a batch in front.
+# From tokens to output, with `W_query` (n_embd, head_size), `W_key` (n_context, head_size) and `W_value` (n_context, d_v) as arguments. Lengths and channels of the two texts may differ, and there may be a batch in front. A query that may look at nothing gets zeros.
 
 
 # %%
@@ -824,7 +824,7 @@ check("cross_attention_forward", my_cross_attention)
 # %% [markdown]
 # ### 4. Find the leak
 #
-# You get three functions that you cannot look into, and some tokens. Which of them see the future?
+# You get three functions that you cannot look into, and some tokens. Which of them see the future? Any change of a later token counts, and any move of an output, however small.
 
 
 # %%

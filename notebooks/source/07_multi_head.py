@@ -45,7 +45,7 @@ for cards in ([2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [0.0, 8.0]):
     print(cards, "->", (weights @ torch.tensor(cards)).item())
 
 # %% [markdown]
-# Four different answers, one mixture. Unequal weights do not help either: with ¾ and ¼, the cards 2 and 6 give 3, and so do 3 and 3.
+# Four different answers, one mixture. Unequal weights do not help either: with ¾ and ¼, the cards 2 and 6 give 3<!--shown-->, and so do 3 and 3.
 
 # %%
 weights = torch.tensor([0.75, 0.25])
@@ -342,7 +342,7 @@ output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 # %% [markdown]
 # ## Build: all heads in one product
 #
-# The list runs three small products for each head, one after the other. They all have the same `x` on the left, so their weights can be joined: the rows of all queries, then all keys, then all values. One layer from C to 3C does the work of twelve.
+# The list runs three small products for each head, one after the other. They all have the same `x` on the left, so their matrices can be joined: the rows of all queries, then all keys, then all values. One layer from C to 3C does the work of twelve.
 
 # %%
 layers = [
@@ -430,7 +430,7 @@ class MultiHeadAttention(nn.Module):
 #
 # ## Prove
 #
-# A random list and a random fused module differ, of course. So copy the weights from one into the other.
+# A random list and a random fused module differ, of course. So copy the parameters from one into the other.
 
 
 # %%
@@ -458,7 +458,7 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# The package has these two classes, and `fuse`. It also has `to_torch`, which copies the weights into PyTorch's `nn.MultiheadAttention`. From here on we import them.
+# The package has these two classes, and `fuse`. It also has `to_torch`, which copies the parameters into PyTorch's `nn.MultiheadAttention`. From here on we import them.
 #
 # Four ways, several sizes, with and without a mask. Mind the polarity: PyTorch's module hides where its mask is True.
 
@@ -497,7 +497,7 @@ for gradient in others:
     torch.testing.assert_close(gradient, first)
 
 # %% [markdown]
-# And those of the parameters. The list keeps its gradients in pieces; `torch.cat` joins them as it joined the weights.
+# And those of the parameters. The list keeps its gradients in pieces; `torch.cat` joins them as it joined the matrices.
 
 # %%
 fused = fuse(heads)
@@ -523,7 +523,7 @@ for n_head in (1, 4, 16):
     print(n_head, layer.head_size, sum(p.numel() for p in layer.parameters()))
 
 # %% [markdown]
-# Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 4096 = 16384. The number of multiplications for the scores does not depend on n_head either: n_head tables of T × T, with head_size products for each entry, are n_embd products for each pair of tokens.
+# Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = 16384<!--shown-->. The number of multiplications for the scores does not depend on n_head either: n_head tables of T × T, with head_size products for each entry, are n_embd products for each pair of tokens.
 #
 # Time and memory do depend on how it is computed. Four ways: a loop over heads and queries, the list, the fused module with our `attention`, and the fused module with `F.scaled_dot_product_attention` (SDPA).
 
@@ -598,7 +598,7 @@ picture(
 )
 
 # %% [markdown]
-# One product for all heads saves starting many small ones; that matters most for short texts. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines lie on each other. SDPA computes the same output in blocks and never keeps the weights, so what it keeps grows like T, not like T².
+# One product for all heads saves starting many small ones; that matters most for short texts. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines lie on each other. SDPA computes the same output piece by piece and never keeps the weights, so what it keeps grows like T, not like T².
 
 # %%
 growth = {name: (numbers[-1] / numbers[-2]).item() for name, numbers in kept.items()}
@@ -757,7 +757,7 @@ check("merge_heads", my_merge)
 # %% [markdown]
 # ### 3. Multi-head attention
 #
-# All of it, with plain tensors: `W_qkv` of shape (3C, C) and `W_proj` of shape (C, C), both used as in `nn.Linear`. Write the scores, the mask and the softmax yourself, or call what you built in rung 4.
+# All of it, with plain tensors: `W_qkv` of shape (3C, C) and `W_proj` of shape (C, C), both used as in `nn.Linear`. Write the scores, the mask and the softmax yourself, or call what you built in rung 4. A query that may look at nothing gets zeros.
 
 
 # %%

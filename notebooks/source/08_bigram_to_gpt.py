@@ -100,7 +100,7 @@ print(f"{len(val_stories)} stories, {len(new_stories)} of them new")
 # %% [markdown]
 # ## Many questions in one block
 #
-# A model looks at a limited number of characters: **block_size**.
+# A model looks at a limited number of characters, a **block** of the text. How many they are is its **block_size**.
 
 # %%
 ask("pairs_in_a_block")
@@ -168,12 +168,13 @@ picture(
 )
 
 # %% [markdown]
-# The entropy can be worked out by hand. A story has 8 × 7 × 8 × 8 × 6 equally likely forms: a giver, another one who gets it, a thing, a place, an order of three questions. That is ln 21504 nats of chance, spread over the characters of a story.
+# The entropy can be worked out by hand. A story has 8 × 7 × 8 × 8 × 6 equally likely forms: a giver, another one who gets it, a thing, a place, an order of three questions. That is ln 21504<!--shown--> nats of chance, spread over the characters of a story.
 
 # %%
 forms = 8 * 7 * 8 * 8 * math.factorial(3)
 per_story = len(stories) / stories.count("\n")
 assert math.isclose(entropy, math.log(forms) / per_story)
+assert [round(mark, 1) for mark in marks.values()] == [3.5, 2.9, 1.5, 0.5, 0.1]
 print(f"{forms} forms, {per_story:.1f} characters a story, {entropy:.3f} nats each")
 
 # %% [markdown]
@@ -379,7 +380,7 @@ ask("which_part_answers")
 ask("what_one_layer_gets")
 
 # %% [markdown]
-# All get the same training: the same number of steps, the same batches, the same seed. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin with weights as GPT's: its docstring says how.
+# All get the same training: the same number of steps, the same batches, the same seed. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin with the parameters that GPT begins with: its docstring says how.
 #
 # `train` is the loop from above with three additions. The learning rate rises for the first steps and then falls like a cosine (**warm-up** and **cosine decay**). A gradient that is too long is shortened (**clipping**). And where the processor is faster with numbers of 16 bits, matrix products use them.
 
@@ -411,15 +412,16 @@ def climb(name, recipe=recipe):
     histories[name] = train(models[name], data, recipe, name=name)
 
 
+# %% tags=["table"]
 climb("bigram", table_recipe)
 for name in ("mean of the past", "one head", "position"):
     climb(name)
 
-# %%
+# %% tags=["table"]
 for name in ("four heads", "feed-forward"):
     climb(name)
 
-# %%
+# %% tags=["table"]
 for name in ("residual", "LayerNorm"):
     climb(name)
 
@@ -444,7 +446,7 @@ watch.figure.still()
 #
 # What is each part worth? The numbers in this table are from the machine that built the page, or from yours, if you have run the cell. The last digit may differ.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "table"]
 losses = {name: evaluate(model, val_ids) for name, model in models.items()}
 recalls = {name: recall(model, val_text, tokenizer) for name, model in models.items()}
 print(f"{'part':18}{'parameters':>12}{'validation loss':>17}{'recall':>8}")
@@ -462,7 +464,7 @@ for name, model in models.items():
 # - **Feed-forward** lowers it further. **Residual** and **LayerNorm** bring little here. They are there for what comes next: see below.
 # - With a **second layer** something new happens. Recall was 0 for the models that cannot spell, and not far from a guess for the others. Now it is nearly perfect.
 
-# %%
+# %% tags=["table"]
 climbed = list(losses.values())
 assert climbed[1] > climbed[0]  # the mean is worse than the table
 assert all(a > b - 0.005 for a, b in pairwise(climbed[2:]))  # every part pays
@@ -473,7 +475,7 @@ assert losses["four heads"] < 0.55 * losses["position"]
 assert max(list(recalls.values())[:-1]) < 0.6
 assert recalls["second layer"] > 0.9
 
-# %%
+# %% tags=["table"]
 shown = ["position", "four heads", "LayerNorm", "second layer"]
 picture(
     Lines(
@@ -505,12 +507,12 @@ without = {
     ),
 }
 
-# %%
+# %% tags=["table"]
 for name, make in without.items():
     models[name] = fresh(make)
     histories[name] = train(models[name], data, recipe, name=name)
 
-# %%
+# %% tags=["table"]
 names = ["LayerNorm", "two layers, bare", "with residuals", "second layer"]
 last = torch.tensor([histories[name].val_losses[-1] for name in names])
 picture(
@@ -526,9 +528,9 @@ picture(
 )
 
 # %% [markdown]
-# Bare, the second layer does harm: the model ends far above that of one layer. Residuals repair this; what the first layer knew is still there for the logits, and its gradient does not have to come through the second one. With LayerNorm as well, two layers do in 700 steps what one cannot.
+# Bare, the second layer does harm: the model ends far above that of one layer. Residuals repair this; what the first layer knew is still there for the logits, and its gradient does not have to come through the second one. With LayerNorm as well, two layers do in 700<!--shown--> steps what one cannot.
 
-# %%
+# %% tags=["table"]
 assert last[1] > last[0] + 0.05
 assert last[2] < last[1] - 0.05
 assert last[3] < last[2] - 0.01
@@ -714,7 +716,7 @@ check("get_batch", my_get_batch)
 # %% [markdown]
 # ### 2. The loss
 #
-# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, with your own code. Logits of 1000 must do no harm. If all logits are equal, it gives ln V.
+# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, as a tensor of shape (), with your own code. Logits of 1000 must do no harm. If all logits are equal, it gives ln V.
 
 
 # %%
@@ -805,13 +807,16 @@ assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith("Прив
 #
 # ## From here to GPT-2
 #
-# The code does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the weights that were released. (The table says 117 million; its authors corrected that later.)
+# The code does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The table says 117 million; its authors corrected that later.)
 
 # %%
 with torch.device("meta"):  # shapes only: no memory is taken
     gpt_2 = GPT(GPTConfig(50257, 1024, n_layer=12, n_head=12, n_embd=768, bias=True))
 sizes = [sum(p.numel() for p in model.parameters()) for model in (gpt, gpt_2)]
 assert sizes[1] == 124_439_808
+assert block_size == 128
+assert V == 33
+assert round(len(text) / 1e6, 1) == 0.4  # one byte a character
 print(
     f"ours {sizes[0]:,}, GPT-2 {sizes[1]:,}: {sizes[1] / sizes[0]:,.0f} times as many"
 )
@@ -819,14 +824,14 @@ print(
 # %% [markdown]
 # Three things stand between.
 #
-# - **Size**: a thousand times as many parameters, 1024 tokens of context in place of 128.
-# - **Data**: 40 GB of web pages (section 2.1) in place of 0.4 MB of stories, and much more computing.
-# - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**, section 2.2), in place of 33 characters. A piece holds about four characters of English, so a context reaches further.
+# - **Size**: a thousand times as many parameters, 1024 tokens of context in place of 128<!--shown-->.
+# - **Data**: 40 GB of web pages (section 2.1) in place of 0.4<!--shown--> MB of stories, and much more computing.
+# - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**, section 2.2), in place of 33<!--shown--> characters. A piece holds about four characters of English, so a context reaches further.
 
 # %% [markdown]
 # ## In the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names. Its weights fit our `GPT` key by key, and the logits agree. It draws all first weights with a standard deviation of 0.02; ours is n_embd^-½, and the positions begin as waves. For a narrow model that learns faster.
+# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. It draws all first parameters with a standard deviation of 0.02; ours is n_embd^-½, and the positions begin as waves. For a narrow model that learns faster.
 # - "Attention Is All You Need" (Vaswani et al. 2017) puts the LayerNorm after the sum. GPT-2 puts it before the part, and so does nearly everyone since.
 # - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early.
 # - Newer models turn queries and keys by their position (RoPE, Su et al. 2021) in place of adding a vector, and leave out the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
