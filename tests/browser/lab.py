@@ -13,8 +13,8 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+from nbformat import read, writes
 from nbformat import v4 as nbf
-from nbformat import writes
 from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +125,13 @@ def notebook_of(cells: list[str]) -> str:
     """Return the JSON text of a notebook with these code cells."""
     notebook = nbf.new_notebook(cells=[nbf.new_code_cell(cell) for cell in cells])
     notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    return writes(notebook)
+
+
+def notebook_without(name: str, tag: str) -> str:
+    """Return the JSON text of a notebook of the course without the cells that have a tag."""
+    notebook = read(ROOT / "notebooks" / name, as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if tag not in cell.metadata.get("tags", [])]
     return writes(notebook)
 
 
