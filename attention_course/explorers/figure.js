@@ -480,7 +480,7 @@ function render({ model, el }) {
     const theme = themeOf(document.body);
     const density = window.devicePixelRatio;
     cells = panels.map((panel) => KINDS[panel.kind].cells?.call(KINDS[panel.kind], panel));
-    readout.textContent = cells.some(Boolean) ? INVITATION : "";
+    let words = cells.some(Boolean) ? INVITATION : "";
     panels.forEach((panel, index) => {
       const [title, canvas] = row.children[index].children;
       title.textContent = panel.title;
@@ -495,9 +495,9 @@ function render({ model, el }) {
       pen.scale(density, density);
       KINDS[panel.kind].draw(pen, panel, [width, height], theme);
       if (looked.panel !== index || !(looked.cell < cells[index]?.count)) return;
-      const words = looked.cell < 0 ? "" : cells[index].tell(looked.cell);
-      if (!words) return;
-      readout.textContent = words;
+      const told = looked.cell < 0 ? "" : cells[index].tell(looked.cell);
+      if (!told) return;
+      words = told;
       pen.strokeStyle = theme.text;
       frame(pen, cells[index].row(looked.cell), 1);
       frame(pen, cells[index].box(looked.cell), 2.5);
@@ -505,6 +505,7 @@ function render({ model, el }) {
     const failed = model.get("error");
     error.textContent = failed && `This could not be drawn. ${failed}. Move a control to go on.`;
     row.style.opacity = failed ? 0.35 : 1;
+    if (readout.textContent !== words) readout.textContent = words;
     if (caption.textContent !== model.get("caption")) caption.textContent = model.get("caption");
     row.setAttribute("aria-label", `${panels.map((panel) => panel.title).join("; ")}. ${model.get("caption")}`);
     root.dataset.painted = Number(root.dataset.painted || 0) + 1;

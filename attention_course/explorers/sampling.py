@@ -80,7 +80,7 @@ def compute(
     """Return probabilities (V,), the ids of the best characters, and a sample of LENGTH characters."""
     ids = ids_of(prompt, tokenizer, model)
     logits = look(model, ids)[0][0, -1]
-    remembered = Remembered(model, now=logits.numpy().tobytes())
+    remembered = Remembered(model, now=logits.float().numpy().tobytes())
     generator = torch.Generator().manual_seed(seed)
     written = generate(remembered, ids, LENGTH, temperature, top_k, generator)[0, -LENGTH:]
     return {
