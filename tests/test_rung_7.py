@@ -329,6 +329,7 @@ def by_module(x, W_qkv, W_proj, n_head, mask):
 def forward(x, W_qkv, W_proj, n_head, mask, split, merge, scale):
     q, k, v = (split(part, n_head) for part in F.linear(x, W_qkv).chunk(3, dim=-1))
     weights = (q @ k.mT / scale(x, n_head)).masked_fill(mask.logical_not(), -math.inf).softmax(-1)
+    weights = weights.nan_to_num()
     return F.linear(merge(weights @ v), W_proj)
 
 

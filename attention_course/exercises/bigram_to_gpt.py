@@ -111,7 +111,10 @@ def randint(generator, *shape):
 
 
 def draw_texts(generator: torch.Generator) -> list[tuple]:
-    """Draw texts and starts: B = 1, T = 1, one block that fills its text, first and last start, B == T."""
+    """Draw texts and starts: B = 1, T = 1, one block that fills its text, first and last start, B == T.
+
+    One start comes twice. The ids of the last are above 255.
+    """
 
     def starts(low, high, B):
         return torch.randint(low, high + 1, (B,), generator=generator)
@@ -120,18 +123,21 @@ def draw_texts(generator: torch.Generator) -> list[tuple]:
         (6, 3, torch.tensor([1])),
         (5, 1, starts(0, 3, 2)),
         (4, 3, torch.tensor([0])),
-        (9, 4, torch.tensor([4, 0])),
+        (9, 4, torch.tensor([4, 0, 4])),
         (12, 3, starts(0, 8, 3)),
         (40, 5, starts(1, 6, 4)),
         (60, 7, starts(0, 52, 3)),
     ]
-    return [(torch.randperm(90, generator=generator)[:N], T, starts) for N, T, starts in drawn]
+    texts = [(torch.randperm(90, generator=generator)[:N], T, starts) for N, T, starts in drawn]
+    ids, T, last = texts[-1]
+    return [*texts[:-1], (ids + 300, T, last)]
 
 
 def draw_logits(generator: torch.Generator) -> list[tuple]:
     """Draw logits and targets: T = 1, T == V, all sizes different, equal logits, logits near 1000.
 
-    In the last ones, the targets' logits lie 1000 below.
+    In the last but one, the targets' logits lie 1000 below. In the last, the first position of each text has
+    logits near 1000, and the others near 0.
     """
 
     def draw(B, T, V):
@@ -141,7 +147,8 @@ def draw_logits(generator: torch.Generator) -> list[tuple]:
     drawn = [draw(*sizes) for sizes in ((1, 1, 2), (1, 2, 3), (1, 3, 3), (2, 3, 3), (2, 3, 5), (3, 4, 7))]
     logits, targets = draw(2, 3, 5)
     drawn += [(0 * logits, targets), (logits + 1000, targets)]
-    return [*drawn, (logits.scatter(-1, targets[..., None], -1000.0), targets)]
+    drawn.append((logits.scatter(-1, targets[..., None], -1000.0), targets))
+    return [*drawn, (logits + torch.tensor([1000.0, 0, 0])[:, None], targets)]
 
 
 def draw_tables(generator: torch.Generator) -> list[tuple]:
@@ -230,11 +237,16 @@ SIXTEENTHS = 16  # probabilities are multiples of 1/16 and draws lie halfway bet
 
 @lru_cache
 def rows_of_logits(vocab_size: int, seed: int) -> Tensor:
-    """Draw 97 rows of logits, all above 0, whose probabilities are multiples of 1/16: shape (97, V)."""
+    """Draw 97 rows of logits, all above 0, whose probabilities are multiples of 1/16: shape (97, V).
+
+    Of two tokens, each has 1/2: that comes out exactly, whatever is rounded on the way.
+    """
     generator = torch.Generator().manual_seed(seed)
     rows = []
     for _ in range(97):
         cuts = torch.randperm(SIXTEENTHS - 1, generator=generator)[: vocab_size - 1].sort().values + 1
+        if vocab_size == 2:
+            cuts = torch.tensor([SIXTEENTHS // 2])
         ends = torch.tensor([0, *cuts.tolist(), SIXTEENTHS])
         rows.append(ends.diff().log() + 1)
     return torch.stack(rows)
@@ -285,7 +297,8 @@ class Model:
 def draw_models(generator: torch.Generator) -> list[tuple]:
     """Draw a model, ids, block_size and draws: a text within its block, a longer one, one that outgrows it.
 
-    Some models raise an error beyond block_size, as a GPT does; others give other logits.
+    Some models raise an error beyond block_size, as a GPT does; others give other logits. In one, the draw
+    equals a running sum; in one, three tokens grow in a block of five.
     """
     drawn = []
     sizes = [  # V, block_size, T, n, and whether the model raises
@@ -302,7 +315,22 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
         ids = torch.randint(V, (T,), generator=generator)
         draws = (torch.randint(SIXTEENTHS, (n,), generator=generator) + 0.5) / SIXTEENTHS
         drawn.append((model, ids, block_size, draws))
+    ids = torch.randint(2, (2,), generator=generator)
+    drawn.insert(2, (Model(2, 3, 0), ids, 3, torch.tensor([0.5, 0.25, 0.5])))
+    drawn.insert(5, draw_a_short_text(generator))
     return drawn
+
+
+def draw_a_short_text(generator: torch.Generator) -> tuple:
+    """Draw three tokens for a block of five, which go on in another way if some are left out or added."""
+    while True:
+        model = Model(8, 5, int(torch.randint(97, (), generator=generator)))
+        ids = torch.randint(8, (3,), generator=generator)
+        draws = (torch.randint(SIXTEENTHS, (4,), generator=generator) + 0.5) / SIXTEENTHS
+        windows = (ids, ids[-2:], ids[-1:], F.pad(ids, (2, 0)), F.pad(ids, (0, 2)))
+        first, *others = (int(first_sum_above(model(window)[-1], draws[0])) for window in windows)
+        if first not in others:
+            return model, ids, 5, draws
 
 
 # Properties
@@ -652,6 +680,20 @@ EXERCISES = (
                 "`torch.cat` puts the targets below the inputs: 2B rows of one table. `torch.stack` makes a "
                 "new dimension, so that index 0 finds the inputs and index 1 the targets.",
             ),
+            Mistake(
+                "next_id",
+                lambda ids, T, starts: torch.stack([x := get_batch(ids, T, starts)[0], x + 1]),
+                "You added 1 to the ids, and that names the next token of the vocabulary. What comes next in "
+                "the text stands one position later: add 1 to the position, and then look it up in `ids`.",
+            ),
+            Mistake(
+                "one_target_for_a_block",
+                lambda ids, T, starts: torch.stack(
+                    [x := get_batch(ids, T, starts)[0], ids[starts + T][:, None].expand_as(x)]
+                ),
+                "All targets of a block are the token after the block. Each position predicts: the target of "
+                "position t is the token at position t + 1, so a block holds T pairs.",
+            ),
         ),
         hints=(
             "Take the text 5, 6, 7, 8, 9, block_size 3 and start 1. Write down the three inputs, and below "
@@ -670,7 +712,7 @@ EXERCISES = (
         name="cross_entropy_loss",
         task="Take `logits` of shape (B, T, V) and `targets` of shape (B, T). Softmax along V turns logits "
         "into probabilities. Return the mean, over all positions, of minus the natural logarithm of the "
-        "target's probability: one number. Logits of 1000 must do no harm.",
+        "target's probability: one number, a tensor of shape (). Logits of 1000 must do no harm.",
         reference=cross_entropy_loss,
         draw_inputs=draw_logits,
         properties=(
@@ -832,6 +874,27 @@ EXERCISES = (
                 loss_of_probability(lambda p: -p.log()),
                 f"It is right for small logits. But {WITH_INF}",
             ),
+            Mistake(
+                "one_loss_for_each_position",
+                lambda logits, targets: -log_softmax_of_targets(logits, targets),
+                "There is a loss for each position, shape (B, T). Take the mean of them all: training needs "
+                "one number.",
+            ),
+            Mistake(
+                "only_the_last_position",
+                lambda logits, targets: -log_softmax_of_targets(logits, targets)[:, -1].mean(),
+                "Only the last position of each text counts. A text gives T predictions, and each has a "
+                "target: take the mean over all B * T positions.",
+            ),
+            Mistake(
+                "one_maximum_for_each_text",
+                lambda logits, targets: log_sum_without_maximum(
+                    logits - logits.amax(dim=(1, 2), keepdim=True), targets
+                ),
+                "You subtract one maximum for a whole text. Where one position has logits near 1000, those "
+                "of the others become -1000: all their exps are 0, and the log of the sum is -inf. Each "
+                "position needs its own maximum: dim=-1.",
+            ),
         ),
         hints=(
             "For one position: the probability of token v is exp(logits[v]) / sum of all exps. What is "
@@ -946,6 +1009,18 @@ EXERCISES = (
                 embed_with(rows=lambda wpe, ids: torch.arange(ids.shape[1])[:, None]),
                 "The number of the position was added to every channel. `wpe` holds a row for it, with C "
                 "numbers that training can choose.",
+            ),
+            Mistake(
+                "tokens_scaled",
+                lambda ids, wte, wpe: wte[ids] * wte.shape[1] ** 0.5 + wpe[: ids.shape[1]],
+                "The rows of the tokens are multiplied by sqrt(C). The paper of 2017 does that, and a GPT "
+                "does not: the sum of the two rows is asked for, as they are.",
+            ),
+            Mistake(
+                "positions_run_on",
+                embed_with(rows=lambda wpe, ids: wpe[torch.arange(ids.numel()).view_as(ids) % len(wpe)]),
+                "The positions run on from one text to the next. Each text of the batch begins anew, at "
+                "position 0.",
             ),
         ),
         hints=(
@@ -1077,6 +1152,18 @@ EXERCISES = (
                 "attention_alone",
                 lambda x, attn, mlp, ln_1, ln_2: x + attn(ln_1(x)),
                 "The second step is missing: `x + mlp(ln_2(x))`, with the result of the first as its x.",
+            ),
+            Mistake(
+                "one_residual_around_both",
+                lambda x, attn, mlp, ln_1, ln_2: x + mlp(ln_2(attn(ln_1(x)))),
+                "There is one sum, around both parts. Each part has its own: add what attention finds before "
+                "the MLP gets to see it, and then add what the MLP makes of that.",
+            ),
+            Mistake(
+                "mlp_sees_what_was_found_alone",
+                lambda x, attn, mlp, ln_1, ln_2: x + (found := attn(ln_1(x))) + mlp(ln_2(found)),
+                "The MLP sees what attention found, without the token itself. It works on the sum of both: "
+                "`ln_2` gets what came out of the first step.",
             ),
         ),
         hints=(
@@ -1216,6 +1303,30 @@ EXERCISES = (
                 "returns_only_the_new_tokens",
                 write_with(result=lambda ids, T: ids[T:]),
                 "These are the new tokens alone. Return the text with them at its end.",
+            ),
+            Mistake(
+                "first_sum_that_reaches_the_draw",
+                write_with(
+                    pick=lambda logits, draw: torch.searchsorted(torch.softmax(logits, -1).cumsum(-1), draw)
+                ),
+                "Where the draw equals a running sum, you take the token at which it is reached. The token "
+                "wanted is the first whose sum is above the draw: `searchsorted` needs right=True.",
+            ),
+            Mistake(
+                "first_probability_above_the_draw",
+                write_with(pick=lambda logits, draw: (torch.softmax(logits, -1) > draw).int().argmax()),
+                "You compare the draw with each probability alone. Compare it with their running sum, "
+                "`cumsum`: then each token gets a part of the way from 0 to 1 as wide as its probability.",
+            ),
+            Mistake(
+                "sorted_probabilities",
+                write_with(
+                    pick=lambda logits, draw: logits.argsort(descending=True)[
+                        first_sum_above(logits.sort(descending=True).values, draw)
+                    ]
+                ),
+                "The probabilities were sorted before they were added up. Every token keeps its chance in "
+                "that way, but other draws lead to it. The order wanted is that of the vocabulary.",
             ),
         ),
         hints=(

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -32,13 +34,14 @@ def cross_attention_forward(
         mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look; or None.
 
     Returns:
-        The output, shape (..., T_q, d_v).
+        The output, shape (..., T_q, d_v). A query that may look at nothing gets zeros.
     """
     q, k, v = x @ W_query, context @ W_key, context @ W_value
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5  # (..., T_q, T_k)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    return torch.softmax(scores, dim=-1) @ v
+    if mask is None:
+        return torch.softmax(scores, dim=-1) @ v
+    weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    return weights.masked_fill(~mask, 0.0) @ v
 
 
 def leaks(models: Sequence[Callable[[Tensor], Tensor]], x: Float[Tensor, "T C"]) -> Bool[Tensor, " models"]:
@@ -51,13 +54,14 @@ def leaks(models: Sequence[Callable[[Tensor], Tensor]], x: Float[Tensor, "T C"])
     Returns:
         Boolean, one entry a model: True if it leaks.
     """
+    step = torch.linspace(0.5, 1.5, x.shape[1])  # another one for each channel
     found = []
     for model in models:
         before = model(x)
         leak = False
         for j in range(1, len(x)):
             nudged = x.clone()
-            nudged[j] += 1
+            nudged[j] += step
             leak = leak or bool((model(nudged)[:j] != before[:j]).any())
         found.append(leak)
     return torch.tensor(found)
@@ -91,7 +95,7 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
     """Draw two texts, three matrices and a mask.
 
     First the two texts have one shape, then other lengths, then other channels; with and without a batch;
-    the mask is missing, hides padding, or a few keys of each query.
+    the mask is missing, hides padding, or a few keys of each query. In the last, scores lie far apart.
     """
     sizes = [  # B, T_q, T_k, n_embd, n_context, head_size, d_v
         (0, 2, 2, 2, 2, 2, 2),
@@ -120,7 +124,9 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
         if number == 5:
             mask = padding_mask(torch.tensor([T_k - 1, 1, T_k]), T_k)
         drawn.append((x, context, *matrices, mask))
-    return drawn
+    x, context = torch.tensor([[1.0], [-1.0], [0.0]]), torch.randint(10, 14, (4, 1), generator=generator)
+    W_query, W_key = torch.tensor([[20.0]]), torch.ones(1, 1)  # rows of 200 to 260, and of -200 to -260
+    return [*drawn, (x, context.float(), W_query, W_key, torch.randn(1, 2, generator=generator), None)]
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,8 @@ class Model:
         """Turn tokens (T, C) into outputs (T, 4)."""
         generator = torch.Generator().manual_seed(self.numbers[0])
         W_query, W_key, W_value = torch.randn(3, x.shape[-1], 4, generator=generator, dtype=x.dtype)
-        return KINDS[self.kind](x, x @ W_query, x @ W_key, x @ W_value, *self.numbers[1:])
+        q, k = 0.3 * x @ W_query, 0.3 * x @ W_key  # no weight is so small that a leak gets lost in rounding
+        return KINDS[self.kind](x, q, k, x @ W_value, *self.numbers[1:])
 
 
 def with_mask(make: Callable[..., Tensor]) -> Callable:
@@ -154,6 +161,29 @@ def divided_by_all(x, q, k, v):
     return torch.softmax(q @ k.transpose(-2, -1) / 2, dim=-1).tril() @ v
 
 
+def later(z: Tensor) -> Tensor:
+    """Add up, for each row of z, all rows after it."""
+    return torch.ones(len(z), len(z), dtype=z.dtype).triu(1) @ z
+
+
+def leaking(leak: Callable[[Tensor], Tensor], *into: int) -> Callable:
+    """Make a model that adds to each output what `leak(x)` (T, 1) holds of later tokens, -1 to 1.
+
+    `into` says how much of it goes into each output channel. Each token hands on its value otherwise.
+    """
+    return lambda x, q, k, v: v + later(leak(x)).sin() * torch.tensor(into)
+
+
+def steps(z: Tensor) -> Tensor:
+    """Round to multiples of 1/64, times 64: a gradient, or a tiny nudge, sees nothing of z."""
+    return (64 * z).round()
+
+
+def distances(x, q, k, v):
+    """Subtract how far away the later tokens are: where all tokens are equal, outputs can only fall."""
+    return v - (x[:, None] - x).square().sum(dim=-1).triu(1).sum(dim=-1, keepdim=True)
+
+
 KINDS = {
     "head": with_mask(causal_mask),
     "window": with_mask(window_mask),
@@ -164,11 +194,22 @@ KINDS = {
     "divided": divided_by_all,
     "each alone": lambda x, q, k, v: v,
     "previous": lambda x, q, k, v: torch.cat([torch.zeros_like(v[:1]), v[:-1]]),
+    "share of the length": lambda x, q, k, v: v.cumsum(dim=0) / len(v),  # causal
+    "rounded": leaking(lambda x: steps(x[:, :1]), 0, 0, 0, 1),  # the first channel into the last one
+    "one channel": leaking(lambda x: x[:, -1:], 1, 0, 0, 0),
+    "squares": leaking(lambda x: x.square().sum(dim=-1, keepdim=True), 0, 1, -1, 0),  # the sum stays
+    "directions": leaking(lambda x: steps(F.normalize(x, dim=-1)).cumsum(dim=-1).sum(-1, True), 0, 0, 1, 0),
+    "differences": leaking(lambda x: steps(x[:, -1:] - x[:, :1]), 1, 1, 1, 1),
+    "weak": lambda x, q, k, v: v + 1e-3 * later(v).sin(),
+    "distances": distances,
 }
 
 
 def draw_models(generator: torch.Generator) -> list[tuple]:
-    """Draw three models and tokens: a plain leak, leaks at one place, none at all, and all at once."""
+    """Draw three models and tokens: a plain leak, leaks at one place, none at all, and all at once.
+
+    Then leaks that only some changes show, or that show in one channel only, or weakly.
+    """
 
     def model(kind: str, *numbers: int) -> Model:
         seed = int(torch.randint(1000, (), generator=generator))
@@ -177,6 +218,9 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     def tokens(T: int, C: int) -> Tensor:
         return torch.randn(T, C, generator=generator)
 
+    def eighths(T: int, C: int) -> Tensor:
+        return (8 * tokens(T, C)).round() / 8  # so that no rounding hides, or shows, a change
+
     rounds = [
         ([model("head"), model("no mask"), model("each alone")], tokens(2, 2)),
         ([model("one step ahead"), model("previous"), model("head")], tokens(4, 3)),
@@ -184,6 +228,9 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
         ([model("divided"), model("hole", 2, 3), model("hole", 3, 5)], tokens(7, 3)),
         ([model("previous"), model("head"), model("window", 3)], tokens(5, 4)),
         ([model("hole", 2, 4), model("prefix", 2), model("divided")], tokens(6, 4)),
+        ([model("share of the length"), model("rounded"), model("weak")], eighths(5, 3)),
+        ([model("squares"), model("directions"), model("one channel")], eighths(6, 4)),
+        ([model("distances"), model("head"), model("share of the length")], eighths(1, 3).repeat(5, 1)),
     ]
     drawn = []
     for models, x in rounds:
@@ -209,11 +256,22 @@ def real(lengths, T_k):
 
 
 def mixed(q, k, v, mask=None, dim=-1, scale=None):
-    """Attend without any check of the input, so that wrong shapes fail where a learner's would."""
+    """Attend without any check of the input, so that wrong shapes fail where a learner's would.
+
+    Where softmax has nothing to share out, NaN comes out.
+    """
     scores = q @ k.transpose(-2, -1) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if mask is not None:
         scores = scores.masked_fill(~mask, -INF)
     return torch.softmax(scores, dim=dim) @ v
+
+
+def mixed_with_zeros(q, k, v, mask=None, dim=-1):
+    """Attend like that, and put zeros in place of NaN."""
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -INF)
+    return torch.softmax(scores, dim=dim).nan_to_num(0) @ v
 
 
 def mask_after(x, c, W_q, W_k, W_v, mask):
@@ -225,6 +283,12 @@ def mask_after(x, c, W_q, W_k, W_v, mask):
 def polarity(x, c, W_q, W_k, W_v, mask):
     """Fill the scores where the mask is True."""
     return mixed(x @ W_q, c @ W_k, c @ W_v, None if mask is None else ~mask)
+
+
+def zero_scores(x, c, W_q, W_k, W_v, mask):
+    """Set the hidden scores to 0."""
+    scores = (q := x @ W_q) @ (c @ W_k).transpose(-2, -1) * q.shape[-1] ** -0.5
+    return torch.softmax(scores if mask is None else scores * mask, dim=-1) @ (c @ W_v)
 
 
 def additive(x, c, W_q, W_k, W_v, mask):
@@ -252,7 +316,7 @@ def probe_by(
 def _moved(model: Callable, x: Tensor, positions: list[int]) -> Tensor:
     """Nudge x at some positions; return which outputs move, shape (T,)."""
     nudged = x.clone()
-    nudged[positions] += 1
+    nudged[positions] += torch.linspace(0.5, 1.5, x.shape[1])
     return (model(nudged) != model(x)).any(dim=-1)
 
 
@@ -261,8 +325,47 @@ def lets_all_move(models, x):
     return torch.stack([_moved(model, x, list(range(1, len(x))))[:-1].any() for model in models])
 
 
+def by_gradient(models, x):
+    """Ask the gradient which outputs move."""
+    slopes = [torch.autograd.functional.jacobian(model, x).abs().sum(dim=(1, 3)) for model in models]
+    return torch.stack([slope.triu(1).any() for slope in slopes])
+
+
+def by_cutting(models, x):
+    """Compare what the first t tokens get with and without the rest."""
+    return torch.tensor(
+        [
+            any(not torch.allclose(model(x[:t]), model(x)[:t], atol=1e-5) for t in range(1, len(x)))
+            for model in models
+        ]
+    )
+
+
 past = probe_by(lambda moved, j: moved[j + 1 :].any())
 right = probe_by(lambda moved, j: moved[:j].any())
+
+# Properties
+
+
+def without_pytorchs_own(f, *arguments):
+    """Call the answer while `F.scaled_dot_product_attention` cannot be called."""
+    with patch.object(F, "scaled_dot_product_attention", None):
+        return f(*arguments) is not None
+
+
+def sees_nothing(f, x, c, W_q, W_k, W_v, mask):
+    """Hide all keys from the first query, and none from the others."""
+    hidden = torch.ones(x.shape[-2], c.shape[-2], dtype=torch.bool)
+    hidden[0] = False
+    free, out = (f(x, c, W_q, W_k, W_v, m) for m in (None, hidden))
+    return not out[..., 0, :].any() and close(free[..., 1:, :], out[..., 1:, :])
+
+
+def differences_of_channels(f, models, x):
+    """Try a model that a nudge of all channels alike does not move."""
+    x = torch.randint(-16, 17, (6, 4), generator=torch.Generator().manual_seed(len(x))) / 8
+    return f((Model("differences", (1,)),) * 3, x).all()
+
 
 EXERCISES = (
     Exercise(
@@ -345,6 +448,24 @@ EXERCISES = (
                 lambda T_q, T_k: torch.zeros(T_q, T_k).masked_fill(~causal_mask(T_q, T_k), -INF),
                 "These are numbers to add to the scores: 0 and -inf. PyTorch takes such a mask too. Ours is "
                 "boolean: `== 0` makes one of yours.",
+            ),
+            Mistake(
+                "everything_visible",
+                ones,
+                "Everything is visible. The last query may see every key; each query before it sees one key "
+                "less. Where does the False begin in a row?",
+            ),
+            Mistake(
+                "past_hidden",
+                lambda T_q, T_k: causal_mask(T_q, T_k) & (torch.arange(T_k) >= T_k - T_q),
+                "The first T_k - T_q keys are hidden. They are the tokens before the first query, and every "
+                "query may look at them.",
+            ),
+            Mistake(
+                "triangle_at_the_first_keys",
+                lambda T_q, T_k: ones(T_q, T_k).tril() | (torch.arange(T_k) >= T_q),
+                "The triangle stands at the first keys, and all later ones are visible. The queries are the "
+                "last tokens: the keys before them come first, all True, and the triangle stands at the end.",
             ),
         ),
         hints=(
@@ -445,6 +566,18 @@ EXERCISES = (
                 "Every text gets the length of the longest one. Each row of the batch has its own: compare "
                 "the positions with `lengths[:, None]`, and broadcasting makes a row for each text.",
             ),
+            Mistake(
+                "first_length_for_all",
+                lambda n, T_k: real(n[:1], T_k).expand(len(n), T_k)[:, None],
+                "Every text gets the length of the first one. Each row of the batch has its own: compare "
+                "the positions with `lengths[:, None]`.",
+            ),
+            Mistake(
+                "hides_a_text_without_padding",
+                lambda n, T_k: (real(n, T_k) & (n < T_k)[:, None])[:, None],
+                "It is right but for a text without padding. There T_k - length is 0, and `[-0:]` is the "
+                "whole row, not an empty end. Count from the front: `[length:]`.",
+            ),
         ),
         hints=(
             "What should the mask of lengths [2, 4] and T_k = 5 look like? Write down its two rows.",
@@ -460,8 +593,10 @@ EXERCISES = (
     Exercise(
         name="cross_attention_forward",
         task="Take tokens `x` (..., T_q, n_embd) that ask and tokens `context` (..., T_k, n_context) that "
-        "are looked at, three matrices, and a boolean `mask`, True where a query may look, or None. Return "
-        "the output (..., T_q, d_v) of scaled attention, without `F.scaled_dot_product_attention`.",
+        "are looked at, `W_query` (n_embd, head_size), `W_key` (n_context, head_size), `W_value` (n_context, "
+        "d_v), and a boolean `mask`, True where a query may look, or None. Return the output "
+        "(..., T_q, d_v) of scaled attention, without `F.scaled_dot_product_attention`. A query that may "
+        "look at nothing gets zeros.",
         reference=cross_attention_forward,
         draw_inputs=draw_cross,
         properties=(
@@ -493,6 +628,11 @@ EXERCISES = (
                     f(x, c, W_q, W_k, W_v, None)[..., :1, :], f(x[..., :1, :], c, W_q, W_k, W_v, None)
                 ),
             ),
+            Property(
+                "A query that may look at nothing gets zeros: no NaN, and no mean of all values.",
+                sees_nothing,
+            ),
+            Property("It is your own: F.scaled_dot_product_attention is not called.", without_pytorchs_own),
         ),
         mistakes=(
             Mistake(
@@ -577,13 +717,35 @@ EXERCISES = (
                 "Softmax ran along the queries: each key shares itself out. Each query shares out a weight "
                 "of 1 over the keys, which lie along the last dimension: dim=-1.",
             ),
+            Mistake(
+                "polarity_with_zeros",
+                lambda x, c, W_q, W_k, W_v, m: mixed_with_zeros(
+                    x @ W_q, c @ W_k, c @ W_v, None if m is None else ~m
+                ),
+                "The mask is read the wrong way round: the keys that a query may look at are hidden, and a "
+                "query that may look everywhere gets zeros. `masked_fill` fills where its mask is True: hand "
+                "it `~mask`.",
+            ),
+            Mistake(
+                "wrong_dim_with_zeros",
+                lambda x, c, W_q, W_k, W_v, m: mixed_with_zeros(x @ W_q, c @ W_k, c @ W_v, m, dim=-2),
+                "Softmax ran along the queries: each key shares itself out. Each query shares out a weight "
+                "of 1 over the keys, which lie along the last dimension: dim=-1.",
+            ),
+            Mistake(
+                "zero_in_place_of_inf",
+                zero_scores,
+                "Hidden scores are 0. That is no mask: exp(0) is 1, often more than visible keys have. Only "
+                "exp(-inf) is 0 whatever the other scores are: fill with -inf.",
+            ),
         ),
         hints=(
             "Which of the three, queries, keys and values, belong to the tokens that ask, and which to the "
             "tokens that are looked at?",
             "`q = x @ W_query`, `k = context @ W_key`, `v = context @ W_value`. The scores have shape "
             "(..., T_q, T_k), and head_size is `q.shape[-1]`.",
-            "With a mask: `scores.masked_fill(~mask, float('-inf'))`, then softmax along dim=-1, then `@ v`.",
+            "With a mask: `scores.masked_fill(~mask, float('-inf'))`, then softmax along dim=-1, then "
+            "`.masked_fill(~mask, 0.0)` for a query that may look at nothing, then `@ v`.",
         ),
         insight="Called with `x` as its own `context`, this is the head of rung 4. Nothing in it needs the "
         "two texts to have one length, or one number of channels.",
@@ -594,7 +756,8 @@ EXERCISES = (
         name="leaks",
         task="Take `models`, three functions that turn tokens (T, C) into outputs (T, D), and tokens `x`. "
         "Return a boolean tensor of shape (3,): True for each model in which some output moves when a later "
-        "input does. Build the test yourself, without `leak_probe`.",
+        "input does. Any change of an input counts, and any move, however small. Build the test yourself, "
+        "without `leak_probe`.",
         reference=leaks,
         draw_inputs=draw_models,
         properties=(
@@ -609,6 +772,11 @@ EXERCISES = (
             Property(
                 "The order of the models is the order of the answers.",
                 lambda f, models, x: close(f(models, x).flip(0), f(models[::-1], x)),
+            ),
+            Property(
+                "A model that sees only the differences of channels can leak too: nudge each channel by an "
+                "amount of its own.",
+                differences_of_channels,
             ),
         ),
         mistakes=(
@@ -660,11 +828,29 @@ EXERCISES = (
                 "True and False have changed places: you say True where nothing leaks. The question is "
                 "whether an earlier output moved.",
             ),
+            Mistake(
+                "by_gradient",
+                by_gradient,
+                "You ask the gradient. It sees tiny changes only: a model that rounds has the gradient 0 "
+                "everywhere, and a larger change gets through. Change a token, and compare the outputs.",
+            ),
+            Mistake(
+                "cuts_the_text",
+                by_cutting,
+                "You compare a text with a shorter one. A model may divide by the length of the text, which "
+                "tells no token of the future, and you call it a leak. Keep the length, and change a token.",
+            ),
+            Mistake(
+                "never_the_last_token",
+                probe_by(lambda moved, j: moved[:j].any(), lambda T: range(1, T - 1)),
+                "The last token is never nudged. `range(1, T - 1)` ends at T - 2. A leak from the last "
+                "token is one too.",
+            ),
         ),
         hints=(
             "Take one model. Change the token at position 4. Which outputs may move, and which may not?",
-            "For each j: `nudged = x.clone()`, `nudged[j] += 1`, and compare `model(nudged)` with "
-            "`model(x)`. Only outputs 0 to j - 1 matter.",
+            "For each j: `nudged = x.clone()`, `nudged[j] += torch.randn(x.shape[1])`, and compare "
+            "`model(nudged)` with `model(x)`. Only outputs 0 to j - 1 matter.",
             "`(model(nudged)[:j] != model(x)[:j]).any()` is True for a leak from j. A model leaks if that is "
             "True for any j from 1 to T - 1.",
         ),

@@ -49,16 +49,16 @@ def multi_head_forward(
         W_qkv: as in nn.Linear, shape (3C, C): rows for queries, then keys, then values.
         W_proj: the output projection, as in nn.Linear, shape (C, C).
         n_head: divides C.
-        mask: True where a query may look, shape (T, T); each query may look somewhere.
+        mask: True where a query may look, shape (T, T).
 
     Returns:
-        The output, shape (B, T, C).
+        The output, shape (B, T, C). A query that may look at nothing gets zeros.
     """
     B, T, C = x.shape
     head_size = C // n_head
     q, k, v = (part.view(B, T, n_head, head_size).transpose(1, 2) for part in (x @ W_qkv.T).split(C, dim=-1))
     scores = q @ k.transpose(-2, -1) * head_size**-0.5
-    weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1).masked_fill(~mask, 0.0)
     return (weights @ v).transpose(1, 2).reshape(B, T, C) @ W_proj.T
 
 
@@ -111,7 +111,10 @@ def draw_split(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_attention(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens, both weights, n_head and a mask: one token, one head, T == n_head, causal and random."""
+    """Draw tokens, both weights, n_head and a mask: one token, one head, T == n_head, causal and random.
+
+    In the last, scores lie far apart: rows of up to 260, and of down to -260.
+    """
     sizes = [(1, 1, 2, 2), (1, 2, 2, 1), (1, 2, 2, 2), (1, 3, 4, 2), (2, 3, 6, 3), (2, 5, 6, 2), (3, 4, 8, 4)]
     drawn = []
     for B, T, C, n_head in sizes:
@@ -122,7 +125,11 @@ def draw_attention(generator: torch.Generator) -> list[tuple]:
     B, T, C, n_head = 2, 6, 6, 3
     x, W_qkv, W_proj = (torch.randn(shape, generator=generator) for shape in ((B, T, C), (3 * C, C), (C, C)))
     anywhere = (torch.rand(T, T, generator=generator) < 0.5) | torch.eye(T, dtype=torch.bool)
-    return [*drawn, (x, W_qkv, W_proj, n_head, anywhere), (x, W_qkv, W_proj, n_head, anywhere | True)]
+    drawn += [(x, W_qkv, W_proj, n_head, anywhere), (x, W_qkv, W_proj, n_head, anywhere | True)]
+    keys = torch.randint(10, 14, (4,), generator=generator).float()
+    x = torch.stack([torch.tensor([1.0, -1.0, 1.0, -1.0]), keys], dim=1)[None]
+    W_qkv = torch.tensor([[20.0, 0], [-20.0, 0], [0, 1], [0, 1], [1, 0], [0, 1]])
+    return [*drawn, (x, W_qkv, W_proj[:2, :2], 2, causal_mask(4))]
 
 
 def draw_weights(generator: torch.Generator) -> list[tuple]:
@@ -157,13 +164,23 @@ def a_token_stays_at_its_place(split, x, n_head):
 def nothing_moves_up(forward, x, W_qkv, W_proj, n_head, mask):
     """Under a causal mask, change the last token, and compare all earlier outputs."""
     causal = causal_mask(x.shape[1])
-    before, after = (forward(each, W_qkv, W_proj, n_head, causal) for each in (x, last_tokens_changed(x)))
+    other = torch.cat([x[:, :-1], x[:, -1:] + 1], dim=1)
+    before, after = (forward(each, W_qkv, W_proj, n_head, causal) for each in (x, other))
     return close(before[:, :-1], after[:, :-1])
 
 
 def projection_comes_last(forward, x, W_qkv, W_proj, n_head, mask):
     """Double the projection, and compare with twice the output."""
     return close(2 * forward(x, W_qkv, W_proj, n_head, mask), forward(x, W_qkv, 2 * W_proj, n_head, mask))
+
+
+def sees_nothing(forward, x, W_qkv, W_proj, n_head, mask):
+    """Hide all tokens from the first query, and none from the others."""
+    free = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+    hidden = free.clone()
+    hidden[0] = False
+    seen, out = (forward(x, W_qkv, W_proj, n_head, each) for each in (free, hidden))
+    return not out[:, 0].any() and close(seen[:, 1:], out[:, 1:])
 
 
 def texts_apart(forward, x, W_qkv, W_proj, n_head, mask):
@@ -198,6 +215,7 @@ def forward_with(
     hide=lambda mask: ~mask,
     dim=-1,
     project=lambda out, W_proj: out @ W_proj.T,
+    no_nan=False,
 ):
     """Make a multi-head attention in which one step is another."""
 
@@ -207,6 +225,8 @@ def forward_with(
         q, k, v = (split(parts[i], n_head) for i in order)
         scores = q @ k.transpose(-2, -1) * scale(C, C // n_head, x.shape[1])
         weights = torch.softmax(scores.masked_fill(hide(mask), float("-inf")), dim=dim)
+        if no_nan:
+            weights = weights.nan_to_num(0)
         return project(merge(weights @ v), W_proj)
 
     return forward
@@ -312,6 +332,20 @@ EXERCISES = (
                 "Each head got some of the tokens, with all channels. It is the other way around: each head "
                 "gets all tokens, with some of the channels.",
             ),
+            Mistake(
+                "transposed_before_the_cut",
+                lambda x, n_head: x.transpose(1, 2).reshape(len(x), n_head, x.shape[1], -1),
+                "You swapped T and C, and then cut (B, C, T) into the shape that is wanted. A row then holds "
+                "one channel of several tokens. Cut C into (n_head, head_size) first, and swap after that.",
+            ),
+            Mistake(
+                "joined_along_the_batch",
+                lambda x, n_head: torch.stack(x.chunk(n_head, dim=-1)).reshape(
+                    len(x), n_head, x.shape[1], -1
+                ),
+                "The heads are cut right, and joined in front of the batch: `torch.cat` without `dim`. With "
+                "more than one text, the last `view` mixes texts and heads. Use `torch.stack` along dim=1.",
+            ),
         ),
         hints=(
             "Take B = 1, T = 2, C = 4 and n_head = 2, and write down which numbers head 0 should hold. It "
@@ -389,6 +423,18 @@ EXERCISES = (
                 "The transpose is right, and the heads still have a dimension of their own. Merge the last "
                 "two dimensions into one: (n_head, head_size) becomes C.",
             ),
+            Mistake(
+                "wrong_pair_transposed_and_reshaped",
+                lambda heads: heads.transpose(2, 3).reshape(len(heads), heads.shape[2], -1),
+                "You swapped T and head_size, and the `reshape` cut the result into the shape that is "
+                "wanted. The pair to swap is n_head and T, dimensions 1 and 2.",
+            ),
+            Mistake(
+                "joined_along_the_batch",
+                lambda heads: heads.transpose(0, 1).reshape(len(heads), heads.shape[2], -1),
+                "The heads were joined below each other, along dim=0, and the `reshape` cut that anew: a row "
+                "holds several tokens of one head. Join them side by side, along the last dimension.",
+            ),
         ),
         hints=(
             "Undo the split step by step, last step first. What was the last step?",
@@ -405,7 +451,8 @@ EXERCISES = (
         name="multi_head_forward",
         task="Multi-head attention with plain tensors. `x` is (B, T, C), `W_qkv` (3C, C), `W_proj` (C, C), "
         "both used as in nn.Linear: `x @ W.T`. The rows of `W_qkv` make the queries, then the keys, then "
-        "the values. `mask` (T, T) is True where a query may look. Return (B, T, C).",
+        "the values. `mask` (T, T) is True where a query may look. Return (B, T, C). A query that may look "
+        "at nothing gets zeros.",
         reference=multi_head_forward,
         draw_inputs=draw_attention,
         properties=(
@@ -414,6 +461,10 @@ EXERCISES = (
             ),
             Property("Twice the projection gives twice the output.", projection_comes_last),
             Property("A text in a batch gives what it gives alone.", texts_apart),
+            Property(
+                "A query that may look at nothing gets zeros: no NaN, and no mean of all values.",
+                sees_nothing,
+            ),
         ),
         mistakes=(
             Mistake(
@@ -465,7 +516,7 @@ EXERCISES = (
             ),
             Mistake(
                 "softmax_over_heads",
-                forward_with(dim=1, merge=lambda heads: merge_heads(heads.nan_to_num(0))),
+                forward_with(dim=1, no_nan=True),
                 "The softmax runs over the heads, so heads compete for each key, and masked entries become "
                 "0/0. Each query of each head has a total of 1 for its keys: dim=-1.",
             ),
@@ -541,6 +592,24 @@ EXERCISES = (
                 "The heads were added up. Concatenate them: each head keeps its own channels, and `W_proj` "
                 "mixes them.",
             ),
+            Mistake(
+                "inverted_mask_with_zeros",
+                forward_with(hide=lambda mask: mask, no_nan=True),
+                "The mask is inverted, and a query that may look everywhere gets zeros. It is True where a "
+                "query may look, and `masked_fill` hides where its argument is True: hand it `~mask`.",
+            ),
+            Mistake(
+                "scaled_by_n_head",
+                forward_with(scale=lambda C, head_size, T: (head_size / C) ** 0.5),
+                "The scores are divided by sqrt(n_head), the number of heads. Each dot product is a sum of "
+                "head_size terms: divide by the root of that.",
+            ),
+            Mistake(
+                "heads_interleaved",
+                forward_with(merge=lambda heads: heads.permute(0, 2, 3, 1).flatten(2)),
+                "The heads are right, and the merge shuffles their channels: the first channel of every "
+                "head, then the second. Keep head_size last, so that the channels of one head stay together.",
+            ),
         ),
         hints=(
             "Six steps: one product with `W_qkv`, cut into q, k, v, split the heads, attention, merge, "
@@ -548,7 +617,8 @@ EXERCISES = (
             "`q, k, v = (x @ W_qkv.T).split(C, dim=-1)`, each (B, T, C). Split each into "
             "(B, n_head, T, head_size), as in exercise 1.",
             "`scores = q @ k.transpose(-2, -1) / head_size**0.5`, mask and softmax as in one head: the mask "
-            "(T, T) broadcasts over batch and heads. Merge as in exercise 2, then `@ W_proj.T`.",
+            "(T, T) broadcasts over batch and heads, and weights that it hides are set to 0. Merge as in "
+            "exercise 2, then `@ W_proj.T`.",
         ),
         insight="With q, k and v split, `F.scaled_dot_product_attention(q, k, v, attn_mask=mask)` replaces "
         "the scores, the mask, the softmax and the mix.",
@@ -609,6 +679,18 @@ EXERCISES = (
                 lambda *parts: torch.cat(parts),
                 "The three parts are in order, and the heads still have a dimension of their own. Merge "
                 "(n_head, head_size) into the C rows of each part.",
+            ),
+            Mistake(
+                "queries_three_times",
+                lambda W_q, W_k, W_v: fuse_heads(W_q, W_q, W_q),
+                "The query weights stand there three times. The second part are the keys, `W_k`, and the "
+                "third the values, `W_v`.",
+            ),
+            Mistake(
+                "each_head_transposed",
+                lambda *parts: torch.cat([part.transpose(1, 2).reshape(part.shape[2], -1) for part in parts]),
+                "Each head's weight is transposed before the rows are joined. The heads are kept as in "
+                "nn.Linear already: a row for each output channel. Merge the first two dimensions.",
             ),
         ),
         hints=(

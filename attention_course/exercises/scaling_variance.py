@@ -64,7 +64,7 @@ def scale_for_variance(
 
 
 def draw_heads(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens and the weights of q and k: T = 1, small whole numbers, all sizes different, batches."""
+    """Draw tokens and the weights of q and k: T = 1, whole numbers, all sizes different, scores far apart."""
     T, C, head_size = (torch.randperm(4, generator=generator)[:3] + 3).tolist()
     sizes = [((1,), 2, 3), ((2,), 3, 4), ((T,), C, head_size), ((2, T), C, head_size), ((3, 4), 6, 2)]
     drawn = []
@@ -74,14 +74,21 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         drawn.append((x, w_query, w_key))
     drawn[1][0][:] = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]])  # never two equal tokens
     drawn.append((torch.randn(7, 8, generator=generator), *torch.randn(2, 8, 16, generator=generator)))
+    keys = torch.randint(10, 14, (4,), generator=generator).float()
+    x = torch.stack([torch.tensor([1.0, -1.0, 0.0, 1.0]), keys], dim=1)
+    w_query, w_key = torch.eye(2)[:, :, None]
+    drawn.append((x, 20 * w_query, w_key))  # rows of 200 to 260, of -200 to -260, and of zeros
     return drawn
 
 
 def draw_variances(generator: torch.Generator) -> list[tuple]:
-    """Draw variances of one head and of several, a head_size, and a scale or a wanted variance."""
+    """Draw variances of one head and of several, a head_size, and a scale or a wanted variance.
+
+    The second one, as a wanted variance, needs a scale above 1.
+    """
     drawn = [
         (torch.tensor([4.0]), torch.tensor([1.0]), 16, 0.5),
-        (torch.tensor([4.0]), torch.ones(1), 1, 3.0),
+        (torch.tensor([4.0]), torch.ones(1), 1, 9.0),
     ]
     for heads, head_size in ((1, 9), (2, 64), (3, 5)):
         var_q, var_k = 0.25 + 4 * torch.rand(2, heads, generator=generator)
@@ -119,6 +126,19 @@ def weights_with(
 def scores_of(x, w_query, w_key):
     """Return scores that are scaled as they should be."""
     return x @ w_query @ (x @ w_key).transpose(-2, -1) / w_query.shape[1] ** 0.5
+
+
+def by_hand(x, w_query, w_key):
+    """Write softmax without subtracting the largest score."""
+    heights = scores_of(x, w_query, w_key).exp()
+    return heights / heights.sum(dim=-1, keepdim=True)
+
+
+def causal(x, w_query, w_key):
+    """Hide the later tokens."""
+    scores = scores_of(x, w_query, w_key)
+    future = torch.ones_like(scores).triu(1) == 1
+    return torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
 
 
 EXERCISES = (
@@ -218,6 +238,24 @@ EXERCISES = (
                 scores_of,
                 "These are the scaled scores. The weights are their softmax, along the last dimension.",
             ),
+            Mistake(
+                "softmax_along_dim_1",
+                weights_with(lambda x, q: q.shape[-1] ** -0.5, dim=1),
+                "It is right for (T, C). For (B, T, C), dim=1 runs along the queries. The keys lie along the "
+                "last dimension in both: dim=-1.",
+            ),
+            Mistake(
+                "future_hidden",
+                causal,
+                "Later tokens are hidden. No mask is asked for here: each token looks at all tokens of its "
+                "sequence.",
+            ),
+            Mistake(
+                "no_max_subtraction",
+                by_hand,
+                "It is right for small scores. exp of a score above 88 is inf, and inf / inf is NaN. "
+                "`torch.softmax` subtracts the largest score of each row first.",
+            ),
         ),
         hints=(
             "How many products does one score add up? Neither T nor C has that number.",
@@ -305,6 +343,18 @@ EXERCISES = (
                 lambda a, b, n, s: n * (a * b * s) ** 2,
                 "The variances are squared. They are squares already: the variance of q * k is var(q) times "
                 "var(k). Only the scale has to be squared.",
+            ),
+            Mistake(
+                "heads_added_up",
+                lambda a, b, n, s: (n * (a * b).sum() * s**2).expand(len(a)),
+                "All heads got one number: `@`, or a sum, added them up. Each head has queries and keys of "
+                "its own, and so a variance of its own. Multiply entry by entry, with `*`.",
+            ),
+            Mistake(
+                "head_size_shared_by_the_heads",
+                lambda a, b, n, s: n / len(a) * a * b * s**2,
+                "You divide head_size by the number of heads. It counts the channels of one head already; "
+                "n_embd is what heads share.",
             ),
         ),
         hints=(
@@ -405,6 +455,18 @@ EXERCISES = (
                 "variances_added",
                 lambda a, b, n, v: (v / (n * (a + b))) ** 0.5,
                 "You add the two variances. For a product of independent numbers with mean 0 they multiply.",
+            ),
+            Mistake(
+                "division_before_multiplication",
+                lambda a, b, n, v: (v / n * a * b) ** 0.5,
+                "`variance / head_size * var_q * var_k` divides by head_size alone, and multiplies by the "
+                "rest. All three belong below the line: put brackets around them.",
+            ),
+            Mistake(
+                "wanted_variance_below_the_line",
+                lambda a, b, n, v: (v * n * a * b) ** -0.5,
+                "The wanted variance stands below the line, with the others. A larger one needs a larger "
+                "scale: it belongs above.",
             ),
         ),
         hints=(
