@@ -1,7 +1,7 @@
 """How an explorer answers: from key press to changed picture, and after a held key: `make bench-explorers`.
 
-Each explorer is compared with the same picture made by `interact` and pyplot. Both stand in one notebook,
-in one run, in one browser; presses take turns, so that a busy machine slows both. A picture counts as
+Each explorer is compared with the same picture made by `interact` and pyplot. Both stand in one notebook of
+their own; presses take turns, so that a busy machine slows both. A picture counts as
 changed when the browser has painted the frame that follows the drawing on the canvas, or the decoding of
 the new image. Keys walk the first slider up and down, so that most values come more than once, as they do
 under a hand. The explorers of rung 8 look at a GPT that was trained.
@@ -17,30 +17,18 @@ from attention_course.explorers import EXPLORERS
 PRESSES = 50
 SETTLE = 150  # ms after each press, so that no press waits for the kernel to finish the one before
 HELD, REPEAT = 5000, 33  # ms: for how long a key is held, and how often it then repeats
+RUNG_8 = ("sampling", "attention_over_text")  # look at a GPT that was trained
 LATEST = 2000  # ms until the last picture has surely come
 
 SET_UP = """\
-import torch
 from types import SimpleNamespace
 
 from ipywidgets import interact
 from matplotlib import pyplot
 
 from attention_course.explorers import EXPLORERS, explore
-from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import Data, load_text
-from attention_course.training import Recipe, train
 
-text = load_text("stories")
-data = Data.of(text)
-torch.manual_seed(0)
-model = GPT(GPTConfig(data.tokenizer.vocab_size))
-_ = train(model, data, Recipe(steps=300))
-learnt = {"model": model, "tokenizer": data.tokenizer}
-subjects = {
-    "sampling": learnt | {"prompt": "\\nKind Ann gave poor "},
-    "attention_over_text": learnt | {"text": "\\n" + text.splitlines()[3]},
-}
+subjects = {}
 
 
 def ours(name):
@@ -61,8 +49,25 @@ def with_interact(name):
             ax.set_title(panel.title)
         pyplot.show()
 
-    interact(show, **module.controls(**subject))
-"""
+    interact(show, **module.controls(**subject))"""
+
+TRAINED = """\
+import torch
+
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.text import Data, load_text
+from attention_course.training import Recipe, train
+
+text = load_text("stories")
+data = Data.of(text)
+torch.manual_seed(0)
+model = GPT(GPTConfig(data.tokenizer.vocab_size))
+_ = train(model, data, Recipe(steps=300))
+learnt = {"model": model, "tokenizer": data.tokenizer}
+subjects = {
+    "sampling": learnt | {"prompt": "\\nKind Ann gave poor "},
+    "attention_over_text": learnt | {"text": "\\n" + text.splitlines()[3]},
+}"""
 
 WATCH = """(output) => {
     let resolve;
@@ -138,19 +143,19 @@ def quantile(times: list[float], share: float) -> float:
 def main() -> None:
     """Print one line an explorer: both ways with median and 95th percentile, their ratio, and a held key."""
     chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
-    cells = [SET_UP, *(f"{way}({name!r})" for name in EXPLORERS for way in ("ours", "with_interact"))]
-    with (
-        lab.jupyter_lab({"bench.ipynb": lab.notebook_of(cells)}) as address,
-        lab.browser_page(chromium) as page,
-    ):
-        lab.open_notebook(page, address, "notebooks/bench.ipynb")
-        lab.run_all(page, timeout=400_000)
-        page.wait_for_timeout(2000)
-        print(
-            f"{PRESSES} presses each     explorer ms (p95)   interact ms (p95)   ratio   held: a second, last"
+    notebooks = {
+        f"{name}.ipynb": lab.notebook_of(
+            [SET_UP, *[TRAINED] * (name in RUNG_8), f"ours({name!r})", f"with_interact({name!r})"]
         )
-        for index, name in enumerate(EXPLORERS):
-            outputs = [page.locator(".jp-CodeCell").nth(1 + 2 * index + way) for way in (0, 1)]
+        for name in EXPLORERS
+    }
+    print(f"{PRESSES} presses each     explorer ms (p95)   interact ms (p95)   ratio   held: a second, last")
+    with lab.jupyter_lab(notebooks) as address, lab.browser_page(chromium) as page:
+        for name in EXPLORERS:
+            lab.open_notebook(page, address, f"notebooks/{name}.ipynb")
+            lab.run_all(page, timeout=400_000)
+            page.wait_for_timeout(2000)
+            outputs = page.locator(".jp-CodeCell").all()[-2:]
             for output in outputs:
                 output.evaluate(WATCH)
             ours, theirs = press(page, outputs)
