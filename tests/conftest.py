@@ -1,9 +1,20 @@
 """Shared by all tests: pictures without a window, properties that are tried the same way each time."""
 
 import matplotlib
+import pytest
 from hypothesis import settings
 
 matplotlib.use("Agg")
 
 settings.register_profile("course", deadline=None, derandomize=True)  # no clock and no luck decides a test
 settings.load_profile("course")
+
+
+@pytest.fixture(scope="module")
+def short_samples():
+    """Let explorers write eight characters: where hundreds of settings are tried, they say as much as all."""
+    from attention_course.explorers import sampling  # not above: types are checked in what is imported later
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "LENGTH", 8)
+        yield

@@ -16,21 +16,13 @@ from attention_course.explorers import (
     bag_of_words,
     explore,
     masked_softmax,
-    sampling,
     tril_matmul,
 )
 from attention_course.explorers.engine import Explorer
 from attention_course.plots import Bars
 
 each_explorer = pytest.mark.parametrize("name", EXPLORERS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def short_samples():
-    """Hundreds of settings are tried: eight characters of each sample say as much as all."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "LENGTH", 8)
-        yield
+pytestmark = pytest.mark.usefixtures("short_samples")
 
 
 def ends(control):

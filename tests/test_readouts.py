@@ -10,19 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention_course.explorers import EXPLORERS, explore, sampling
+from attention_course.explorers import EXPLORERS, explore
 from attention_course.explorers.subject import STORY
 
 SETTINGS = 300
 TOKENS_OF_RUNG_4 = ["p0", "o1", "t2", "a3", "t4", "o5"]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def short_samples():
-    """Hundreds of settings are tried: eight characters of each sample say as much as all."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "LENGTH", 8)
-        yield
+pytestmark = pytest.mark.usefixtures("short_samples")
 
 
 def setting(control):
