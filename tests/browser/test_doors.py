@@ -72,35 +72,17 @@ def test_nobody_gets_in_without_the_token(server, path):
         assert status == 403 or "Token or password required" in text or "Password or token" in text, text
 
 
-def test_nothing_above_the_repository_is_served(server):
-    base, token, _ = server
-    status, listing = ask(base, "/api/contents", token)
-    names = {entry["name"] for entry in json.loads(listing)["content"]}
-    assert {"notebooks", "README.md", "attention_course"} <= names
-    for path in (
-        "..",
-        "../..",
-        "%2e%2e",
-        "..%2f..",
-        "notebooks/../..",
-        "%2e%2e/%2e%2e/etc/passwd",
-        "/etc/passwd",
-    ):
-        for door in ("/api/contents/", "/files/", "/lab/tree/../../files/"):
-            status, text = ask(base, door + path, token)
-            assert "root:" not in text
-            assert status in (400, 403, 404) or json_names(text) in (None, names), (
-                door,
-                path,
-                status,
-                text[:200],
-            )
+OUT = ("..", "%2e%2e", "notebooks/../..", "notebooks/..%2f..")
 
 
-def json_names(text):
-    """Return the names of a folder's entries, None where the text is no listing of a folder."""
-    try:
-        content = json.loads(text).get("content")
-    except ValueError:
-        return None
-    return {entry["name"] for entry in content} if isinstance(content, list) else None
+@pytest.mark.parametrize("door", ["/api/contents/", "/files/"])
+def test_nothing_above_the_repository_is_served(server, door):
+    base, token, home = server
+    (home / "secret.txt").write_text("above the repository")
+    assert "make lab" in ask(base, door + "README.md", token)[1]
+    for way in OUT:
+        status, text = ask(base, f"{door}{way}/secret.txt", token)
+        assert status >= 400, way
+        assert "above the repository" not in text
+    listing = json.loads(ask(base, "/api/contents", token)[1])["content"]
+    assert "notebooks" in {entry["name"] for entry in listing}
