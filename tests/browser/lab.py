@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nbformat import read, writes
 from nbformat import v4 as nbf
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 FLAGS = [
@@ -133,6 +133,11 @@ def notebook_without(name: str, tag: str) -> str:
     notebook = read(ROOT / "notebooks" / name, as_version=4)
     notebook.cells = [cell for cell in notebook.cells if tag not in cell.metadata.get("tags", [])]
     return writes(notebook)
+
+
+def picture_of(explorer: Locator) -> str:
+    """Return what an explorer shows, as the pixels of its canvases."""
+    return explorer.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()")
 
 
 def run_all(page: Page, timeout: float = 60_000) -> None:

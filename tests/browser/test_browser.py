@@ -128,15 +128,10 @@ def cell_with(page, text):
     return page.locator(".jp-CodeCell").filter(has_text=text).first
 
 
-def picture_of(explorer):
-    """Return what the explorer shows, as the pixels of its canvases."""
-    return explorer.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()")
-
-
 def wait_for_change(page, explorer, before):
     """Wait until the explorer shows another picture than `before`; return it."""
     for _ in range(100):
-        if (now := picture_of(explorer)) != before:
+        if (now := lab.picture_of(explorer)) != before:
             return now
         page.wait_for_timeout(20)
     raise AssertionError("the picture did not change within 2 s")
@@ -160,7 +155,7 @@ def test_all_cells_run(notebook, page):
 def test_every_control_changes_the_picture(notebook, page):
     for explorer in page.locator(".attention-explorer").all():
         explorer.scroll_into_view_if_needed()
-        shown = picture_of(explorer)
+        shown = lab.picture_of(explorer)
         for box in explorer.locator("input[type=checkbox]").all():
             box.click()
             shown = wait_for_change(page, explorer, shown)
@@ -198,13 +193,13 @@ def test_a_burst_of_keys_ends_on_the_last_value(notebook, page):
     handle.focus()
     page.keyboard.press("End")
     page.wait_for_timeout(500)
-    at_the_end = picture_of(explorer)
+    at_the_end = lab.picture_of(explorer)
     page.keyboard.press("Home")
     for _ in range(100):
         page.keyboard.press("ArrowRight")
     page.wait_for_timeout(500)
     assert handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
-    assert picture_of(explorer) == at_the_end
+    assert lab.picture_of(explorer) == at_the_end
 
 
 def test_canvases_have_the_density_of_the_screen(notebook, page):
@@ -278,7 +273,7 @@ def test_the_gpt_has_trained_and_can_be_looked_into(notebook, page):
         for _ in range(value):
             page.keyboard.press("ArrowRight")
     looked.locator("[aria-live]").filter(has_text=f"head {head}").wait_for(timeout=5_000)
-    shown = picture_of(drawn)
+    shown = lab.picture_of(drawn)
     drawn.locator(".noUi-handle").first.focus()
     page.keyboard.press("End")
     wait_for_change(page, drawn, shown)
@@ -290,7 +285,7 @@ def test_a_training_is_watched_and_stopped(page):
     lab.start_all(page)
     live = page.locator(".attention-live-training")
     live.locator("button:not([disabled])").wait_for(timeout=30_000)
-    shown = picture_of(live)
+    shown = lab.picture_of(live)
     for _ in range(2):
         shown = wait_for_change(page, live, shown)
     assert page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output").count() == 0

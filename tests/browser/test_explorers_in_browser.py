@@ -59,10 +59,6 @@ def explorers(page):
     return page.locator(".attention-explorer").all()
 
 
-def picture_of(explorer):
-    return explorer.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()")
-
-
 def clipped(explorer):
     """Return the parts of an explorer that stick out of it; what stands in a box that scrolls does not."""
     return explorer.evaluate(
@@ -190,23 +186,23 @@ def test_every_control_shows_where_the_focus_is(page):
 
 def test_two_of_a_kind_do_not_disturb_each_other(page):
     other = explorers(page)[-1]
-    before = picture_of(other)
+    before = lab.picture_of(other)
     explorer = rung_2(page)
-    moved = picture_of(explorer)
+    moved = lab.picture_of(explorer)
     explorer.locator(".noUi-handle").first.focus()
     page.keyboard.press("ArrowRight")
     explorer.locator("h4").filter(has_text="weights (6, 6)").wait_for()
-    assert picture_of(explorer) != moved
-    assert picture_of(other) == before
+    assert lab.picture_of(explorer) != moved
+    assert lab.picture_of(other) == before
 
 
 def test_a_restarted_kernel_leaves_the_last_picture_standing(page):
-    before = [picture_of(explorer) for explorer in explorers(page)]
+    before = [lab.picture_of(explorer) for explorer in explorers(page)]
     page.click(".lm-MenuBar-item:has-text('Kernel')")
     page.click(".lm-Menu-item:has-text('Restart Kernel…') >> nth=0")
     page.click(".jp-Dialog button:has-text('Restart')")
     page.wait_for_timeout(3000)
-    assert [picture_of(explorer) for explorer in explorers(page)] == before
+    assert [lab.picture_of(explorer) for explorer in explorers(page)] == before
 
 
 def test_a_cell_that_runs_again_leaves_no_second_callback(lab_page):
