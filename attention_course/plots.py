@@ -80,6 +80,8 @@ class Heatmap:
         tile: where the matrix is a sheet of square maps in reading order, one line between two of them, the
             names of the rows of a map, which are those of its columns.
         tile_label: what a map stands for.
+        room: rows and columns that the browser keeps room for, so that nothing moves while the shape changes;
+            those of the matrix, if left out. Cells of a larger matrix are smaller.
     """
 
     title: str
@@ -91,6 +93,7 @@ class Heatmap:
     limit: Real | None = None
     tile: Sequence[str] = ()
     tile_label: str = ""
+    room: tuple[int, int] | None = None
 
     MOST_NUMBERS = 160
 
@@ -112,6 +115,7 @@ class Heatmap:
             "limit": float(limit),
             "tile": list(self.tile),
             "tile_label": self.tile_label,
+            "room": list(self.room or (rows, columns)),
         }
 
     def plot(self, axes: Axes) -> None:

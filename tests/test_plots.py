@@ -66,6 +66,11 @@ def test_heatmap_writes_no_numbers_where_they_do_not_fit():
     assert Heatmap("title", torch.zeros(64, 64), "row", "column").state()["texts"] == []
 
 
+def test_heatmap_keeps_room_for_its_own_shape_or_for_a_given_one():
+    assert Heatmap("title", torch.zeros(2, 3), "row", "column").state()["room"] == [2, 3]
+    assert Heatmap("title", torch.zeros(2, 3), "row", "column", room=(8, 8)).state()["room"] == [8, 8]
+
+
 PANELS = [
     Heatmap("a heatmap", torch.tensor([[1.0, -2.0], [math.nan, -math.inf]]), "row", "column"),
     Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)),

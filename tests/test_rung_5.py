@@ -136,7 +136,7 @@ def test_a_move_of_a_slider_is_instant():
 def test_what_lies_outside_of_the_frame_is_said():
     explorer = explore("scaling_variance")
     explorer.controls["head_size"].value = 1024
-    assert explorer.figure.panels[0].x_label == "score (32% lie outside this frame)"
+    assert explorer.figure.panels[0].x_label == "score (32 % lie outside this frame)"
     explorer.controls["scale"].value = "1/√head_size"
     assert explorer.figure.panels[0].x_label == "score"
 

@@ -1,5 +1,6 @@
 """Rung 8: where each head of a model looks in a text, and which character the model expects next."""
 
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -9,12 +10,30 @@ import torch.nn as nn
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.explorers.subject import STORY, TOKENIZER, UNTRAINED, fit, ids_of, look, remark
+from attention_course.explorers.subject import (
+    STORY,
+    TOKENIZER,
+    UNTRAINED,
+    fit,
+    ids_of,
+    look,
+    remark,
+    state_of,
+)
 from attention_course.plots import Bars, Text, sign
 from attention_course.text import CharTokenizer, answers
 
 MOST_LOOKED_AT = 8  # characters that get a bar
 FULL = 0.5  # the weight with the full colour
+
+
+@lru_cache(maxsize=4)
+def read(
+    model: nn.Module, state: tuple[int, ...], tokenizer: CharTokenizer, text: str
+) -> tuple[Tensor, Tensor]:
+    """Return logits (T, V) and weights (n_layer, n_head, T, T) of a model that reads a text."""
+    logits, weights = look(model, ids_of(text, tokenizer, model), need_weights=True)
+    return logits[0], weights[:, 0]
 
 
 def controls(
@@ -31,8 +50,8 @@ def controls(
             "Pass a GPT."
         )
     fit(model, tokenizer, text)
-    ids = ids_of(text, tokenizer, model)
-    n_layer, _, n_head, T, _ = look(model, ids, need_weights=True)[1].shape
+    read.cache_clear()
+    n_layer, n_head, T, _ = read(model, state_of(model), tokenizer, text)[1].shape
     places = [start - 1 for start, _ in answers(text[-T:]) if start > 0]
     short = {"width": "200px"}
     return {
@@ -53,12 +72,11 @@ def compute(
     text: str = STORY,
 ) -> dict[str, Any]:
     """Return the text, the weights (T,) of one query in one head, and what the model expects after it."""
-    ids = ids_of(text, tokenizer, model)
-    logits, weights = look(model, ids, need_weights=True)
-    probabilities = torch.softmax(logits[0, position], dim=-1)
+    logits, weights = read(model, state_of(model), tokenizer, text)
+    probabilities = torch.softmax(logits[position], dim=-1)
     return {
-        "text": text[-ids.shape[1] :],
-        "weights": weights[layer, 0, head, position],
+        "text": text[-len(logits) :],
+        "weights": weights[layer, head, position],
         "place": (layer, head, position),
         "expected": tokenizer.characters[int(probabilities.argmax())],
         "probability": probabilities.max(),
@@ -96,7 +114,7 @@ def draw(
             label="weight",
         ),
         Bars(
-            f"The {len(named)} largest weights",
+            "The largest weights" if len(named) > 1 else "The only weight",
             most.values,
             [f"{key} {character}" for key, character in looked_at],
             "position and character",

@@ -40,6 +40,13 @@ function themeOf(element) {
   };
 }
 
+// The colour of a value, given as a share of the one that has the full colour; NaN and infinities have none.
+function shade(share, theme) {
+  const ink = share < 0 ? theme.orange : theme.blue;
+  const strength = Number.isFinite(share) ? Math.min(1, Math.abs(share)) : 0;
+  return theme.zero.map((zero, channel) => zero + (ink[channel] - zero) * strength);
+}
+
 // The text colour that stands out from a cell: relative luminance as WCAG 2 defines it, split where black and white tie.
 function inkOn(rgb) {
   const [r, g, b] = rgb.map((c) => (c / 255) ** 2.2);
@@ -48,13 +55,18 @@ function inkOn(rgb) {
 
 const floats = (view) => new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
 
-function label(pen, text, x, y, { align = "center", baseline = "middle", turn = 0 } = {}) {
-  pen.save();
-  pen.translate(x, y);
-  pen.rotate(turn);
+function label(pen, text, x, y, align = "center") {
   pen.textAlign = align;
-  pen.textBaseline = baseline;
-  pen.fillText(text, 0, 0);
+  pen.textBaseline = "middle";
+  pen.fillText(text, x, y);
+}
+
+// A label that is read from bottom to top, inside the canvas even where what it names is short.
+function upright(pen, text, x, y) {
+  pen.save();
+  pen.translate(x, Math.max(y, pen.measureText(text).width / 2 + 2));
+  pen.rotate(-Math.PI / 2);
+  label(pen, text, 0, 0);
   pen.restore();
 }
 
@@ -98,11 +110,19 @@ const KINDS = {
   Heatmap: {
     margin: { left: 46, top: 4, right: 6, bottom: 40 },
     gridded: 14, // pixels of a cell from which lines stand between two
-    cell: (panel) => Math.min(44, 280 / Math.max(panel.rows.length, panel.columns.length)),
+    // Width and height of the room that is kept, whatever the matrix has for a shape: nothing moves on the page.
+    room({ room: [rows, columns] }) {
+      const cell = Math.min(44, 280 / Math.max(rows, columns));
+      return [cell, cell * columns, cell * rows];
+    },
+    cell(panel) {
+      const [cell, width, height] = this.room(panel);
+      return Math.min(cell, width / panel.columns.length, height / panel.rows.length);
+    },
     size(panel) {
       const { left, top, right, bottom } = this.margin;
-      const cell = this.cell(panel);
-      return [left + right + cell * panel.columns.length, top + bottom + cell * panel.rows.length];
+      const [, width, height] = this.room(panel);
+      return [left + right + width, top + bottom + height];
     },
     // On a sheet of maps, a cell and its row belong to one of the maps.
     cells(panel) {
@@ -136,26 +156,27 @@ const KINDS = {
         },
       };
     },
-    draw(pen, panel, [width, height], theme) {
+    draw(pen, panel, _, theme) {
       const { left, top } = this.margin;
       const values = floats(panel.values);
       const cell = this.cell(panel);
       const [rows, columns] = [panel.rows.length, panel.columns.length];
+      const [x, y] = [(index) => left + cell * (index % columns), (index) => top + cell * Math.floor(index / columns)];
+      pen.fillStyle = css(theme.zero);
+      pen.fillRect(left, top, cell * columns, cell * rows);
+      values.forEach((value, index) => {
+        if (value === 0) return;
+        pen.fillStyle = css(shade(value / panel.limit, theme));
+        pen.fillRect(x(index), y(index), Math.ceil(cell), Math.ceil(cell));
+      });
       const font = theme.font(cell < 34 ? 11 : 12);
-      const numbered = widest(panel.texts, font) <= cell - 2;
-      for (let index = 0; index < values.length; index++) {
-        const share = Math.max(-1, Math.min(1, values[index] / panel.limit));
-        const strength = Number.isFinite(values[index]) ? Math.abs(share) : 0;
-        const ink = share < 0 ? theme.orange : theme.blue;
-        const [x, y] = [left + cell * (index % columns), top + cell * Math.floor(index / columns)];
-        const colour = theme.zero.map((zero, c) => zero + (ink[c] - zero) * strength);
-        pen.fillStyle = css(colour);
-        pen.fillRect(x, y, Math.ceil(cell), Math.ceil(cell));
-        if (numbered && panel.texts.length) {
-          pen.fillStyle = inkOn(colour);
-          pen.font = font;
-          label(pen, panel.texts[index], x + cell / 2, y + cell / 2);
-        }
+      const longest = panel.texts.reduce((one, other) => (other.length > one.length ? other : one), "");
+      if (widest([longest], font) <= cell - 2) {
+        pen.font = font;
+        panel.texts.forEach((text, index) => {
+          pen.fillStyle = inkOn(shade(values[index] / panel.limit, theme));
+          label(pen, text, x(index) + cell / 2, y(index) + cell / 2);
+        });
       }
       pen.strokeStyle = theme.faint;
       pen.strokeRect(left - 0.5, top - 0.5, cell * columns + 1, cell * rows + 1);
@@ -168,11 +189,11 @@ const KINDS = {
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
       const step = Math.max(1, Math.ceil(18 / cell));
-      for (let r = 0; r < rows; r += step) label(pen, panel.rows[r], left - 6, top + cell * (r + 0.5), { align: "right" });
+      for (let r = 0; r < rows; r += step) label(pen, panel.rows[r], left - 6, top + cell * (r + 0.5), "right");
       for (let c = 0; c < columns; c += step) label(pen, panel.columns[c], left + cell * (c + 0.5), top + cell * rows + 10);
       pen.font = theme.font(12);
-      label(pen, panel.column_label, left + (cell * columns) / 2, height - 9);
-      label(pen, panel.row_label, 10, top + (cell * rows) / 2, { turn: -Math.PI / 2 });
+      label(pen, panel.column_label, left + (cell * columns) / 2, top + cell * rows + 31);
+      upright(pen, panel.row_label, 10, top + (cell * rows) / 2);
     },
   },
 
@@ -223,14 +244,14 @@ const KINDS = {
         pen.fillRect(from, y(value), to - from + 0.5, top + h - y(value));
       });
       pen.font = theme.font(11);
-      label(pen, "■ measured", left + 4, 10, { align: "left" });
+      label(pen, "■ measured", left + 4, 10, "left");
       if (curve.length) {
         pen.strokeStyle = pen.fillStyle = css(theme.orange);
         pen.lineWidth = 2.5;
         pen.beginPath();
         curve.forEach((value, i) => pen.lineTo(left + (w * i) / (curve.length - 1), y(value)));
         pen.stroke();
-        label(pen, "— predicted", left + 90, 10, { align: "left" });
+        label(pen, "— predicted", left + 90, 10, "left");
       }
       pen.strokeStyle = theme.faint;
       pen.lineWidth = 1;
@@ -239,7 +260,7 @@ const KINDS = {
       panel.ticks.forEach((tick, i) => label(pen, tick, left + (w * i) / 2, top + h + 11));
       pen.font = theme.font(12);
       label(pen, panel.x_label, left + w / 2, height - 9);
-      label(pen, "density", 12, top + h / 2, { turn: -Math.PI / 2 });
+      upright(pen, "density", 12, top + h / 2);
     },
   },
 
@@ -259,11 +280,11 @@ const KINDS = {
       pen.font = theme.font(11);
       for (let tick = Math.ceil(low) + 1; tick < high; tick += 2) {
         label(pen, String(tick).replace("-", "−"), at([tick, 0])[0], corner[1] + 11);
-        label(pen, String(tick).replace("-", "−"), edge[0] - 6, at([0, tick])[1], { align: "right" });
+        label(pen, String(tick).replace("-", "−"), edge[0] - 6, at([0, tick])[1], "right");
       }
       pen.font = theme.font(12);
       label(pen, panel.x_label, middle[0], height - 9);
-      label(pen, panel.y_label, edge[0] - 32, middle[1], { turn: -Math.PI / 2 });
+      upright(pen, panel.y_label, edge[0] - 32, middle[1]);
       const dot = (point, radius, colour) => {
         pen.beginPath();
         pen.arc(...at(point), radius, 0, 2 * Math.PI);
@@ -274,7 +295,8 @@ const KINDS = {
         dot(point, 6, panel.lit[index] ? css(theme.blue) : theme.pale);
         pen.fillStyle = theme.text;
         const [x, y] = at(point);
-        label(pen, panel.labels[index], x + 9, y - 9, { align: "left" });
+        const fits = x + 9 + pen.measureText(panel.labels[index]).width < corner[0];
+        label(pen, panel.labels[index], fits ? x + 9 : x - 9, y - 9, fits ? "left" : "right");
       });
       if (!panel.path.length) return;
       pen.strokeStyle = css(theme.orange);
@@ -328,16 +350,16 @@ const KINDS = {
       for (const [value] of panel.y_ticks) line(pen, left, crisp(y(value)), left + w, crisp(y(value)));
       pen.globalAlpha = 1;
       for (const [value, text] of panel.x_ticks) label(pen, text, x(value), top + h + 12);
-      for (const [value, text] of panel.y_ticks) label(pen, text, left - 6, y(value), { align: "right" });
+      for (const [value, text] of panel.y_ticks) label(pen, text, left - 6, y(value), "right");
       pen.strokeStyle = theme.text;
       pen.setLineDash([6, 4]);
       for (const level of panel.levels) {
         line(pen, left, crisp(y(level.y)), left + w, crisp(y(level.y)));
-        label(pen, level.label, left + w + 6, top + h * (1 - level.at), { align: "left" });
+        label(pen, level.label, left + w + 6, top + h * (1 - level.at), "left");
       }
       pen.font = theme.font(12);
       label(pen, panel.x_label, left + w / 2, height - 9);
-      label(pen, panel.y_label, 12, top + h / 2, { turn: -Math.PI / 2 });
+      upright(pen, panel.y_label, 12, top + h / 2);
       pen.font = theme.font(11);
       pen.lineWidth = 2;
       pen.lineJoin = "round";
@@ -358,7 +380,7 @@ const KINDS = {
           last = along;
         });
         pen.fillStyle = theme.text;
-        label(pen, curve.name, from + 34, row, { align: "left" });
+        label(pen, curve.name, from + 34, row, "left");
       });
     },
   },
@@ -384,14 +406,16 @@ const KINDS = {
       let index = 0;
       panel.rows.forEach((line, row) =>
         [...line].forEach((character, column) => {
-          const share = Math.min(1, (values[index] ?? 0) / panel.limit);
-          const colour = theme.zero.map((zero, c) => zero + (theme.blue[c] - zero) * share);
           const [x, y] = [2 + width * column, 2 + height * row];
-          if (share > 0) {
-            pen.fillStyle = css(colour);
+          pen.fillStyle = theme.text;
+          if (values[index] > 0) {
+            const share = Math.min(1, values[index] / panel.limit);
+            pen.fillStyle = css(theme.blue);
+            pen.globalAlpha = share;
             pen.fillRect(x, y + 1, width, height - 2);
+            pen.globalAlpha = 1;
+            pen.fillStyle = inkOn(shade(share, theme));
           }
-          pen.fillStyle = share > 0 ? inkOn(colour) : theme.text;
           label(pen, character, x + width / 2, y + height / 2 + 1);
           if (index === panel.framed) {
             pen.strokeStyle = css(theme.orange);
@@ -409,6 +433,22 @@ function element(parent, tag, attributes = {}) {
   return Object.assign(parent.appendChild(document.createElement(tag)), attributes);
 }
 
+// A pen for an empty canvas of this size in CSS pixels. A new size makes the browser lay the page out again,
+// which takes longer than the drawing: a canvas that has it already is wiped.
+function penOf(canvas, width, height) {
+  const density = window.devicePixelRatio;
+  const pixels = [width, height].map((side) => Math.round(side * density));
+  const pen = canvas.getContext("2d");
+  if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
+    [canvas.width, canvas.height] = pixels;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
+  pen.reset();
+  pen.scale(density, density);
+  return pen;
+}
+
 const inside = ([x, y], [left, top, width, height]) => x >= left && x < left + width && y >= top && y < top + height;
 
 // The number of the cell at a point, -1 where there is none.
@@ -418,7 +458,7 @@ function cellAt(cells, point) {
 }
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-const INVITATION = "Point at a cell, or go there with Tab and the arrow keys, to read it here.";
+const INVITATION = "Point at a cell or a bar, or go there with Tab and the arrow keys, to read it here.";
 
 function render({ model, el }) {
   const root = element(el, "div", { className: "attention-figure" });
@@ -478,7 +518,6 @@ function render({ model, el }) {
     while (row.children.length > panels.length) row.lastChild.remove();
     while (row.children.length < panels.length) addPanel(row.children.length);
     const theme = themeOf(document.body);
-    const density = window.devicePixelRatio;
     cells = panels.map((panel) => KINDS[panel.kind].cells?.call(KINDS[panel.kind], panel));
     let words = cells.some(Boolean) ? INVITATION : "";
     panels.forEach((panel, index) => {
@@ -487,12 +526,7 @@ function render({ model, el }) {
       canvas.setAttribute("aria-label", [panel.title, ...(panel.kind === "Text" ? panel.rows : [])].join("\n"));
       canvas.tabIndex = cells[index] ? 0 : -1;
       const [width, height] = KINDS[panel.kind].size(panel, theme);
-      canvas.width = width * density;
-      canvas.height = height * density;
-      canvas.style.width = `${width}px`;
-      canvas.style.height = `${height}px`;
-      const pen = canvas.getContext("2d");
-      pen.scale(density, density);
+      const pen = penOf(canvas, width, height);
       KINDS[panel.kind].draw(pen, panel, [width, height], theme);
       if (looked.panel !== index || !(looked.cell < cells[index]?.count)) return;
       const told = looked.cell < 0 ? "" : cells[index].tell(looked.cell);

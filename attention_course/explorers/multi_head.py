@@ -112,9 +112,10 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
     title = "weights of head 0, percent" if one else f"weights of heads 0 to {n_head - 1}, in reading order"
     unit = ", percent" if percent[:, t].numel() <= Heatmap.MOST_NUMBERS else ""
     most = int(weights[0, t].argmax())
+    look = {"limit": 100, "room": (len(TEXT), len(TEXT))}
     figure.show(
-        Heatmap(title, maps, "query", "key", rows, columns, limit=100, tile=LETTERS, tile_label="head"),
-        Heatmap(f"query {t} in each head{unit}", percent[:, t], "head", "key", columns=LETTERS, limit=100),
+        Heatmap(title, maps, "query", "key", rows, columns, tile=LETTERS, tile_label="head", **look),
+        Heatmap(f"query {t} in each head{unit}", percent[:, t], "head", "key", columns=LETTERS, **look),
         caption=(
             f"n_head = {n_head}, head_size = {N_EMBD} / {n_head} = {N_EMBD // n_head}. Parameters: "
             f"4 · {N_EMBD}² = {4 * N_EMBD**2:,}, for any n_head. In head 0, query {t} “{LETTERS[t]}” gives "

@@ -99,7 +99,7 @@ def draw(
     letters = " + ".join(f"{number(share)} {letter}" for letter, share in letters if share >= 0.005)
     limit = limit.item()
     figure.show(
-        Heatmap("query × key", products, "key s", "channel", NAMES, limit=limit),
+        Heatmap("query × key", products, "key s", "channel", NAMES, limit=limit, room=(T, LARGEST_HEAD)),
         Heatmap("scores", scores, "key s", "step", NAMES, ["sum", f"÷ √{size}"], limit=limit),
         Heatmap("weights", weights, "key s", "query", NAMES, [NAMES[t]], limit=1),
         Heatmap("weight × value", mix, "key s", "letter", NAMES, list(LETTERS), limit=1),

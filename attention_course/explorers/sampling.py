@@ -10,15 +10,15 @@ import torch.nn as nn
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.explorers.subject import TOKENIZER, UNTRAINED, fit, ids_of, look, remark
+from attention_course.explorers.subject import TOKENIZER, UNTRAINED, fit, ids_of, look, remark, state_of
 from attention_course.gpt import generate
 from attention_course.plots import Bars, Text, sign, visible
 from attention_course.text import CharTokenizer
 
 PROMPT = "Ann "
 BEST = 12  # characters that get a bar
-LENGTH = 64  # of a sample: a forward pass a character, and a drag should stay quick
-REMEMBERED = 2000  # answers of models, about 1 KiB each
+LENGTH = Text.COLUMNS  # of a sample: a forward pass a character, and a drag should stay quick
+REMEMBERED = 2000  # answers and samples of models, about 1 KiB each
 PALE = 0.3  # shade of the prompt
 PROMPT_ROWS = 4  # of a long prompt, the end is shown
 
@@ -32,6 +32,8 @@ def controls(
         ValueError: model, tokenizer and prompt do not go together.
     """
     fit(model, tokenizer, prompt)
+    answer.cache_clear()
+    write.cache_clear()
     most = tokenizer.vocab_size
     return {
         "temperature": ipywidgets.FloatSlider(
@@ -51,22 +53,32 @@ def probabilities_of(logits: Tensor, temperature: float, top_k: int) -> Tensor:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def answer(model: nn.Module, now: bytes, ids: tuple[int, ...]) -> Tensor:
-    """Return logits (1, 1, V) for what follows ids; `now` is anything that changes when the model does."""
+def answer(model: nn.Module, state: tuple[int, ...], ids: tuple[int, ...]) -> Tensor:
+    """Return logits (1, 1, V) for what follows ids."""
     return look(model, torch.tensor([ids]))[0][:, -1:]
 
 
 class Remembered(nn.Module):
     """A model whose answers are remembered: from one setting to the next, much of a sample stays the same."""
 
-    def __init__(self, model: nn.Module, now: bytes):
+    def __init__(self, model: nn.Module, state: tuple[int, ...]):
         super().__init__()
         self.block_size = model.block_size
-        self.answer = partial(answer, model, now)
+        self.answer = partial(answer, model, state)
 
     def forward(self, ids):
         """Return logits (1, 1, V) for ids (1, T), and no weights."""
         return self.answer(tuple(ids[0].tolist())), None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def write(
+    model: nn.Module, state: tuple[int, ...], ids: tuple[int, ...], temperature: float, top_k: int, seed: int
+) -> Tensor:
+    """Return the ids (LENGTH,) that a model writes after some others."""
+    generator = torch.Generator().manual_seed(seed)
+    remembered = Remembered(model, state)
+    return generate(remembered, torch.tensor([ids]), LENGTH, temperature, top_k, generator)[0, -LENGTH:]
 
 
 def compute(
@@ -78,18 +90,16 @@ def compute(
     prompt: str = PROMPT,
 ) -> dict[str, Any]:
     """Return probabilities (V,), the ids of the best characters, and a sample of LENGTH characters."""
-    ids = ids_of(prompt, tokenizer, model)
-    logits = look(model, ids)[0][0, -1]
-    remembered = Remembered(model, now=logits.float().numpy().tobytes())
-    generator = torch.Generator().manual_seed(seed)
-    written = generate(remembered, ids, LENGTH, temperature, top_k, generator)[0, -LENGTH:]
+    ids = tuple(ids_of(prompt, tokenizer, model)[0].tolist())
+    state = state_of(model)
+    logits = answer(model, state, ids)[0, 0]
     return {
         "probabilities": probabilities_of(logits, temperature, top_k),
         "top_k": top_k,
         "best": logits.topk(min(BEST, len(logits))).indices,
         "characters": tokenizer.characters,
         "prompt": prompt,
-        "sample": tokenizer.decode(written),
+        "sample": tokenizer.decode(write(model, state, ids, temperature, top_k, seed)),
         "remark": remark(model),
     }
 

@@ -120,7 +120,7 @@ def draw(
     T = len(weights)
     entropy = torch.special.entr(weights).sum().item()
     alive = torch.stack([torch.tensor(entropy / math.log(T)), gradient.float()])
-    lost = f"score ({outside.item():.0%} lie outside this frame)" if outside > 0.005 else "score"
+    lost = f"score ({100 * outside.item():.0f} % lie outside this frame)" if outside > 0.005 else "score"
     figure.show(
         Histogram("Scores of random q and k", density, (-FRAME, FRAME), lost, curve),
         Bars(f"Weights of one query on {T} keys", weights, [str(key) for key in range(T)], "key", (0, 1)),

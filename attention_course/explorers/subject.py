@@ -38,6 +38,11 @@ def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
     return tokenizer.encode(text)[None, -model.block_size :]
 
 
+def state_of(model: nn.Module) -> tuple[int, ...]:
+    """Return what differs once a model has learnt on: PyTorch counts how often each tensor was changed."""
+    return tuple(parameter._version for parameter in model.parameters())
+
+
 @torch.no_grad()
 def look(model: nn.Module, ids: Tensor, **wanted: bool) -> tuple[Tensor, Tensor | None]:
     """Return logits and weights for ids (B, T), on the CPU, in eval mode, and leave the model as it was."""

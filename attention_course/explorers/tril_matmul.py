@@ -38,9 +38,10 @@ def draw(figure: LiveFigure, weights: Tensor, tokens: Tensor, output: Tensor) ->
     T = len(tokens)
     total = weights[-1].sum().item()
     a, b = output[-1].tolist()
+    most = len(TOKENS)
     figure.show(
-        Heatmap(f"weights ({T}, {T})", weights, "output t", "token s", limit=1),
-        Heatmap(f"@  tokens ({T}, 2)", tokens, "token s", "channel", limit=10),
-        Heatmap(f"=  output ({T}, 2)", output, "output t", "channel", limit=10),
+        Heatmap(f"weights ({T}, {T})", weights, "output t", "token s", limit=1, room=(most, most)),
+        Heatmap(f"@  tokens ({T}, 2)", tokens, "token s", "channel", limit=10, room=(most, 2)),
+        Heatmap(f"=  output ({T}, 2)", output, "output t", "channel", limit=10, room=(most, 2)),
         caption=f"The last row of weights sums to {number(total)}. Its output is ({number(a)}, {number(b)}).",
     )

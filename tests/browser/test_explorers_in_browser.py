@@ -109,6 +109,22 @@ def test_nothing_is_clipped_at_200_percent(page):
         page.wait_for_timeout(500)
 
 
+@pytest.mark.parametrize("name", ["tril_matmul", "query_key_value", "cross_and_causal", "multi_head"])
+def test_panels_stay_where_they_are_while_a_slider_moves(name, page):
+    explorer = explorers(page)[list(EXPLORERS).index(name)]
+    places = "(e) => [...e.querySelectorAll('canvas')].map((c) => [c.offsetLeft, c.width, c.height]).join()"
+    seen = []
+    for key in ("Home", "End"):
+        for handle in explorer.locator(".noUi-handle").all():
+            handle.focus()
+            page.keyboard.press(key)
+            page.wait_for_timeout(100)
+            seen.append((explorer.evaluate(places), lab.picture_of(explorer)))
+    places, pictures = map(set, zip(*seen, strict=True))
+    assert len(pictures) > 1
+    assert len(places) == 1
+
+
 def rung_2(page):
     """Return the explorer of rung 2 at T = 5, with the weights of the mean of the past."""
     explorer = explorers(page)[list(EXPLORERS).index("tril_matmul")]
@@ -126,7 +142,7 @@ def test_the_pointer_reads_a_cell(page):
     explorer = rung_2(page)
     weights = explorer.locator("canvas").first
     area = weights.bounding_box()
-    page.mouse.move(area["x"] + 46 + 2.5 * 44, area["y"] + 4 + 3.5 * 44)
+    page.mouse.move(area["x"] + 46 + 2.5 * 35, area["y"] + 4 + 3.5 * 35)
     readout = explorer.locator(".attention-readout")
     readout.filter(has_text="output t = 3, token s = 2: 0.25. Its row: 0.25 0.25 0.25 0.25 0").wait_for()
     page.mouse.move(5, 5)
