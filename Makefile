@@ -30,7 +30,7 @@ test-matrix: $(READY) ## all but the browser tests, on other CPUs, versions and 
 
 mutants: $(READY) ## change the package in thousands of places, one at a time, and see whether a test notices
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev,mutants]'
-	OMP_NUM_THREADS=1 $(VENV)/bin/mutmut run --max-children 2
+	$(RUN) tests/mutants.py
 
 notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
@@ -59,7 +59,7 @@ constraints: ## renew constraints.txt: the newest versions that go together; tor
 	mv constraints.new constraints.txt && rm -r $$venv
 
 clean: ## remove caches; the next call looks through .venv again and keeps what is installed
-	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tests/browser/screenshots mutants .matrix
+	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tests/browser/screenshots .mutants .matrix
 	find attention_course tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # Set-up. The stamp is written last; without it nothing that lies in .venv is trusted:

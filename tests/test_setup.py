@@ -13,6 +13,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import mutants
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -232,3 +233,29 @@ class TestSetUp:
         assert done.returncode != 0
         assert message in done.stdout + done.stderr
         assert not (tmp_path / ".venv/.ready").exists()
+
+
+def test_a_decorator_called_below_its_function_is_the_same():
+    source = """
+def add(number):
+    return lambda function: lambda: function() + number
+
+def double(function):
+    return lambda: 2 * function()
+
+@add(1)
+@double
+def seven():
+    return 3
+
+class Number:
+    @property
+    def seven(self):
+        return 7
+"""
+    rewritten = mutants.call_decorators(source)
+    assert "@add" not in rewritten
+    for text in (source, rewritten):
+        names = {}
+        exec(text, names)
+        assert names["seven"]() == names["Number"]().seven == 7

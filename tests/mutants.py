@@ -1,0 +1,63 @@
+"""Planted bugs: `make mutants` changes the package in thousands of places, one by one; do the tests notice?
+
+mutmut works on a copy, and leaves functions with a decorator alone. In the copy a decorator is therefore
+called below its function, which is the same to Python. The copy stays in .mutants; look at a mutant with
+`cd .mutants && mutmut show NAME`.
+"""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COPY = ROOT / ".mutants"
+MODULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]["only_mutate"]
+WANTED = 0.9  # of the mutants of each module
+UNNOTICED = (0, 5, 33, None)  # exit codes of mutmut: tests passed, or none ran; others mean failed or hung
+
+
+def call_decorators(source: str) -> str:
+    """Return a module in which `@decorate` above a function has become `f = decorate(f)` below it."""
+    lines = source.splitlines()
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    for function in sorted(functions, key=lambda node: node.lineno, reverse=True):
+        names = {ast.unparse(decorator) for decorator in function.decorator_list}
+        if not names or names & {"property", "staticmethod", "classmethod"}:
+            continue
+        indent = " " * function.col_offset
+        calls = [
+            f"{indent}{function.name} = {ast.unparse(decorator)}({function.name})"
+            for decorator in reversed(function.decorator_list)
+        ]
+        lines[function.end_lineno : function.end_lineno] = calls
+        del lines[function.decorator_list[0].lineno - 1 : function.lineno - 1]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run mutmut, print each module's share of killed mutants and the names of the others."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    shutil.copytree(ROOT, COPY, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    for module in MODULES:
+        path = COPY / module
+        path.write_text(call_decorators(path.read_text()))
+    mutmut = [sys.executable, "-m", "mutmut", "run", "--max-children", "2"]
+    subprocess.run(mutmut, cwd=COPY, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
+    too_few = []
+    for module in MODULES:
+        codes = json.loads((COPY / "mutants" / f"{module}.meta").read_text())["exit_code_by_key"]
+        living = [name for name, code in codes.items() if code in UNNOTICED]
+        killed = 1 - len(living) / len(codes)
+        print(f"{module}: {killed:.1%} of {len(codes)} mutants were noticed; not", *living, sep="\n    ")
+        too_few += [module] * (killed < WANTED)
+    if too_few:
+        sys.exit(f"less than {WANTED:.0%}: {', '.join(too_few)}")
+
+
+if __name__ == "__main__":
+    main()
