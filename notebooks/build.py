@@ -46,7 +46,7 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # as the tests run them: other threads can add in another order
     NotebookClient(
         notebook,
-        timeout=120,
+        timeout=600,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,

@@ -152,13 +152,13 @@ changed
 # %% [markdown]
 # Tokens go into the mean like words into a bag, and come out in no order: "dog bites man" and "man bites dog" end in the same mean. That is why this is called a **bag of words**. The single tokens are lost as well: a mean of (3, 6) can come from many different pairs.
 #
-# The next cell swaps two past tokens and asserts that the last output does not move.
+# The last entry is False: the last output did not move. The next cell asserts it.
 
 # %%
 torch.testing.assert_close(causal_mean_loop(swapped)[-1], causal_mean_loop(x)[-1])
 
 # %% [markdown]
-# ## What is kept
+# ## No look at the future
 #
 # An output never depends on a later input. To show it, change token 2 and look at which outputs move.
 
@@ -224,7 +224,7 @@ picture(
 )
 
 # %% [markdown]
-# So why not stay with the running sum? It works as long as every token counts the same for all that come after it, or fades in the same way for all. Attention needs a number of its own for every pair of positions, and for that the table of pairs in [rung 2](02_tril_matmul.ipynb) is the right shape.
+# So why not stay with the running sum? It works as long as every token counts the same for all that come after it. In attention, each position will decide for itself how much every earlier token counts. That takes one number for each pair of positions: a table of T rows and T columns. [Rung 2](02_tril_matmul.ipynb) builds it.
 #
 # ## Prove
 #
@@ -284,7 +284,7 @@ ask("find_the_loop_bug")
 (published_loop(x) == causal_mean_loop(x)).all(dim=-1)
 
 # %% [markdown]
-# On the notes' own input, eight random tokens from seed 1, the largest difference is no rounding error either. The comparison that the notes print as True is False.
+# On the notes' own input, eight random tokens from seed 1, the largest difference is far too large for rounding, too. The notes print True for the comparison that gives False here.
 
 # %%
 torch.manual_seed(1)

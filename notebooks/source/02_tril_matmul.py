@@ -67,7 +67,7 @@ torch.tril(torch.ones(3, 3)) @ tokens
 #
 # ## Build: from sums to means
 #
-# A recipe without negative numbers makes a mean when its numbers sum to 1. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
+# A recipe without negative numbers makes a weighted mean when its numbers sum to 1. Where they are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
 
 # %%
 weights = torch.tril(torch.ones(3, 3))
@@ -108,7 +108,7 @@ weights = weights / weights.sum(dim=-1, keepdim=True)
 (weights @ x).shape
 
 # %% [markdown]
-# Every text got the same weights. Making a tensor act as if it were repeated along a dimension that it lacks is called **broadcasting**. `torch.bmm`, the batched product, does not do that: both sides must bring the batch.
+# Every text got the same weights. Making a tensor act as if it were repeated, along a dimension of size 1 or one that it lacks, is called **broadcasting**. A missing dimension is added on the left. `torch.bmm`, the batched product, does not do that: both sides must bring the batch.
 
 # %%
 repeated = weights.expand(B, T, T)  # (B, T, T), without a copy
@@ -182,7 +182,7 @@ big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5 times the expected value, plus 1e-8. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6 of the value plus 1e-5, and its error shows how far apart the two are. From here on, this course compares with it.
+# `allclose` allows a difference of 1e-5 times the expected value, plus 1e-8. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6 of the value plus 1e-5, and its error shows how far apart the two are. That is why the proofs in this course compare with it.
 
 # %%
 assert not all(agreed)
@@ -306,7 +306,7 @@ ask("which_way_it_broadcasts")
 broken.sum(dim=-1)
 
 # %% [markdown]
-# Only row 0 sums to 1. The last one hands out more than two tokens. With `keepdim=True` the sums keep the shape (4, 1), one for each row.
+# Only row 0 sums to 1. The last one sums to more than 2. The sums had the shape (4,), which was read as (1, 4): one for each column. With `keepdim=True` they have the shape (4, 1), one for each row.
 
 # %%
 repaired = a / a.sum(1, keepdim=True)
@@ -364,12 +364,12 @@ check("shift_matrix", my_shift)
 #
 # - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`, attention weights, or the attention matrix.
 # - For one channel, a convolution is a band matrix: each row holds the same numbers, shifted by one. `torch.nn.Conv1d` does not build the matrix, because it would be mostly zeros. It also mixes the channels, and is not causal unless it is padded on the left only.
-# - Attention models add such a decay to the scores of rung 3. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance. RetNet (Sun et al. 2023) multiplies by a decay and drops the softmax of rung 3, so that it can also be computed as a running sum.
+# - Some models of attention use such a decay. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance, before the weights are made. RetNet (Sun et al. 2023) multiplies by a decay, in a form that can also be computed as a running sum.
 #
 # ## Three sentences to remember
 #
 # 1. A row of weights is a recipe: how much of each token goes into one output.
-# 2. A lower triangle whose rows sum to 1 is the mean of the past, and `weights @ x` carries out all its rows at once.
+# 2. A lower triangle with equal weights in each row, summing to 1, is the mean of the past. `weights @ x` carries out all its rows at once.
 # 3. The same numbers by other steps round differently, so compare with `assert_close` and know its tolerance.
 #
 # Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are made from scores.

@@ -114,7 +114,7 @@ torch.testing.assert_close(softmax(block, dim=1), torch.softmax(block, dim=1))
 # %% [markdown]
 # ## Temperature
 #
-# Multiplying the scores does change the weights, because differences grow with them. It is customary to divide by a **temperature**: below 1 the largest score takes more, above 1 the weights even out.
+# Multiplying all scores by a number multiplies their differences, too, so the weights change. It is customary to divide by a number, the **temperature**: below 1 the largest score takes more, above 1 the weights even out.
 
 # %%
 steps = torch.tensor([0.0, 1.0, 2.0, 3.0])
@@ -196,7 +196,7 @@ for T in (1, 2, 7, 32):
 # %% [markdown]
 # ## Two ways to mask
 #
-# Now with scores that are not all equal. These are the scores of a six-word sentence, "The sun rises in the east", from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation". Rung 4 shows how they come about, and rung 5 why they are divided by √2.
+# Now with scores that are not all equal. These are scores for the six words of "The sun rises in the east", in another order: the, sun, the, in, east, rises. They come from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation". Rung 4 shows how they come about, and rung 5 why they are divided by √2.
 
 # %%
 article_scores = (
@@ -243,7 +243,7 @@ torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rt
 torch.testing.assert_close(renormalised[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0)
 
 # %% [markdown]
-# They agree on paper, and nearly always in float32. But if a hidden score is far above all visible ones, the visible weights underflow to 0, and the division is 0/0.
+# The two ways of masking agree on paper, and nearly always in float32. But if a hidden score is far above all visible ones, the visible weights become too small for float32 and are rounded to 0, and the division is 0/0.
 
 # %%
 far_above = torch.tensor([0.0, 200.0])
@@ -299,7 +299,7 @@ picture(
 )
 
 # %% [markdown]
-# On the right, output 0 moves when input 5 does. The tokens of the future were removed, but its scores are still in the denominator.
+# On the right, output 0 moves when input 5 does. The tokens of the future are gone from the mix. Their scores are still in the sum that each row was divided by.
 
 # %%
 assert not leak_probe(mask_before, x).triu(diagonal=1).any()
@@ -314,7 +314,7 @@ assert leak_probe(multiply_after, x).all()
 torch.softmax(torch.full((3,), float("-inf")), dim=-1)
 
 # %% [markdown]
-# 0 divided by 0 is NaN, and one NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query (older versions returned NaN). Here query 0 may look at nothing:
+# By the formula this is 0/0, which is NaN. (Our safe softmax gets NaN a step earlier, from −∞ − (−∞).) One NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query (older versions returned NaN). It takes three inputs, which rung 4 explains; here all three are `x`. Query 0 may look at nothing, and this is its output:
 
 # %%
 x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)

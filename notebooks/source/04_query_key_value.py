@@ -3,16 +3,16 @@
 #
 # [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · **▶ 4 query, key, value** · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
 #
-# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The scores of rung 3 come from there.
+# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two make the scores of rung 3.
 #
-# **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors. One check near the end needs what a derivative is.
+# **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors. For one check near the end you need to know what a derivative is.
 #
 # **Time** about 35 minutes to read, and 26 for the exercises.
 
 # %% [markdown]
 # ## The question
 #
-# In rung 3 we wrote the scores down ourselves, the same for every text. But which word matters to which depends on the words. How can the tokens produce the scores?
+# In rung 3 we wrote the scores down ourselves, the same for every text. But how much one word matters to another depends on both. How can the tokens produce the scores?
 
 # %%
 import torch
@@ -105,7 +105,9 @@ torch.testing.assert_close(scores, scores.T)
 # - a **key**: what it can be found by,
 # - and a **value**: what it hands over to those who find it.
 #
-# A matrix makes each of them from the token: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. The three matrices make a **head** of attention. They are all that it learns: their entries are its **parameters**. The number of channels of a token, C, is also written `n_embd`: that is nanoGPT's name for it.
+# In rung 3, query and key were names for two positions. From here on they are also the vectors that these positions bring.
+#
+# A matrix makes each of them from the token: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a **head** of attention learns: their entries are its **parameters**. The number of channels of a token, C, is also written `n_embd`: that is nanoGPT's name for it.
 #
 # ## One query by hand
 #
@@ -125,7 +127,7 @@ embedding = nn.Embedding(50_000, 3)
 embedding(torch.tensor([ids["The"], ids["sun"]])).detach()
 
 # %% [markdown]
-# These two rows are the first two that the article prints. The next ones are not the rows of its sentence. It prints the rows of the ids 0, 4, 5, 2, 1, 3: the same words in another order.
+# These two rows are the first two that the article prints. The other four belong to the right words, but in another order: it prints the rows of the ids 0, 4, 5, 2, 1, 3.
 
 # %%
 printed = torch.tensor(
@@ -178,7 +180,7 @@ scores = keys @ query  # (6, 2) @ (2,) is (6,)
 scores
 
 # %% [markdown]
-# The best match is index 2, the token itself. The worst is index 1, "sun". The article prints other scores: 0.8721, −0.5302, 2.1436 and so on, with index 3 the lowest. Its code does not give them.
+# The best match is index 2, the token itself. The worst is index 1, "sun". In the part of the article that goes step by step, other scores are printed: 0.8721, −0.5302, 2.1436 and so on, with index 3 the lowest. The code of that part does not give them.
 
 # %%
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
@@ -207,7 +209,7 @@ printed = torch.tensor([0.1834, 0.0452, 0.6561, 0.0133, 0.1906, 0.2885])
 print(f"ours: {weights.sum():.4f}, printed: {printed.sum():.4f}")
 
 # %% [markdown]
-# No softmax gives weights that sum to more than 1, so these numbers do not come out of the code that stands above them. A sum is quickly checked.
+# No softmax gives weights that sum to more than 1, so these numbers do not come out of the code that the article prints above them. A sum is quickly checked.
 
 # %%
 expected = torch.tensor([0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
@@ -242,19 +244,19 @@ output = weights @ v  # (6, 6) @ (6, 4) is (6, 4)
 torch.testing.assert_close(output[2], context)
 
 # %% [markdown]
-# The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: "sun" and "rises" think differently of each other.
+# The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: the score of "rises" for "sun" is not the score of "sun" for "rises".
 
 # %%
 scores[1, 5], scores[5, 1]
 
 # %% [markdown]
-# And none of the 36 scores is near 2.1436<!--shown-->, the highest that the article prints. A score depends on its two tokens, not on where they stand. So no order of the words gives 2.1436<!--shown-->, and we do not know where it comes from.
+# And none of the 36 scores is near 2.1436<!--shown-->, the highest in that list. A score depends on its two tokens, not on where they stand. So no order of the words gives 2.1436<!--shown-->, and we do not know where it comes from.
 
 # %%
 assert ((scores - 2.1436).abs() > 0.5).all()
 
 # %% [markdown]
-# And why mix v, and not the tokens x? Because x has to serve for everything: as a question, as a sign to be found by, and for all that later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes.
+# And why mix v, and not the tokens x? Because x has to serve for everything: as a query, as a key, and for all that later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes.
 #
 # ## Build: the weights
 #
@@ -291,7 +293,7 @@ scores = scores.masked_fill(~mask, float("-inf"))
 (torch.softmax(scores, dim=-1) @ v)[:2]
 
 # %% [markdown]
-# NaN spreads. In the next layer not even a weight of 0 keeps it out, because 0 times NaN is NaN.
+# NaN spreads. Models feed the output of one head into further attention. There not even a weight of 0 keeps it out, because 0 times NaN is NaN.
 
 # %%
 assert (0 * torch.tensor(float("nan"))).isnan()
@@ -313,7 +315,7 @@ torch.testing.assert_close(attention(q, k, v)[0], output)
 # %% [markdown]
 # ## Build: the head
 #
-# A **head** is the three matrices and this function. `nn.Linear(n_embd, head_size, bias=False)` is a matrix that can be trained; calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module calls its `forward`.
+# Now the three matrices and this function go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a matrix that can be trained; calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module calls its `forward`.
 
 
 # %%
@@ -425,7 +427,7 @@ picture(
     Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
     Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
-    alt="Scores and weights stand right below the diagonal; the output of each "
+    alt="But for position 0, which finds itself, scores and weights stand right below the diagonal; the output of each "
     "position is the letter before it.",
 )
 
@@ -436,7 +438,7 @@ picture(
 "".join(letters[i] for i in out.argmax(dim=-1))
 
 # %% [markdown]
-# Position 0 has nothing before it and finds itself. All others find the letter before them. But for row 0, this is the shift of rung 2. No one wrote it into a table of weights: it is what queries and keys agree on.
+# Position 0 has nothing before it and finds itself. All others find the letter before them. Except for row 0, these are the weights of the shift in rung 2. No one wrote it into a table of weights: it is what queries and keys agree on.
 #
 # The second job depends on the letters: find the last vowel.
 
@@ -444,7 +446,7 @@ picture(
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". A key answers 20 in channel 0 if it is a vowel, and in channel 1 four times its position. The 20 has to beat any lateness: from the o at position 1 to the end of the word that is 4 · 4 = 16. A longer word may need more than 20. (Scores and weights are shown as before: the scale and the mask come in between.)
+# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for another letter. Channel 1 is four times its position. A vowel has to win against any later letter: from the o at position 1 to the end of the word that is 4 · 4 = 16. A longer word may need more than 20. (Scores and weights are shown as before: the scale and the mask come in between.)
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -578,7 +580,7 @@ torch.testing.assert_close(reordered[4], context)
 reordered[4]
 
 # %% [markdown]
-# So attention without a mask has no notion of order: it works on a *set* of vectors, each asking all others. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1. Order has to be in the tokens. For the potato we gave the position channels of its own. Models mostly *add* a vector for each position to the tokens; rung 8 does that.
+# So attention without a mask has no notion of order: it works on a *set* of vectors, each asking all others. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1. Order has to be in the tokens. For the potato we gave the position channels of its own. GPT-2 *adds* a vector for each position to the tokens, and so does our model in rung 8.
 
 # %%
 torch.manual_seed(0)
@@ -609,7 +611,7 @@ for T in (1, 2, 7, 32):
         torch.testing.assert_close(out, mean(v))
 
 # %% [markdown]
-# With a mask and any weights it has no leak.
+# With the causal mask, a head has no leak, whatever its three matrices are. Here is the probe for a random one.
 
 # %%
 moved = leak_probe(lambda x: head(x, causal_mask(8))[0], batch)
@@ -645,7 +647,7 @@ torch.testing.assert_close(head_of_the_article(sun)[0], printed, atol=1e-4, rtol
 #
 # **What does each channel of the head_size do? How many can you take away before the head stops doing its job?**
 #
-# This is the potato again. One query passes through four stages, with one row for each key: the products in each channel, their sum as the score, scaled and masked, the weights, and what each key adds to the output. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off. The untrained head has random matrices.
+# This is the potato again. One query passes through four stages, with one row for each key. They are: the products in each channel; their sum, the score, before and after scale and mask; the weight; what the key adds to the output. "Last vowel" begins with 5 channels here, three of which are empty. So the scale is 1/√5, and the letter a gets a little less weight than above. With head_size 2 it gets as much as before. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off. The untrained head has random matrices.
 
 # %%
 explore("query_key_value")
@@ -696,7 +698,7 @@ torch.testing.assert_close(its_weights @ published_x, its_output, atol=1e-3, rto
 published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
 
 # %% [markdown]
-# The second: every matrix should get a **gradient**: the derivatives of an output by each of its entries. `backward()` writes it into `.grad`. W_value gets none, so no training would ever change it.
+# The second: every matrix should get a **gradient**: the derivatives of one number by each of its entries. Our number is the sum of all outputs. `backward()` writes it into `.grad`. W_value gets none, so no training would ever change it.
 
 # %%
 published_attention(published_x, W_query, W_key, W_value).sum().backward()

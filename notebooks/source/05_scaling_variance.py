@@ -60,7 +60,7 @@ ask("variance_of_a_score")
 # Let all entries of q and k have mean 0 and be **independent**: to know one says nothing about the others. E stands for the mean.
 #
 # 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
-# 2. So its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
+# 2. With mean 0, its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
 # 3. The variances of independent terms add up, and a score has one term for each channel:
 #
 # $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
@@ -105,7 +105,7 @@ picture(
 )
 
 # %% [markdown]
-# On these axes a straight line that rises tenfold where head_size grows tenfold says: twice the head_size, twice the variance. (A query with twice as large entries has var(q) = 4, and scores that are twice as large.)
+# Both axes are logarithmic. The line rises tenfold where head_size grows tenfold: twice the head_size, twice the variance. (A query with twice as large entries has var(q) = 4, and scores that are twice as large.)
 #
 # The same, measured in a published notebook: a batch of four texts, eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->. The three linear layers are there because they use up random numbers before q and k are drawn.
 
@@ -225,7 +225,7 @@ torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
 # %% [markdown]
 # ## The gradient through softmax
 #
-# A model learns by small changes of its scores. What counts is how far a weight moves when a score does. For softmax that is a table: entry [i, j] says how fast weight i moves when score j moves. With weights $p$ it is
+# Training changes the parameters a little at a time, and the scores with them. What counts is how far a weight moves when a score does. For softmax that is a table: entry [i, j] says how fast weight i moves when score j moves. With weights $p$ it is
 #
 # $$\frac{\partial p_i}{\partial s_j} = \begin{cases} p_i (1 - p_i) & i = j \\ -p_i\, p_j & i \neq j \end{cases}$$
 #
@@ -254,7 +254,7 @@ p = torch.tensor([0.0, 0.0, 1.0])
 p.diag() - p.outer(p)
 
 # %% [markdown]
-# No score can move anything. This is so inside a head. At the output of a model stands a **loss**, the number that training makes small: −ln of the weight of the true one. The logarithm undoes this. There the gradient is $p - y$, where $y$ is 1 for the true one and 0 for the others: it is large when the model is sure and wrong. Here the true one is 0, and the model is sure of 2. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
+# No score can move anything. This is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training makes a number small, the **loss**: −ln of the probability of the right answer. The logarithm undoes the flatness of softmax: the gradient is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -282,7 +282,7 @@ picture(
 )
 
 # %% [markdown]
-# At head_size 64<!--shown-->, a usual size, it is less than a fifth of what it was. At 1024<!--shown--> it is gone.
+# Without a scale, at head_size 64<!--shown-->, a usual size, it is less than a fifth of what it is at head_size 1. At 1024<!--shown--> it is gone.
 
 # %%
 norms = dict(zip(head_sizes.tolist(), medians(gradient_norm, unscaled)))
@@ -334,7 +334,7 @@ for head_size in (4, 64, 1024):
     torch.testing.assert_close(scores.var().item(), 1 / 9, rtol=0.15, atol=0)
 
 # %% [markdown]
-# So the scale promises the same variance for every head_size, and no saturation *at the start*, if q and k begin random, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until hardly any of their weight goes astray. `nn.Parameter` marks a tensor that training may change. `loss.backward()` takes the derivative of the loss by each of its entries, and the optimizer, here one called Adam, then moves each entry by a small step that should lower the loss.
+# So the scale promises the same variance for every head_size, and no saturation *at the start*, if q and k begin random, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until hardly any of their weight goes astray. `nn.Parameter` marks a tensor that training may change. `loss.backward()` takes the derivative of the loss by each of its entries and adds it to what is there, which `zero_grad()` has cleared. Then the optimizer, here one called Adam, moves each entry by a small step that should lower the loss.
 
 # %%
 torch.manual_seed(0)
@@ -360,7 +360,7 @@ assert scores.var() > 1.5 * q.var() * k.var()  # the law says 1 times
 # %% [markdown]
 # The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the law does not hold.
 #
-# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. That bounds the cosine: before that number, no score is outside of −1 to 1. The learned number alone decides how sharp softmax may get.
+# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get.
 
 # %%
 bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
@@ -378,7 +378,7 @@ print(f"{math.log(87):.3f}")
 ask("loss_of_random_logits")
 
 # %% [markdown]
-# The notebook with the four variances trains such a model, and its first loss is 4.97<!--shown-->. Its **logits**, the scores of the characters, come from an `nn.Embedding`, which begins with random numbers of mean 0 and variance 1.
+# The notebook with the four variances trains such a model, and its first loss is 4.97<!--shown-->. Its logits, the scores of the characters, come from an `nn.Embedding`, which begins with random numbers of mean 0 and variance 1.
 
 # %%
 torch.manual_seed(0)
@@ -441,7 +441,7 @@ explore("scaling_variance")
 #
 # ## Break it
 #
-# This is how the model in a famous lecture computed its weights at first, in our words; its repository has since been corrected. It has n_embd = 384 and six heads. It runs.
+# This is how the model in a famous lecture computed its weights at first, in our words; its repository has since been corrected. It has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
 
 
 # %%
@@ -484,7 +484,7 @@ print(f"{'ln 32':8} {math.log(32):.1f}")
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score adds up head_size products, so the scale has to be `head_size**-0.5`. With six heads C is six times head_size: the scores have a sixth of the variance that was meant. The weights are a little too even, which no shape and no sum shows. With one head, C and head_size are the same, and nothing is wrong at all.
+# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score adds up head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth of the variance that was meant. The weights are a little too even, which no shape and no sum shows. With one head, C and head_size are the same, and nothing is wrong at all.
 #
 # The check that catches it is the law: give the scores a q and k of variance 1, and measure.
 

@@ -70,7 +70,7 @@ picture(
 )
 
 # %% [markdown]
-# Without the line it is an **encoder**: it reads a text that is all there, and looks both ways. The last query could see everything before, so its output does not move.
+# Without the line it is an **encoder**: it reads a text that is all there, and looks both ways. The last query sees every token with the mask, too, so its output does not move.
 
 # %%
 torch.testing.assert_close(decode(x)[0][-1], encode(x)[0][-1])
@@ -226,7 +226,7 @@ tokens = x[:5]
 F.scaled_dot_product_attention(tokens[-1:], tokens, torch.eye(5), is_causal=True)
 
 # %% [markdown]
-# These are the weights of the newest token. All of it lies on token 0; the token sees neither what came since then nor itself. The switch aligns the first query with the first key, top left. A decoder that continues needs the last query aligned with the last key, bottom right. Ours does that.
+# This is the newest token's row of weights. All its weight lies on token 0; the token sees neither what came since then nor itself. The switch aligns the first query with the first key, top left. A decoder that continues needs the last query aligned with the last key, bottom right. Ours does that.
 
 # %%
 two = F.scaled_dot_product_attention(tokens[-2:], tokens, torch.eye(5), is_causal=True)
@@ -252,7 +252,7 @@ assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
 # %% [markdown]
 # ## A tool that finds leaks
 #
-# In every rung we changed an input and looked which outputs moved. You have used `leak_probe` since rung 1; here is what is inside. It adds noise to one position after the other, and compares the outputs exactly. The result is a table, a row for each output, a column for each input.
+# Again and again we changed an input and looked which outputs moved. You have used `leak_probe` since rung 1; here is what is inside. It adds noise to one position after the other, and compares the outputs exactly. The result is a table, a row for each output, a column for each input.
 
 
 # %%
@@ -270,7 +270,7 @@ def leak_probe(function, x):
 
 
 # %% [markdown]
-# A decoder must give a lower triangle. Anything above the diagonal is a leak from the future.
+# In the probe of a decoder nothing may stand above the diagonal: that would be a leak from the future. Below it the probe shows how far back the decoder looks.
 
 # %%
 masks = {"no mask": None, "causal": causal_mask(T), "window of 3": window_mask(T, 3)}
@@ -414,7 +414,7 @@ picture(
 )
 
 # %% [markdown]
-# So the lengths may differ. Of the number of channels, the article then says that both texts must have the same.
+# So the lengths may differ. The article then says that the tokens of both texts must have the same number of channels.
 
 # %%
 wide = torch.randn(8, 5)  # 8 tokens of 5 channels
@@ -424,7 +424,7 @@ for name, parameter in mixed.named_parameters():
 assert mixed(six, wide)[0].shape == (6, 4)
 
 # %% [markdown]
-# They need not have the same. (`nn.Linear` stores its matrix as (out, in): 5 is the number of columns here.) Only queries and keys must agree, because they meet in a dot product.
+# They need not. (`nn.Linear` stores its matrix as (out, in): 5 is the number of columns here.) Only queries and keys must agree, because they meet in a dot product.
 #
 # ## Prove
 #
@@ -602,7 +602,7 @@ def rewrite(texts):
 rewrite(["3 march 1998", "24 december 2024"])[0]
 
 # %% [markdown]
-# Of the 1,000 dates that it has never seen, it gets more than 95 %<!--shown--> right, all ten characters.
+# Compare them with what was read. How often is all of it right? Of the 1,000 dates that it has never seen, it gets more than 95 %<!--shown--> right, all ten characters.
 
 # %%
 written, weights = rewrite(sources[:1_000])
@@ -708,7 +708,7 @@ for row in (4, 7):
     assert shares[row] > 0.95
 
 # %% [markdown]
-# The dashes are written all the same. A large weight, and they did not depend on it: a row has to sum to 1.
+# The dashes are written all the same: they did not depend on that character. A row has to sum to 1, so its weight must lie somewhere.
 #
 # There is one more caution. Column s is not only the character at s. It is what the encoder made of it, and our encoder was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
 #
@@ -724,7 +724,7 @@ for row in (4, 7):
 explore("cross_and_causal")
 
 # %% [markdown]
-# An output moves only if its row of the mask has a 1 in column ▲: a row of the third table is 0 where the column ▲ of the first one is. How far it moves the rest depends on the weights. A query that may look at nothing gets zeros, and nothing reaches it.
+# An output can move only if its row of the mask has a 1 in column ▲. Where the mask has a 0 there, the row of "output moved by" is 0. How far the other outputs move depends on the weights. A query that may look at nothing gets zeros, and nothing reaches it.
 #
 # ## Break it
 #

@@ -3,7 +3,7 @@
 #
 # [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · **▶ 7 multi-head** · [8 GPT](08_bigram_to_gpt.ipynb)
 #
-# **You will build** many small heads in place of one large one, first as a list, then all of them in one matrix product. It is the attention that GPT uses, and you will hold it against PyTorch's own.
+# **You will build** many small heads in place of one large one, first as a list, then all of them in one matrix product. It is the attention that GPT uses, and you will compare it with PyTorch's own.
 #
 # **You need** [rung 4](04_query_key_value.ipynb) for a head, [rung 6](06_cross_and_causal.ipynb) for masks and for queries from elsewhere. `view` and `transpose` of tensors.
 #
@@ -118,7 +118,7 @@ class Cards(nn.Module):
 
 
 # %% [markdown]
-# They have equally many parameters. Two heads of half the size weigh as much as one.
+# They have equally many parameters.
 
 # %%
 sizes = [sum(p.numel() for p in Cards(n_head).parameters()) for n_head in (1, 2)]
@@ -218,7 +218,7 @@ picture(
 )
 
 # %% [markdown]
-# The only head finds both friends, and hands over one mixture of their cards. A slightly larger share is enough to answer one of the two, as step 3 allows; the bars above show which one it chose. It does not answer both: training did not find the open door here. Two heads share the work: one follows the first name, the other one the second. Nobody told them to.
+# The only head finds both friends, and hands over one mixture of their cards. In most rows one of the two has a slightly larger share. That is enough to answer it, as step 3 allows; the bars above show which one it chose. It does not answer both: training did not find the open door here. Two heads share the work: one follows the first name, the other one the second. Nobody told them to.
 
 # %%
 for w in of_two.unbind(dim=1):
@@ -298,7 +298,7 @@ except ValueError as error:
 # %% [markdown]
 # ## The output projection
 #
-# Side by side means apart: channel 0 of the wrapper's output is all that head 0 can reach. Give head 0 another value and look at which channels move.
+# Side by side means apart: head 0 reaches channel 0 of the joined output, and no other. Give head 0 another value and look at which channels move.
 
 # %%
 other = [Head(3, 2, d_v=1)(x)[0], *outputs[1:]]
@@ -353,7 +353,7 @@ one_by_one = torch.cat([layer(x) for layer in layers], dim=-1)
 torch.testing.assert_close(x @ joined.T, one_by_one)
 
 # %% [markdown]
-# What comes out is (B, T, C), with the channels of head 0 first. To let every head work at the same time, we need (B, n_head, T, head_size): a (T, head_size) table for each head.
+# What comes out is (B, T, 3C): queries, keys and values side by side. `split` cuts it into three tables of (B, T, C), each with the channels of head 0 first. To let every head work at the same time, we need (B, n_head, T, head_size): a (T, head_size) table for each head.
 
 # %%
 ask("who_gets_row_zero")
@@ -426,7 +426,7 @@ class MultiHeadAttention(nn.Module):
 
 
 # %% [markdown]
-# `attention` and the mask did not have to change: they work on the last two dimensions and leave all others alone.
+# `attention` did not have to change: it works on the last two dimensions and leaves all others alone. A mask of shape (T, T) serves all heads as it is. A mask for each text gets one more dimension, for the heads.
 #
 # ## Prove
 #
@@ -460,7 +460,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # The package has these two classes, and `fuse`. It also has `to_torch`, which copies the parameters into PyTorch's `nn.MultiheadAttention`. From here on we import them.
 #
-# Four ways, several sizes, with and without a mask. Mind the polarity: PyTorch's module hides where its mask is True.
+# Four ways, several sizes, with and without a mask. Mind what True means: PyTorch's module hides where its mask is True.
 
 # %%
 from attention_course.attention import MultiHeadAttention, MultiHeadAttentionList
@@ -560,7 +560,7 @@ def fastest(function, x, repeats=3):
 
 
 # %% [markdown]
-# For memory, count what autograd keeps for the way back. It hands each tensor that it keeps to a hook; we note its size, and count what shares one memory once.
+# For memory: `backward()` needs some of the tensors that were computed on the way, so PyTorch keeps those. `saved_tensors_hooks` calls our function `note` with each of them, and we add up their sizes. Tensors that share one memory count once.
 
 
 # %%
@@ -627,7 +627,7 @@ explore("multi_head")
 #
 # ## Break it
 #
-# Here is the bug from above in a whole head, with a linear layer each for queries, keys and values: the first `view` cuts the tokens apart.
+# Here is the bug from above in a whole layer, with a linear layer each for queries, keys and values: the first `view` cuts the tokens apart.
 
 
 # %%
@@ -795,7 +795,7 @@ check("fuse_heads", my_fuse)
 #
 # ## Three sentences to remember
 #
-# 1. One softmax makes one mixture; a token that needs two things needs two heads.
+# 1. One softmax makes one mixture. Two heads make two, for a token that needs two things.
 # 2. The heads share the width: head_size = n_embd / n_head, and the number of parameters stays the same.
 # 3. Split with `view(B, T, n_head, head_size).transpose(1, 2)`, merge with `transpose(1, 2).reshape(B, T, C)`, and let the output projection mix what the heads found.
 #
