@@ -380,7 +380,7 @@ ask("which_part_answers")
 ask("what_one_layer_gets")
 
 # %% [markdown]
-# All get the same training: the same number of steps, the same batches, the same seed. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin with the parameters that GPT begins with: its docstring says how.
+# All get the same training: the same number of steps, the same batches, the same seed. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin as GPT does: their matrices are random with a standard deviation of 1/√n_embd, half of that for layers called `c_proj`, and the table of positions holds sine and cosine waves.
 #
 # `train` is the loop from above with three additions. The learning rate rises for the first steps and then falls like a cosine (**warm-up** and **cosine decay**). A gradient that is too long is shortened (**clipping**). And where the processor is faster with numbers of 16 bits, matrix products use them.
 
@@ -462,7 +462,7 @@ for name, model in models.items():
 # - **Position** tells it where things stand. The loss falls to less than half.
 # - With **four heads** it halves again.
 # - **Feed-forward** lowers it further. **Residual** and **LayerNorm** bring little here. They are there for what comes next: see below.
-# - With a **second layer** something new happens. Recall was 0 for the models that cannot spell, and not far from a guess for the others. Now it is nearly perfect.
+# - With a **second layer** something new happens. Recall was near 0 for the models that cannot spell. The others with one layer find some of the answers at most. Now it is nearly perfect.
 
 # %% tags=["table"]
 climbed = list(losses.values())
@@ -569,7 +569,7 @@ print(repr(story[:start]), "->", repr(story[start:end]))
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
-# The weights are the ones that made the logits; nothing was computed a second time. In layer 0 most heads look at the last few characters: they note what stands before. In layer 1 one head goes back to the fact. Often it looks not at the first letter of the answer, but a little later, up to the first letter of the next word: which letters stood before that place, layer 0 has noted there.
+# The weights are the ones that made the logits; nothing was computed a second time. In layer 0 most heads look at the last few characters: they note what stands before. In layer 1 one head goes back to the fact. Often it looks a little behind the first letter of the answer: there layer 0 has noted which letters stand just before.
 #
 # Let us check that for all three answers: some head of layer 1 gives most of its weight to the answer in the first sentence and the two characters behind it.
 
@@ -608,7 +608,7 @@ prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at her bar: has the model learned that? It is sure where the grammar is, and open where the grammar is open.
+# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at her bar: has the model learned that? If it is low but not 0, it has learned the rule in part.
 
 # %%
 ids = tokenizer.encode(prompt)[None]
@@ -822,7 +822,7 @@ print(
 )
 
 # %% [markdown]
-# Three things stand between.
+# Three things separate ours from it.
 #
 # - **Size**: a thousand times as many parameters, 1024 tokens of context in place of 128<!--shown-->.
 # - **Data**: 40 GB of web pages (section 2.1) in place of 0.4<!--shown--> MB of stories, and much more computing.
