@@ -1,7 +1,7 @@
 """Planted bugs: `make mutants` changes the package in thousands of places, one by one; do the tests notice?
 
 mutmut works on a copy, and leaves functions with a decorator alone. In the copy a decorator is therefore
-called below its function, which is the same to Python. The copy stays in .mutants; look at a mutant with
+called below its function. The copy stays in .mutants; look at a mutant with
 `cd .mutants && mutmut show NAME`.
 """
 
@@ -22,19 +22,21 @@ UNNOTICED = (0, 5, 33, None)  # exit codes of mutmut: tests passed, or none ran;
 
 
 def call_decorators(source: str) -> str:
-    """Return a module in which `@decorate` above a function has become `f = decorate(f)` below it."""
+    """Return a module in which what `@decorate` made of a function is made anew below it, at every call.
+
+    A mutant comes to life when tests begin, and by then a decorator above a function has done its work.
+    """
     lines = source.splitlines()
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     for function in sorted(functions, key=lambda node: node.lineno, reverse=True):
-        names = {ast.unparse(decorator) for decorator in function.decorator_list}
-        if not names or names & {"property", "staticmethod", "classmethod"}:
+        decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
+        if not decorators or {"property", "staticmethod", "classmethod"} & set(decorators):
             continue
-        indent = " " * function.col_offset
-        calls = [
-            f"{indent}{function.name} = {ast.unparse(decorator)}({function.name})"
-            for decorator in reversed(function.decorator_list)
-        ]
-        lines[function.end_lineno : function.end_lineno] = calls
+        decorated = "f"
+        for decorator in reversed(decorators):
+            decorated = f"{decorator}({decorated})"
+        late = f"(lambda f: lambda *args, **kwargs: {decorated}(*args, **kwargs))({function.name})"
+        lines.insert(function.end_lineno, f"{' ' * function.col_offset}{function.name} = {late}")
         del lines[function.decorator_list[0].lineno - 1 : function.lineno - 1]
     return "\n".join(lines) + "\n"
 

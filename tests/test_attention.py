@@ -77,6 +77,15 @@ def test_leak_probe_a_nan_that_stays_has_not_moved():
     assert not moved.any()
 
 
+def test_leak_probe_a_nan_that_comes_or_goes_has_moved():
+    x = torch.randn(3, 2)
+    for otherwise in (
+        lambda new: x.where(new == x, float("nan")),
+        lambda new: new.where(new != x, float("nan")),
+    ):
+        assert torch.equal(leak_probe(otherwise, x), torch.eye(3, dtype=torch.bool))
+
+
 def test_leak_probe_leaves_x_alone():
     x = torch.randn(3, 2)
     before = x.clone()

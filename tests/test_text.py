@@ -6,6 +6,7 @@ import http.server
 import itertools
 import math
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -168,6 +169,13 @@ def test_other_lines_are_refused(line):
         ValueError, match=r"is no story\. Expected a fact about two people, .* as in 'Kind Ann gave"
     ):
         read_story(line)
+
+
+def test_the_example_of_a_story_is_one():
+    with pytest.raises(ValueError, match="is no story") as caught:
+        read_story("hello")
+    example = re.search(r"as in '(.*)'\.$", str(caught.value))[1]
+    assert read_story(example).text == example
 
 
 def test_entropy_of_one_story():

@@ -564,6 +564,16 @@ def test_a_checkpoint_of_another_task_is_refused(saved, model, data, recipe, mes
     assert trainer.steps_done == 0
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_three_differences_are_named(saved, count):
+    other = dict(list({"steps": 11, "batch_size": 3, "evaluate_every": 3, "seed": 9}.items())[:count])
+    with pytest.raises(ValueError, match="its recipe is another one") as caught:
+        Trainer(tiny(dropout=0.3), DATA, replace(RECIPE, **other)).load(saved)
+    named = [f"{name} = {getattr(RECIPE, name)} there and {value} here" for name, value in other.items()]
+    listed = re.search(r"another one: (.*)\. Train", str(caught.value))[1]
+    assert listed == ", ".join(named[:3]) + ", ..." * (count > 3)
+
+
 def test_a_checkpoint_of_a_table_of_another_size_is_refused(tmp_path):
     Trainer(BigramLanguageModel(40), DATA, RECIPE).save(tmp_path / "run.pt")
     with pytest.raises(ValueError, match=r"its model is another one: table.weight = \[40, 40\] there"):
@@ -671,13 +681,19 @@ def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
         "step     4 of 4   ",
     ]
     assert all(re.search(r"\d\.\d{3} +\d+\.\d s +\d+\.\d steps/s +\d+ tokens/s$", line) for line in progress)
-    assert head.split("  ")[0] == "model"
+    for line in progress:
+        steps, tokens = map(float, re.search(r"([\d.]+) steps/s +(\d+) tokens/s", line).groups())
+        assert tokens / steps == pytest.approx(2 * GPTConfig(40).block_size, rel=0.05)
+    assert head.split() == ["model", "parameters", "validation", "loss", "recall"]
+    assert [line.split()[:4] for line in (unigram, trigram)] == [
+        ["best", f"{n}-gram", "table,", "counted"] for n in (1, 3)
+    ]
     losses = [float(line[40:57]) for line in (unigram, bigram, trigram, gpt)]
     val = Data.of(text.read_text()).val
     assert losses[:3] == pytest.approx([ngram_floor(val, n) for n in (1, 2, 3)], abs=1e-3)
     assert losses[3] == pytest.approx(float(progress[-1].split()[6]), abs=6e-4)
     assert re.fullmatch(r"GPT, 2 layers +1\d\d,\d{3} +\d\.\d{3} +0\.\d\d", gpt)
-    assert sample
+    assert sample.startswith(Data.of(text.read_text()).tokenizer.decode(val[:1]))
 
 
 def test_the_command_line_takes_text_that_asks_nothing(text, capsys):
