@@ -110,7 +110,7 @@ const KINDS = {
   Heatmap: {
     margin: { left: 46, top: 4, right: 6, bottom: 40 },
     gridded: 14, // pixels of a cell from which lines stand between two
-    // Width and height of the room that is kept, whatever the matrix has for a shape: nothing moves on the page.
+    // The largest cell, and width and height of the room that is kept for any shape, so that nothing moves.
     room({ room: [rows, columns] }) {
       const cell = Math.min(44, 280 / Math.max(rows, columns));
       return [cell, cell * columns, cell * rows];
