@@ -22,7 +22,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VARIED = ("torch", "numpy", "matplotlib", "ipywidgets")
 CPUS = ("default", "avx2", "avx512")
 PYTHONS = ("3.12", "3.13", "3.14")
-TESTS = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--nbval", "-q", "--ignore=tests/browser")
+TESTS = ("--dist", "loadfile", "--no-loadscope-reorder", "--nbval", "-q", "--ignore=tests/browser")
+CORES = 2  # in use: threads that share a core wait for each other
 
 
 def cells() -> list[str]:
@@ -62,7 +63,9 @@ def run(cell: str) -> bool:
     cpu, _, threads = cell.partition("-") if re.fullmatch(r"\w+-[12]", cell) else ("", "", "1")
     setting = {"OMP_NUM_THREADS": threads} | ({"ATEN_CPU_CAPABILITY": cpu} if cpu else {})
     start = time.monotonic()
-    ended = subprocess.run([python_of(cell), "-m", "pytest", *TESTS], cwd=ROOT, env=os.environ | setting)
+    workers = str(CORES // int(threads))
+    command = [python_of(cell), "-m", "pytest", "-n", workers, *TESTS]
+    ended = subprocess.run(command, cwd=ROOT, env=os.environ | setting)
     print(
         f"{cell}: {'passed' if ended.returncode == 0 else 'FAILED'}, {time.monotonic() - start:.0f} s",
         flush=True,
