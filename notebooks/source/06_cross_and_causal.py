@@ -586,7 +586,7 @@ for _ in tqdm(range(500), bar_format="training {bar}"):
 # To write a date nobody hands it the target. It starts with `>`, takes the character with the highest score, appends it, and goes on. The source is read once.
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 @torch.no_grad()
 def rewrite(texts):
     padding = padding_mask(torch.tensor([len(text) for text in texts]), 17)
