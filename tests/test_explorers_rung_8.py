@@ -116,6 +116,18 @@ def test_a_model_that_goes_on_learning_is_seen_as_it_is_now(name, model, tokeniz
     assert explorer.figure.caption != caption
 
 
+def test_a_step_of_training_and_a_change_of_data_make_another_state(tokenizer):
+    model = GPT(GPTConfig(tokenizer.vocab_size, block_size=8, n_layer=1, n_head=1, n_embd=8))
+    states = [subject.state_of(model), subject.state_of(model)]
+    train(model, Data.of(20 * TEXT), Recipe(steps=1, batch_size=2))
+    states.append(subject.state_of(model))
+    first = next(model.parameters())
+    first.data = first.data.flip(0)
+    states.append(subject.state_of(model))
+    assert states[0] == states[1]
+    assert len(set(states)) == 3
+
+
 def _to_and_fro(control: ValueWidget):
     value = control.value
     control.value = control.min

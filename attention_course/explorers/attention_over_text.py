@@ -50,7 +50,6 @@ def controls(
             "Pass a GPT."
         )
     fit(model, tokenizer, text)
-    read.cache_clear()
     n_layer, n_head, T, _ = read(model, state_of(model), tokenizer, text)[1].shape
     places = [start - 1 for start, _ in answers(text[-T:]) if start > 0]
     short = {"width": "200px"}

@@ -439,11 +439,9 @@ function penOf(canvas, width, height) {
   const density = window.devicePixelRatio;
   const pixels = [width, height].map((side) => Math.round(side * density));
   const pen = canvas.getContext("2d");
-  if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
-    [canvas.width, canvas.height] = pixels;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-  }
+  if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) [canvas.width, canvas.height] = pixels;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
   pen.reset();
   pen.scale(density, density);
   return pen;

@@ -32,8 +32,6 @@ def controls(
         ValueError: model, tokenizer and prompt do not go together.
     """
     fit(model, tokenizer, prompt)
-    answer.cache_clear()
-    write.cache_clear()
     most = tokenizer.vocab_size
     return {
         "temperature": ipywidgets.FloatSlider(

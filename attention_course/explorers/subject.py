@@ -1,5 +1,7 @@
 """What the explorers of rung 8 look at: a model, its tokenizer, a text; by default an untrained GPT."""
 
+from zlib import crc32
+
 import torch
 import torch.nn as nn
 from torch import Tensor
@@ -39,8 +41,14 @@ def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
 
 
 def state_of(model: nn.Module) -> tuple[int, ...]:
-    """Return what differs once a model has learnt on: PyTorch counts how often each tensor was changed."""
-    return tuple(parameter._version for parameter in model.parameters())
+    """Return a checksum of each parameter, another one once the model has learnt on.
+
+    PyTorch's own count of changes, `_version`, misses a step of a fused optimizer.
+    """
+    return tuple(
+        crc32(parameter.detach().cpu().flatten().view(torch.uint8).numpy())
+        for parameter in model.parameters()
+    )
 
 
 @torch.no_grad()
