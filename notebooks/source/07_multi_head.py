@@ -218,7 +218,7 @@ picture(
 )
 
 # %% [markdown]
-# The only head finds both friends, and hands over one mixture of their cards. In most rows one of the two has a slightly larger share. That is enough to answer it, as step 3 allows; the bars above show which one it chose. It does not answer both: training did not find the open door here. Two heads share the work: one follows the first name, the other one the second. Nobody told them to.
+# The only head finds both friends, and hands over one mixture of their cards. On average one of the two has a slightly larger share. That is enough to answer it, as step 3 allows; the bars above show which one it chose. It does not answer both: training did not find the open door here. Two heads share the work: one follows the first name, the other one the second. Nobody told them to.
 
 # %%
 for w in of_two.unbind(dim=1):
