@@ -427,7 +427,8 @@ picture(
     Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
     Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
-    alt="But for position 0, which finds itself, scores and weights stand right below the diagonal; the output of each "
+    alt="But for position 0, which finds itself, scores and weights stand "
+    "right below the diagonal; the output of each "
     "position is the letter before it.",
 )
 
