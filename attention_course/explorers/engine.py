@@ -35,7 +35,7 @@ class Explorer(ipywidgets.VBox):
         about: str = "",
     ):
         self.controls = controls
-        self.figure = LiveFigure()
+        self.figure = LiveFigure(controls=[control.model_id for control in controls.values()])
         self._compute = compute
         self._draw = draw
         self._about = about
@@ -49,10 +49,14 @@ class Explorer(ipywidgets.VBox):
 
     def _update(self, _change: Any = None) -> None:
         values = {name: control.value for name, control in self.controls.items()}
-        try:
-            self._draw(self.figure, **self._compute(**values))
-        except Exception as error:
-            self.figure.error = f"{type(error).__name__}: {error}"
+        with self.figure.hold_sync():
+            self.figure.settings = [
+                getattr(control, "index", control.value) for control in self.controls.values()
+            ]
+            try:
+                self._draw(self.figure, **self._compute(**values))
+            except Exception as error:
+                self.figure.error = f"{type(error).__name__}: {error}"
 
     def __repr__(self) -> str:
         return self.figure.error or self._about or self.figure.caption

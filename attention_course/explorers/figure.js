@@ -1,6 +1,8 @@
 // Draws the panels of attention_course.plots. Each panel is one canvas, painted anew on every change: a 64 x 64
 // heatmap takes about a millisecond, and a canvas painted at the screen's own resolution is sharp everywhere.
 // A panel of cells says in words what stands in the cell under the pointer, or where the arrow keys have led.
+// The way to the kernel and back takes longer than all the drawing: a picture that was there before is drawn at once,
+// and the kernel's answer takes its place.
 
 const BLUE = [0, 114, 178];
 const ORANGE = [213, 94, 0];
@@ -455,6 +457,7 @@ function cellAt(cells, point) {
   return -1;
 }
 
+const REMEMBERED = 200; // pictures of a figure
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const INVITATION = "Point at a cell or a bar, or go there with Tab and the arrow keys, to read it here.";
 
@@ -467,6 +470,27 @@ function render({ model, el }) {
   const caption = element(root, "p", { className: "attention-caption" });
   caption.setAttribute("aria-live", "polite");
   const error = element(root, "p", { role: "alert" });
+
+  let controls = []; // models of the widgets that the picture follows, once they are there
+  let shown; // panels, caption and error
+  const answers = new Map(); // of the kernel, by the settings of the controls, the oldest first
+  const settings = () => JSON.stringify(controls.map((control) => control.get("index") ?? control.get("value")));
+
+  const recall = () => {
+    if (!answers.has(settings())) return;
+    shown = answers.get(settings());
+    paint();
+  };
+
+  // An answer that comes when the controls have moved on to one that is known is kept, and not shown.
+  const take = () => {
+    const answered = JSON.stringify(model.get("settings"));
+    answers.set(answered, Object.fromEntries(["panels", "caption", "error"].map((name) => [name, model.get(name)])));
+    if (answers.size > REMEMBERED) answers.delete(answers.keys().next().value);
+    if (answered !== settings() && answers.has(settings())) return;
+    shown = answers.get(answered);
+    paint();
+  };
 
   let cells = []; // of each panel, or undefined
   let looked = { panel: -1, cell: -1 };
@@ -512,7 +536,7 @@ function render({ model, el }) {
   };
 
   const paint = () => {
-    const panels = model.get("panels");
+    const { panels, caption: said, error: failed } = shown;
     while (row.children.length > panels.length) row.lastChild.remove();
     while (row.children.length < panels.length) addPanel(row.children.length);
     const theme = themeOf(document.body);
@@ -534,23 +558,27 @@ function render({ model, el }) {
       frame(pen, cells[index].row(looked.cell), 1);
       frame(pen, cells[index].box(looked.cell), 2.5);
     });
-    const failed = model.get("error");
     error.textContent = failed && `This could not be drawn. ${failed}. Move a control to go on.`;
     row.style.opacity = failed ? 0.35 : 1;
     if (readout.textContent !== words) readout.textContent = words;
-    if (caption.textContent !== model.get("caption")) caption.textContent = model.get("caption");
-    row.setAttribute("aria-label", `${panels.map((panel) => panel.title).join("; ")}. ${model.get("caption")}`);
+    if (caption.textContent !== said) caption.textContent = said;
+    row.setAttribute("aria-label", `${panels.map((panel) => panel.title).join("; ")}. ${said}`);
     root.dataset.painted = Number(root.dataset.painted || 0) + 1;
   };
 
-  paint();
-  model.on("change", paint);
+  take();
+  model.on("change", take);
+  Promise.all(model.get("controls").map((id) => model.widget_manager.get_model(id))).then((models) => {
+    controls = models;
+    controls.forEach((control) => control.on("change:value change:index", recall));
+  });
   const theme = new MutationObserver(paint);
   theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name"] });
   window.addEventListener("resize", paint); // zooming changes the pixel density
   window.addEventListener("keydown", keepArrows, true);
   return () => {
-    model.off("change", paint);
+    model.off("change", take);
+    controls.forEach((control) => control.off("change:value change:index", recall));
     theme.disconnect();
     window.removeEventListener("resize", paint);
     window.removeEventListener("keydown", keepArrows, true);

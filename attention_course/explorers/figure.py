@@ -15,6 +15,9 @@ class LiveFigure(anywidget.AnyWidget):
         panels: what is shown, from left to right.
         caption: one or two sentences with the numbers that matter; also the picture's alt text.
         error: what went wrong, in words; empty while all is well.
+        controls: the model ids of the widgets that the picture follows; none for one that runs by itself.
+        settings: of the controls, in their order, when this picture was made. The browser draws a picture
+            that it knows at once, and asks the kernel all the same.
     """
 
     _esm = Path(__file__).parent / "figure.js"
@@ -23,6 +26,8 @@ class LiveFigure(anywidget.AnyWidget):
     panels = traitlets.Tuple().tag(sync=True, to_json=lambda panels, _: [panel.state() for panel in panels])
     caption = traitlets.Unicode().tag(sync=True)
     error = traitlets.Unicode().tag(sync=True)
+    controls = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    settings = traitlets.List().tag(sync=True)
 
     def show(self, *panels: Panel, caption: str) -> None:
         """Replace what is shown, in one message to the browser."""

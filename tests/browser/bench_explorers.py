@@ -1,10 +1,12 @@
 """How an explorer answers: from key press to changed picture, and after a held key: `make bench-explorers`.
 
-Each explorer is compared with the same picture made by `interact` and pyplot. Both stand in one notebook of
-their own; presses take turns, so that a busy machine slows both. A picture counts as
-changed when the browser has painted the frame that follows the drawing on the canvas, or the decoding of
-the new image. Keys walk the first slider up and down, so that most values come more than once, as they do
-under a hand. The explorers of rung 8 look at a GPT that was trained.
+Each explorer is compared with the same picture made by `interact` and pyplot, and with the least that any
+widget takes: a slider, and its value sent back by the kernel as one number. The three stand in one notebook
+of their own; presses take turns, so that a busy machine slows all. A picture counts as changed when the
+browser has painted the frame that follows the drawing on the canvas, or the decoding of the new image. Keys
+walk the first slider up and down, so that most values come more than once, as they do under a hand; what the
+first time took, when the kernel has to answer, stands beside. The explorers of rung 8 look at a GPT that was
+trained.
 """
 
 import statistics
@@ -20,10 +22,12 @@ HELD, REPEAT = 5000, 33  # ms: for how long a key is held, and how often it then
 RUNG_8 = ("sampling", "attention_over_text")  # look at a GPT that was trained
 LATEST = 2000  # ms until the last picture has surely come
 
-SET_UP = """\
+SET_UP = '''\
 from types import SimpleNamespace
 
-from ipywidgets import interact
+import anywidget
+import traitlets
+from ipywidgets import IntSlider, VBox, interact
 from matplotlib import pyplot
 
 from attention_course.explorers import EXPLORERS, explore
@@ -49,7 +53,24 @@ def with_interact(name):
             ax.set_title(panel.title)
         pyplot.show()
 
-    interact(show, **module.controls(**subject))"""
+    interact(show, **module.controls(**subject))
+
+
+class Number(anywidget.AnyWidget):
+    _esm = """
+    export default { render({ model, el }) {
+        const show = () => { el.textContent = el.dataset.painted = model.get("value"); };
+        show();
+        model.on("change", show);
+    } };
+    """
+    value = traitlets.Int().tag(sync=True)
+
+
+def least():
+    slider, number = IntSlider(50, 0, 100), Number()
+    slider.observe(lambda change: number.set_trait("value", change.new), "value")
+    return VBox([slider, number])'''
 
 TRAINED = """\
 import torch
@@ -73,7 +94,9 @@ WATCH = """(output) => {
     let resolve;
     const painted = () => requestAnimationFrame(() => setTimeout(() => {
         output.paintedAt = performance.now();
-        output.pictures += 1;
+        const label = output.querySelector("[role=group]")?.getAttribute("aria-label");
+        output.pictures += label !== output.label;
+        output.label = label;
         resolve?.(output.paintedAt - output.pressedAt);
     }));
     output.pictures = 0;
@@ -92,30 +115,46 @@ WATCH = """(output) => {
 
 
 class Walk:
-    """Walks a slider up and down, a key at a time."""
+    """Walks a slider up and down, a key at a time.
+
+    Attributes:
+        seen: where it has been.
+    """
 
     def __init__(self, output):
         self.handle = output.locator(".noUi-handle").first
         self.key = "ArrowRight"
+        self.seen = {self.value()}
+
+    def value(self, which: str = "now") -> str:
+        """Return where the slider stands, or its end: "min" or "max"."""
+        return self.handle.get_attribute(f"aria-value{which}")
 
     def next_key(self) -> str:
         """Return the key of the next step, turning round at the ends."""
-        now, low, high = (self.handle.get_attribute(f"aria-value{which}") for which in ("now", "min", "max"))
-        self.key = {low: "ArrowRight", high: "ArrowLeft"}.get(now, self.key)
+        self.key = {self.value("min"): "ArrowRight", self.value("max"): "ArrowLeft"}.get(
+            self.value(), self.key
+        )
         return self.key
 
+    def is_new(self) -> bool:
+        """Return whether the slider stands where it has not been before, and remember the place."""
+        new = self.value() not in self.seen
+        self.seen.add(self.value())
+        return new
 
-def press(page, outputs: list, presses: int = PRESSES) -> list[list[float]]:
-    """Press arrow keys on the first slider of each output in turn; return milliseconds per press."""
+
+def press(page, outputs: list) -> list[list[tuple[float, bool]]]:
+    """Press arrow keys on the first slider of each output in turn; return ms and newness of each press."""
     walks = [Walk(output) for output in outputs]
     times = [[] for _ in outputs]
-    for _ in range(presses):
+    for _ in range(PRESSES):
         for output, taken, walk in zip(outputs, times, walks, strict=True):
             key = walk.next_key()
             walk.handle.focus()
             output.evaluate("(output) => { output.change = output.nextChange(); }")
             page.keyboard.press(key)
-            taken.append(output.evaluate("(output) => output.change"))
+            taken.append((output.evaluate("(output) => output.change"), walk.is_new()))
             page.wait_for_timeout(SETTLE)
     return times
 
@@ -135,38 +174,46 @@ def hold(page, output) -> tuple[float, float]:
     return pictures / (HELD / 1000), output.evaluate("(output) => output.paintedAt - output.pressedAt")
 
 
-def quantile(times: list[float], share: float) -> float:
-    """Return the smallest time that `share` of the times do not exceed."""
-    return sorted(times)[min(len(times) - 1, int(share * len(times)))]
+def summary(times: list[float]) -> str:
+    """Return median and 95th percentile as words; `-` where there is nothing."""
+    if not times:
+        return "-"
+    return f"{statistics.median(times):.0f} ({sorted(times)[int(0.95 * len(times))]:.0f})"
 
 
 def main() -> None:
-    """Print one line an explorer: both ways with median and 95th percentile, their ratio, and a held key."""
+    """Print one line an explorer: medians with 95th percentiles of all three, and a held key."""
     chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
+    names = sys.argv[1:] or list(EXPLORERS)
     notebooks = {
         f"{name}.ipynb": lab.notebook_of(
-            [SET_UP, *[TRAINED] * (name in RUNG_8), f"ours({name!r})", f"with_interact({name!r})"]
+            [SET_UP, *[TRAINED] * (name in RUNG_8), f"ours({name!r})", f"with_interact({name!r})", "least()"]
         )
-        for name in EXPLORERS
+        for name in names
     }
-    print(f"{PRESSES} presses each     explorer ms (p95)   interact ms (p95)   ratio   held: a second, last")
+    columns = ("explorer", "first time", "interact", "ratio", "least", "a second", "last")
+    print(f"ms (p95), {PRESSES} presses".ljust(22) + "".join(f"{column:>12}" for column in columns))
     with lab.jupyter_lab(notebooks) as address, lab.browser_page(chromium) as page:
-        for name in EXPLORERS:
+        for name in names:
             lab.open_notebook(page, address, f"notebooks/{name}.ipynb")
             lab.run_all(page, timeout=400_000)
             page.wait_for_timeout(2000)
-            outputs = page.locator(".jp-CodeCell").all()[-2:]
+            outputs = page.locator(".jp-CodeCell").all()[-3:]
             for output in outputs:
                 output.evaluate(WATCH)
-            ours, theirs = press(page, outputs)
-            ratio = statistics.median(ours) / statistics.median(theirs)
+            pressed = press(page, outputs)
+            ours, theirs, least = ([time for time, _ in times] for times in pressed)
             pictures, last = hold(page, outputs[0])
-            print(
-                f"{name:20} {statistics.median(ours):10.0f} ({quantile(ours, 0.95):3.0f})"
-                f" {statistics.median(theirs):12.0f} ({quantile(theirs, 0.95):3.0f}) {ratio:11.2f}"
-                f" {pictures:15.0f} {last:12.0f}",
-                flush=True,
+            cells = (
+                summary(ours),
+                summary([time for time, new in pressed[0] if new]),
+                summary(theirs),
+                f"{statistics.median(ours) / statistics.median(theirs):.2f}",
+                summary(least),
+                f"{pictures:.0f}",
+                f"{last:.0f}",
             )
+            print(name.ljust(22) + "".join(f"{cell:>12}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":

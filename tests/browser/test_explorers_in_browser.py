@@ -229,3 +229,28 @@ def test_a_cell_that_runs_again_leaves_no_second_callback(lab_page):
     lab_page.keyboard.press("ArrowRight")
     lab_page.wait_for_timeout(500)
     assert lab_page.locator(".attention-caption").inner_text() == "calls: 2"
+
+
+def test_a_picture_that_was_there_is_drawn_at_once_and_the_kernel_has_the_last_word(lab_page):
+    lab.open_notebook(lab_page, lab_page.address, "notebooks/counting.ipynb")
+    lab.run_all(lab_page)
+    handle = lab_page.locator(".noUi-handle")
+    handle.focus()
+    lab_page.keyboard.press("ArrowRight")
+    lab_page.locator(".attention-caption", has_text="calls: 2").wait_for()
+    captions = handle.evaluate(
+        """(handle) => {
+            const caption = document.querySelector(".attention-caption");
+            window.said = [];
+            const note = () => window.said.push(caption.textContent);
+            new MutationObserver(note).observe(caption, { childList: true });
+            return ["ArrowLeft", "ArrowRight"].map((key) => {
+                handle.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+                const said = caption.textContent;
+                return said;
+            });
+        }"""
+    )
+    assert captions == ["calls: 1", "calls: 2"]
+    lab_page.locator(".attention-caption", has_text="calls: 4").wait_for()
+    assert "calls: 3" not in lab_page.evaluate("window.said"), "a late answer was shown"
