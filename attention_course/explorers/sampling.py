@@ -18,7 +18,7 @@ from attention_course.text import CharTokenizer
 PROMPT = "Ann "
 BEST = 12  # characters that get a bar
 LENGTH = Text.COLUMNS  # of a sample: a forward pass a character, and a drag should stay quick
-REMEMBERED = 2000  # answers and samples of models, about 1 KiB each
+REMEMBERED = 2000  # answers of models, about 1 KiB each
 PALE = 0.3  # shade of the prompt
 PROMPT_ROWS = 4  # of a long prompt, the end is shown
 
@@ -69,7 +69,6 @@ class Remembered(nn.Module):
         return self.answer(tuple(ids[0].tolist())), None
 
 
-@lru_cache(maxsize=REMEMBERED)
 def write(
     model: nn.Module, state: tuple[int, ...], ids: tuple[int, ...], temperature: float, top_k: int, seed: int
 ) -> Tensor:
