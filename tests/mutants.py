@@ -30,12 +30,13 @@ def call_decorators(source: str) -> str:
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     for function in sorted(functions, key=lambda node: node.lineno, reverse=True):
         decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
-        if not decorators or {"property", "staticmethod", "classmethod"} & set(decorators):
+        if not decorators or {"property", "cached_property", "staticmethod", "classmethod"} & set(decorators):
             continue
         decorated = "f"
         for decorator in reversed(decorators):
             decorated = f"{decorator}({decorated})"
-        late = f"(lambda f: lambda *args, **kwargs: {decorated}(*args, **kwargs))({function.name})"
+        called = f"lambda *args, **kwargs: {decorated}(*args, **kwargs)"
+        late = f"(lambda f: __import__('functools').wraps(f)({called}))({function.name})"
         lines.insert(function.end_lineno, f"{' ' * function.col_offset}{function.name} = {late}")
         del lines[function.decorator_list[0].lineno - 1 : function.lineno - 1]
     return "\n".join(lines) + "\n"

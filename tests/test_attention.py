@@ -5,7 +5,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_course.attention import causal_mask, leak_probe, softmax
+from attention_course.attention import (
+    causal_mask,
+    leak_probe,
+    padding_mask,
+    prefix_mask,
+    softmax,
+    window_mask,
+)
 
 
 def test_causal_mask_lets_a_query_see_itself_and_the_past():
@@ -21,8 +28,17 @@ def test_causal_mask_aligns_the_last_query_with_the_last_key(T_q, T_k):
     assert all(mask[t, s] == (s - (T_k - 1) <= t - (T_q - 1)) for t in range(T_q) for s in range(T_k))
 
 
-def test_causal_mask_device():
-    assert causal_mask(2, device="meta").device.type == "meta"
+@pytest.mark.parametrize(
+    "mask",
+    [
+        causal_mask(2, device="meta"),
+        window_mask(3, 2, device="meta"),
+        prefix_mask(3, 2, device="meta"),
+        padding_mask(torch.tensor([1, 2], device="meta"), 3),
+    ],
+)
+def test_masks_are_made_where_they_are_wanted(mask):
+    assert mask.device.type == "meta"
 
 
 @given(seed=st.integers(0, 2**32), dim=st.integers(-3, 2), scale=st.sampled_from([1, 100, 1e4]))
@@ -91,6 +107,14 @@ def test_leak_probe_leaves_x_alone():
     before = x.clone()
     leak_probe(lambda x: x.mul_(2), x)
     assert torch.equal(x, before)
+
+
+def test_leak_probe_leaves_the_random_numbers_of_others_alone():
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    leak_probe(lambda x: x, torch.zeros(2, 2))
+    assert torch.rand(1) == expected
 
 
 def test_leak_probe_refuses_what_are_no_tokens():

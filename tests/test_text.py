@@ -337,7 +337,8 @@ def test_names_win_over_files_and_a_folder_helps(tmp_path, monkeypatch, stories)
         (b"ab\xef\xe8", "is not UTF-8: byte 0xef at position 2. .*encoding='cp1251'"),
         (b"\xef\xbb\xbfab\xff", "is not UTF-8: byte 0xff at position 5"),
         ("я".encode()[:1], "is not UTF-8: byte 0xd1 at position 0"),
-        (b"abc\0def", "is binary: character 3 is NUL"),
+        (b"abc\0de\0f", "is binary: character 3 is NUL"),
+        (b"\0abc", "is binary: character 0 is NUL"),
     ],
 )
 def test_what_is_no_text_is_refused(tmp_path, content, words):

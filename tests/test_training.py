@@ -388,6 +388,34 @@ def test_a_bigram_model_recalls_nothing():
     assert recall(model, STORIES, LETTERS) == 0
 
 
+class Oracle(nn.Module):
+    """Knows some stretches of ids by heart, and says nothing about others."""
+
+    def __init__(self, stretches, block_size):
+        super().__init__()
+        self.block_size = block_size
+        self.follows = {tuple(ids[:-1].tolist()): ids[1:] for ids in stretches}
+        self.asked = []
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, ids):
+        rows = [tuple(row) for row in ids.tolist()]
+        self.asked += rows
+        nothing = torch.full((self.block_size,), LETTERS.vocab_size)
+        told = torch.stack([self.follows.get(row, nothing) for row in rows])
+        return F.one_hot(told, LETTERS.vocab_size + 1).float() + self.bias, None
+
+
+def test_recall_asks_for_the_first_thousand_answers_with_block_size_characters_before_them():
+    text = write_stories(seed=2, characters=80_000)
+    ids = LETTERS.encode(text)
+    ends = [end for _, end in answers(text) if end > 160]
+    stretches = [ids[end - 161 : end] for end in ends]
+    oracle = Oracle(stretches[1:900], block_size=160)
+    assert recall(oracle, text, LETTERS) == 0.899
+    assert len(oracle.asked) == 1000 < len(ends)
+
+
 @pytest.mark.parametrize("text", ["", "Sam gave Kim a ring. " * 20, STORIES[:150]])
 def test_recall_of_a_text_without_answers_is_refused(text):
     with pytest.raises(ValueError, match="no answer in this text"):
@@ -648,7 +676,6 @@ def test_only_a_gpt_is_built_from_its_checkpoint(tmp_path):
 # The command line
 
 SMALL = ["--steps=4", "--batch-size=2", "--evaluate-every=2", "--sample=20", "--precision=float32"]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
@@ -666,7 +693,8 @@ def start():
         def started(*arguments, launcher=("-m",)):
             command = [sys.executable, *launcher, "attention_course.training", *map(str, arguments)]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-            process = processes.enter_context(subprocess.Popen(command, env=ENVIRONMENT, **pipes))
+            environment = os.environ | {"OMP_NUM_THREADS": "1"}
+            process = processes.enter_context(subprocess.Popen(command, env=environment, **pipes))
             processes.callback(process.kill)
             return process
 
@@ -777,7 +805,12 @@ def test_a_finished_run_is_not_repeated(text, tmp_path, capsys):
     assert table in again
 
 
-def test_the_command_line_resumes_to_the_same_result(text, tmp_path, monkeypatch):
+def test_the_command_line_takes_the_size_of_the_model(text, capsys):
+    training.main([f"--text={text}", *SMALL, "--config=shakespeare"])
+    assert re.search(r"GPT, 4 layers +8\d\d,\d{3} ", capsys.readouterr().out)
+
+
+def test_the_command_line_resumes_to_the_same_result(text, tmp_path, monkeypatch, capsys):
     paths = [tmp_path / "whole.pt", tmp_path / "halves.pt"]
     command = [f"--text={text}", *SMALL]
     training.main([*command, f"--checkpoint={paths[0]}"])
@@ -786,6 +819,9 @@ def test_the_command_line_resumes_to_the_same_result(text, tmp_path, monkeypatch
         with pytest.raises(SystemExit) as stopped:
             training.main([*command, f"--checkpoint={paths[1]}"])
     assert stopped.value.code == 130
+    assert capsys.readouterr().out.endswith(
+        f"Stopped after step 2 of 4.\nThe same command goes on from there, with {paths[1]}.\n"
+    )
     assert read_checkpoint(paths[1])["steps_done"] == 2
     training.main([*command, f"--checkpoint={paths[1]}"])
     whole, halves = map(read_checkpoint, paths)
