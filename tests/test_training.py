@@ -1,5 +1,6 @@
 """Training: what a step does, what is measured, how it stops, and how it goes on; here, there and by two."""
 
+import argparse
 import contextlib
 import errno
 import math
@@ -233,6 +234,8 @@ def test_the_bar_counts_every_step(capsys):
     shown = capsys.readouterr().err
     assert "my model" in shown
     assert "10 of 10" in shown
+    train(tiny(), DATA, RECIPE)
+    assert "\rtraining " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("kind", "length"), [("training", 7), ("validation", 7), ("validation", 0)])
@@ -284,6 +287,16 @@ def test_auto_is_bfloat16_where_there_are_circuits_for_it(monkeypatch, found, ex
     model = Spy()
     Trainer(model, DATA, replace(RECIPE, precision="auto")).step()
     assert model.seen == {expected}
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_auto_asks_a_gpu_for_circuits_of_its_own(monkeypatch, able):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": not able})
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: able or including_emulation
+    )
+    expected = torch.bfloat16 if able else torch.float32
+    assert training.fast_precision(torch.device("cuda")) is expected
 
 
 @pytest.mark.parametrize(
@@ -844,6 +857,27 @@ def test_two_processes_train_like_one(text, tmp_path, start):
     assert two["history"]["val_losses"] == pytest.approx(one["history"]["val_losses"], abs=1e-5)
     for name, weights in one["model"].items():
         torch.testing.assert_close(two["model"][name], weights, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("device", "joined"), [("cpu", ["gloo"]), ("cuda", ["cuda:1", "nccl"]), ("cuda:0", ["nccl"])]
+)
+@pytest.mark.parametrize("fails", [False, True])
+def test_processes_of_torchrun_join_and_part(monkeypatch, device, joined, fails):
+    calls = []
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "set_device", calls.append)
+    monkeypatch.setattr(torch.distributed, "init_process_group", calls.append)
+    monkeypatch.setattr(torch.distributed, "barrier", lambda: calls.append("wait"))
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("part"))
+    options = argparse.Namespace(device=device)
+    with contextlib.suppress(OSError), training.process_group(options):
+        calls.append(f"train on {options.device}")
+        if fails:
+            raise OSError
+    name = "cuda:1" if device == "cuda" else device
+    assert calls == [*joined, f"train on {name}", *["wait"] * (not fails), "part"]
 
 
 def test_a_process_looks_at_its_share_of_the_batch():
