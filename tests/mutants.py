@@ -1,8 +1,9 @@
 """Planted bugs: `make mutants` changes the package in thousands of places, one by one; do the tests notice?
 
 mutmut works on a copy, and leaves functions with a decorator alone. In the copy a decorator is therefore
-called below its function. The copy stays in .mutants; look at a mutant with
-`cd .mutants && mutmut show NAME`.
+called below its function. Processes that try mutants are ended when they take too long; tqdm's bars share a
+lock between processes, which would then stay locked for all: in the copy each process has its own. The copy
+stays in .mutants; look at a mutant with `cd .mutants && mutmut show NAME`.
 """
 
 import ast
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / ".mutants"
 MODULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]["only_mutate"]
 WANTED = 0.9  # of the mutants of each module
+OWN_LOCK = "\nimport threading\n\nimport tqdm\n\ntqdm.tqdm.set_lock(threading.RLock())\n"
 UNNOTICED = (0, 5, 33, None)  # exit codes of mutmut: tests passed, or none ran; others mean failed or hung
 
 
@@ -49,6 +51,8 @@ def main() -> None:
     for module in MODULES:
         path = COPY / module
         path.write_text(call_decorators(path.read_text()))
+    with (COPY / "tests" / "conftest.py").open("a") as conftest:
+        conftest.write(OWN_LOCK)
     mutmut = [sys.executable, "-m", "mutmut", "run", "--max-children", "2"]
     subprocess.run(mutmut, cwd=COPY, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
     too_few = []
