@@ -234,8 +234,19 @@ def test_the_bar_counts_every_step(capsys):
     shown = capsys.readouterr().err
     assert "my model" in shown
     assert "10 of 10" in shown
-    train(tiny(), DATA, RECIPE)
-    assert "\rtraining " in capsys.readouterr().err
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    run(trainer, watch=lambda trainer: trainer.steps_done == 4)
+    assert capsys.readouterr().err == "", "who watches sees to it that something is shown"
+    run(trainer)
+    shown = capsys.readouterr().err
+    assert "\rtraining " in shown
+    assert "4 of 10" in shown
+    assert "10 of 10" in shown
+    assert "11 of 10" not in shown
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    trainer.rank = 1
+    run(trainer)
+    assert capsys.readouterr().err == "", "one process of several shows a bar"
 
 
 @pytest.mark.parametrize(("kind", "length"), [("training", 7), ("validation", 7), ("validation", 0)])
@@ -896,6 +907,18 @@ def test_a_batch_that_cannot_be_shared_is_refused(monkeypatch):
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
     with pytest.raises(ValueError, match=r"A batch of 4 cannot be shared by 3 processes.* that 3 divides"):
         Trainer(tiny(), DATA, RECIPE)
+
+
+def test_two_processes_share_their_gradients_and_numbers(monkeypatch):
+    shared = nn.Module()
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda numbers: numbers.add_(3))
+    monkeypatch.setattr(training, "DistributedDataParallel", {(model := tiny()): shared}.get)
+    trainer = Trainer(model, DATA, RECIPE)
+    assert trainer._forward is shared
+    assert trainer.mean(1.0) == 2
 
 
 @pytest.mark.parametrize(("rank", "order"), [("0", ["load", "wait"]), ("1", ["wait", "load"])])
