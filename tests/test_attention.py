@@ -29,16 +29,16 @@ def test_causal_mask_aligns_the_last_query_with_the_last_key(T_q, T_k):
 
 
 @pytest.mark.parametrize(
-    "mask",
+    "make",
     [
-        causal_mask(2, device="meta"),
-        window_mask(3, 2, device="meta"),
-        prefix_mask(3, 2, device="meta"),
-        padding_mask(torch.tensor([1, 2], device="meta"), 3),
+        lambda: causal_mask(2, device="meta"),
+        lambda: window_mask(3, 2, device="meta"),
+        lambda: prefix_mask(3, 2, device="meta"),
+        lambda: padding_mask(torch.tensor([1, 2], device="meta"), 3),
     ],
 )
-def test_masks_are_made_where_they_are_wanted(mask):
-    assert mask.device.type == "meta"
+def test_masks_are_made_where_they_are_wanted(make):
+    assert make().device.type == "meta"
 
 
 @given(seed=st.integers(0, 2**32), dim=st.integers(-3, 2), scale=st.sampled_from([1, 100, 1e4]))

@@ -38,16 +38,28 @@ def random_mask(seed, *shape):
 
 
 @each_dtype
-@given(B=sizes, H=sizes, T_q=sizes, T_k=sizes, head_size=sizes, d_v=sizes, masked=st.booleans(), seed=seeds)
-def test_attention_is_pytorchs_forward_and_backward(dtype, B, H, T_q, T_k, head_size, d_v, masked, seed):
+@given(
+    B=sizes,
+    H=sizes,
+    T_q=sizes,
+    T_k=sizes,
+    head_size=sizes,
+    d_v=sizes,
+    masked=st.booleans(),
+    scale=st.sampled_from([None, 0.3, 2.0]),
+    seed=seeds,
+)
+def test_attention_is_pytorchs_forward_and_backward(
+    dtype, B, H, T_q, T_k, head_size, d_v, masked, scale, seed
+):
     q = randn(seed, B, H, T_q, head_size, dtype=dtype).requires_grad_()
     k = randn(seed + 1, B, H, T_k, head_size, dtype=dtype).requires_grad_()
     v = randn(seed + 2, B, H, T_k, d_v, dtype=dtype).requires_grad_()
     direction = randn(seed + 3, B, H, T_q, d_v, dtype=dtype)
     mask = random_mask(seed, B, 1, T_q, T_k) if masked else None
-    ours, weights = attention(q, k, v, mask)
-    assert torch.equal(weights, attention_weights(q, k, mask))
-    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    ours, weights = attention(q, k, v, mask, scale)
+    assert torch.equal(weights, attention_weights(q, k, mask, scale))
+    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
     torch.testing.assert_close(ours, theirs, **close)
     our_gradients = torch.autograd.grad(ours, (q, k, v), direction)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig, generate, waves
+from attention_course.gpt import GPT, MLP, BigramLanguageModel, Block, GPTConfig, generate, waves
 
 seeds = st.integers(0, 2**31)
 
@@ -135,6 +135,41 @@ def test_a_step_along_the_waves_is_a_turn(T, C, k):
     torch.testing.assert_close(products, products[:1].expand(T), atol=1e-4, rtol=1e-4)
 
 
+def test_the_waves_are_from_2_pi_to_block_size_tokens_long():
+    t = torch.arange(64)
+    table = waves(64, 8)
+    for column, wave in ((0, t.sin()), (3, (math.tau * t / 64).sin()), (4, t.cos())):
+        torch.testing.assert_close(table[:, column], wave, atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        waves(4, 4), torch.stack([w(t[:4]) for w in (torch.sin,) * 2 + (torch.cos,) * 2], 1)
+    )
+
+
+def test_where_weights_begin():
+    """Two outputs a layer are added up: each begins smaller, so that their sum is as large for any depth."""
+    config = GPTConfig(vocab_size=300, block_size=16, n_layer=8, n_head=4, n_embd=64, bias=True)
+    torch.manual_seed(0)
+    for name, parameter in GPT(config).named_parameters():
+        if name.endswith("c_proj.weight"):
+            assert parameter.std().item() == pytest.approx(1 / 8 / 4, rel=0.05), name
+        elif name.endswith("wpe.weight"):
+            torch.testing.assert_close(parameter.data, waves(16, 64) / 8)
+        elif parameter.dim() == 2:
+            assert parameter.std().item() == pytest.approx(1 / 8, rel=0.05), name
+        else:
+            assert torch.equal(parameter.data, torch.full_like(parameter, name.endswith("weight"))), name
+
+
+def test_what_is_not_asked_for_is_left_out():
+    model, ids = tiny(), torch.tensor([[1, 2]])
+    assert model(ids)[1] is None
+    block = Block(model.config)
+    x = torch.randn(1, 2, model.config.n_embd)
+    assert block(x)[1] is None
+    assert block.attn(x)[1] is None
+    assert MLP(8).c_fc.bias is None
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -203,6 +238,8 @@ def test_top_k_leaves_the_best():
 def test_temperature_0_takes_the_best_and_follows_the_text():
     model = table([0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1])
     assert generate(model, START, 5, temperature=0).tolist() == [[0, 1, 2, 0, 1, 2]]
+    both = torch.tensor([[0], [1]])
+    assert generate(model, both, 3, temperature=0).tolist() == [[0, 1, 2, 0], [1, 2, 0, 1]]
 
 
 def test_the_same_generator_gives_the_same_text_and_another_seed_another():

@@ -243,7 +243,7 @@ def test_floor_equals_a_table_of_counts(ids, n):
 
 
 def test_floors_by_hand():
-    assert ngram_floor(torch.tensor([7, 7, 9, 9]), 1) == pytest.approx(math.log(2))
+    assert ngram_floor(ids=torch.tensor([7, 7, 9, 9]), n=1) == pytest.approx(math.log(2))
     # After 7 come 7 and 9, after 9 comes 9: two of three positions are a coin toss.
     assert ngram_floor(torch.tensor([7, 7, 9, 9]), 2) == pytest.approx(math.log(2) * 2 / 3)
     assert ngram_floor(torch.tensor([7, 7, 9, 9]), 4) == 0
