@@ -128,11 +128,6 @@ def test_x_may_be_given_by_name(mean):
         mean(x=torch.ones(3))
 
 
-@each_mean
-def test_all_is_done_where_x_is(mean):
-    assert mean(torch.ones(2, 3, 4, device="meta")).device.type == "meta"
-
-
 @pytest.mark.skipif(not SHAKESPEARE.exists(), reason="no Tiny Shakespeare: name it in $TINY_SHAKESPEARE")
 def test_agree_on_embeddings_of_a_real_text():
     text = SHAKESPEARE.read_text(encoding="utf-8")

@@ -246,8 +246,7 @@ def test_a_picture_that_was_there_is_drawn_at_once_and_the_kernel_has_the_last_w
             new MutationObserver(note).observe(caption, { childList: true });
             return ["ArrowLeft", "ArrowRight"].map((key) => {
                 handle.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-                const said = caption.textContent;
-                return said;
+                return caption.textContent;
             });
         }"""
     )
