@@ -81,8 +81,8 @@ $(READY): pyproject.toml constraints.txt
 
 .PHONY: .new-venv
 .new-venv:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "This course needs Python 3.11 or newer. Name one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || \
+		{ echo "This course needs Python 3.11 to 3.14. Name one: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' || \
 		{ echo "$(PYTHON) has no venv. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)

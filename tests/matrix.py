@@ -40,8 +40,8 @@ def versions(cell: str) -> list[str]:
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.M))
     if cell == "lowest":
         return [wanted[name].replace(">=", "==") for name in VARIED]
-    if cell == "newest":  # torch's newest wheel on PyPI brings gigabytes of CUDA: it stays as pinned
-        return ["--upgrade", "--upgrade-strategy=eager", f"torch=={pinned['torch']}"]
+    if cell == "newest":  # on Linux torch brings gigabytes of CUDA
+        return ["--upgrade", "--upgrade-strategy=eager"]
     return [f"torch=={pinned['torch']}"]
 
 

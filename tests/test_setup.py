@@ -35,6 +35,14 @@ def test_environment_yml_adds_nothing_of_its_own():
     ]
 
 
+def test_all_files_admit_the_same_pythons():
+    oldest, too_new = map(int, re.fullmatch(r">=3\.(\d+),<3\.(\d+)", PROJECT["requires-python"]).groups())
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"not (3, {oldest}) <= sys.version_info < (3, {too_new})" in makefile
+    for text in (makefile, (ROOT / "README.md").read_text()):
+        assert f"Python 3.{oldest} to 3.{too_new - 1}" in text
+
+
 def pins() -> dict[str, str]:
     found = {}
     for line in (ROOT / "constraints.txt").read_text().splitlines():
@@ -219,9 +227,9 @@ class TestSetUp:
     @pytest.mark.parametrize(
         ("answers", "message"),
         [
-            ("*version_info*", "Python 3.11 or newer"),
+            ("*version_info*", "Python 3.11 to 3.14"),
             ("*ensurepip*", "has no venv"),
-            ("*", "Python 3.11 or newer"),
+            ("*", "Python 3.11 to 3.14"),
         ],
         ids=["too old", "without venv", "no Python"],
     )
