@@ -293,23 +293,24 @@ const KINDS = {
         pen.fillStyle = colour;
         pen.fill();
       };
+      panel.points.forEach((point, index) => dot(point, 6, panel.lit[index] ? css(theme.blue) : theme.pale));
+      if (panel.path.length) {
+        pen.strokeStyle = css(theme.orange);
+        pen.lineWidth = 2;
+        pen.beginPath();
+        panel.path.forEach((point) => pen.lineTo(...at(point)));
+        pen.stroke();
+        panel.path.forEach((point) => dot(point, 3, css(theme.orange)));
+        pen.beginPath();
+        pen.arc(...at(panel.path[panel.path.length - 1]), 10, 0, 2 * Math.PI);
+        pen.stroke();
+      }
+      pen.fillStyle = theme.text;
       panel.points.forEach((point, index) => {
-        dot(point, 6, panel.lit[index] ? css(theme.blue) : theme.pale);
-        pen.fillStyle = theme.text;
         const [x, y] = at(point);
         const fits = x + 9 + pen.measureText(panel.labels[index]).width < corner[0];
         label(pen, panel.labels[index], fits ? x + 9 : x - 9, y - 9, fits ? "left" : "right");
       });
-      if (!panel.path.length) return;
-      pen.strokeStyle = css(theme.orange);
-      pen.lineWidth = 2;
-      pen.beginPath();
-      panel.path.forEach((point) => pen.lineTo(...at(point)));
-      pen.stroke();
-      panel.path.forEach((point) => dot(point, 3, css(theme.orange)));
-      pen.beginPath();
-      pen.arc(...at(panel.path[panel.path.length - 1]), 10, 0, 2 * Math.PI);
-      pen.stroke();
     },
   },
 
