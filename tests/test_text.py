@@ -511,6 +511,7 @@ def test_equal_when_the_characters_are():
     assert again == tokenizer
     assert hash(again) == hash(tokenizer)
     assert tokenizer != CharTokenizer("ank")
+    assert hash(tokenizer) != hash(CharTokenizer("ank"))
     assert tokenizer != "abn"
 
 
@@ -562,6 +563,7 @@ def test_split_keeps_the_order():
     assert train.tolist() == list(range(22))
     assert val.tolist() == [22, 23, 24]  # a tenth of 25, rounded up
     assert [len(part) for part in train_val_split(torch.arange(10), 0.5)] == [5, 5]
+    assert [len(part) for part in train_val_split(torch.arange(2), 0.5)] == [1, 1]
     assert [len(part) for part in train_val_split(torch.arange(1_115_394))] == [
         1_003_854,
         111_540,

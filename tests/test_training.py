@@ -96,16 +96,39 @@ def test_each_step_has_the_learning_rate_of_the_recipe():
         {"warmup": -1},
         {"learning_rate": 0.0},
         {"learning_rate": math.nan},
-        {"clip": -1.0},
+        {"learning_rate": math.inf},
+        {"clip": 0.0},
+        {"clip": math.inf},
         {"beta2": 1.0},
         {"weight_decay": -0.1},
+        {"weight_decay": math.inf},
         {"final_learning_rate": -1e-9},
+        {"final_learning_rate": math.inf},
     ],
 )
 def test_numbers_out_of_range_are_refused_by_name(wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=rf"{name} = {wrong[name]}, expected"):
         Recipe(**wrong)
+
+
+@pytest.mark.parametrize(
+    "least",
+    [
+        {"steps": 1},
+        {"batch_size": 1},
+        {"evaluate_every": 1},
+        {"warmup": 0},
+        {"beta2": 0.0},
+        {"weight_decay": 0.0},
+        {"final_learning_rate": 0.0},
+    ],
+)
+def test_the_least_number_is_in_range(least):
+    (name,) = least
+    trainer = Trainer(tiny(), DATA, replace(RECIPE, **least))
+    assert getattr(trainer.recipe, name) == least[name]
+    assert math.isfinite(trainer.step())
 
 
 def test_a_number_of_steps_must_be_whole():
