@@ -33,7 +33,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # %% [markdown]
 # ## Scores from the tokens alone
 #
-# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is large when two tokens point the same way, 0 when they stand at right angles, and negative when they point apart.
+# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is the lengths of the two times the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point apart.
 
 # %%
 x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])  # (T, C) = (4, 2)
@@ -76,21 +76,22 @@ published_x = torch.tensor(
 torch.softmax(published_x @ published_x.T, dim=-1)
 
 # %% [markdown]
-# Token 1 finds token 0 more than itself: token 0 is longer, and not turned too far away. Here are the lengths, and the cosine of the angle between the two.
+# Token 1 finds token 0 more than itself: the length of token 0 times the cosine of the angle between the two is more than token 1's own length.
 
 # %%
 lengths = published_x.norm(dim=-1)
-lengths, F.cosine_similarity(published_x[0], published_x[1], dim=0)
+cosine = F.cosine_similarity(published_x[0], published_x[1], dim=0)
+lengths, cosine
 
 # %%
 scores_of_1 = published_x @ published_x[1]
 assert scores_of_1[0] > scores_of_1[1]
-assert lengths[0] > 2 * lengths[1]
+assert lengths[0] * cosine > lengths[1]
 
 # %% [markdown]
 # ## What is missing
 #
-# Two things. A token that finds itself learns nothing new. And look at the scores once more.
+# Two things. A token that finds itself gets nothing new. And look at the scores once more.
 
 # %%
 ask("verb_and_subject")
@@ -119,7 +120,7 @@ ids = {word: i for i, word in enumerate(sorted(sentence))}
 [ids[word] for word in sentence]
 
 # %% [markdown]
-# An **embedding** is a table with one row of numbers for each id. Here a row has 3 numbers, drawn at random; in a model they are learned.
+# An **embedding** is a table with one row of numbers for each id. The one of the article has room for many ids, with 3 random numbers each; we use six rows. In a model they are learned. (`detach()` leaves out what only training needs.)
 
 # %%
 torch.manual_seed(123)
@@ -180,7 +181,7 @@ scores = keys @ query  # (6, 2) @ (2,) is (6,)
 scores
 
 # %% [markdown]
-# The best match is index 2, the token itself. The worst is index 1, "sun". In the part of the article that goes step by step, other scores are printed: 0.8721, −0.5302, 2.1436 and so on, with index 3 the lowest. The code of that part does not give them.
+# The best match is again the token itself, index 2. The worst is index 1, "sun". There is no meaning in it: the matrices are random. (The step-by-step part of the article prints other scores, 0.8721, −0.5302, 2.1436 and so on. Its code does not give them.)
 
 # %%
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
@@ -250,13 +251,7 @@ torch.testing.assert_close(output[2], context)
 scores[1, 5], scores[5, 1]
 
 # %% [markdown]
-# And none of the 36 scores is near 2.1436<!--shown-->, the highest in that list. A score depends on its two tokens, not on where they stand. So no order of the words gives 2.1436<!--shown-->, and we do not know where it comes from.
-
-# %%
-assert ((scores - 2.1436).abs() > 0.5).all()
-
-# %% [markdown]
-# And why mix v, and not the tokens x? Because x has to serve for everything: as a query, as a key, and for all that later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes.
+# And why mix v, and not the tokens x? Because x has to carry everything: what makes the query, what makes the key, and what later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes.
 #
 # ## Build: the weights
 #
@@ -370,7 +365,7 @@ sum(parameter.numel() for parameter in head.parameters())
 torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
 
 # %% [markdown]
-# Queries and keys must have the same head_size, because they meet in a dot product. Values meet nobody, and may have any number of channels, d_v. Most models take head_size for both.
+# Queries and keys must have the same head_size, because they meet in a dot product. Values meet nobody, and may have any number of channels, d_v. In most models d_v is head_size, too.
 
 # %%
 Head(n_embd=32, head_size=16, d_v=5)(batch)[0].shape
@@ -439,8 +434,15 @@ picture(
 "".join(letters[i] for i in out.argmax(dim=-1))
 
 # %% [markdown]
-# Position 0 has nothing before it and finds itself. All others find the letter before them. Except for row 0, these are the weights of the shift in rung 2. No one wrote it into a table of weights: it is what queries and keys agree on.
+# Position 0 has nothing before it and finds itself. All others find the letter before them. Except for row 0, these are nearly the weights of the shift in rung 2. No one wrote it into a table of weights: it is what queries and keys agree on.
 #
+# The 20 makes the weights so sharp. With 1 in its place the last row gives its target not 1.00<!--shown--> but 0.23<!--shown-->.
+
+# %%
+_, faint = attention(q / 20, k, v, causal_mask(6))
+print(f"{found[5, 4]:.2f}, {faint[5, 4]:.2f}")
+
+# %% [markdown]
 # The second job depends on the letters: find the last vowel.
 
 # %%
@@ -699,7 +701,7 @@ torch.testing.assert_close(its_weights @ published_x, its_output, atol=1e-3, rto
 published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
 
 # %% [markdown]
-# The second: every matrix should get a **gradient**: the derivatives of one number by each of its entries. Our number is the sum of all outputs. `backward()` writes it into `.grad`. W_value gets none, so no training would ever change it.
+# The second: every matrix should get a **gradient**, the derivatives of one number by the matrix's entries. Our number is the sum of all outputs. `requires_grad=True` asked for the gradients, and `backward()` writes them into `.grad`. W_value gets none, so no training would ever change it.
 
 # %%
 published_attention(published_x, W_query, W_key, W_value).sum().backward()

@@ -45,7 +45,7 @@ for cards in ([2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [0.0, 8.0]):
     print(cards, "->", (weights @ torch.tensor(cards)).item())
 
 # %% [markdown]
-# Four different answers, one mixture. Unequal weights do not help either: with ¾ and ¼, the cards 2 and 6 give 3<!--shown-->, and so do 3 and 3.
+# Four different answers, one mixture. The weights ¾ and ¼ do not help either: the cards 2 and 6 give 3<!--shown-->, and so do 3 and 3.
 
 # %%
 weights = torch.tensor([0.75, 0.25])
@@ -68,13 +68,13 @@ mixture
 mixture.topk(2).indices
 
 # %% [markdown]
-# But what follows a head is a linear layer, and that one cannot. Here is why. Let the first card get the share s, and the second 1 − s. For each of the two answers, the layer produces a score for every card; call the score of card 2 minus that of card 6 the **lead** of 2 over 6.
+# But let a linear layer follow the head: it cannot read both cards. Here is why. Let the first card get the share s, and the second 1 − s. For each of the two answers, the layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6.
 #
 # 1. If both hold a 2, both answers are 2; if both hold a 6, both answers are 6. So for either answer, the lead is larger on the mixture of (2, 2) than on that of (6, 6).
-# 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. The mixtures obey this rule, for any values and any share: mix(2, 6) − mix(6, 2) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The lead is linear in the mixture, so it obeys the same rule.
+# 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. Then mix(2, 2) is v_2, and for any values and any share mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The lead is linear in the mixture, so the same holds for the lead.
 # 3. The first answer needs a larger lead on (2, 6) than on (6, 2): 2s − 1 must be positive. The second answer needs a smaller one: 2s − 1 must be negative.
 #
-# No share does both. The next cell checks the rule.
+# No share does both. The next cell checks the equation.
 
 
 # %%
@@ -94,7 +94,7 @@ for s in (0.0, 0.3, 0.5, 0.7, 1.0):
 #
 # ## Train both
 #
-# The question comes from one place and looks at another: the cross-attention of rung 6. `n_embd` is 32 for both models. One has a single head with head_size 32. The other has two heads with head_size 16, and their outputs are put side by side.
+# The question is one token: the embedding of the first name plus that of the second. It looks at four tokens, each a friend plus a card. That is the cross-attention of rung 6. `n_embd` is 32 for both models. One has a single head with head_size 32. The other has two heads with head_size 16, and their outputs are put side by side.
 
 
 # %%
@@ -233,7 +233,7 @@ assert scores[0][chosen] > 0.8
 assert shares.argmax() == chosen
 
 # %% [markdown]
-# A nonlinear layer behind the head could untangle unequal shares, as `topk` did; rung 8 puts such a layer there. Two heads do not need it.
+# A nonlinear layer behind the head could untangle unequal shares, as `topk` did; the feed-forward part of rung 6 has one. Two heads do not need it.
 #
 # ## Build: a list of heads
 #
@@ -342,7 +342,7 @@ output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 # %% [markdown]
 # ## Build: all heads in one product
 #
-# The list runs three small products for each head, one after the other. They all have the same `x` on the left, so their matrices can be joined: the rows of all queries, then all keys, then all values. One layer from C to 3C does the work of twelve.
+# The list runs three small products for each head, one after the other. They all have the same `x` on the left, so their matrices can be stacked: those of all queries, then of all keys, then of all values. One layer from C to 3C does the work of twelve.
 
 # %%
 layers = [
@@ -363,7 +363,7 @@ tokens = torch.tensor([[0, 1, 2, 3], [10, 11, 12, 13]])  # (T, C) = (2, 4)
 tokens.view(2, 2, 2)[0]  # head 0?
 
 # %% [markdown]
-# `view` moves no number. It reads them in the order in which they lie in memory, token after token. So cut only the last dimension: C becomes (n_head, head_size). The heads are in the middle now, and `transpose` brings them forward.
+# `view` moves no number. It reads them in the order in which they lie in memory, token after token. So keep T in front, and cut only the last dimension: C becomes (n_head, head_size). Here all sizes are 2, and the call looks the same. The heads are in the middle now, and `transpose` brings them forward.
 
 # %%
 split = tokens.view(2, 2, 2)  # (T, n_head, head_size)
@@ -615,7 +615,7 @@ assert torch.equal(kept["list"], kept["fused"])
 #
 # **What does a head lose when it has too many jobs, and what when it has too few channels?**
 #
-# The queries and keys of these eleven characters have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. In order, they look for: the previous character; the same letter; the first character; vowels; itself; what came after the same letter before; the start of the latest word; three characters back; all alike; the same kind (vowel, consonant or space); the latest space; two characters back; the latest characters; another kind; the latest vowel; four characters back. The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
+# The text is “the cat sat”. Its queries and keys have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. At 16 heads, head 0 looks for the previous character, 1 the same letter, 2 the first character, 3 vowels, 4 itself, 5 what followed this letter earlier, 6 the start of the latest word, 7 three characters back, 8 all alike, 9 the same kind (vowel, consonant or space), 10 the latest space, 11 two characters back, 12 the later the more, 13 another kind, 14 the latest vowel, 15 four characters back. The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
 #
 # It starts at 16 heads. Go down to 1, then up to 64.
 
@@ -623,11 +623,11 @@ assert torch.equal(kept["list"], kept["fused"])
 explore("multi_head")
 
 # %% [markdown]
-# At 16 heads each job has a map of its own. With fewer heads, jobs share a softmax: their scores add up, and the map is a compromise that does none of them cleanly. With more than 16, jobs that need several channels are torn apart. One that needs a single channel survives, beside heads with nothing to do: those look at all keys alike. The scale has a part in this too: smaller heads divide their scores by less. The number of parameters stays what it was.
+# At 16 heads each job has a map of its own. With fewer heads, jobs share a softmax: their scores add up, and most maps are compromises. With more than 16, jobs that need several channels are torn apart. One that needs a single channel survives, beside heads with nothing to do: those look at all keys alike. The scale has a part in this too: smaller heads divide their scores by less. The number of parameters stays what it was.
 #
 # ## Break it
 #
-# Here is the bug from above in a whole layer, with a linear layer each for queries, keys and values: the first `view` cuts the tokens apart.
+# Here is the bug from above in a whole layer, with a linear layer each for queries, keys and values: its `view` cuts the tokens apart.
 
 
 # %%
@@ -656,7 +656,7 @@ torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 2, 6))
 assert not weights.triu(diagonal=1).any()
 
 # %% [markdown]
-# `view(B, n_head, T, head_size)` without a `transpose`. Head 0 got tokens 0 to 2, head 1 tokens 3 to 5, and the mask compares rows that are no positions any more. Then the merge, which is right, puts row 0 of both heads into output 0: half of it comes from token 3. The leak probe sees that.
+# `view(B, n_head, T, head_size)` without a `transpose`. Head 0 got tokens 0 to 2, head 1 tokens 3 to 5, and the mask hides rows that are not positions any more. Then the merge, which is right, puts row 0 of both heads into output 0: half of it comes from token 3. The leak probe sees that.
 #
 # Two relatives of this bug: the split is right and the merge has no transpose; and both have none. The last one does not even leak.
 
@@ -696,7 +696,7 @@ assert not neither.triu(diagonal=1).any()
 assert not neither[3:, :3].any()
 
 # %% [markdown]
-# The third one keeps the future out and, for the later tokens, the first ones as well. So compare with the *whole* lower triangle, not only with what lies above it. The other check that catches all three is the proof of this rung: compare with a list of heads.
+# The third one keeps the future out and, for the later tokens, the first ones as well. So compare the *whole* probe with the lower triangle, not only what lies above the diagonal. The other check that catches all three is the proof of this rung: compare with a list of heads.
 
 
 # %%
