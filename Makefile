@@ -23,7 +23,7 @@ test: $(READY) ## lint, then run all tests and compare all outputs of the notebo
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
 
 test-offline: $(READY) ## make test where nothing but this machine can be reached (Linux)
-	unshare --map-root-user --net sh -c 'ip link set lo up && $(MAKE) test'
+	unshare --map-root-user --net sh -c 'ip link set lo up && CI=true $(MAKE) test'
 
 test-matrix: $(READY) ## all but the browser tests, on other CPUs, versions and Pythons; hours
 	$(RUN) tests/matrix.py $(CELLS) --times $(or $(TIMES),1)

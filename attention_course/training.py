@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -303,7 +304,7 @@ class Trainer:
         ids = self.data.train.cpu().contiguous().numpy()
         return {
             "config": asdict(self.model.config) if isinstance(self.model, GPT) else None,
-            "model": {name: list(value.shape) for name, value in self.model.state_dict().items()},
+            "model": sizes(self.model.state_dict()),
             "recipe": asdict(self.recipe),
             "training text": hashlib.sha256(ids).hexdigest(),
             "characters": self.data.tokenizer.characters,
@@ -352,7 +353,7 @@ class Trainer:
         """
         state = read_checkpoint(path)
         for part, ours in self._task.items():
-            theirs = state["task"][part]
+            theirs = state["task"].get(part)
             if ours != theirs:
                 raise ValueError(
                     f"{path} does not fit: its {part} is another one{difference(theirs, ours)}. "
@@ -366,6 +367,12 @@ class Trainer:
 
 
 FORMAT = "attention_course checkpoint 1"
+PARTS = {"task", "model", "optimizer", "history", "steps_done", "seconds", "generator"}
+
+
+def sizes(parameters: dict[str, Tensor]) -> dict[str, list[int]]:
+    """Return the shape of each entry of a state_dict."""
+    return {name: list(value.shape) for name, value in parameters.items()}
 
 
 def difference(theirs: object, ours: object) -> str:
@@ -388,13 +395,22 @@ def read_checkpoint(path: str | Path) -> dict:
         raise FileNotFoundError(f"There is no checkpoint file {path}. Trainer.save writes one.")
     content = io.BytesIO(Path(path).read_bytes())
     try:
+        with zipfile.ZipFile(content) as archive:  # torch.load does not compare checksums
+            if damaged := archive.testzip():
+                raise ValueError(f"the checksum of {damaged} is wrong")
+        content.seek(0)
         state = torch.load(content, map_location="cpu", weights_only=True)
         if state["format"] != FORMAT:
             raise ValueError(f"its format is {state['format']!r}, expected {FORMAT!r}")
+        if missing := PARTS - state.keys():
+            raise ValueError(f"it has no {', '.join(sorted(missing))}")
+        if sizes(state["model"]) != state["task"]["model"]:
+            raise ValueError("its parameters are not those of its model")
     except Exception as error:  # a foreign file makes torch.load raise many kinds
+        reason = error if isinstance(error, ValueError) else type(error).__name__
         raise ValueError(
             f"{path} is not a checkpoint of this course, or it is damaged. Name another file; if this was a "
-            f"checkpoint, delete it and begin anew. (Reading it failed with {type(error).__name__}.)"
+            f"checkpoint, delete it and begin anew. (Reading it failed: {reason}.)"
         ) from error
     return state
 
@@ -446,6 +462,7 @@ def run(trainer: Trainer, *, watch: Watch | None = None, name: str = "training")
         total=trainer.recipe.steps,
         initial=trainer.steps_done,
         desc=name,
+        miniters=max(1, trainer.recipe.steps // 100),  # a slow machine sends no more messages than a fast one
         bar_format="{desc} {bar} {n_fmt} of {total_fmt}, {remaining} left",
         disable=watch is not None or trainer.rank > 0,
     )

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import errno
+import io
 import math
 import os
 import pickle
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -270,6 +272,12 @@ def test_the_bar_counts_every_step(capsys):
     trainer.rank = 1
     run(trainer)
     assert capsys.readouterr().err == "", "one process of several shows a bar"
+
+
+def test_the_bar_moves_a_hundred_times_however_slow_the_steps_are(monkeypatch, capsys):
+    monkeypatch.setattr(training, "tqdm", partial(training.tqdm, mininterval=0))
+    train(tiny(), DATA, replace(RECIPE, steps=300))
+    assert 100 <= capsys.readouterr().err.count("of 300") <= 103
 
 
 @pytest.mark.parametrize(("kind", "length"), [("training", 7), ("validation", 7), ("validation", 0)])
@@ -671,21 +679,30 @@ def foreign_files(folder):
     whole = (folder / "whole").read_bytes()
     yield from (whole[: len(whole) // 2], whole[:-1], b"", TEXT.encode())
     yield pickle.dumps(Code(folder / "trace"))
-    older = torch.load(folder / "whole") | {"format": "attention_course checkpoint 0"}
-    for foreign in (
-        Code(folder / "trace"),
-        {"format": Code(folder / "trace")},
-        tiny().state_dict(),
-        [1],
-        older,
-    ):
-        torch.save(foreign, folder / "foreign")
-        yield (folder / "foreign").read_bytes()
+    state = torch.load(folder / "whole")
+    yield from map(
+        bytes_of,
+        [
+            Code(folder / "trace"),
+            {"format": Code(folder / "trace")},
+            tiny().state_dict(),
+            [1],
+            state | {"format": "attention_course checkpoint 0"},
+            *({name: value for name, value in state.items() if name != part} for part in state),
+            state | {"model": tiny(n_embd=8).state_dict()},
+        ],
+    )
+
+
+def bytes_of(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
 
 
 def test_foreign_and_damaged_files_are_refused_and_no_code_is_run(tmp_path):
     contents = list(foreign_files(tmp_path))
-    assert len(contents) == 10
+    assert len(contents) == 19
     for content in contents:
         (tmp_path / "run.pt").write_bytes(content)
         for read in (Trainer(tiny(), DATA, RECIPE).load, load_model):
@@ -695,6 +712,34 @@ def test_foreign_and_damaged_files_are_refused_and_no_code_is_run(tmp_path):
                 read(tmp_path / "run.pt")
         assert (tmp_path / "run.pt").read_bytes() == content
     assert not (tmp_path / "trace").exists()
+
+
+def test_a_changed_bit_is_noticed_or_changes_nothing(tmp_path):
+    path = tmp_path / "run.pt"
+    Trainer(tiny(), DATA, RECIPE).save(path)
+    whole, state = path.read_bytes(), bytes_of(read_checkpoint(path))
+    assert bytes_of(read_checkpoint(path)) == state
+    noticed = 0
+    for position in range(7, len(whole), 101):
+        changed = bytearray(whole)
+        changed[position] ^= 1 << position % 8
+        path.write_bytes(changed)
+        with contextlib.suppress(ValueError):
+            assert bytes_of(read_checkpoint(path)) == state  # some bytes of the file hold nothing
+            continue
+        noticed += 1
+    assert noticed > 100
+
+
+def test_a_trainer_that_refuses_a_file_stays_as_it_was(tmp_path):
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    before = bytes_of(trainer.model.state_dict())
+    for content in foreign_files(tmp_path):
+        (tmp_path / "run.pt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"run.pt is not a checkpoint"):
+            trainer.load(tmp_path / "run.pt")
+        assert bytes_of(trainer.model.state_dict()) == before
+        assert trainer.steps_done == 0
 
 
 def test_a_missing_checkpoint_is_named(tmp_path):
