@@ -3,6 +3,7 @@
 import matplotlib
 import pytest
 from hypothesis import settings
+from nbval.plugin import IPyNbCell
 
 matplotlib.use("Agg")
 
@@ -18,3 +19,13 @@ def short_samples():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "LENGTH", 8)
         yield
+
+
+def pytest_collection_modifyitems(items):
+    """Wait for the end of a cell as long as ipykernel may take to tell of it.
+
+    It flushes stdout and stderr first, and gives each up to 10 seconds; nbval gives up after 5.
+    """
+    for item in items:
+        if isinstance(item, IPyNbCell):
+            item.output_timeout = 30
