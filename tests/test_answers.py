@@ -1,20 +1,14 @@
 """Answers that nobody planned for: all wrong ones are rejected, all right ones pass."""
 
-import importlib.util
 from collections.abc import Callable
 from functools import cache
+from itertools import combinations
 
-import answers.rungs_1_to_4
 import pytest
-from answers import RIGHT, WRONG
+import torch
+from answers import NAMED, RIGHT, WRONG, rungs_1_to_4, rungs_5_to_8  # noqa: F401
 
-from attention_course.exercises import EXERCISES, Verdict, check
-
-NAMES = list(EXERCISES)
-if importlib.util.find_spec("answers.rungs_5_to_8"):
-    import answers.rungs_5_to_8  # noqa: F401
-else:
-    NAMES = NAMES[:12]
+from attention_course.exercises import EXERCISES, Verdict, check, engine
 
 SEEDS = range(2)
 
@@ -40,7 +34,30 @@ def test_a_right_answer_passes(name, answer):
         assert verdict(name, answer, seed).passed, f"seed {seed}: {verdict(name, answer, seed)}"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "answer", "mistake"), [pytest.param(*each, id=each[1].__name__) for each in NAMED]
+)
+def test_a_mistake_that_came_up_again_has_a_name(name, answer, mistake):
+    for seed in range(8):
+        assert verdict(name, answer, seed).mistake == mistake
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_no_two_answers_without_a_name_are_alike(name):
+    """Alike: the same results, and the same words. What comes up twice needs a name."""
+    exercise = EXERCISES[name]
+    inputs = [
+        arguments for seed in SEEDS for arguments in exercise.draw_inputs(torch.Generator().manual_seed(seed))
+    ]
+    unnamed = [a for each, a in WRONG if each == name and verdict(name, a, 0).mistake is None]
+    did = {answer: [engine.run(answer, arguments) for arguments in inputs] for answer in unnamed}
+    for one, other in combinations(unnamed, 2):
+        if repr(verdict(name, one, 0)) == repr(verdict(name, other, 0)):
+            same = [engine.same(a, b, exercise.tolerance) for a, b in zip(did[one], did[other], strict=True)]
+            assert not all(same), f"{one.__name__} and {other.__name__}"
+
+
+@pytest.mark.parametrize("name", EXERCISES)
 def test_there_are_enough_answers(name):
     wrong = [answer for exercise, answer in WRONG if exercise == name]
     assert sum(verdict(name, answer, 0).mistake is None for answer in wrong) >= 6

@@ -59,11 +59,11 @@ def test_a_mistake_is_rejected_under_its_own_name(name, mistake, function):
 def test_no_two_mistakes_are_the_same_function(name):
     exercise = EXERCISES[name]
     inputs = draw(exercise, 0)
-    functions = [exercise.reference, *(m.function for m in exercise.mistakes)]
-    did = [[engine.run(function, arguments) for arguments in inputs] for function in functions]
+    did = [[engine.run(m.function, arguments) for arguments in inputs] for m in exercise.mistakes]
     for one, other in combinations(did, 2):
         assert not all(engine.same(a, b, exercise.tolerance) for a, b in zip(one, other, strict=True))
-    assert len({m.name for m in exercise.mistakes}) == len(exercise.mistakes)
+    names = [m.name for m in exercise.mistakes] + [p.mistake for p in exercise.properties if p.mistake]
+    assert len(set(names)) == len(names)
 
 
 def test_the_mistakes_of_the_syllabus_are_named():
@@ -114,7 +114,8 @@ def test_texts_are_there(name):
     assert 1 <= exercise.difficulty <= 5
     assert exercise.minutes > 0
     assert len(re.findall(r"[.?](?: |$)", exercise.insight)) in (1, 2)
-    for text in (exercise.task, exercise.insight, *exercise.hints, *(m.message for m in exercise.mistakes)):
+    messages = [each.message for each in (*exercise.mistakes, *exercise.properties)]
+    for text in (exercise.task, exercise.insight, *exercise.hints, *messages):
         assert not re.search(r"!|\b(simply|obviously|just)\b", text.replace("!=", "")), text
         assert text.count("`") % 2 == 0, text
 
@@ -241,6 +242,72 @@ def tril(T):
 def test_a_slip_gets_its_name(name, answer, mistake):
     for seed in range(3):
         assert check(name, answer, seed).mistake == mistake
+
+
+# Gradients
+
+TRAINED = [
+    *("attention_weights", "head_forward", "scaled_weights", "cross_attention_forward", "split_heads"),
+    *("merge_heads", "multi_head_forward", "cross_entropy_loss", "embed", "pre_norm_block"),
+]
+
+
+def without_gradients(answer):
+    def cut(*arguments):
+        with torch.no_grad():
+            return answer(*arguments)
+
+    return cut
+
+
+def without_the_gradient_of(number, answer):
+    def cut(*arguments):
+        return answer(*(a.data if i == number else a for i, a in enumerate(arguments)))
+
+    return cut
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_an_answer_that_cuts_off_gradients_is_told_so(name):
+    reference = EXERCISES[name].reference
+    floats = [
+        i for i, a in enumerate(draw(EXERCISES[name], 0)[0]) if torch.is_tensor(a) and a.is_floating_point()
+    ]
+    for answer in (
+        lambda *arguments: reference(*arguments).detach(),
+        without_gradients(reference),
+        *(without_the_gradient_of(number, reference) for number in floats),
+    ):
+        verdict = check(name, answer, 0)
+        assert (verdict.passed, verdict.mistake, verdict.headline) == (False, "detached", "not yet: detached")
+        assert "training changes parameters by" in verdict.message
+        assert verdict._repr_html_().count("✗ fails") == 1
+
+
+@pytest.mark.parametrize("part", range(1, 5))
+def test_a_block_that_detaches_a_part_is_told_so(part):
+    def block(*arguments):
+        x, *parts = arguments
+        parts[part - 1] = without_gradients(parts[part - 1])
+        return EXERCISES["pre_norm_block"].reference(x, *parts)
+
+    assert check("pre_norm_block", block, 0).mistake == "detached"
+
+
+def test_where_nothing_is_trained_through_an_answer_may_detach():
+    for name in set(NAMES) - set(TRAINED):
+        assert check(name, without_gradients(EXERCISES[name].reference), 0).passed
+
+
+@pytest.mark.parametrize("name", ["cross_attention_forward", "multi_head_forward"])
+def test_only_nan_is_called_nan(name):
+    def answer(*arguments):
+        mask = arguments[-1]
+        assert mask is None or mask.any(-1).all()
+        return EXERCISES[name].reference(*arguments)
+
+    verdict = check(name, answer, 0)
+    assert (verdict.mistake, verdict.headline) == (None, "not yet: a property fails")
 
 
 # Not tried yet

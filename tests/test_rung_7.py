@@ -322,8 +322,8 @@ def by_loop(x, W_qkv, W_proj, n_head, mask):
 
 def by_module(x, W_qkv, W_proj, n_head, mask):
     module = MultiHeadAttention(x.shape[-1], n_head)
-    module.c_attn.weight.data, module.c_proj.weight.data = W_qkv, W_proj
-    return module(x, mask)[0]
+    weights = {"c_attn.weight": W_qkv, "c_proj.weight": W_proj}
+    return torch.func.functional_call(module, weights, (x, mask))[0]
 
 
 def forward(x, W_qkv, W_proj, n_head, mask, split, merge, scale):

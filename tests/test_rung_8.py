@@ -62,8 +62,11 @@ def loss_by_one_hot(logits, targets):
 
 
 def embed_by_modules(ids, wte, wpe):
-    tokens, positions = nn.Embedding.from_pretrained(wte), nn.Embedding.from_pretrained(wpe)
-    return tokens(ids) + positions(torch.arange(ids.shape[-1]))
+    tokens, positions = (
+        torch.func.functional_call(nn.Embedding(*table.shape), {"weight": table}, which)
+        for table, which in ((wte, ids), (wpe, torch.arange(ids.shape[-1])))
+    )
+    return tokens + positions
 
 
 def embed_by_loops(ids, wte, wpe):

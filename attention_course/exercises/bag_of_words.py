@@ -13,7 +13,7 @@ def windowed_mean(x: Float[Tensor, "*B T C"], k: int) -> Float[Tensor, "*B T C"]
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
-        k: how many tokens the window holds, at least 1.
+        k: how many tokens go into a mean, at least 1.
 
     Returns:
         The means, same shape.
@@ -26,20 +26,20 @@ def windowed_mean(x: Float[Tensor, "*B T C"], k: int) -> Float[Tensor, "*B T C"]
 
 
 def forgetting_mean(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
-    """Average each token with all tokens before it; a token's weight halves with each step it lies back.
+    """Average each token with all tokens before it; one counts half as much with each step it lies back.
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
 
     Returns:
-        The weighted means, same shape. The weights of each mean sum to 1.
+        The means, same shape. The shares of the tokens in each mean sum to 1.
     """
     out = torch.zeros_like(x)
     for t in range(x.shape[-2]):
         age = torch.arange(t, -1, -1, device=x.device)  # t, ..., 1, 0: the newest token has age 0
-        weights = 0.5**age
-        weights = weights / weights.sum()
-        out[..., t, :] = (weights[:, None] * x[..., : t + 1, :]).sum(dim=-2)
+        share = 0.5**age
+        share = share / share.sum()
+        out[..., t, :] = (share[:, None] * x[..., : t + 1, :]).sum(dim=-2)
     return out
 
 
@@ -82,7 +82,7 @@ def equal_tokens_stay(mean, x, *k):
 
 
 def batch_rows_apart(mean, x, *k):
-    """Compare the first sequence of a batch with itself alone."""
+    """Compare the first text of a batch with itself alone."""
     return x.dim() == 2 or close(mean(x[0], *k), mean(x, *k)[0])
 
 
@@ -97,8 +97,8 @@ def long_text_is_finite(mean, x):
 MEAN_PROPERTIES = (
     Property("Row 0 is token 0: there is nothing else to average.", first_row_is_first_token),
     Property("A change of the last token moves no earlier row.", future_is_unseen),
-    Property("Equal tokens give that token back: the weights of a row sum to 1.", equal_tokens_stay),
-    Property("A sequence in a batch gives what it gives alone.", batch_rows_apart),
+    Property("Equal tokens give that token back, as in every mean.", equal_tokens_stay),
+    Property("A text in a batch gives what it gives alone.", batch_rows_apart),
 )
 
 
@@ -179,7 +179,7 @@ def starts_with_k_tokens(x, k):
 WHOLE_SEQUENCE = Mistake(
     "whole_sequence",
     lambda x: x.mean(dim=-2, keepdim=True).expand_as(x),
-    "Every row holds the mean of the whole sequence. Row t may use tokens 0 to t, and here it sees the "
+    "Every row holds the mean of the whole text. Row t may use tokens 0 to t, and here it sees the "
     "future too. Change the last token and look at row 0: it moves.",
 )
 
@@ -271,7 +271,7 @@ EXERCISES = (
                 "averages_over_the_batch",
                 lambda x: torch.stack([x[: t + 1].mean(dim=0) for t in range(len(x))]),
                 "It is right for (T, C), and for (B, T, C) it averages over the batch. There dim 0 is B, and "
-                "sequences must not mix. Count from the end: time is dim=-2, and `x[..., t, :]` is token t.",
+                "texts must not mix. Count from the end: time is dim=-2, and `x[..., t, :]` is token t.",
             ),
         ),
         hints=(
@@ -282,7 +282,7 @@ EXERCISES = (
             "Tokens 0 to t are `x[..., : t + 1, :]`. Take their mean along dim=-2 and assign it to "
             "`out[..., t, :]`.",
         ),
-        insight="`x.cumsum(dim=-2)`, divided by the counts 1 to T, gives the same values without a loop. "
+        insight="`x.cumsum(dim=-2)`, divided by the counts 1 to T, gives the same numbers without a loop. "
         "The loop is easier to trust, and so it is what we compare with.",
         minutes=5,
         difficulty=1,
@@ -298,19 +298,19 @@ EXERCISES = (
             Mistake(
                 "window_one_too_long",
                 lambda x, k: windowed_mean(x, k + 1),
-                "The window holds k + 1 tokens. From t - k to t there are k + 1 positions, both ends "
+                "Your slice holds k + 1 tokens. From t - k to t there are k + 1 positions, both ends "
                 "counted. Test k = 1: each token should come back unchanged. Look where your slice starts.",
             ),
             Mistake(
                 "always_divides_by_k",
                 lambda x, k: rows(x, lambda t: x[..., max(0, t - k + 1) : t + 1, :].sum(dim=-2) / k),
-                "The first rows are too close to 0. Near the start the window holds fewer than k tokens, and "
-                "you divide by k all the same. Divide by the number of tokens that are in the window.",
+                "The first rows are too close to 0. Near the start there are fewer than k tokens, and you "
+                "divide by k all the same. Divide by the number of tokens that there are.",
             ),
             Mistake(
                 "leaves_itself_out",
                 lambda x, k: rows(x, lambda t: x[..., max(0, t - k) : t, :].mean(dim=-2)),
-                "The window ends before token t. A slice leaves its stop out, so at t = 0 it is empty, and "
+                "The slice ends before token t. It leaves its stop out, so at t = 0 it is empty, and "
                 "the mean of nothing is NaN. Look at the stop of your slice.",
             ),
             Mistake(
@@ -328,13 +328,13 @@ EXERCISES = (
             Mistake(
                 "looks_ahead",
                 lambda x, k: rows(x, lambda t: x[..., t : t + k, :].mean(dim=-2)),
-                "The window starts at t and looks ahead, into the future. Row t may use itself and earlier "
-                "tokens. Let the window end at t.",
+                "The slice starts at t and looks ahead, into the future. Row t may use itself and earlier "
+                "tokens. Let the slice end with t.",
             ),
             Mistake(
                 "sum",
                 lambda x, k: rows(x, lambda t: x[..., max(0, t - k + 1) : t + 1, :].sum(dim=-2)),
-                "Each row holds the sum of its window, not yet the mean. Take `.mean(dim=-2)` of the slice, "
+                "Each row holds the sum of its tokens, not yet the mean. Take `.mean(dim=-2)` of the slice, "
                 "which divides by the right count at the start too.",
             ),
             RETURNS_IN_THE_LOOP,
@@ -359,19 +359,19 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "With k = 3, which tokens are in the window of t = 5? Which in the window of t = 1?",
+            "With k = 3, which tokens go into row 5? Which go into row 1?",
             "Begin with the loop of the causal mean. Only the start of the slice changes.",
-            "The window of t starts at t - k + 1, but never below 0: `start = max(0, t - k + 1)`.",
+            "The slice starts at t - k + 1, but never below 0: `start = max(0, t - k + 1)`.",
         ),
-        insight="Two tests for any window: with k = 1 each token comes back unchanged, and from k = T on "
+        insight="Two tests for your function: with k = 1 each token comes back unchanged, and from k = T on "
         "the result is the causal mean.",
         minutes=5,
         difficulty=2,
     ),
     Exercise(
         name="forgetting_mean",
-        task="Take tokens `x` of shape (T, C) or (B, T, C) and return the same shape: row t is a weighted "
-        "mean of tokens 0 to t, where a token's weight halves with each step it lies back from t.",
+        task="Take tokens `x` of shape (T, C) or (B, T, C) and return the same shape: row t is a "
+        "mean of tokens 0 to t, in which a token counts half as much with each step it lies back from t.",
         reference=forgetting_mean,
         draw_inputs=draw_longer_tokens,
         properties=(
@@ -386,15 +386,15 @@ EXERCISES = (
             Mistake(
                 "not_normalised",
                 lambda x: rows(x, lambda t: weighted(x[..., : t + 1, :], halving(x, t))),
-                "The weights do not sum to 1. 1 + 1/2 + 1/4 and so on comes close to 2, so your rows are up "
-                "to twice as far from 0. Divide the weights of each row by their sum.",
+                "The shares do not sum to 1. 1 + 1/2 + 1/4 and so on comes close to 2, so your rows are up "
+                "to twice as far from 0. Divide the shares of each row by their sum.",
             ),
             RETURNS_IN_THE_LOOP,
             Mistake(
                 "average_starts_from_zero",
                 lambda x: rows(x, lambda t: weighted(x[..., : t + 1, :], halving(x, t)) / 2),
                 "Your average starts from 0, and that 0 keeps a share: 1/2 in row 0, 1/4 in row 1, and so "
-                "on. The tokens' weights sum to less than 1. Divide by their sum, also in row 0.",
+                "on. The tokens' shares sum to less than 1. Divide by their sum, also in row 0.",
             ),
             Mistake(
                 "wrong_direction",
@@ -402,64 +402,64 @@ EXERCISES = (
                     rows(x, lambda t: weighted(x[..., : t + 1, :], halving(x, t).flip(0)))
                     / rows(x, lambda t: halving(x, t).sum()[None])
                 ),
-                "The oldest token weighs most. Your weights halve from token 0 towards t, and they should "
-                "halve from t back to 0. Print the weights of t = 2: they should rise.",
+                "The oldest token counts most. Your shares halve from token 0 towards t, and they should "
+                "halve from t back to 0. Print the shares of t = 2: they should rise.",
             ),
             Mistake(
                 "divides_by_the_count",
                 lambda x: rows(x, lambda t: weighted(x[..., : t + 1, :], halving(x, t)) / (t + 1)),
-                "You divide by the number of tokens. That is right where each weighs 1, and here they weigh "
-                "1, 1/2, 1/4 and so on. Divide by the sum of the weights.",
+                "You divide by the number of tokens. That is right where each counts 1, and here they count "
+                "1, 1/2, 1/4 and so on. Divide by the sum of these numbers.",
             ),
             Mistake(
                 "divides_twice",
                 lambda x: forgetting_mean(x) / torch.arange(1, x.shape[-2] + 1)[:, None],
-                "Your weights sum to 1, and then you divide by the number of tokens as well. `mean` does "
-                "that: it sums, and divides. With weights that sum to 1 the sum is the mean: use `sum`.",
+                "Your shares sum to 1, and then you divide by the number of tokens as well. `mean` does "
+                "that: it sums, and divides. With shares that sum to 1 the sum is the mean: use `sum`.",
             ),
             Mistake(
                 "running_average",
                 running_average,
-                "Token 0 weighs too much. Halving the way from the last result to the new token gives "
-                "weights 1/2, 1/4, ..., and token 0 keeps all that is left over: as much as token 1. Its "
-                "weight should be half of that.",
+                "Token 0 counts too much. Halving the way from the last result to the new token gives "
+                "shares of 1/2, 1/4, ..., and token 0 keeps all that is left over: as much as token 1. Its "
+                "share should be half of that.",
             ),
             Mistake(
                 "does_not_forget",
                 causal_mean_loop,
-                "All tokens of the past weigh the same. This is the plain causal mean. Give token j the "
-                "weight 0.5 ** (t - j), and divide by the sum of the weights.",
+                "All tokens of the past count the same. This is the plain causal mean. Let token j count "
+                "0.5 ** (t - j), and divide by the sum of these numbers.",
             ),
             Mistake(
                 "sees_the_future",
                 lambda x: rows(
                     x, lambda t: weighted(x, (w := 0.5 ** (torch.arange(x.shape[-2]) - t).abs()) / w.sum())
                 ),
-                "The weights fall off on both sides of t, so row t sees the future. Later tokens get no "
-                "weight at all. Use tokens 0 to t only.",
+                "The shares fall off on both sides of t, so row t sees the future. Later tokens get no "
+                "share at all. Use tokens 0 to t only.",
             ),
             Mistake(
                 "one_over_the_age",
                 lambda x: weighted_by_age(x, lambda age: 1 / (age + 1)),
-                "The weights fall as 1, 1/2, 1/3, 1/4. Halving gives 1, 1/2, 1/4, 1/8: each is half of the "
+                "The shares fall as 1, 1/2, 1/3, 1/4. Halving gives 1, 1/2, 1/4, 1/8: each is half of the "
                 "one before. That is a power of 0.5, and not a fraction of the age.",
             ),
             Mistake(
                 "fades_by_e",
                 lambda x: weighted_by_age(x, lambda age: torch.exp(-age)),
-                "Each step back divides a weight by e = 2.7, and not by 2: that is what exp or softmax makes "
-                "of minus the age. Take powers of 0.5, or multiply the age by the logarithm of 2 first.",
+                "Each step back divides a share by e = 2.7, and not by 2: that is what exp makes of minus "
+                "the age. Take powers of 0.5, or multiply the age by the logarithm of 2 first.",
             ),
         ),
         hints=(
-            "For t = 2 the three weights stand as 1 : 2 : 4. What must you divide them by, so that they sum "
-            "to 1?",
+            "For t = 2 the three tokens count as 1 : 2 : 4. What must you divide these numbers by, so that "
+            "they sum to 1?",
             "The age of token j, seen from t, is t - j. `torch.arange(t, -1, -1)` lists t, ..., 1, 0.",
-            "With `weights = 0.5 ** age`, normalise by `weights.sum()`. Then multiply: `weights[:, None]` "
+            "With `share = 0.5 ** age`, divide by `share.sum()`. Then multiply: `share[:, None]` "
             "lies along the tokens of `x[..., : t + 1, :]`; sum the products along dim=-2.",
         ),
         insight="Each row can be made from the one before: `total = total / 2 + token`, "
-        "`weight = weight / 2 + 1`, and the row is `total / weight`. No older token has to be kept.",
+        "`count = count / 2 + 1`, and the row is `total / count`. No older token has to be kept.",
         minutes=10,
         difficulty=3,
     ),

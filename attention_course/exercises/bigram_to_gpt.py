@@ -10,7 +10,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attention_course.attention import attention, causal_mask
-from attention_course.exercises.engine import Exercise, Mistake, Property, close
+from attention_course.exercises.engine import (
+    Exercise,
+    Mistake,
+    Property,
+    close,
+    not_detached,
+    reached,
+    trained_through,
+)
 
 
 def get_batch(ids: Int[Tensor, " N"], block_size: int, starts: Int[Tensor, " B"]) -> Int[Tensor, "2 B T"]:
@@ -171,48 +179,50 @@ def draw_tables(generator: torch.Generator) -> list[tuple]:
     ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
-    """A part of a block, with random weights of its own: a function of tokens (B, T, C)."""
+    """A part of a block with its parameters: a function of tokens (B, T, C), or (T, C) under `torch.vmap`."""
 
     kind: str
-    seed: int = field(repr=False)
+    parameters: list[Tensor] = field(repr=False)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Turn tokens (B, T, C) into an output of that shape."""
-        generator = torch.Generator().manual_seed(self.seed)
-        return KINDS[self.kind](x, lambda *shape: torch.randn(*shape, generator=generator))
+        """Turn tokens into an output of their shape."""
+        function, _ = KINDS[self.kind]
+        return function(x, *self.parameters)
 
     def __repr__(self) -> str:
         return self.kind
 
 
-def one_head(x, randn):
+def one_head(x, W_query, W_key, W_value):
     """Let each token look at itself and at the past."""
-    q, k, v = x @ randn(3, 1, x.shape[-1], x.shape[-1])
-    return attention(q, k, v, causal_mask(x.shape[1]))[0]
+    return attention(x @ W_query, x @ W_key, x @ W_value, causal_mask(x.shape[-2]))[0]
 
 
-def feed_forward(x, randn):
+def feed_forward(x, W_in, W_out):
     """Send each token through four times as many channels."""
-    C = x.shape[-1]
-    return torch.relu(x @ randn(C, 4 * C)) @ randn(4 * C, C)
+    return torch.relu(x @ W_in) @ W_out
 
 
-def layer_norm(x, randn):
+def layer_norm(x, stretch, shift):
     """Normalise each token, then stretch and shift its channels."""
-    C = x.shape[-1]
-    return F.layer_norm(x, (C,)) * randn(C) + randn(C)
+    return F.layer_norm(x, stretch.shape) * stretch + shift
 
 
-KINDS = {"causal attention": one_head, "an MLP": feed_forward, "a LayerNorm": layer_norm}
+KINDS = {  # what each does, and the shapes of its parameters for C channels
+    "causal attention": (one_head, lambda C: [(C, C)] * 3),
+    "an MLP": (feed_forward, lambda C: [(C, 4 * C), (4 * C, C)]),
+    "a LayerNorm": (layer_norm, lambda C: [(C,)] * 2),
+}
 
 
 def draw_parts(generator: torch.Generator) -> list[tuple]:
     """Draw tokens and the four parts of a block: one token, T == C, all sizes different, longer tokens."""
 
-    def part(kind):
-        return Part(kind, int(torch.randint(10_000, (), generator=generator)))
+    def part(kind, C):
+        _, shapes = KINDS[kind]
+        return Part(kind, [torch.randn(shape, generator=generator) for shape in shapes(C)])
 
     sizes = [
         (1, 1, 2, 1),
@@ -226,7 +236,7 @@ def draw_parts(generator: torch.Generator) -> list[tuple]:
     return [
         (
             scale * torch.randn(B, T, C, generator=generator),
-            *map(part, ("causal attention", "an MLP", "a LayerNorm", "a LayerNorm")),
+            *(part(kind, C) for kind in ("causal attention", "an MLP", "a LayerNorm", "a LayerNorm")),
         )
         for B, T, C, scale in sizes
     ]
@@ -374,6 +384,17 @@ def parts_that_hand_back(block, x, attn, mlp, ln_1, ln_2):
     """Compare with what the norms alone make of x."""
     y = x + ln_1(x)
     return close(y + ln_2(y), block(x, hand_back, hand_back, ln_1, ln_2))
+
+
+def gradients_reach_all_parts(block, x, *parts):
+    """Stretch what each part gives by a number of its own, and ask which of these get gradients."""
+    x = x.clone().requires_grad_()
+    numbers = [torch.ones((), requires_grad=True) for _ in parts]
+    stretched = [
+        lambda tokens, part=part, number=number: number * part(tokens)
+        for part, number in zip(parts, numbers, strict=True)
+    ]
+    return reached(block(x, *stretched), [x, *numbers])
 
 
 def in_two_parts(generate, model, ids, block_size, draws):
@@ -725,6 +746,7 @@ EXERCISES = (
                 "A target whose logit lies 1000 below the others costs 1000, and ln(V - 1) more.",
                 far_below_costs_its_distance,
             ),
+            trained_through(cross_entropy_loss),
         ),
         mistakes=(
             Mistake(
@@ -931,6 +953,7 @@ EXERCISES = (
                 "Rows of wpe beyond T do not matter.",
                 lambda f, ids, wte, wpe: close(f(ids, wte, wpe), f(ids, wte, wpe[: ids.shape[1]])),
             ),
+            trained_through(embed),
         ),
         mistakes=(
             Mistake(
@@ -1054,6 +1077,7 @@ EXERCISES = (
                 "If attention finds nothing, an MLP that hands back what it gets makes x + ln_2(x).",
                 lambda f, x, attn, mlp, ln_1, ln_2: close(x + ln_2(x), f(x, silent, hand_back, ln_1, ln_2)),
             ),
+            not_detached(gradients_reach_all_parts),
         ),
         mistakes=(
             Mistake(
@@ -1112,13 +1136,13 @@ EXERCISES = (
             Mistake(
                 "norms_swapped",
                 lambda x, attn, mlp, ln_1, ln_2: pre_norm_block(x, attn, mlp, ln_2, ln_1),
-                "The two norms have changed places. Each has weights of its own: `ln_1` stands before "
+                "The two norms have changed places. Each has parameters of its own: `ln_1` stands before "
                 "attention, `ln_2` before the MLP.",
             ),
             Mistake(
                 "one_norm_for_both",
                 lambda x, attn, mlp, ln_1, ln_2: pre_norm_block(x, attn, mlp, ln_1, ln_1),
-                "`ln_1` is used twice. Each norm has weights of its own: `ln_2` stands before the MLP.",
+                "`ln_1` is used twice. Each norm has parameters of its own: `ln_2` stands before the MLP.",
             ),
             Mistake(
                 "mlp_first",

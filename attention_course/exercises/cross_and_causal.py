@@ -1,7 +1,7 @@
 """Rung 6: two masks, attention to another text, and a test that finds the model that sees the future."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from unittest.mock import patch
 
 import torch
@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attention_course.attention import attention, causal_mask, padding_mask, prefix_mask, window_mask
-from attention_course.exercises.engine import Exercise, Mistake, Property, close
+from attention_course.exercises.engine import Exercise, Mistake, Property, close, trained_through
+from attention_course.exercises.query_key_value import SEES_NOTHING
 
 INF = float("inf")
 
@@ -131,15 +132,23 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
 
 @dataclass(frozen=True)
 class Model:
-    """A head of self-attention, or something like it, whose `kind` and `numbers` say how it was made."""
+    """A head of self-attention, or something like it, whose `kind` and `numbers` say how it was made.
+
+    The parameters are drawn when it is made: `torch.vmap` forbids to draw in a call.
+    """
 
     kind: str
     numbers: tuple[int, ...]
+    parameters: Tensor = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        """Draw three matrices, for tokens of up to 4 channels."""
+        generator = torch.Generator().manual_seed(self.numbers[0])
+        object.__setattr__(self, "parameters", torch.randn(3, 4, 4, generator=generator))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Turn tokens (T, C) into outputs (T, 4)."""
-        generator = torch.Generator().manual_seed(self.numbers[0])
-        W_query, W_key, W_value = torch.randn(3, x.shape[-1], 4, generator=generator, dtype=x.dtype)
+        W_query, W_key, W_value = self.parameters[:, : x.shape[-1]].to(x.dtype)
         q, k = 0.3 * x @ W_query, 0.3 * x @ W_key  # no weight is so small that a leak gets lost in rounding
         return KINDS[self.kind](x, q, k, x @ W_value, *self.numbers[1:])
 
@@ -175,7 +184,7 @@ def leaking(leak: Callable[[Tensor], Tensor], *into: int) -> Callable:
 
 
 def steps(z: Tensor) -> Tensor:
-    """Round to multiples of 1/64, times 64: a gradient, or a tiny nudge, sees nothing of z."""
+    """Round to multiples of 1/64, times 64: a derivative, or a tiny nudge, sees nothing of z."""
     return (64 * z).round()
 
 
@@ -326,7 +335,7 @@ def lets_all_move(models, x):
 
 
 def by_gradient(models, x):
-    """Ask the gradient which outputs move."""
+    """Ask the derivatives which outputs move."""
     slopes = [torch.autograd.functional.jacobian(model, x).abs().sum(dim=(1, 3)) for model in models]
     return torch.stack([slope.triu(1).any() for slope in slopes])
 
@@ -353,11 +362,22 @@ def without_pytorchs_own(f, *arguments):
         return f(*arguments) is not None
 
 
-def sees_nothing(f, x, c, W_q, W_k, W_v, mask):
+def blind_first(f, x, c, W_q, W_k, W_v):
     """Hide all keys from the first query, and none from the others."""
-    hidden = torch.ones(x.shape[-2], c.shape[-2], dtype=torch.bool)
-    hidden[0] = False
-    free, out = (f(x, c, W_q, W_k, W_v, m) for m in (None, hidden))
+    mask = torch.ones(x.shape[-2], c.shape[-2], dtype=torch.bool)
+    mask[0] = False
+    return f(x, c, W_q, W_k, W_v, mask)
+
+
+def no_nan_for_the_blind(f, x, c, W_q, W_k, W_v, mask):
+    """Say whether a query that may look at nothing gets anything but NaN, even an error."""
+    out = blind_first(f, x, c, W_q, W_k, W_v)
+    return out is None or not out[..., 0, :].isnan().any()
+
+
+def zeros_for_the_blind(f, x, c, W_q, W_k, W_v, mask):
+    """Say whether it gets zeros, and the other queries what they get without a mask."""
+    free, out = f(x, c, W_q, W_k, W_v, None), blind_first(f, x, c, W_q, W_k, W_v)
     return not out[..., 0, :].any() and close(free[..., 1:, :], out[..., 1:, :])
 
 
@@ -366,6 +386,11 @@ def differences_of_channels(f, models, x):
     x = torch.randint(-16, 17, (6, 4), generator=torch.Generator().manual_seed(len(x))) / 8
     return f((Model("differences", (1,)),) * 3, x).all()
 
+
+NUMBERS = (
+    "The mask is right, and it is made of numbers, 1 and 0. Booleans are asked for: `masked_fill` refuses "
+    "numbers, and `~` turns a 1 into -2. Make it with dtype=torch.bool, or end with `.bool()`."
+)
 
 EXERCISES = (
     Exercise(
@@ -395,6 +420,11 @@ EXERCISES = (
                 lambda T_q, T_k: ones(T_q, T_k).tril(),
                 "The first query is aligned with the first key, as `is_causal=True` does it. The last query "
                 "then misses the last T_k - T_q keys. Move the diagonal: `tril` takes its number.",
+            ),
+            Mistake(
+                "numbers_in_place_of_booleans",
+                lambda T_q, T_k: causal_mask(T_q, T_k).float(),
+                NUMBERS,
             ),
             Mistake(
                 "inverted",
@@ -505,6 +535,11 @@ EXERCISES = (
             ),
         ),
         mistakes=(
+            Mistake(
+                "numbers_in_place_of_booleans",
+                lambda n, T_k: padding_mask(n, T_k).float(),
+                NUMBERS,
+            ),
             Mistake(
                 "polarity",
                 lambda n, T_k: ~real(n, T_k)[:, None],
@@ -629,9 +664,15 @@ EXERCISES = (
                 ),
             ),
             Property(
-                "A query that may look at nothing gets zeros: no NaN, and no mean of all values.",
-                sees_nothing,
+                "A query that may look at nothing gets no NaN.",
+                no_nan_for_the_blind,
+                "nothing_to_see_gives_nan",
+                SEES_NOTHING,
             ),
+            Property(
+                "A query that may look at nothing gets zeros, and no mean of all values.", zeros_for_the_blind
+            ),
+            trained_through(cross_attention_forward),
             Property("It is your own: F.scaled_dot_product_attention is not called.", without_pytorchs_own),
         ),
         mistakes=(
@@ -831,7 +872,7 @@ EXERCISES = (
             Mistake(
                 "by_gradient",
                 by_gradient,
-                "You ask the gradient. It sees tiny changes only: a model that rounds has the gradient 0 "
+                "You ask the derivatives. They see tiny changes only: in a model that rounds they are 0 "
                 "everywhere, and a larger change gets through. Change a token, and compare the outputs.",
             ),
             Mistake(

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
 
 from attention_course.exercises import panel
 
@@ -33,10 +34,15 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Property:
-    """A claim about every right answer. `holds(answer, *arguments)` says whether it is true for one."""
+    """A claim about every right answer. `holds(answer, *arguments)` says whether it is true for one.
+
+    If only one mistake breaks it, `mistake` is its name and `message` what to tell people.
+    """
 
     claim: str
     holds: Callable[..., bool]
+    mistake: str | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -199,6 +205,52 @@ def same(one: Outcome, other: Outcome, tolerance: float) -> bool:
     return not different(one.value, other.value, tolerance).any()
 
 
+# Gradients
+
+
+def reached(output: Tensor, tensors: list[Tensor]) -> bool:
+    """Say whether gradients of `output` would get to each of `tensors`.
+
+    None is computed: that could fail for an answer that writes into a copy, and rightly so.
+    """
+    nodes, waiting = set(), [output.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            waiting += [before for before, _ in node.next_functions]
+    return all(get_gradient_edge(tensor).node in nodes for tensor in tensors)
+
+
+def not_detached(holds: Callable[..., bool]) -> Property:
+    """Claim that gradients get through. `holds(answer, *arguments)` says whether they do for one input."""
+    return Property(
+        "Gradients reach all that was given: nothing was detached on the way.",
+        holds,
+        "detached",
+        "The values are right, but gradients do not get back from them to all that was given. A gradient "
+        "says how much one number moves with each entry, and training changes parameters by theirs. Cut off "
+        "from it, they never change. Compute with the tensors as they are: `.detach()`, `.data`, `.item()`, "
+        "`torch.no_grad()`, NumPy, and a copy in an `nn.Module` all cut.",
+    )
+
+
+def trained_through(reference: Callable) -> Property:
+    """Claim that gradients get to each tensor of floats to which the reference sends one that is not 0."""
+
+    def holds(answer, *arguments):
+        given = [
+            a.clone().requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
+            for a in arguments
+        ]
+        floats = [a for a in given if isinstance(a, Tensor) and a.requires_grad]
+        slopes = torch.autograd.grad(reference(*given).square().sum(), floats)
+        needed = [tensor for tensor, slope in zip(floats, slopes, strict=True) if slope.any()]
+        return reached(answer(*given), needed)
+
+    return not_detached(holds)
+
+
 # What can be wrong with one outcome. Each returns a message, or None.
 
 
@@ -225,8 +277,9 @@ class Case:
         return list(zip(names, self.arguments, strict=False))
 
     def is_right(self) -> bool:
-        """Say whether the answer did what the reference did."""
-        return same(self.target, self.outcome, self.exercise.tolerance)
+        """Say whether the answer did what the reference did. Numbers are no booleans."""
+        booleans = {getattr(o.value, "dtype", None) == torch.bool for o in (self.target, self.outcome)}
+        return len(booleans) == 1 and same(self.target, self.outcome, self.exercise.tolerance)
 
 
 def raised(case: Case) -> str | None:
@@ -394,8 +447,7 @@ def compare(exercise: Exercise, function: Callable, inputs: list[tuple]) -> Verd
     mistake = find_mistake(exercise, cases)
     if mistake:
         case = next(case for case in cases if not case.is_right() and not case.outcome.error)
-        headline = f"not yet: {mistake.name.replace('_', ' ')}"
-        return Verdict(exercise.name, False, mistake.name, headline, mistake.message, details(cases, case))
+        return mistaken(exercise, mistake.name, mistake.message, details(cases, case))
     for problem, headline in PROBLEMS.items():
         for case in cases:
             message = problem(case)
@@ -407,13 +459,21 @@ def compare(exercise: Exercise, function: Callable, inputs: list[tuple]) -> Verd
                 )
     claims = marks(cases)
     checklist = panel.checklist(claims)
-    broken = [claim for claim, holds in claims if not holds]
+    broken = [prop for prop, (_, holds) in zip(exercise.properties, claims, strict=True) if not holds]
+    if broken and broken[0].mistake:
+        return mistaken(exercise, broken[0].mistake, broken[0].message, checklist)
     if broken:
-        message = f"On the inputs that were drawn, your values are right. On others this fails: {broken[0]}"
+        seen = "On the inputs that were drawn, your values are right. On others this fails:"
+        message = f"{seen} {broken[0].claim}"
         return Verdict(exercise.name, False, None, "not yet: a property fails", message, checklist)
     message = f"Your values equal the target on all {len(cases)} inputs, drawn anew for this check. "
     message += exercise.insight
     return Verdict(exercise.name, True, None, f"passed on {len(cases)} inputs", message, checklist)
+
+
+def mistaken(exercise: Exercise, name: str, message: str, details: str) -> Verdict:
+    """Tell people which mistake it is."""
+    return Verdict(exercise.name, False, name, f"not yet: {name.replace('_', ' ')}", message, details)
 
 
 def is_stub(outcome: Outcome) -> bool:

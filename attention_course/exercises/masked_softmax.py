@@ -18,11 +18,11 @@ INF = float("inf")
 def padding_weights(
     scores: Float[Tensor, "B T_q T_k"], lengths: Int[Tensor, " B"]
 ) -> Float[Tensor, "B T_q T_k"]:
-    """Turn scores into weights that leave out the padding of each sequence.
+    """Turn scores into weights that leave out the padding of each text.
 
     Args:
         scores: shape (B, T_q, T_k).
-        lengths: how many keys of each sequence are real, shape (B,), from 0 to T_k. The rest is padding.
+        lengths: how many keys of each text are real, shape (B,), from 0 to T_k. The rest is padding.
 
     Returns:
         Weights, same shape: 0 for padding, and each row sums to 1. With no real key a row is zeros.
@@ -40,7 +40,11 @@ def draw_scores(generator: torch.Generator) -> list[tuple]:
     drawn = [torch.randn(shape, generator=generator) for shape in shapes]
     one_high, one_low = torch.tensor([[[0.0], [1000.0]], [[-1000.0], [0.0]]])
     shifted = [drawn[3] + one_high, drawn[3] + one_low, drawn[1] + 1000, drawn[4] - 1000]
-    return [(x,) for x in (*drawn, *shifted, 1000 * drawn[6].round().clamp(-2, 2))]
+    wide = 1000 * drawn[6].round().clamp(-2, 2)
+    wide[..., 0] = wide[..., 0].abs()  # rows that are negative throughout are among those above
+    wide[0, 0] = -2000.0
+    wide[0, 0, 0] = 1000.0
+    return [(x,) for x in (*drawn, *shifted, wide)]
 
 
 def draw_padded(generator: torch.Generator) -> list[tuple]:
@@ -181,7 +185,7 @@ EXERCISES = (
                 "tokens_first",
                 lambda x: x @ torch.softmax(causal_scores(x), dim=-1),
                 "You multiply `x @ weights`. That mixes channels, not tokens, and runs only where C equals "
-                "T. A row of the left matrix is a recipe over the rows of the right one: weights stand left.",
+                "T. A row of the left matrix mixes the rows of the right one: weights stand left.",
             ),
         ),
         hints=(
@@ -191,8 +195,7 @@ EXERCISES = (
             "`scores.masked_fill(...)` fills where its argument is True, so give it `~mask`.",
             "`weights = torch.softmax(scores.masked_fill(~mask, float('-inf')), dim=-1)`, and `weights @ x`.",
         ),
-        insight="A fill of -1e9 passes here too. It fails where a row has no visible key, as in the padding "
-        "exercise.",
+        insight="A fill of -1e9 passes here too. It fails where a row has no visible key, as in exercise 3.",
         minutes=7,
         difficulty=2,
     ),
@@ -232,7 +235,7 @@ EXERCISES = (
                 "first_dim",
                 partial(torch.softmax, dim=0),
                 "Softmax ran along the first dimension, so columns share the total of 1, or entries of "
-                "different sequences do. Maximum and sum both belong along dim=-1.",
+                "different texts do. Maximum and sum both belong along dim=-1.",
             ),
             Mistake(
                 "second_dim",
@@ -263,6 +266,20 @@ EXERCISES = (
                 lambda x: (e := (x - x.mean(-1, keepdim=True)).exp()) / e.sum(dim=-1, keepdim=True),
                 "You subtract the mean. It changes no weight, but the largest score can still lie far above "
                 "0, where exp overflows. After subtracting the maximum none is above 0.",
+            ),
+            Mistake(
+                "subtracts_large_maxima_only",
+                lambda x: (e := (x - x.amax(-1, keepdim=True).clamp(min=0)).exp()) / e.sum(-1, keepdim=True),
+                "You subtract a maximum where it is large, and nothing from rows that lie near -1000. There "
+                "every exp is 0, and 0/0 is NaN. Subtract each row's maximum, whatever it is: if that is "
+                "negative, the row moves up to 0.",
+            ),
+            Mistake(
+                "subtracts_the_largest_absolute_score",
+                lambda x: (e := (x - x.abs().amax(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True),
+                "You subtract the largest absolute score. Where that belongs to a negative score, such as "
+                "-1000, the row moves down by 1000: every exp is 0, and 0/0 is NaN. Subtract the maximum "
+                "with its sign.",
             ),
             Mistake(
                 "not_normalised",
@@ -310,7 +327,7 @@ EXERCISES = (
     Exercise(
         name="padding_weights",
         task="Take `scores` of shape (B, T_q, T_k) and integers `lengths` of shape (B,) and return softmax "
-        "weights, shape (B, T_q, T_k), where keys at positions >= length get none. A sequence of length 0 "
+        "weights, shape (B, T_q, T_k), where keys at positions >= length get none. A text of length 0 "
         "has rows of zeros.",
         reference=padding_weights,
         draw_inputs=draw_padded,
@@ -319,10 +336,10 @@ EXERCISES = (
                 "Padding gets no weight.", lambda f, s, n: not f(s, n)[~padding_mask(s, n).expand_as(s)].any()
             ),
             Property(
-                "Each row of a sequence with a key sums to 1.",
+                "Each row of a text with a key sums to 1.",
                 lambda f, s, n: close(torch.ones_like(s[n > 0, :, 0]), f(s, n).sum(dim=-1)[n > 0]),
             ),
-            Property("A sequence of length 0 has rows of zeros.", lambda f, s, n: not f(s, n)[n == 0].any()),
+            Property("A text of length 0 has rows of zeros.", lambda f, s, n: not f(s, n)[n == 0].any()),
             Property(
                 "Scores of padding change nothing.",
                 lambda f, s, n: close(f(s, n), f(s.masked_fill(~padding_mask(s, n), 7.0), n)),
@@ -332,7 +349,7 @@ EXERCISES = (
             Mistake(
                 "no_keys_gives_nan",
                 lambda s, n: masked(s, padding_mask(s, n)),
-                "It is right but for sequences of length 0: their scores are all -inf, and softmax makes 0/0 "
+                "It is right but for texts of length 0: their scores are all -inf, and softmax makes 0/0 "
                 "of them, NaN. Set the padding's weights to 0 after the softmax as well.",
             ),
             Mistake(
@@ -350,7 +367,7 @@ EXERCISES = (
             Mistake(
                 "large_negative_number",
                 lambda s, n: masked(s, padding_mask(s, n), fill=-1e9),
-                "It is right but for sequences of length 0. A large negative score such as -1e9 hides a key "
+                "It is right but for texts of length 0. A large negative score such as -1e9 hides a key "
                 "only beside a better one. Where all keys have it, all get the same weight: not zeros.",
             ),
             Mistake(
@@ -362,7 +379,7 @@ EXERCISES = (
             Mistake(
                 "inverted_mask_with_nan",
                 lambda s, n: masked(s, ~padding_mask(s, n)),
-                "The mask is inverted: the padding gets the weight, and a sequence without padding is NaN. "
+                "The mask is inverted: the padding gets the weight, and a text without padding is NaN. "
                 "`masked_fill` fills where its mask is True. Hand it the padding, not the keys to keep.",
             ),
             Mistake(
@@ -374,14 +391,14 @@ EXERCISES = (
             Mistake(
                 "one_key_too_many",
                 lambda s, n: masked(s, padding_mask(s, n + 1)),
-                "One key of the padding is still seen. Positions start at 0, so a sequence of length 3 has "
+                "One key of the padding is still seen. Positions start at 0, so a text of length 3 has "
                 "positions 0, 1 and 2. Compare with `<`, not with `<=`.",
             ),
             Mistake(
                 "one_key_too_many_where_there_is_one",
                 one_key_more,
-                "One key of the padding is still seen, except in sequences of length 0. Positions start at "
-                "0, so a sequence of length 3 has positions 0, 1 and 2. Compare with `<`, not with `<=`.",
+                "One key of the padding is still seen, except in texts of length 0. Positions start at "
+                "0, so a text of length 3 has positions 0, 1 and 2. Compare with `<`, not with `<=`.",
             ),
             Mistake(
                 "no_max_subtraction",
@@ -400,7 +417,7 @@ EXERCISES = (
                 "lengths_along_the_queries",
                 lambda s, n: masked(s, torch.arange(s.shape[-1]) < n[:, None]).nan_to_num(0),
                 "A mask of shape (B, T_k) meets scores of shape (B, T_q, T_k), and broadcasting aligns B "
-                "with T_q: queries get the lengths of other sequences. Make the mask (B, 1, T_k).",
+                "with T_q: queries get the lengths of other texts. Make the mask (B, 1, T_k).",
             ),
             Mistake(
                 "ignores_the_lengths",
@@ -419,7 +436,7 @@ EXERCISES = (
             Mistake(
                 "renormalised_by_hand_with_nan",
                 renormalised,
-                "Some rows are 0/0: those of sequences of length 0, and those where a hidden score lies far "
+                "Some rows are 0/0: those of texts of length 0, and those where a hidden score lies far "
                 "above all visible ones, for then softmax rounds the visible weights down to 0. Set the "
                 "padding's scores to -inf before the softmax: then what is left sums to 1 by itself.",
             ),
@@ -427,7 +444,7 @@ EXERCISES = (
                 "hides_queries_too",
                 keys_and_queries,
                 "The lengths hide columns, which is right, and rows as well. Columns are keys, rows are "
-                "queries, and every query of a sequence with a key gets weights. The mask is (B, 1, T_k).",
+                "queries, and every query of a text with a key gets weights. The mask is (B, 1, T_k).",
             ),
         ),
         hints=(

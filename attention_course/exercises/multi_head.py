@@ -1,11 +1,12 @@
-"""Rung 7: split channels into heads, merge them, the whole of multi-head attention, and fused weights."""
+"""Rung 7: split channels into heads, merge them, the whole of multi-head attention, and fused matrices."""
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attention_course.attention import attention, causal_mask
-from attention_course.exercises.engine import Exercise, Mistake, Property, close
+from attention_course.exercises.engine import Exercise, Mistake, Property, close, trained_through
+from attention_course.exercises.query_key_value import SEES_NOTHING
 
 
 def split_heads(x: Float[Tensor, "B T C"], n_head: int) -> Float[Tensor, "B n_head T head_size"]:
@@ -67,15 +68,15 @@ def fuse_heads(
     W_k: Float[Tensor, "n_head head_size C"],
     W_v: Float[Tensor, "n_head head_size C"],
 ) -> Float[Tensor, "C3 C"]:
-    """Stack the weights of all heads: all queries, then all keys, then all values.
+    """Stack the matrices of all heads: all queries, then all keys, then all values.
 
     Args:
-        W_q: the query weights of each head as in nn.Linear, shape (n_head, head_size, C).
+        W_q: the query matrix of each head as in nn.Linear, shape (n_head, head_size, C).
         W_k: those of the keys, same shape.
         W_v: those of the values, same shape.
 
     Returns:
-        One weight for all, shape (3C, C), where C = n_head * head_size.
+        One matrix for all, shape (3C, C), where C = n_head * head_size.
     """
     return torch.cat([part.flatten(0, 1) for part in (W_q, W_k, W_v)])
 
@@ -174,13 +175,24 @@ def projection_comes_last(forward, x, W_qkv, W_proj, n_head, mask):
     return close(2 * forward(x, W_qkv, W_proj, n_head, mask), forward(x, W_qkv, 2 * W_proj, n_head, mask))
 
 
-def sees_nothing(forward, x, W_qkv, W_proj, n_head, mask):
-    """Hide all tokens from the first query, and none from the others."""
+def free_and_blind_first(forward, x, W_qkv, W_proj, n_head):
+    """Hide nothing; then hide all tokens from the first query. Return both outputs."""
     free = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
-    hidden = free.clone()
-    hidden[0] = False
-    seen, out = (forward(x, W_qkv, W_proj, n_head, each) for each in (free, hidden))
-    return not out[:, 0].any() and close(seen[:, 1:], out[:, 1:])
+    blind_first = free.clone()
+    blind_first[0] = False
+    return [forward(x, W_qkv, W_proj, n_head, mask) for mask in (free, blind_first)]
+
+
+def no_nan_for_the_blind(forward, x, W_qkv, W_proj, n_head, mask):
+    """Say whether a query that may look at nothing gets anything but NaN, even an error."""
+    _, out = free_and_blind_first(forward, x, W_qkv, W_proj, n_head)
+    return out is None or not out[:, 0].isnan().any()
+
+
+def zeros_for_the_blind(forward, x, W_qkv, W_proj, n_head, mask):
+    """Say whether it gets zeros, and the other queries what they get if nothing is hidden."""
+    free, out = free_and_blind_first(forward, x, W_qkv, W_proj, n_head)
+    return not out[:, 0].any() and close(free[:, 1:], out[:, 1:])
 
 
 def texts_apart(forward, x, W_qkv, W_proj, n_head, mask):
@@ -278,7 +290,7 @@ EXERCISES = (
         reference=split_heads,
         draw_inputs=draw_unsplit,
         properties=(
-            Property("Head h holds a block of neighbouring channels.", a_head_has_neighbouring_channels),
+            Property("Head h holds head_size neighbouring channels.", a_head_has_neighbouring_channels),
             Property(
                 "A change of the last token shows only at the last position.", a_token_stays_at_its_place
             ),
@@ -286,6 +298,7 @@ EXERCISES = (
                 "No number is lost: the same ones come out, in another order.",
                 lambda split, x, n_head: close(x.flatten().sort()[0], split(x, n_head).flatten().sort()[0]),
             ),
+            trained_through(split_heads),
         ),
         mistakes=(
             Mistake(
@@ -306,7 +319,7 @@ EXERCISES = (
                 "every_n_head_th_channel",
                 scattered,
                 "Head 0 got the channels 0, n_head, 2 n_head, ... The last two sizes of your `view` are "
-                "swapped. A block of head_size neighbours belongs to one head: (B, T, n_head, head_size).",
+                "swapped. Every head_size neighbours belong to one head: (B, T, n_head, head_size).",
             ),
             Mistake(
                 "channels_before_tokens",
@@ -378,6 +391,7 @@ EXERCISES = (
                     merge(torch.cat([heads[:, :, :-1], -heads[:, :, -1:] - 1], dim=2))[:, :-1],
                 ),
             ),
+            trained_through(merge_heads),
         ),
         mistakes=(
             Mistake(
@@ -462,9 +476,15 @@ EXERCISES = (
             Property("Twice the projection gives twice the output.", projection_comes_last),
             Property("A text in a batch gives what it gives alone.", texts_apart),
             Property(
-                "A query that may look at nothing gets zeros: no NaN, and no mean of all values.",
-                sees_nothing,
+                "A query that may look at nothing gets no NaN.",
+                no_nan_for_the_blind,
+                "nothing_to_see_gives_nan",
+                SEES_NOTHING,
             ),
+            Property(
+                "A query that may look at nothing gets zeros, and no mean of all values.", zeros_for_the_blind
+            ),
+            trained_through(multi_head_forward),
         ),
         mistakes=(
             Mistake(
@@ -628,8 +648,8 @@ EXERCISES = (
     ),
     Exercise(
         name="fuse_heads",
-        task="Each head has weights of its own: `W_q`, `W_k` and `W_v`, each (n_head, head_size, C), hold "
-        "those of head h at index h, as in nn.Linear. Return the fused weight (3C, C), with "
+        task="Each head has matrices of its own: `W_q`, `W_k` and `W_v`, each (n_head, head_size, C), hold "
+        "those of head h at index h, as in nn.Linear. Return the fused matrix (3C, C), with "
         "C = n_head * head_size: the rows of all queries, head 0 first, then all keys, then all values.",
         reference=fuse_heads,
         draw_inputs=draw_weights,
@@ -671,8 +691,8 @@ EXERCISES = (
             Mistake(
                 "heads_transposed",
                 lambda *parts: torch.cat([part.flatten(0, 1).T for part in parts]),
-                "Each of the three blocks is transposed. A row of a head's weight makes one channel of its "
-                "query, and stays a row of the fused weight.",
+                "Each of the three parts is transposed. A row of a head's matrix makes one channel of its "
+                "query, and stays a row of the fused matrix.",
             ),
             Mistake(
                 "not_flattened",
@@ -683,18 +703,18 @@ EXERCISES = (
             Mistake(
                 "queries_three_times",
                 lambda W_q, W_k, W_v: fuse_heads(W_q, W_q, W_q),
-                "The query weights stand there three times. The second part are the keys, `W_k`, and the "
+                "The query matrices stand there three times. The second part are the keys, `W_k`, and the "
                 "third the values, `W_v`.",
             ),
             Mistake(
                 "each_head_transposed",
                 lambda *parts: torch.cat([part.transpose(1, 2).reshape(part.shape[2], -1) for part in parts]),
-                "Each head's weight is transposed before the rows are joined. The heads are kept as in "
+                "Each head's matrix is transposed before the rows are joined. The heads are kept as in "
                 "nn.Linear already: a row for each output channel. Merge the first two dimensions.",
             ),
         ),
         hints=(
-            "Which rows of the fused weight make channel 0 of head 1's query? Write the order of all rows "
+            "Which rows of the fused matrix make channel 0 of head 1's query? Write the order of all rows "
             "for two heads of size 1.",
             "`W_q.flatten(0, 1)` puts the heads' rows below each other: shape (C, C).",
             "Do that for all three and `torch.cat` them along dim=0.",

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attention_course.exercises.engine import Exercise, Mistake, Property, close
+from attention_course.exercises.engine import Exercise, Mistake, Property, close, trained_through
 
 
 def scaled_weights(
@@ -14,7 +14,7 @@ def scaled_weights(
     w_query: Float[Tensor, "C head_size"],
     w_key: Float[Tensor, "C head_size"],
 ) -> Float[Tensor, "*B T T"]:
-    """Let each token look at every token of its sequence, with scores scaled by 1 / sqrt(head_size).
+    """Let each token look at every token of its text, with scores scaled by 1 / sqrt(head_size).
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
@@ -155,7 +155,7 @@ EXERCISES = (
                 lambda f, x, a, b: close(torch.ones(x.shape[:-1]), f(x, a, b).sum(dim=-1)),
             ),
             Property(
-                "Zero query weights give every token the same weight.",
+                "A query matrix of zeros gives every token the same weight.",
                 lambda f, x, a, b: close(
                     torch.full((*x.shape[:-1], x.shape[-2]), 1 / x.shape[-2]), f(x, 0 * a, b)
                 ),
@@ -164,6 +164,7 @@ EXERCISES = (
                 "Each channel of q and k four times over: the same as scores times 2.",
                 lambda f, x, a, b: close(f(x, 2 * a, b), f(x, a.repeat(1, 4), b.repeat(1, 4))),
             ),
+            trained_through(scaled_weights),
         ),
         mistakes=(
             Mistake(
@@ -248,7 +249,7 @@ EXERCISES = (
                 "future_hidden",
                 causal,
                 "Later tokens are hidden. No mask is asked for here: each token looks at all tokens of its "
-                "sequence.",
+                "text.",
             ),
             Mistake(
                 "no_max_subtraction",

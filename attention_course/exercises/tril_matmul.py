@@ -14,7 +14,7 @@ def band_matrix(T: int, k: int) -> Float[Tensor, "T T"]:
 
     Args:
         T: number of tokens.
-        k: how many tokens the window holds, at least 1.
+        k: how many tokens go into a mean, at least 1.
 
     Returns:
         A matrix, shape (T, T), whose rows sum to 1: `band_matrix(T, k) @ x` is the windowed mean of x.
@@ -82,7 +82,7 @@ def band(T, k):
 ONE_STEP_AHEAD = Mistake(
     "one_step_ahead",
     lambda x: normalise(lower(x.shape[-2], 1)) @ x,
-    "Each row sees the next token too, one step into the future. The mask keeps one diagonal above the main "
+    "Each row sees the next token too, one step into the future. You keep one diagonal above the main "
     "one, as `tril(1)` does. `tril()` keeps the main diagonal and what lies below; the rest is `triu(1)`.",
 )
 
@@ -107,7 +107,7 @@ EXERCISES = (
                 "triu",
                 lambda x: normalise(torch.ones(T := x.shape[-2], T).triu()) @ x,
                 "Each row averages itself and the future. `triu` keeps what lies above the diagonal, where "
-                "the key comes after the query. The past lies below: that is `tril`.",
+                "token s comes after output t. The past lies below: that is `tril`.",
             ),
             Mistake(
                 "not_normalised",
@@ -125,13 +125,13 @@ EXERCISES = (
                 "tokens_first",
                 lambda x: x @ normalise(lower(x.shape[-2])),
                 "You multiply `x @ weights`. That mixes channels, not tokens, and runs only where C equals "
-                "T. A row of the left matrix is a recipe over the rows of the right one: weights stand left.",
+                "T. A row of the left matrix mixes the rows of the right one: weights stand left.",
             ),
             Mistake(
                 "columns_normalised",
                 lambda x: (lower(T := x.shape[-2]) / lower(T).sum(0, keepdim=True)) @ x,
-                "Your columns sum to 1, and the rows do not. `sum(dim=0)` adds up a column. A row is the "
-                "recipe of one output, so sum along the last dimension, with `keepdim=True`.",
+                "Your columns sum to 1, and the rows do not. `sum(dim=0)` adds up a column. A row "
+                "makes one output, so sum along the last dimension, with `keepdim=True`.",
             ),
             Mistake(
                 "divides_by_T",
@@ -148,14 +148,14 @@ EXERCISES = (
             Mistake(
                 "one_sum_for_all",
                 lambda x: (w := lower(x.shape[-2])) / w.sum() @ x,
-                "The whole matrix shares one total of 1. `sum()` without a dim adds up all rows. Each row is "
-                "a recipe of its own: give `sum` a dim=-1 and keepdim=True.",
+                "The whole matrix shares one total of 1. `sum()` without a dim adds up all rows. Each row "
+                "has a sum of its own: give `sum` a dim=-1 and keepdim=True.",
             ),
             Mistake(
                 "softmax_of_the_triangle",
                 lambda x: torch.softmax(lower(x.shape[-2]), dim=-1) @ x,
-                "The future still gets some weight. Softmax takes exp of every entry, and exp(0) is 1: a 0 "
-                "above the diagonal does not stay 0. Divide each row by its sum, without exp.",
+                "The future still gets some weight. What rung 3 calls softmax takes exp of every entry, and "
+                "exp(0) is 1: a 0 above the diagonal becomes 1. Divide each row by its sum, without exp.",
             ),
             Mistake(
                 "diagonal_excluded_and_row_0_empty",
@@ -166,13 +166,13 @@ EXERCISES = (
             ONE_STEP_AHEAD,
         ),
         hints=(
-            "What are the three rows of weights for T = 3? Write them down: each is a recipe for one output.",
+            "What are the three rows of weights for T = 3? Write them down: each makes one output.",
             "`torch.ones(T, T).tril()` has a 1 where a token may look. Its product with `x` is a sum. What "
             "makes a mean of it?",
             "Divide by `weights.sum(dim=-1, keepdim=True)`, then return `weights @ x`.",
         ),
-        insight="If yours has a loop, try it with one `@`: the values are the same. The weights depend on T "
-        "alone, so one matrix serves every sequence of a batch.",
+        insight="If yours has a loop, try it with one `@`: the numbers are the same. The weights depend on T "
+        "alone, so one matrix serves every text of a batch.",
         minutes=5,
         difficulty=2,
     ),
@@ -248,14 +248,14 @@ EXERCISES = (
             Mistake(
                 "columns_normalised",
                 lambda T, k: band(T, k) / band(T, k).sum(0, keepdim=True),
-                "Your columns sum to 1, and the rows do not. A row is the recipe of one output. Sum along "
+                "Your columns sum to 1, and the rows do not. A row makes one output. Sum along "
                 "the last dimension, with `keepdim=True`.",
             ),
             Mistake(
                 "one_sum_for_all",
                 lambda T, k: band(T, k) / band(T, k).sum(),
-                "The whole matrix shares one total of 1. `sum()` without a dim adds up all rows. Each row is "
-                "a recipe of its own: give `sum` a dim=-1 and keepdim=True.",
+                "The whole matrix shares one total of 1. `sum()` without a dim adds up all rows. Each row "
+                "has a sum of its own: give `sum` a dim=-1 and keepdim=True.",
             ),
             Mistake(
                 "first_rows_left_at_zero",
@@ -276,8 +276,8 @@ EXERCISES = (
             "back, or more?",
             "`ones.tril() - ones.tril(-k)` is the band. Divide it by `band.sum(dim=-1, keepdim=True)`.",
         ),
-        insight="With k = 1 the band is the identity, and from k = T on it is the whole triangle. Attention "
-        "with a sliding window has such a band as its mask.",
+        insight="With k = 1 the band is the identity, and from k = T on it is the whole triangle. Rung 6 "
+        "comes back to it: there attention looks at the last k tokens only.",
         minutes=7,
         difficulty=2,
     ),
@@ -298,8 +298,8 @@ EXERCISES = (
             Mistake(
                 "copies_the_next",
                 lambda T: shift_matrix(T).T,
-                "The ones stand above the diagonal, so each row copies the next token. A row is a recipe: in "
-                "row t the 1 belongs into column t - 1, which is below the diagonal.",
+                "The ones stand above the diagonal, so each row copies the next token. Row t makes "
+                "output t: its 1 belongs into column t - 1, which is below the diagonal.",
             ),
             Mistake(
                 "wraps_around",
@@ -361,8 +361,9 @@ EXERCISES = (
             "The ones lie on the diagonal below the main one. `tril(-1)` keeps that diagonal and all below.",
             "Take `torch.ones(T, T).tril(-1)` and subtract its `tril(-2)`: one diagonal is left.",
         ),
-        insight="No softmax gives exactly this matrix: its rows always sum to 1, and row 0 here sums to 0. "
-        "Trained models have heads that come close in the other rows: previous-token heads.",
+        insight="What rung 3 calls softmax never gives exactly this matrix: its rows sum to 1, and row 0 "
+        "here sums to 0. Trained models have what rung 4 calls heads, and some come close to it in the other "
+        "rows: previous-token heads.",
         minutes=5,
         difficulty=2,
     ),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 RIGHT: list[tuple[str, Callable]] = []
 WRONG: list[tuple[str, Callable]] = []
+NAMED: list[tuple[str, Callable, str]] = []  # wrong ones that came up again and again, and their mistake
 
 
 def right(exercise: str) -> Callable:
@@ -14,14 +15,16 @@ def right(exercise: str) -> Callable:
     return _register(RIGHT, exercise)
 
 
-def wrong(exercise: str) -> Callable:
-    """Register a plausible wrong answer."""
-    return _register(WRONG, exercise)
+def wrong(exercise: str, mistake: str | None = None) -> Callable:
+    """Register a plausible wrong answer; with the name of its mistake if such answers gave it the name."""
+    return _register(WRONG, exercise, mistake)
 
 
-def _register(answers: list, exercise: str) -> Callable:
+def _register(answers: list, exercise: str, mistake: str | None = None) -> Callable:
     def decorate(function: Callable) -> Callable:
         answers.append((exercise, function))
+        if mistake:
+            NAMED.append((exercise, function, mistake))
         return function
 
     return decorate

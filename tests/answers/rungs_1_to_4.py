@@ -1657,6 +1657,15 @@ def stable_in_place_on_a_copy(x):
     return out
 
 
+@right("stable_softmax")
+def weights_by_vmap_over_all_rows(x):
+    def one_row(row):
+        exp = (row - row.amax()).exp()
+        return exp / exp.sum()
+
+    return torch.vmap(one_row)(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+
+
 @wrong("stable_softmax")
 def softmax_in_float64_without_the_subtraction(x):
     exp = x.double().exp()
@@ -1700,19 +1709,19 @@ def subtracts_the_smallest(x):
     return exp / exp.sum(dim=-1, keepdim=True)
 
 
-@wrong("stable_softmax")
+@wrong("stable_softmax", "subtracts_the_largest_absolute_score")
 def subtracts_the_largest_absolute_score(x):
     exp = (x - x.abs().amax(dim=-1, keepdim=True)).exp()
     return exp / exp.sum(dim=-1, keepdim=True)
 
 
-@wrong("stable_softmax")
+@wrong("stable_softmax", "subtracts_large_maxima_only")
 def subtracts_the_largest_only_if_it_is_positive(x):
     exp = (x - x.amax(dim=-1, keepdim=True).clamp(min=0)).exp()
     return exp / exp.sum(dim=-1, keepdim=True)
 
 
-@wrong("stable_softmax")
+@wrong("stable_softmax", "subtracts_large_maxima_only")
 def subtracts_only_from_large_scores(x):
     if x.max() > 80:
         x = x - x.amax(dim=-1, keepdim=True)
@@ -2050,6 +2059,29 @@ def weights_by_pytorch_attention_of_the_unit_vectors(q, k, mask):
     return F.scaled_dot_product_attention(q, k, eye, attn_mask=mask)
 
 
+@right("attention_weights")
+def weights_by_vmap_over_texts_and_heads(q, k, mask):
+    def one_text(q, k, mask):
+        scores = torch.where(mask, q @ k.T / q.shape[-1] ** 0.5, -torch.inf)
+        return torch.where(mask, scores.softmax(dim=-1), 0.0)
+
+    function = one_text
+    for _ in q.shape[:-2]:
+        function = torch.vmap(function)
+    return function(q, k, mask.expand(*q.shape[:-1], k.shape[-2]))
+
+
+@right("attention_weights")
+def weights_in_place_on_the_scores(q, k, mask):
+    weights = q @ k.mT
+    weights /= q.shape[-1] ** 0.5
+    weights[~mask.expand_as(weights)] = -torch.inf
+    weights -= weights.amax(dim=-1, keepdim=True).clamp(min=-1e30)
+    weights.exp_()
+    weights /= weights.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+    return weights
+
+
 @wrong("attention_weights")
 def scaled_by_the_number_of_keys(q, k, mask):
     scores = q @ k.transpose(-2, -1) / k.shape[-2] ** 0.5
@@ -2166,7 +2198,7 @@ def scales_the_queries_in_place(q, k, mask):
     return torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)
 
 
-@wrong("attention_weights")
+@wrong("attention_weights", "detached")
 def detached_weights(q, k, mask):
     with torch.no_grad():
         scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
@@ -2389,13 +2421,13 @@ def the_weights_of_the_first_text_for_all(x, W_query, W_key, W_value, mask):
     return (weights[0] if x.dim() == 3 else weights) @ (x @ W_value)
 
 
-@wrong("head_forward")
+@wrong("head_forward", "detached")
 def head_with_detached_weights(x, W_query, W_key, W_value, mask):
     weights = attention_weights(x @ W_query, x @ W_key, mask).detach()
     return weights @ (x @ W_value)
 
 
-@wrong("head_forward")
+@wrong("head_forward", "detached")
 def head_rebuilt_from_data(x, W_query, W_key, W_value, mask):
     q, k, v = (x @ W.data for W in (W_query, W_key, W_value))
     return attention_weights(q, k, mask) @ v

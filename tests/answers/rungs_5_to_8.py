@@ -415,6 +415,11 @@ def mask_by_where_and_not_triu(T_q, T_k):
     return torch.where(future < 0, False, True)
 
 
+@right("causal_mask")
+def mask_by_vmap_over_places(T_q, T_k):
+    return torch.vmap(lambda last: torch.arange(T_k) <= last)(torch.arange(T_k - T_q, T_k))
+
+
 @wrong("causal_mask")
 def everything_for_one_query_else_top_left(T_q, T_k):
     if T_q == 1:
@@ -441,7 +446,7 @@ def only_the_last_row_is_mended(T_q, T_k):
     return mask
 
 
-@wrong("causal_mask")
+@wrong("causal_mask", "numbers_in_place_of_booleans")
 def numbers_in_place_of_booleans(T_q, T_k):
     return torch.ones(T_q, T_k).tril(T_k - T_q)
 
@@ -467,7 +472,7 @@ def columns_in_reverse(T_q, T_k):
     return torch.ones(T_q, T_k, dtype=torch.bool).tril(T_k - T_q).flip(1)
 
 
-@wrong("causal_mask")
+@wrong("causal_mask", "numbers_in_place_of_booleans")
 def bytes_in_place_of_booleans(T_q, T_k):
     return torch.ones(T_q, T_k, dtype=torch.uint8).tril(T_k - T_q)
 
@@ -555,7 +560,7 @@ def a_row_for_each_query(lengths, T_k):
     return mask[:, None].repeat(1, T_k, 1)
 
 
-@wrong("padding_mask")
+@wrong("padding_mask", "numbers_in_place_of_booleans")
 def integers_in_place_of_booleans(lengths, T_k):
     return (torch.arange(T_k) < lengths[:, None])[:, None].long()
 
@@ -637,7 +642,7 @@ def cross_by_a_running_sum_over_the_keys(x, context, W_query, W_key, W_value, ma
     return above / below.clamp(min=1e-30)
 
 
-@right("cross_attention_forward")
+@wrong("cross_attention_forward", "detached")
 def cross_by_the_class_of_the_notebook(x, context, W_query, W_key, W_value, mask):
     head = package.CrossAttentionHead(len(W_query), len(W_key), W_key.shape[1], W_value.shape[1])
     with torch.no_grad():
@@ -653,6 +658,19 @@ def _parts(x, context, W_query, W_key, W_value):
 
 def _hide(scores, mask, value=float("-inf")):
     return scores if mask is None else scores.masked_fill(~mask, value)
+
+
+@right("cross_attention_forward")
+def cross_by_vmap_over_the_batch(x, context, W_query, W_key, W_value, mask):
+    def one_text(x, context, mask):
+        scores = (x @ W_query) @ (context @ W_key).T / W_query.shape[1] ** 0.5
+        weights = torch.softmax(torch.where(mask, scores, -torch.inf), dim=-1)
+        return torch.where(mask, weights, 0.0) @ (context @ W_value)
+
+    mask = torch.tensor(True) if mask is None else mask
+    if x.dim() == 2:
+        return one_text(x, context, mask)
+    return torch.vmap(one_text, in_dims=(0, 0, 0 if mask.dim() == 3 else None))(x, context, mask)
 
 
 @wrong("cross_attention_forward")
@@ -675,7 +693,7 @@ def cross_softmax_over_dim_1(x, context, W_query, W_key, W_value, mask):
     return torch.softmax(_hide(scores, mask), dim=1).nan_to_num() @ v
 
 
-@wrong("cross_attention_forward")
+@wrong("cross_attention_forward", "nothing_to_see_gives_nan")
 def cross_query_that_sees_nothing_gets_nan(x, context, W_query, W_key, W_value, mask):
     scores, v = _parts(x, context, W_query, W_key, W_value)
     return torch.softmax(_hide(scores, mask), dim=-1) @ v
@@ -826,6 +844,18 @@ def _nudged(x, j, by):
 
 def _noise(x):
     return torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(1))
+
+
+@right("leaks")
+def leaks_by_vmap_over_the_nudged_texts(models, x):
+    T, C = x.shape
+    nudged = x + torch.eye(T)[:, :, None] * torch.linspace(0.5, 1.5, C)
+
+    def leaky(model):
+        before, *after = torch.vmap(model)(torch.cat([x[None], nudged]))
+        return (torch.stack(after) != before).any(dim=-1).tril(-1).any()
+
+    return torch.stack([leaky(model) for model in models])
 
 
 @wrong("leaks")
@@ -985,7 +1015,7 @@ def split_by_unfold(x, n_head):
     return x.unfold(-1, size, size).permute(0, 2, 1, 3)
 
 
-@right("split_heads")
+@wrong("split_heads", "detached")
 def split_in_numpy(x, n_head):
     return torch.from_numpy(np.stack(np.split(x.numpy(), n_head, axis=2), axis=1))
 
@@ -1118,7 +1148,7 @@ def merge_by_contiguous_view(heads):
     return out.view(*out.shape[:2], -1)
 
 
-@right("merge_heads")
+@wrong("merge_heads", "detached")
 def merge_in_numpy(heads):
     return torch.from_numpy(np.concatenate(list(np.moveaxis(heads.numpy(), 1, 0)), axis=-1))
 
@@ -1268,7 +1298,7 @@ def multi_by_vmap_over_texts_and_heads(x, W_qkv, W_proj, n_head, mask):
     return torch.vmap(text)(x)
 
 
-@right("multi_head_forward")
+@wrong("multi_head_forward", "detached")
 def multi_by_the_module_of_the_notebook(x, W_qkv, W_proj, n_head, mask):
     module = package.MultiHeadAttention(x.shape[-1], n_head)
     module.load_state_dict({"c_attn.weight": W_qkv, "c_proj.weight": W_proj})
@@ -1344,7 +1374,7 @@ def multi_scores_of_all_heads_shared(x, W_qkv, W_proj, n_head, mask):
     )
 
 
-@wrong("multi_head_forward")
+@wrong("multi_head_forward", "nothing_to_see_gives_nan")
 def multi_a_row_that_sees_nothing_is_nan(x, W_qkv, W_proj, n_head, mask):
     q, k, v = _qkv(x, W_qkv, n_head)
     scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~mask, float("-inf"))
@@ -1634,7 +1664,7 @@ def loss_by_one_hot_and_einsum(logits, targets):
     return -torch.einsum("btv,btv->", F.one_hot(targets, logits.shape[-1]).to(log_p), log_p) / targets.numel()
 
 
-@right("cross_entropy_loss")
+@wrong("cross_entropy_loss", "detached")
 def loss_by_loops_in_python(logits, targets):
     losses = []
     for rows, trues in zip(logits.tolist(), targets.tolist(), strict=True):
@@ -1784,7 +1814,7 @@ def embed_by_lists(ids, wte, wpe):
     return torch.stack([torch.stack([wte[i] + p for i, p in zip(text, wpe)]) for text in ids])  # noqa: B905
 
 
-@right("embed")
+@wrong("embed", "detached")
 def embed_in_numpy(ids, wte, wpe):
     table, places = wte.detach().numpy(), wpe.detach().numpy()
     return torch.from_numpy(table.take(ids.numpy(), axis=0) + places[np.newaxis, : ids.shape[1]])
@@ -1920,6 +1950,25 @@ def block_by_modules(x, attn, mlp, ln_1, ln_2):
             return x + y
 
     return nn.Sequential(Add(ln_1, attn), Add(ln_2, mlp))(x)
+
+
+@right("pre_norm_block")
+def block_by_vmap_over_texts(x, attn, mlp, ln_1, ln_2):
+    def one_text(text):
+        text = text + attn(ln_1(text))
+        return text + mlp(ln_2(text))
+
+    return torch.vmap(one_text)(x)
+
+
+@right("pre_norm_block")
+def block_by_vmap_over_batches_of_one(x, attn, mlp, ln_1, ln_2):
+    def one_text(text):
+        batch = text[None]
+        batch = batch + attn(ln_1(batch))
+        return (batch + mlp(ln_2(batch)))[0]
+
+    return torch.vmap(one_text)(x)
 
 
 @wrong("pre_norm_block")
