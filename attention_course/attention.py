@@ -301,7 +301,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def fuse(heads: MultiHeadAttentionList) -> MultiHeadAttention:
-    """Copy the weights of a list of heads into the fused form, which then gives the same output."""
+    """Copy the parameters of a list of heads into the fused form, which then gives the same output."""
     fused = MultiHeadAttention(heads.c_proj.out_features, len(heads.heads)).to(heads.c_proj.weight)
     parts = [getattr(head, part).weight for part in ("query", "key", "value") for head in heads.heads]
     with torch.no_grad():
@@ -311,7 +311,7 @@ def fuse(heads: MultiHeadAttentionList) -> MultiHeadAttention:
 
 
 def to_torch(fused: MultiHeadAttention) -> nn.MultiheadAttention:
-    """Copy the weights into PyTorch's own module. Its boolean mask is True where a query may *not* look."""
+    """Copy all parameters into PyTorch's module. Its boolean mask is True where a query may *not* look."""
     n_embd, bias = fused.c_proj.out_features, fused.c_proj.bias is not None
     theirs = nn.MultiheadAttention(n_embd, n_embd // fused.head_size, bias=bias, batch_first=True)
     theirs = theirs.to(fused.c_proj.weight)

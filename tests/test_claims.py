@@ -1,21 +1,28 @@
 """What the notebooks claim: proofs assert, numbers in prose are computed, terms are introduced before use.
 
-All of it is read from the built notebooks and their stored outputs. That a run still gives these outputs is
-nbval's part. A number that a cell computes is marked in the prose, `0.33<!--shown-->`, which no page shows.
+All of it is read from the built notebooks and their stored outputs, and from the package what `ask`, `check`
+and `explore` show there. That a run still gives these outputs is
+nbval's part. A number that a cell computes is marked in the prose, `0.33<!--shown-->`, which no page shows: a
+cell next to it prints or asserts that number, and all those of one sentence one after the other.
 The terms, and the words that must not stand for them, are in `glossary.toml`.
 """
 
 import ast
+import inspect
 import re
 import tomllib
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
+
+from attention_course.exercises import EXERCISES
+from attention_course.explorers import EXPLORERS, explore
+from attention_course.questions import QUESTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -30,13 +37,15 @@ class Section:
     heading: str
     prose: str = ""
     code: list = field(default_factory=list)
+    parts: list = field(default_factory=list)  # the same in reading order: texts, and cells with code
 
 
-def sections_of(notebook) -> list[Section]:
+def sections_of(cells) -> list[Section]:
     sections = []
-    for cell in notebook.cells:
+    for cell in cells:
         if cell.cell_type == "code":
             sections[-1].code.append(cell)
+            sections[-1].parts.append(cell)
             continue
         for part in re.split(r"^(?=#)", cell.source, flags=re.M):
             if part.startswith("#"):
@@ -44,12 +53,18 @@ def sections_of(notebook) -> list[Section]:
                 sections.append(Section(heading.strip("# ")))
             if part.strip():
                 sections[-1].prose += part.strip() + "\n\n"
+                sections[-1].parts.append(part.strip())
     return sections
 
 
 @cache
+def cells_of(path: Path) -> list:
+    return nbformat.read(path, as_version=4).cells
+
+
+@cache
 def read(path: Path) -> list[Section]:
-    return sections_of(nbformat.read(path, as_version=4))
+    return sections_of(cells_of(path))
 
 
 @pytest.fixture(params=PATHS, ids=[path.stem for path in PATHS])
@@ -135,6 +150,18 @@ def test_a_section_that_claims_to_be_exact_asserts(path):
 
 NUMBER = r"(?<![\w.,/])[−-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?(?:/[1-9]\d*)?(?![\w/]|\.\d)(?: %)?"
 
+WORDS = {
+    "half": 1 / 2,
+    "a fifth": 1 / 5,
+    "a sixth": 1 / 6,
+    "one in ten": 0.1,
+    "two in ten": 0.2,
+    "nine out of ten": 0.9,
+    "eight": 8,
+    "twelve": 12,
+}
+MARKED = rf"({NUMBER}|\b(?:{'|'.join(WORDS)})){MARK}"
+
 
 def without_code(prose: str) -> str:
     """Leave out what is not said in words: code, formulas, addresses."""
@@ -142,6 +169,8 @@ def without_code(prose: str) -> str:
 
 
 def value_of(number: str) -> float:
+    if number.lower() in WORDS:
+        return WORDS[number.lower()]
     over, _, under = number.strip("% ").replace(",", "").replace("−", "-").partition("/")
     return float(over) / float(under or 1) / (100 if number.endswith("%") else 1)
 
@@ -167,29 +196,83 @@ def literals(nodes) -> set[float]:
     return found
 
 
+def is_number(node: ast.AST) -> bool:
+    """2, -2, 1 / 3 and 2**-0.5 are numbers; 4 * 64 is two of them."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return is_number(inner)
+        case ast.BinOp(left=left, op=ast.Div() | ast.Pow(), right=right):
+            return is_number(left) and is_number(right)
+    return False
+
+
+def numbers_in(node: ast.AST) -> list[ast.AST]:
+    """The numbers in an expression; no index, and no argument with a name, such as a tolerance."""
+    if is_number(node):
+        return [node]
+    children = [node.value] if isinstance(node, ast.Subscript) else ast.iter_child_nodes(node)
+    return [found for each in children if not isinstance(each, ast.keyword) for found in numbers_in(each)]
+
+
+def claimed_by(cell) -> list[float]:
+    """The numbers that a cell asserts, as they come, those in a table written down for that among them."""
+    found = {}
+    for claim in claims_of(cell.source):
+        written = re.fullmatch(r"(torch\.tensor\()?[-+*/\d.e, ()\[\]\n]+", ast.unparse(claim))
+        if written or isinstance(claim, ast.Assert) or "assert_close(" in ast.unparse(claim):
+            found |= {(each.lineno, each.col_offset): each for each in numbers_in(claim)}
+    return [float(eval(ast.unparse(found[place]))) for place in sorted(found)]
+
+
+def printed_by(cell) -> list[float]:
+    """The numbers that a cell prints, as they come; but not the choices of a question, or what may differ."""
+    found = []
+    if re.search(r"\bask\(", cell.source) or "nbval-ignore-output" in cell.metadata.get("tags", []):
+        return found
+    for output in cell.outputs:
+        if output.get("name") == "stdout" or set(output.get("data", {})) == {"text/plain"}:
+            text = output.get("text") or output.data["text/plain"]
+            found += re.findall(r"(?<![\w.])-?\d[\d,]*(?:\.\d*)?(?:e[+-]?\d+)?", text)
+    return [value_of(number) for number in found]
+
+
+def computed_beside(cells: list, at: int) -> list[list[float]]:
+    """What the nearest cells before and after the one at `at` compute that print or assert something.
+
+    These are the numbers that they assert. Where neither asserts one, they are those that they print.
+    """
+    near = []
+    for way in (reversed(cells[:at]), cells[at + 1 :]):
+        code = (cell for cell in way if cell.cell_type == "code")
+        near += islice((cell for cell in code if printed_by(cell) or claims_of(cell.source)), 1)
+    return list(filter(None, map(claimed_by, near))) or list(map(printed_by, near))
+
+
+def is_computed(numbers: list[str], computed: list[float]) -> bool:
+    """Do these numbers stand among the computed ones, one after the other?"""
+    pieces = (computed[i : i + len(numbers)] for i in range(len(computed) - len(numbers) + 1))
+    return any(
+        all(is_shown(said, {each}) for said, each in zip(numbers, piece, strict=True)) for piece in pieces
+    )
+
+
+def marked_in(prose: str) -> list[list[str]]:
+    """The marked numbers of each sentence that has some."""
+    sentences = re.split(r"(?<=[.?!])\s+|\n\n", without_code(prose))
+    return [marked for each in sentences if (marked := re.findall(MARKED, each, re.I))]
+
+
 def computed_in(section: Section) -> set[float]:
     """All numbers that the section's cells print, or assert."""
-    found = set()
-    for cell in section.code:
-        found |= literals(claims_of(cell.source))
-        if re.search(r"\bask\(", cell.source) or "nbval-ignore-output" in cell.metadata.get("tags", []):
-            continue  # the choices of a question; what may differ from run to run
-        for output in cell.outputs:
-            if output.get("name") == "stdout" or set(output.get("data", {})) == {"text/plain"}:
-                text = output.get("text") or output.data["text/plain"]
-                found |= {
-                    value_of(number)
-                    for number in re.findall(r"(?<![\w.])-?\d[\d,]*(?:\.\d*)?(?:e[+-]?\d+)?", text)
-                }
-    return found
+    return {number for cell in section.code for number in claimed_by(cell) + printed_by(cell)}
 
 
-def kinds_of_numbers(prose: str) -> tuple[list[str], list[str]]:
-    """The marked numbers; and those that need a mark: a decimal point, a fraction, three digits or more."""
-    prose = without_code(prose)
-    marked = re.findall(rf"({NUMBER}){MARK}", prose)
-    unmarked = re.findall(NUMBER, re.sub(rf"{NUMBER}{MARK}", "", prose))
-    return marked, [each for each in unmarked if re.search(r"\d[.e/-]+\d|\d{3}", each.replace(",", ""))]
+def unmarked_in(prose: str) -> list[str]:
+    """The numbers that need a mark and have none: a decimal point, a fraction, three digits or more."""
+    unmarked = re.findall(NUMBER, re.sub(MARKED, "", without_code(prose), flags=re.I))
+    return [each for each in unmarked if re.search(r"\d[.e/-]+\d|\d{3}", each.replace(",", ""))]
 
 
 # What no cell of the section computes, and why.
@@ -218,22 +301,21 @@ EXEMPT = {
 }
 
 
-def test_each_marked_number_is_computed(path):
-    count = 0
-    for section in read(path):
-        computed = computed_in(section)
-        for number in kinds_of_numbers(section.prose)[0]:
-            assert is_shown(number, computed), (
-                f"{number} in {section.heading!r} is neither printed nor asserted"
-            )
-            count += 1
+def test_each_marked_number_is_computed_beside_it(path):
+    cells, count = cells_of(path), 0
+    for at, cell in enumerate(cells):
+        if cell.cell_type == "markdown":
+            near = computed_beside(cells, at)
+            for numbers in marked_in(cell.source):
+                assert any(is_computed(numbers, each) for each in near), f"{numbers}: not in {near}"
+                count += len(numbers)
     assert count == sum(section.prose.count(MARK) for section in read(path)) > 0, "a mark without its number"
 
 
 def test_each_other_number_is_an_input_or_exempt(path):
     for section in read(path):
         written = literals(tree_of(cell.source) for cell in section.code)
-        for number in kinds_of_numbers(re.sub("|".join(EXEMPT), "", section.prose))[1]:
+        for number in unmarked_in(re.sub("|".join(EXEMPT), "", section.prose)):
             assert is_shown(number, written), f"mark {number} in {section.heading!r}: {MARK}"
 
 
@@ -247,7 +329,7 @@ def alts_of(section: Section) -> str:
 def test_each_number_that_describes_a_picture_is_in_the_code(path):
     for section in read(path):
         known = computed_in(section) | literals(tree_of(cell.source) for cell in section.code)
-        for number in kinds_of_numbers(re.sub("|".join(EXEMPT), "", alts_of(section)))[1]:
+        for number in unmarked_in(re.sub("|".join(EXEMPT), "", alts_of(section))):
             assert is_shown(number, known), f"{number} describes a picture of {section.heading!r}"
 
 
@@ -259,9 +341,59 @@ def test_each_exemption_is_needed():
 # Words
 
 
+def strings(value) -> list[str]:
+    """All strings in a question, a panel, the options of a slider."""
+    if isinstance(value, dict | list | tuple):
+        return list(chain.from_iterable(map(strings, value.values() if isinstance(value, dict) else value)))
+    return [value] if isinstance(value, str) else []
+
+
+def words_of_exercise(name: str) -> list[str]:
+    """All that `check`, `hint` and `solution` can say about one exercise."""
+    exercise = EXERCISES[name]
+    solution = getattr(exercise.reference, "func", exercise.reference)
+    judged = strings([vars(each) for each in (*exercise.properties, *exercise.mistakes)])
+    texts = [exercise.task, *exercise.hints, *judged, exercise.insight]
+    return texts + re.findall(r'""".*?"""|# .*', inspect.getsource(solution), flags=re.S)
+
+
+def words_of_explorer(name: str) -> list[str]:
+    """All that an explorer shows at first, and with each of its controls at its other ends."""
+    explorer = explore(name)
+    found = {}
+    for control in explorer.controls.values():
+        first, options = control.value, getattr(control, "options", ())
+        ends = (False, True) if isinstance(first, bool) else options or (control.min, control.max)
+        for value in (first, *ends, first):
+            control.value = value[1] if isinstance(value, tuple) else value
+            panels = strings([panel.state() for panel in explorer.figure.panels])
+            found |= dict.fromkeys([explorer.figure.caption, *panels])
+            assert not explorer.figure.error
+        found |= dict.fromkeys([control.description, *strings(options)])
+    return list(found)
+
+
+SHOWS = {
+    "ask": lambda name: strings(QUESTIONS[name]),
+    "check": words_of_exercise,
+    "explore": words_of_explorer,
+}
+
+
+def calls_in(code: str) -> list[tuple[str, str]]:
+    return re.findall(rf'^({"|".join(SHOWS)})\("(\w+)"', code, flags=re.M)
+
+
+@cache
+def shown_by(code: str) -> list[str]:
+    """What a cell shows in words: a question, an exercise, an explorer. Nothing is bold in it."""
+    texts = chain.from_iterable(SHOWS[kind](name) for kind, name in calls_in(code))
+    return [text.replace("**", "^") for text in texts]
+
+
 @cache
 def sentences() -> list[tuple[int, str]]:
-    """All prose in the order of reading, with its rung.
+    """All prose in the order of reading, with its rung, and all that the cells between show in words.
 
     The cell with the title is left out: it says what is to come. A heading comes after its section, which may
     introduce what the heading names.
@@ -269,10 +401,21 @@ def sentences() -> list[tuple[int, str]]:
     found = []
     for rung, path in enumerate(PATHS, start=1):
         for section in read(path)[1:]:
-            prose = re.sub(r"```.*?```|\]\([^)]*\)", "", section.prose, flags=re.S)
-            found += [(rung, each) for each in re.split(r"(?<=[.?!])\s+|\n\n", prose) if each.strip()]
+            for part in section.parts:
+                texts = [part] if isinstance(part, str) else shown_by(part.source)
+                for text in texts:
+                    text = re.sub(r"```.*?```|\]\([^)]*\)", "", text, flags=re.S)
+                    found += [(rung, each) for each in re.split(r"(?<=[.?!])\s+|\n\n", text) if each.strip()]
             found.append((rung, section.heading))
     return found
+
+
+def test_all_that_the_package_asks_checks_and_explores_is_read():
+    cells = [cell for path in PATHS for section in read(path)[1:] for cell in section.code]
+    found = set(chain.from_iterable(calls_in(cell.source) for cell in cells))
+    kept = {"ask": QUESTIONS, "check": EXERCISES, "explore": EXPLORERS}
+    assert found == {(kind, name) for kind, names in kept.items() for name in names}
+    assert all(SHOWS[kind](name) for kind, name in found)
 
 
 def uses(term: str, sentence: str) -> bool:
@@ -290,7 +433,7 @@ TERMS = [(int(rung), *each) for rung, terms in GLOSSARY["introduced"].items() fo
 @pytest.mark.parametrize(("rung", "term", "how"), TERMS, ids=[term for _, term, _ in TERMS])
 def test_a_term_is_introduced_before_it_is_used(rung, term, how):
     for at, sentence in sentences():
-        points_ahead = at < rung and re.search(rf"\brung {rung}\b", sentence)
+        points_ahead = at < rung and re.search(rf"\brung {rung} calls\b|^Next: \[rung {rung}\b", sentence)
         if uses(term, sentence) and not points_ahead:
             bold = any(uses(term, each) for each in re.findall(r"\*\*(.+?)\*\*", sentence))
             assert bold if how == "bold" else how in sentence, f"rung {at} uses it first: {sentence}"
@@ -314,7 +457,8 @@ def lines_of_the_course() -> list[tuple[str, str]]:
     for path in PATHS:
         for cell in nbformat.read(path, as_version=4).cells:
             lines += [(path.stem, line) for line in cell.source.splitlines()]
-    return lines
+    # What the notebooks show stands in the files above, too, but there a line may end within a phrase.
+    return lines + [(PATHS[rung - 1].stem, re.sub(r"\s+", " ", each)) for rung, each in sentences()]
 
 
 def test_no_other_word_stands_for_a_term():

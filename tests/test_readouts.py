@@ -96,7 +96,7 @@ def scaling_variance(out, head_size, scale, var_q, var_k, T):
     yield f" measured, {small(out['predicted'].item())}"
     yield f"Entropy of the weights: {entropy(out['weights']):.2f} of at most ln {T} = {math.log(T):.2f}."
     w = out["weights"].double().numpy()
-    yield f"Gradient through their softmax: {small(np.linalg.norm(np.diag(w) - np.outer(w, w)))}"
+    yield f"Norm of the Jacobian: {small(np.linalg.norm(np.diag(w) - np.outer(w, w)))}"
 
 
 def cross_and_causal(out, kind, T_q, T_k, position):

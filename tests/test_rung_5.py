@@ -74,9 +74,9 @@ def test_a_peak_narrower_than_a_bin_is_no_higher_than_its_bar():
 def test_one_click_brings_the_row_back():
     before, after = compute(1024, "none"), compute(1024, "1/√head_size")
     assert before["weights"].max() > 0.999
-    assert before["gradient"] < 1e-6
+    assert before["jacobian"] < 1e-6
     assert after["weights"].max() < 0.8
-    assert after["gradient"] > 0.3
+    assert after["jacobian"] > 0.3
     explorer = explore("scaling_variance")
     explorer.controls["head_size"].value = 1024
     assert "0.00 of at most ln 6" in explorer.figure.caption
@@ -92,17 +92,23 @@ def test_the_row_loses_its_entropy_steadily():
     assert entropy.diff().clamp(min=0).sum() < 1
 
 
+def test_without_a_scale_one_key_has_nearly_everything_from_head_size_16_on():
+    for head_size in scaling_variance.HEAD_SIZES:
+        assert (compute(head_size)["weights"].max() > 0.95) == (head_size >= 16)
+        assert compute(head_size, "1/√head_size")["weights"].max() < 0.8
+
+
 def test_n_embd_is_right_at_one_head_size_only():
     assert compute(1024, "1/√n_embd")["predicted"] == 1
     assert compute(64, "1/√n_embd")["predicted"] == 1 / 16
 
 
-def test_the_gradient_is_that_of_softmax():
+def test_the_jacobian_is_that_of_softmax():
     out = compute(8)
     by_torch = torch.autograd.functional.jacobian(
         lambda scores: torch.softmax(scores, dim=-1), out["weights"].log()
     )
-    torch.testing.assert_close(out["gradient"], by_torch.norm())
+    torch.testing.assert_close(out["jacobian"], by_torch.norm())
 
 
 def test_head_sizes_are_integers_with_every_power_of_two():

@@ -77,7 +77,7 @@ def predicted_density(variance: Tensor, points: int) -> Tensor:
 
 
 def compute(head_size: int, scale: str, var_q: float, var_k: float, T: int) -> dict[str, Tensor]:
-    """Return what is measured and predicted of the scores, and one row of weights with its gradient."""
+    """Return what is measured and predicted of the scores, and one row of weights with its Jacobian."""
     pairs, row = unit_scores()
     factor = SCALES[scale](head_size)
     spread = math.sqrt(var_q * var_k) * factor
@@ -92,7 +92,7 @@ def compute(head_size: int, scale: str, var_q: float, var_k: float, T: int) -> d
         "predicted": predicted,
         "outside": 1 - counts.sum() / PAIRS,
         "weights": weights,
-        "gradient": (weights.diag() - weights.outer(weights)).norm(),
+        "jacobian": (weights.diag() - weights.outer(weights)).norm(),
     }
 
 
@@ -114,20 +114,20 @@ def draw(
     predicted: Tensor,
     outside: Tensor,
     weights: Tensor,
-    gradient: Tensor,
+    jacobian: Tensor,
 ) -> None:
     """Show the scores and the weights; the caption sets each number beside what it should be."""
     T = len(weights)
     entropy = torch.special.entr(weights).sum().item()
-    alive = torch.stack([torch.tensor(entropy / math.log(T)), gradient.float()])
+    alive = torch.stack([torch.tensor(entropy / math.log(T)), jacobian.float()])
     lost = f"score ({100 * outside.item():.0f} % lie outside this frame)" if outside > 0.005 else "score"
     figure.show(
         Histogram("Scores of random q and k", density, (-FRAME, FRAME), lost, curve),
         Bars(f"Weights of one query on {T} keys", weights, [str(key) for key in range(T)], "key", (0, 1)),
-        Bars("Entropy, gradient", alive, ["entropy / ln T", "gradient"], "of these weights", (0, 1)),
+        Bars("Entropy, Jacobian", alive, ["entropy / ln T", "Jacobian"], "of these weights", (0, 1)),
         caption=(
             f"Variance of the scores: {readout(measured.item())} measured, {readout(predicted.item())} "
             f"predicted. Entropy of the weights: {entropy:.2f} of at most ln {T} = {math.log(T):.2f}. "
-            f"Gradient through their softmax: {readout(gradient.item())}."
+            f"Norm of the Jacobian: {readout(jacobian.item())}."
         ),
     )

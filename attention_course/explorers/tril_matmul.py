@@ -1,4 +1,4 @@
-"""Rung 2: weights times tokens is the output, with the recipe under your fingers."""
+"""Rung 2: weights times tokens is the output, with each step under your fingers."""
 
 import ipywidgets
 import torch
@@ -11,7 +11,7 @@ TOKENS = torch.tensor([[2, 7], [6, 4], [6, 5], [1, 9], [8, 0], [3, 3], [0, 6], [
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return the number of tokens and the three steps that make a recipe out of ones."""
+    """Return the number of tokens and the three steps that make weights out of ones."""
     return {
         "T": ipywidgets.IntSlider(5, 1, len(TOKENS), description="T"),
         "decay": ipywidgets.FloatSlider(1.0, min=0.0, max=1.0, step=0.05, description="decay a step"),

@@ -85,7 +85,11 @@ means
 
 # %% [markdown]
 # Check the last row in your head: (2 + 4 + 6 + 0) / 4 = 3<!--shown-->, and (8 + 4 + 0 + 4) / 4 = 4<!--shown-->.
-#
+
+# %%
+assert means[-1].tolist() == [3, 4]
+
+# %% [markdown]
 # ## Build: a batch
 #
 # Models work on several texts at once. A **batch** of B texts has shape (B, T, C). The means of one text have nothing to do with the other texts, so there is one more loop.
@@ -190,6 +194,7 @@ torch.equal(leak_probe(causal_mean_loop, x), torch.stack(columns, dim=-1))
 # Read column 2: the outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above the diagonal would be an output that moved with a *later* input. The leak probe comes back in every rung.
 
 # %%
+assert columns[2].tolist() == [False, False, True, True]
 assert not leak_probe(causal_mean_loop, x).triu(diagonal=1).any()  # strictly above
 
 # %% [markdown]

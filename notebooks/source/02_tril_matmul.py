@@ -26,7 +26,7 @@ from attention_course.plots import Heatmap, Lines, picture
 from attention_course.questions import ask
 
 # %% [markdown]
-# ## A row of numbers is a recipe
+# ## A row of numbers mixes tokens
 #
 # Three tokens with two channels each.
 
@@ -37,13 +37,13 @@ tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # (T, C) = (3, 2)
 # A row of three numbers says how much of each token to take. `1 1 1` takes each token once: it adds them up.
 
 # %%
-recipe = torch.tensor([1.0, 1.0, 1.0])
-recipe @ tokens
+row = torch.tensor([1.0, 1.0, 1.0])
+row @ tokens
 
 # %% [markdown]
 # Check it: 2 + 6 + 6 = 14<!--shown--> and 7 + 4 + 5 = 16<!--shown-->.
 #
-# A matrix is several recipes, one in each row, and `@` carries them all out. Three rows of ones give the same sum three times.
+# A matrix is several such rows, and `@` carries them all out. Three rows of ones give the same sum three times.
 
 # %%
 torch.ones(3, 3) @ tokens
@@ -51,7 +51,7 @@ torch.ones(3, 3) @ tokens
 # %% [markdown]
 # ## Predict
 #
-# `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal. A zero in a recipe leaves that token out.
+# `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal. A zero in a row leaves that token out.
 
 # %%
 torch.tril(torch.ones(3, 3))
@@ -67,7 +67,7 @@ torch.tril(torch.ones(3, 3)) @ tokens
 #
 # ## Build: from sums to means
 #
-# A recipe without negative numbers makes a weighted mean when its numbers sum to 1. Where they are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
+# A row without negative numbers makes a mean when its numbers sum to 1: each token counts as much as its number says. Where the numbers are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
 
 # %%
 weights = torch.tril(torch.ones(3, 3))
@@ -75,7 +75,7 @@ weights = weights / weights.sum(dim=-1, keepdim=True)  # (3, 3) / (3, 1)
 weights
 
 # %% [markdown]
-# Each row now shares out a total of 1: a half and a half, a third each. From here on these numbers are called **weights**; a row of weights is a recipe. Row t makes output t, and column s is what it takes of token s.
+# Each row now shares out a total of 1: a half and a half, a third each. From here on these numbers are called **weights**. Row t makes output t, and column s is what it takes of token s.
 
 # %%
 output = weights @ tokens
@@ -90,7 +90,7 @@ picture(
 )
 
 # %% [markdown]
-# Read the last row: a third of each token gives (14/3<!--shown-->, 16/3<!--shown-->), about (4.67<!--shown-->, 5.33<!--shown-->).
+# Read the last row: a third of each token gives (14/3<!--shown-->, 16/3<!--shown-->). That is about (4.67<!--shown-->, 5.33<!--shown-->).
 #
 # ## Build: a batch
 #
@@ -228,9 +228,9 @@ picture(
 # %% [markdown]
 # The number of operations is not the same thing as the time. The loop pays mainly for starting T steps, so its time grows like T; the table has T² entries. That is why the lead is largest at middling lengths on most machines, and shrinks for long texts.
 #
-# ## Other recipes
+# ## Other weights
 #
-# The triangle of equal weights is one choice of many. Each row may be any recipe. Three more, for T = 6:
+# The triangle of equal weights is one choice of many. Here are three more, for T = 6:
 
 # %%
 T = 6
@@ -306,9 +306,12 @@ ask("which_way_it_broadcasts")
 broken.sum(dim=-1)
 
 # %% [markdown]
-# Only row 0 sums to 1. The last one sums to more than 2. The sums had the shape (4,), which was read as (1, 4): one for each column. With `keepdim=True` they have the shape (4, 1), one for each row.
+# Only row 0 sums to 1<!--shown-->, and the last one to more than 2<!--shown-->. The sums had the shape (4,), which was read as (1, 4): one for each column. With `keepdim=True` they have the shape (4, 1), one for each row.
 
 # %%
+assert (broken.sum(dim=-1) == 1).tolist() == [True, False, False, False]
+assert broken.sum(dim=-1)[-1] > 2
+
 repaired = a / a.sum(1, keepdim=True)
 torch.testing.assert_close(repaired.sum(dim=-1), torch.ones(4))
 
@@ -368,7 +371,7 @@ check("shift_matrix", my_shift)
 #
 # ## Three sentences to remember
 #
-# 1. A row of weights is a recipe: how much of each token goes into one output.
+# 1. A row of weights says how much of each token goes into one output.
 # 2. A lower triangle with equal weights in each row, summing to 1, is the mean of the past. `weights @ x` carries out all its rows at once.
 # 3. The same numbers by other steps round differently, so compare with `assert_close` and know its tolerance.
 #

@@ -40,10 +40,10 @@ scores
 
 # %%
 exp = scores.exp()
-exp
+exp, exp.sum()
 
 # %% [markdown]
-# They sum to 8, so the weights are 1/8<!--shown-->, 2/8<!--shown--> and 5/8<!--shown-->.
+# 1<!--shown-->, 2<!--shown--> and 5<!--shown--> sum to 8<!--shown-->. So the weights are 1/8<!--shown-->, 2/8<!--shown--> and 5/8<!--shown-->.
 
 # %%
 exp / exp.sum()
@@ -263,7 +263,7 @@ torch.softmax(far_above.masked_fill(~only_first, float("-inf")), dim=-1)
 ask("mask_by_zero")
 
 # %% [markdown]
-# To see the leak, the scores must depend on the tokens. Take the dot product of each pair of tokens as its score; rung 4 is about this choice.
+# To see the leak, the scores must depend on the tokens. To score two tokens, multiply them channel by channel and add up; rung 4 is about this choice.
 
 
 # %%
@@ -324,7 +324,7 @@ F.scaled_dot_product_attention(x, x, x, attn_mask=nothing_for_0)[0, 0]
 # %% [markdown]
 # ## Scores need not be zero
 #
-# With all scores equal, softmax gives back the mean. But any finite scores will do. Three recipes, written as scores: a preference for the token itself, a preference for the first token, and one for the previous token.
+# With all scores equal, softmax gives back the mean. But any finite scores will do. Three preferences, written as scores: for the token itself, for the first token, and for the previous token.
 
 # %%
 T = 6

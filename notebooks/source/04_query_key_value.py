@@ -181,7 +181,7 @@ scores = keys @ query  # (6, 2) @ (2,) is (6,)
 scores
 
 # %% [markdown]
-# The best match is again the token itself, index 2. The worst is index 1, "sun". There is no meaning in it: the matrices are random. (The step-by-step part of the article prints other scores, 0.8721, −0.5302, 2.1436 and so on. Its code does not give them.)
+# The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". There is no meaning in it: the matrices are random. (The step-by-step part of the article prints other scores, 0.8721, −0.5302, 2.1436 and so on. Its code does not give them.)
 
 # %%
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
@@ -310,7 +310,7 @@ torch.testing.assert_close(attention(q, k, v)[0], output)
 # %% [markdown]
 # ## Build: the head
 #
-# Now the three matrices and this function go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a matrix that can be trained; calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module calls its `forward`.
+# Now the three matrices and this function go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer**: a matrix that can be trained. Calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module calls its `forward`.
 
 
 # %%
@@ -780,7 +780,7 @@ check("previous_token", my_previous_token)
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) writes it as softmax(QKᵀ/√d_k)V and calls it scaled dot-product attention.
 # - `F.scaled_dot_product_attention(q, k, v, attn_mask)` is PyTorch's version. It returns the output only, without the weights.
 # - nanoGPT writes `att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))` where it does not call that function. Its three matrices lie side by side in one `nn.Linear`, `c_attn`; rung 7 does the same.
-# - The dot product is one way to score. Bahdanau, Cho and Bengio (2014), who brought attention to translation, used a small neural network with one hidden layer.
+# - The dot product is one way to score. Bahdanau, Cho and Bengio (2014), who brought attention to translation, used a small neural network.
 # - Heads that find the previous token exist in trained models. Olsson et al. (2022), "In-context Learning and Induction Heads", show what larger jobs they are a part of.
 #
 # ## Three sentences to remember

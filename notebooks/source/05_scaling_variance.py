@@ -41,13 +41,14 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. How far they lie from it is measured by the **variance**, the mean of the squared distances from the mean. Eight scores are 0, and eight are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2<!--shown-->. The square root of the variance is the **standard deviation**, √2 here.
+# Their mean is 0. How far they lie from it is measured by the **variance**, the mean of the squared distances from the mean. Eight<!--shown--> scores are 0, and eight<!--shown--> are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2<!--shown-->. The square root of the variance is the **standard deviation**, √2 here.
 
 # %%
-scores.var(correction=0)  # divide by 16, as we did
+variance = scores.var(correction=0)  # divide by 16, as we did
+(scores == 0).sum(), (scores.abs() == 2).sum(), variance
 
 # %% [markdown]
-# A single coin has mean 0 and variance 1, so head_size = 2 gave a variance of 2.
+# A single coin has mean 0 and variance 1, so head_size = 2 gave a variance of 2<!--shown-->. The coins are **independent**: to know one says nothing about the others.
 #
 # ## Predict
 
@@ -57,7 +58,7 @@ ask("variance_of_a_score")
 # %% [markdown]
 # ## Three lines
 #
-# Let all entries of q and k have mean 0 and be **independent**: to know one says nothing about the others. E stands for the mean.
+# Let all entries of q and k have mean 0 and be independent. E stands for the mean.
 #
 # 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. With mean 0, its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -116,11 +117,9 @@ layers = [nn.Linear(32, 16, bias=False) for _ in range(3)]
 k, q = torch.randn(4, 8, 16), torch.randn(4, 8, 16)
 scores = q @ k.transpose(-2, -1)
 variances = torch.stack([t.var() for t in (k, q, scores, scores * 16**-0.5)])
-variances
-
-# %%
 printed = torch.tensor([0.9535, 1.0524, 15.1501, 0.9469])
 torch.testing.assert_close(variances, printed, atol=1e-4, rtol=0)
+variances
 
 # %% [markdown]
 # ## What softmax does with it
@@ -195,7 +194,7 @@ picture(
 # Without a scale, the largest weight is above 3/4<!--shown--> at head_size 16<!--shown-->, above 0.95<!--shown--> at 64<!--shown-->, and above 0.999<!--shown--> at 1024<!--shown-->. With it, it stays near a third.
 
 # %%
-for d, smallest in ((16, 0.75), (64, 0.95), (1024, 0.999)):
+for smallest, d in ((3 / 4, 16), (0.95, 64), (0.999, 1024)):
     assert rows_of_weights(d, 1.0).amax(dim=-1).median() > smallest
     assert 0.3 < rows_of_weights(d, d**-0.5).amax(dim=-1).median() < 0.4
 assert medians(entropy, unscaled)[-1] < 1e-3
@@ -223,7 +222,7 @@ printed = torch.tensor([0.9988, 0.9991, 1.0000])
 torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
 
 # %% [markdown]
-# ## The gradient through softmax
+# ## The derivatives of softmax
 #
 # Training changes the parameters a little at a time, and the scores with them. What counts is how far a weight moves when a score does. For softmax that is a table: entry [i, j] says how fast weight i moves when score j moves. With weights $p$ it is
 #
@@ -233,18 +232,18 @@ torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
 
 # %%
 p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
-gradient = p.diag() - p.outer(p)
-gradient * 64
+table = p.diag() - p.outer(p)
+table * 64
 
 # %% [markdown]
-# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each row sums to 0: what one weight gains, others lose. PyTorch finds the same table by itself: `jacobian` takes all derivatives of a function's outputs by its inputs. (ln p are scores whose softmax is p.)
+# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each row sums to 0: what one weight gains, others lose. All derivatives of a function's outputs by its inputs, as one table, are called its **Jacobian**. PyTorch's `jacobian` finds the same table by itself. (ln p are scores whose softmax is p.)
 
 # %%
 by_torch = torch.autograd.functional.jacobian(
     lambda s: torch.softmax(s, dim=-1), p.log()
 )
-torch.testing.assert_close(gradient, by_torch)
-assert gradient[0, 0] == (1 / 8) * (7 / 8) == 7 / 64
+torch.testing.assert_close(table, by_torch)
+assert table[0, 0] == (1 / 8) * (7 / 8) == 7 / 64
 
 # %%
 ask("when_one_key_has_it_all")
@@ -254,7 +253,7 @@ p = torch.tensor([0.0, 0.0, 1.0])
 p.diag() - p.outer(p)
 
 # %% [markdown]
-# No score can move anything. This is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training makes a number small, the **loss**: −ln of the probability of the right answer. The logarithm undoes the flatness of softmax: the gradient is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
+# No score can move anything. This is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training makes a number small, the **loss**: −ln of the probability of the right answer, also called **cross-entropy**. The logarithm undoes the flatness of softmax: the gradient is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -266,29 +265,30 @@ y = torch.tensor([1.0, 0.0, 0.0])
 torch.testing.assert_close(logits.grad, torch.softmax(logits.detach(), dim=-1) - y)
 
 # %% [markdown]
-# Back to the weights of a head. To see how fast this comes, take the **norm** of the table, the square root of the sum of its squared entries, for the rows from above.
+# Back to the weights of a head. To see how fast this comes, take the **norm** of the Jacobian, the square root of the sum of its squared entries, for the rows from above.
 
 
 # %%
-def gradient_norm(weights):
+def jacobian_norm(weights):
     table = weights.diag_embed() - weights[..., :, None] * weights[..., None, :]
     return torch.linalg.matrix_norm(table)
 
 
 picture(
-    compared("Gradient through softmax, of a row", gradient_norm, "norm"),
-    alt="The norm of the gradient over head_size, both axes logarithmic. Without a "
+    compared("Jacobian of softmax, of a row", jacobian_norm, "norm"),
+    alt="The norm of the Jacobian over head_size, both axes logarithmic. Without a "
     "scale it falls below a hundred-thousandth. With it, it stays the same.",
 )
 
 # %% [markdown]
-# Without a scale, at head_size 64<!--shown-->, a usual size, it is less than a fifth of what it is at head_size 1. At 1024<!--shown--> it is gone.
+# Without a scale, at head_size 64<!--shown-->, a usual size, it is less than a fifth<!--shown--> of what it is at head_size 1. At 1024<!--shown--> it is gone.
 
 # %%
-norms = dict(zip(head_sizes.tolist(), medians(gradient_norm, unscaled)))
-assert norms[64] < norms[1] / 5
+norms = dict(zip(head_sizes.tolist(), medians(jacobian_norm, unscaled)))
+for d, share in ((64, 1 / 5), (1024, 1e-4)):
+    assert norms[d] < share * norms[1]
 assert norms[1024] < 1e-5
-assert medians(gradient_norm, scaled).min() > 0.3
+assert medians(jacobian_norm, scaled).min() > 0.3
 
 # %% [markdown]
 # ## What the scale promises
@@ -314,14 +314,14 @@ assert torch.corrcoef(q[:, 0].T).triu(diagonal=1).abs().max() < 0.05
 assert torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1  # uncorrelated, not independent
 
 # %% [markdown]
-# Dividing by √4 is not enough there. The scale that brings the variance from 4 · 4 · 4 = 64<!--shown--> to 1<!--shown--> is 1/8<!--shown-->. (The third row stays uneven: by chance its scores lie far apart even for such queries.)
+# Dividing by √4 is not enough there. The variance is 4 · 4 · 4 = 64<!--shown-->, and the scale 1/8<!--shown--> brings it to 1<!--shown-->. (The third row stays uneven: by chance its scores lie far apart even for such queries.)
 
 # %%
 print(torch.softmax(notebook_scores / 2, dim=-1))
 print(torch.softmax(notebook_scores / 8, dim=-1))
 
 # %% [markdown]
-# With the layers of rung 4 it is the other way round. `nn.Linear` begins with parameters whose variance is 1/(3 · n_embd), so for tokens of variance 1, q and k begin with variance 1/3<!--shown-->, and scaled scores with 1/9<!--shown-->. What counts is that this 1/9<!--shown--> is the same for every head_size.
+# With the linear layers of rung 4 it is the other way round. `nn.Linear` begins with parameters whose variance is 1/(3 · n_embd), so for tokens of variance 1, q and k begin with variance 1/3<!--shown-->, and scaled scores with 1/9<!--shown-->. What counts is that this 1/9<!--shown--> is the same for every head_size.
 
 # %%
 torch.manual_seed(0)
@@ -386,16 +386,18 @@ logits = torch.randn(20_000, 87)
 characters = torch.randint(87, (20_000,))
 loss = F.cross_entropy(logits, characters)
 torch.testing.assert_close(loss.item(), math.log(87) + 1 / 2, atol=0.03, rtol=0)
+assert math.isclose(math.log(87) + 1 / 2, 4.97, abs_tol=0.005)
 print(f"measured {loss:.2f}, predicted {math.log(87) + 1 / 2:.2f}")
 
 # %% [markdown]
 # The loss is the logarithm of the sum of all exps, less the true logit, which is 0 on average. For a normal $z$ with variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2<!--shown--> = 4.97<!--shown-->. (We measured a little less: the sum varies from row to row, and the logarithm of a number that varies is, on average, less than the logarithm of its mean.)
 #
-# Small logits remove the half. With a standard deviation of 0.02<!--shown--> the loss begins at ln 87.
+# Small logits remove the half. With a standard deviation of 0.02<!--shown--> the loss begins at ln 87<!--shown-->.
 
 # %%
-small = F.cross_entropy(0.02 * logits, characters)
-torch.testing.assert_close(small.item(), math.log(87), atol=0.002, rtol=0)
+torch.testing.assert_close(
+    F.cross_entropy(0.02 * logits, characters).item(), math.log(87), atol=0.002, rtol=0
+)
 
 # %% [markdown]
 # It is the same lesson at both ends: a softmax that has learned nothing should not be sure of anything, and the variance of what goes in decides how sure it is.
@@ -429,7 +431,7 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 #
 # **From which head_size on does one key take everything? And what brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the gradient dies (below the picture stands its norm). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024 here).
+# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (below the picture stands its norm). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024 here).
 #
 # The orange curve is the prediction: a normal density with the variance of the law.
 
@@ -484,7 +486,7 @@ print(f"{'ln 32':8} {math.log(32):.1f}")
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score adds up head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth of the variance that was meant. The weights are a little too even, which no shape and no sum shows. With one head, C and head_size are the same, and nothing is wrong at all.
+# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score adds up head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth<!--shown--> of the variance that was meant. The weights are a little too even, which no shape and no sum shows. With one head, C and head_size are the same, and nothing is wrong at all.
 #
 # The check that catches it is the law: give the scores a q and k of variance 1, and measure.
 
@@ -492,8 +494,6 @@ ask("find_the_odd_line")
 scores = query(x) @ key(x).transpose(-2, -1)
 for name, size in (("C", 384), ("head_size", 64)):
     print(f"scaled by {name}: variance {(scores * size**-0.5).var():.2f}")
-
-# %%
 torch.testing.assert_close((scores * 384**-0.5).var().item(), 1 / 6, rtol=0.1, atol=0)
 torch.testing.assert_close((scores * 64**-0.5).var().item(), 1.0, rtol=0.1, atol=0)
 
@@ -554,16 +554,16 @@ check("scale_for_variance", my_scale)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the law in a footnote, for entries with mean 0 and variance 1. The authors suspect the reason that we measured: extremely small gradients.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the law in a footnote, for entries with mean 0 and variance 1. The authors suspect the reason that we measured: the derivatives of softmax are extremely small, and so are the gradients that come back through it.
 # - `F.scaled_dot_product_attention` has a parameter `scale`: what the dot products are multiplied by, 1/√head_size if it is left out. Ours works in the same way. nanoGPT writes `1.0 / math.sqrt(k.size(-1))`: the last dimension of k, which cannot be mistaken for n_embd.
 # - Some notes say that the scores are "divided by 1/√head_size". Their code multiplies by it, as it should.
 # - In μP (Yang et al. 2022), a way to choose the settings of a large model on a small one, the factor is 1/head_size up to a constant. It looks at *trained* q and k, which point in related directions: their dot product grows like head_size, not like its root.
-# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02, of their parameters. With n_embd 768 the logits of a tied output layer, which uses the table of embeddings once more, then have a standard deviation of about √768 · 0.02 = 0.55, by the law of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
+# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02, of their parameters. Its logits are dot products with the table of embeddings, which is used once more. With n_embd 768 they then have a standard deviation of about √768 · 0.02 = 0.55, by the law of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
 #
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax: one key takes everything, and the gradient through softmax, which could change this, vanishes. (At the output, the logarithm in the loss undoes that.)
+# 2. Large scores saturate softmax: one key takes everything, and the derivatives of softmax, which could change this, vanish. (At the output, the logarithm in the loss undoes that.)
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung 6, cross and causal](06_cross_and_causal.ipynb), where the mask decides what kind of attention it is.

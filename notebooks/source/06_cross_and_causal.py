@@ -316,15 +316,15 @@ picture(
 assert torch.equal(reach, window_mask(8, 5))
 
 # %% [markdown]
-# ## By gradient
+# ## By derivatives
 #
-# The same question can be put to the **gradient**: how much does output i change for a tiny change of input j? `jacobian` returns the derivative of every output number by every input number. Summed up over the channels, it is a table of the same kind, and it also says how much.
+# The same question can be put to the derivatives: how much does output i change for a tiny change of input j? `jacobian` (rung 5) returns the derivative of every output number by every input number. Summed up over the channels, it is a table of the same kind, and it also says how much.
 
 # %%
 slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)  # (T, 4, T, C)
 slopes = slopes.abs().sum(dim=(1, 3))  # (T, T)
 picture(
-    Heatmap("size of the gradient", slopes, "output", "input"),
+    Heatmap("size of the derivatives", slopes, "output", "input"),
     alt="A lower triangle of positive numbers, and exact zeros above the diagonal.",
 )
 
@@ -332,7 +332,7 @@ picture(
 assert torch.equal(slopes > 0, leak_probe(lambda x: decode(x)[0], x))
 
 # %% [markdown]
-# The two can disagree. Rounding has the gradient 0 everywhere, and a larger change gets through it. The probe sees that, and the gradient does not.
+# The two can disagree. The derivative of rounding is 0 everywhere, and a larger change gets through it. The probe sees that, and the derivatives do not.
 
 
 # %%
@@ -476,7 +476,7 @@ sources, targets = zip(*(date_pair(number) for number in numbers.tolist()))
 assert len(set(sources)) == 21_000
 
 # %% [markdown]
-# Each character gets an id. The character `>` will say "begin to write". Short texts are padded with spaces: 17 characters for the longest source, and 10 for each target.
+# Each character gets an id. The character `>` will say "begin to write". Short texts are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
 
 # %%
 characters = sorted(set(">".join(sources + targets)))
@@ -489,6 +489,8 @@ def to_ids(texts, T):
 
 source, target = to_ids(sources, 17), to_ids(targets, 10)
 lengths = torch.tensor([len(text) for text in sources])
+assert lengths.max() == 17
+assert {len(text) for text in targets} == {10}
 padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 
 # %% [markdown]
@@ -548,12 +550,14 @@ class Decoder(nn.Module):
 
 
 # %% [markdown]
-# The tokens of the two texts have 64 channels (written) and 80 channels (read).
+# The tokens of the two texts have 64<!--shown--> channels (written) and 80<!--shown--> channels (read).
 
 # %%
 torch.manual_seed(2)
 encoder = Encoder(n_embd=64, head_size=16, d_v=8)
 decoder = Decoder(n_embd=64, n_context=64 + 2 * 8, head_size=16)
+assert decoder.cross.query.in_features == 64
+assert decoder.cross.key.in_features == 80
 
 # %% [markdown]
 # ## Train
@@ -640,13 +644,15 @@ picture(
 # %% [markdown]
 # Nobody told it what a year is, or where one stands. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: early neural translation worked like this, with larger models, and words or parts of words in place of characters.
 #
-# One date could be luck. So count, over the 1,000<!--shown--> held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine dates out of ten.
+# One date could be luck. So count, over the 1,000<!--shown--> held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->.
 
 # %%
 looked = weights.argmax(dim=-1)  # (1000, 10): the key with the largest weight
 year = lengths[:1_000] - 4  # where the year begins
 for digit in range(4):
-    assert (looked[:, digit] == year + digit).float().mean() > 0.9
+    on_the_digit = looked[:, digit] == year + digit
+    assert len(on_the_digit) == 1_000
+    assert on_the_digit.float().mean() > 0.9
 
 # %% [markdown]
 # The row of the last digit mostly lies on the day, at the start of the source, and the two rows of the month lie on its name, for most dates.
@@ -680,9 +686,9 @@ assert (shares[:4] < 0.2).all()
 assert (shares[4:] > 0.9).all()
 
 # %% [markdown]
-# Of the year's digits, fewer than two in ten come out right; guessing gives about one in ten. Month, day and dashes stay. So the year is read where the map says.
+# Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that stands behind them more than nine out of ten<!--shown-->. (Guessing a digit gives about one in ten.) So the year is read where the map says.
 #
-# Now the two dashes. The row of a dash sums to 1 like any other, so it points somewhere. The first one gives most of its weight to one character: for more than nine dates out of ten, to the space after the day.
+# Now the two dashes. The row of a dash sums to 1 like any other, so it points somewhere. The first one gives more than half<!--shown--> of its weight to one character: for more than nine out of ten<!--shown--> dates, to the space after the day.
 
 # %%
 torch.testing.assert_close(weights[:, 4].sum(dim=-1), torch.ones(1_000))

@@ -45,11 +45,12 @@ for cards in ([2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [0.0, 8.0]):
     print(cards, "->", (weights @ torch.tensor(cards)).item())
 
 # %% [markdown]
-# Four different answers, one mixture. The weights ¾ and ¼ do not help either: the cards 2 and 6 give 3<!--shown-->, and so do 3 and 3.
+# Four different answers, one mixture. The weights ¾ and ¼ do not help either: the cards 2<!--shown--> and 6<!--shown--> give 3<!--shown-->, and so do 3 and 3.
 
 # %%
 weights = torch.tensor([0.75, 0.25])
-weights @ torch.tensor([2.0, 6.0]), weights @ torch.tensor([3.0, 3.0])
+for cards in ([2.0, 6.0], [3.0, 3.0]):
+    print(cards, "->", (weights @ torch.tensor(cards)).item())
 
 # %% [markdown]
 # ## Would more channels help?
@@ -68,7 +69,7 @@ mixture
 mixture.topk(2).indices
 
 # %% [markdown]
-# But let a linear layer follow the head: it cannot read both cards. Here is why. Let the first card get the share s, and the second 1 − s. For each of the two answers, the layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6.
+# But let a linear layer follow the head: it cannot read both cards. Here is why. Let the first card get the share s, and the second 1 − s. For each of the two answers, it produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6.
 #
 # 1. If both hold a 2, both answers are 2; if both hold a 6, both answers are 6. So for either answer, the lead is larger on the mixture of (2, 2) than on that of (6, 6).
 # 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. Then mix(2, 2) is v_2, and for any values and any share mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The lead is linear in the mixture, so the same holds for the lead.
@@ -183,11 +184,12 @@ assert scores[0][2] < 0.4
 assert scores[1][2] > 0.95
 
 # %% [markdown]
-# About one question in ten asks for two equal cards. There the order does not matter, and one head gets nearly all of them right. Of the others it gets fewer than two in ten.
+# About one in ten<!--shown--> questions asks for two equal cards. There the order does not matter, and one head gets more than nine out of ten<!--shown--> right, but of the others fewer than two in ten<!--shown-->.
 
 # %%
 answers = test_questions[2]
 equal = answers[:, 0] == answers[:, 1]
+assert (equal.float().mean() - 0.1).abs() < 0.01
 both_right = share_right(one_head)[:, 2].float()
 assert both_right[equal].mean() > 0.9
 assert both_right[~equal].mean() < 0.2
@@ -233,7 +235,7 @@ assert scores[0][chosen] > 0.8
 assert shares.argmax() == chosen
 
 # %% [markdown]
-# A nonlinear layer behind the head could untangle unequal shares, as `topk` did; the feed-forward part of rung 6 has one. Two heads do not need it.
+# Something nonlinear behind the head could untangle unequal shares, as `topk` did; the feed-forward part of rung 6 has one. Two heads do not need it.
 #
 # ## Build: a list of heads
 #
@@ -280,7 +282,7 @@ torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 # %% [markdown]
 # ## From here on, the width is shared
 #
-# In the article each head brings its own width, and the output grows with the number of heads: n_head × d_v channels. With 3 channels in and 4 out, such layers cannot be stacked freely.
+# In the article each head brings its own width, and the output grows with the number of heads: n_head × d_v channels. With 3 channels in and 4 out, one such module cannot follow another.
 #
 # From here on it is the other way around. A token has n_embd channels and keeps them, and the heads *share* that width:
 #
@@ -315,7 +317,7 @@ written = [out @ part.T for out, part in zip(outputs, of_each_head)]  # (6, 4) e
 torch.testing.assert_close(sum(written), project(wrapped))
 
 # %% [markdown]
-# Heads, `cat`, projection: that is multi-head attention. `c_proj` is nanoGPT's name for the last layer.
+# Heads, `cat`, projection: that is multi-head attention. `c_proj` is nanoGPT's name for the projection.
 
 
 # %%
@@ -342,12 +344,13 @@ output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 # %% [markdown]
 # ## Build: all heads in one product
 #
-# The list runs three small products for each head, one after the other. They all have the same `x` on the left, so their matrices can be stacked: those of all queries, then of all keys, then of all values. One layer from C to 3C does the work of twelve.
+# The list runs three small products for each head, one after the other. They all have the same `x` on the left, so their matrices can be stacked: those of all queries, then of all keys, then of all values. One linear layer from C to 3C does the work of twelve<!--shown-->: its matrix is **fused** from theirs.
 
 # %%
 layers = [
     getattr(head, part) for part in ("query", "key", "value") for head in heads.heads
 ]
+assert len(layers) == 12
 joined = torch.cat([layer.weight for layer in layers])  # (96, 32)
 one_by_one = torch.cat([layer(x) for layer in layers], dim=-1)
 torch.testing.assert_close(x @ joined.T, one_by_one)
@@ -627,7 +630,7 @@ explore("multi_head")
 #
 # ## Break it
 #
-# Here is the bug from above in a whole layer, with a linear layer each for queries, keys and values: its `view` cuts the tokens apart.
+# Here is the bug from above in a whole module, with a linear layer each for queries, keys and values: its `view` cuts the tokens apart.
 
 
 # %%
@@ -772,7 +775,7 @@ check("multi_head_forward", my_multi_head)
 # %% [markdown]
 # ### 4. Fuse
 #
-# `W_q`, `W_k` and `W_v` hold the weights of a list of heads, those of head h at index h. Make the one weight of shape (3C, C) that does all their work.
+# `W_q`, `W_k` and `W_v` hold the matrices of a list of heads, those of head h at index h. Make the one matrix of shape (3C, C) that does all their work.
 
 
 # %%
@@ -788,7 +791,7 @@ check("fuse_heads", my_fuse)
 # ## In the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
-# - nanoGPT's `CausalSelfAttention` is our fused module with dropout and a causal mask built in. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
+# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with **dropout**: in training it sets some numbers, drawn by chance, to 0. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
 # - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. Its first dimension is time unless `batch_first=True`. It returns weights by default, averaged over the heads.
 # - The article of rung 4 says in words that a linear layer follows the concatenation. Its `MultiHeadAttentionWrapper` ends with `torch.cat`.
 # - Heads may also share: in multi-query attention (Shazeer 2019) all heads have one set of keys and values, and in grouped-query attention (Ainslie et al. 2023) each group of heads has one. That saves memory when text is generated.
