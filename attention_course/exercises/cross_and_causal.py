@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attention_course.attention import attention, causal_mask, padding_mask, prefix_mask, window_mask
 from attention_course.exercises.engine import Exercise, Mistake, Property, close, trained_through
-from attention_course.exercises.query_key_value import SEES_NOTHING
+from attention_course.exercises.query_key_value import sees_nothing
 
 INF = float("inf")
 
@@ -663,15 +663,7 @@ EXERCISES = (
                     f(x, c, W_q, W_k, W_v, None)[..., :1, :], f(x[..., :1, :], c, W_q, W_k, W_v, None)
                 ),
             ),
-            Property(
-                "A query that may look at nothing gets no NaN.",
-                no_nan_for_the_blind,
-                "nothing_to_see_gives_nan",
-                SEES_NOTHING,
-            ),
-            Property(
-                "A query that may look at nothing gets zeros, and no mean of all values.", zeros_for_the_blind
-            ),
+            *sees_nothing(no_nan_for_the_blind, zeros_for_the_blind),
             trained_through(cross_attention_forward),
             Property("It is your own: F.scaled_dot_product_attention is not called.", without_pytorchs_own),
         ),

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attention_course.attention import attention, causal_mask
 from attention_course.exercises.engine import Exercise, Mistake, Property, close, trained_through
-from attention_course.exercises.query_key_value import SEES_NOTHING
+from attention_course.exercises.query_key_value import sees_nothing
 
 
 def split_heads(x: Float[Tensor, "B T C"], n_head: int) -> Float[Tensor, "B n_head T head_size"]:
@@ -475,15 +475,7 @@ EXERCISES = (
             ),
             Property("Twice the projection gives twice the output.", projection_comes_last),
             Property("A text in a batch gives what it gives alone.", texts_apart),
-            Property(
-                "A query that may look at nothing gets no NaN.",
-                no_nan_for_the_blind,
-                "nothing_to_see_gives_nan",
-                SEES_NOTHING,
-            ),
-            Property(
-                "A query that may look at nothing gets zeros, and no mean of all values.", zeros_for_the_blind
-            ),
+            *sees_nothing(no_nan_for_the_blind, zeros_for_the_blind),
             trained_through(multi_head_forward),
         ),
         mistakes=(

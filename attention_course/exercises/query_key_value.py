@@ -1,5 +1,7 @@
 """Rung 4: attention weights from queries and keys, one head, and a head written by hand."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -195,6 +197,17 @@ SEES_NOTHING = (
     "It is right but for queries that may look at nothing: their scores are all -inf, and softmax makes 0/0 "
     "of them, NaN. Set the weights to 0 where the mask is False, after the softmax as well."
 )
+
+
+def sees_nothing(no_nan: Callable[..., bool], zeros: Callable[..., bool]) -> tuple[Property, Property]:
+    """Make two claims about a query that may look at nothing; only the first says what went wrong."""
+    return (
+        Property(
+            "A query that may look at nothing gets no NaN.", no_nan, "nothing_to_see_gives_nan", SEES_NOTHING
+        ),
+        Property("A query that may look at nothing gets zeros, and no mean of all values.", zeros),
+    )
+
 
 EXERCISES = (
     Exercise(
