@@ -1,9 +1,9 @@
 """What the notebooks claim: proofs assert, numbers in prose are computed, terms are introduced before use.
 
 All of it is read from the built notebooks and their stored outputs, and from the package what `ask`, `check`
-and `explore` show there. That a run still gives these outputs is
-nbval's part. A number that a cell computes is marked in the prose, `0.33<!--shown-->`, which no page shows: a
-cell next to it prints or asserts that number, and all those of one sentence one after the other.
+and `explore` show there. That a run still gives these outputs is nbval's part. A number that a cell computes
+is marked in the prose, `0.33<!--shown-->`, which no page shows: a cell next to it prints or asserts that
+number, and all those of one sentence one after the other.
 The terms, and the words that must not stand for them, are in `glossary.toml`.
 """
 
