@@ -43,7 +43,7 @@ row @ tokens
 # %% [markdown]
 # Check it: 2 + 6 + 6 = 14<!--shown--> and 7 + 4 + 5 = 16<!--shown-->.
 #
-# A matrix is several such rows, and `@` carries them all out. Three rows of ones give the same sum three times.
+# A matrix is several such rows, and `@` applies them all. Three rows of ones give the same sum three times.
 
 # %%
 torch.ones(3, 3) @ tokens
@@ -372,7 +372,7 @@ check("shift_matrix", my_shift)
 # ## Three sentences to remember
 #
 # 1. A row of weights says how much of each token goes into one output.
-# 2. A lower triangle with equal weights in each row, summing to 1, is the mean of the past. `weights @ x` carries out all its rows at once.
+# 2. A lower triangle with equal weights in each row, summing to 1, is the mean of the past. `weights @ x` applies all its rows at once.
 # 3. The same numbers by other steps round differently, so compare with `assert_close` and know its tolerance.
 #
 # Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are made from scores.

@@ -33,7 +33,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # %% [markdown]
 # ## Scores from the tokens alone
 #
-# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is the lengths of the two times the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point apart.
+# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is length times length times the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point apart.
 
 # %%
 x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])  # (T, C) = (4, 2)

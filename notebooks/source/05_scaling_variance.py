@@ -236,7 +236,7 @@ table = p.diag() - p.outer(p)
 table * 64
 
 # %% [markdown]
-# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each row sums to 0: what one weight gains, others lose. All derivatives of a function's outputs by its inputs, as one table, are called its **Jacobian**. PyTorch's `jacobian` finds the same table by itself. (ln p are scores whose softmax is p.)
+# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each column sums to 0: what one weight gains, others lose. All derivatives of a function's outputs by its inputs, as one table, are called its **Jacobian**. PyTorch's `jacobian` finds the same table by itself. (ln p are scores whose softmax is p.)
 
 # %%
 by_torch = torch.autograd.functional.jacobian(
@@ -293,7 +293,7 @@ assert medians(jacobian_norm, scaled).min() > 0.3
 # %% [markdown]
 # ## What the scale promises
 #
-# The law needs the variances of q and k. The notebook with head_size 4 makes its q and k as products of standard normal tokens with standard normal matrices, over 4 channels. So their entries follow the law themselves: each is a sum of 4 products, and has variance 4.
+# The law needs the variances of q and k. The notebook with head_size 4 makes its q and k as products of tokens and matrices, both drawn by `torch.randn`, over 4 channels. So their entries follow the law themselves: each is a sum of 4 products, and has variance 4.
 
 # %%
 ask("wide_queries")

@@ -522,7 +522,7 @@ class Encoder(nn.Module):
 # %% [markdown]
 # ## The decoder
 #
-# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the source, where only the padding is hidden: all of the source is there from the start. What each head finds is added to the token. (Adding needs equal widths, so d_v = n_embd here. The encoder appends, and its d_v may be smaller.) At the end a **feed-forward** part, two matrices with a ReLU in between, turns each token into a score for every character. (Rung 8 takes these parts apart one by one.)
+# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the source, where only the padding is hidden: all of the source is there from the start. What each head finds is added to the token. (Adding needs equal widths, so d_v = n_embd here. The encoder appends, and its d_v may be smaller.) At the end a **feed-forward** part, two matrices with a ReLU (negative numbers become 0) in between, turns each token into a score for every character. (Rung 8 takes these parts apart one by one.)
 
 
 # %%
@@ -655,7 +655,7 @@ for digit in range(4):
     assert on_the_digit.float().mean() > 0.9
 
 # %% [markdown]
-# The row of the last digit mostly lies on the day, at the start of the source, and the two rows of the month lie on its name, for most dates.
+# The last row mostly lies on the day, at the start of the source, and the two rows of the month lie on its name, for most dates.
 
 # %%
 day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
@@ -686,7 +686,7 @@ assert (shares[:4] < 0.2).all()
 assert (shares[4:] > 0.9).all()
 
 # %% [markdown]
-# Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that stands behind them more than nine out of ten<!--shown-->. (Guessing a digit gives about one in ten.) So the year is read where the map says.
+# Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that comes after them more than nine out of ten<!--shown-->. (Guessing a digit gives about one in ten.) So the year is read where the map says.
 #
 # Now the two dashes. The row of a dash sums to 1 like any other, so it points somewhere. The first one gives more than half<!--shown--> of its weight to one character: for more than nine out of ten<!--shown--> dates, to the space after the day.
 

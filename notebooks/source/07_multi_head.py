@@ -95,7 +95,7 @@ for s in (0.0, 0.3, 0.5, 0.7, 1.0):
 #
 # ## Train both
 #
-# The question is one token: the embedding of the first name plus that of the second. It looks at four tokens, each a friend plus a card. That is the cross-attention of rung 6. `n_embd` is 32 for both models. One has a single head with head_size 32. The other has two heads with head_size 16, and their outputs are put side by side.
+# The question is one token: the rows of both names, each from a table of its own, added up. It looks at four tokens, each a friend plus a card. That is the cross-attention of rung 6. `n_embd` is 32 for both models. One has a single head with head_size 32. The other has two heads with head_size 16, and their outputs are put side by side.
 
 
 # %%
