@@ -20,7 +20,7 @@ import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-from attention_course.exercises import EXERCISES
+from attention_course.exercises import EXERCISES, check
 from attention_course.explorers import EXPLORERS, explore
 from attention_course.questions import QUESTIONS
 
@@ -353,7 +353,7 @@ def words_of_exercise(name: str) -> list[str]:
     exercise = EXERCISES[name]
     solution = getattr(exercise.reference, "func", exercise.reference)
     judged = strings([vars(each) for each in (*exercise.properties, *exercise.mistakes)])
-    texts = [exercise.task, *exercise.hints, *judged, exercise.insight]
+    texts = [check(name, None).message, *exercise.hints, *judged, exercise.insight]
     return texts + re.findall(r'""".*?"""|# .*', inspect.getsource(solution), flags=re.S)
 
 

@@ -329,6 +329,11 @@ def test_an_empty_stub_is_not_tried_yet(name):
     assert len({verdict._repr_html_() for verdict in verdicts}) == 1
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_who_must_not_detach_is_told_before_trying(name):
+    assert ("without `.detach()` or `torch.no_grad()`" in check(name, None).message) == (name in TRAINED)
+
+
 def test_stubs_of_every_form_are_not_tried_yet():
     def documented(x):
         """Average the past."""

@@ -86,6 +86,10 @@ class Verdict:
 
 
 NOT_TRIED = "not tried yet"
+TRAINED_THROUGH = (
+    "Training will go through this function: compute in torch from end to end, without `.detach()` or "
+    "`torch.no_grad()`."
+)
 
 
 # Running an answer
@@ -493,8 +497,9 @@ def has_body(function: Callable) -> bool:
 
 def not_tried(exercise: Exercise) -> Verdict:
     """Say what there is to do. The same text each time: it is stored in the notebook."""
+    trained = " " + TRAINED_THROUGH if any(p.mistake == "detached" for p in exercise.properties) else ""
     message = (
-        f"{exercise.task} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5. Write the "
+        f"{exercise.task}{trained} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5. Write the "
         f"body, end it with a `return`, and run the cell again. For a first step: `hint({exercise.name!r})`."
     )
     return Verdict(exercise.name, False, None, NOT_TRIED, message)
