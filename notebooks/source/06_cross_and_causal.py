@@ -688,7 +688,7 @@ assert (shares[4:] > 0.9).all()
 # %% [markdown]
 # Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that comes after them more than nine out of ten<!--shown-->. (Guessing a digit gives about one in ten.) So the year is read where the map says.
 #
-# Now the two dashes. The row of a dash sums to 1 like any other, so it points somewhere. The first one gives more than half<!--shown--> of its weight to one character: for more than nine out of ten<!--shown--> dates, to the space after the day.
+# Now the two dashes. The row of a dash sums to 1 like any other, so it points somewhere. The first one gives more than half<!--shown--> of its weight to the space after the day, for more than nine out of ten<!--shown--> dates.
 
 # %%
 torch.testing.assert_close(weights[:, 4].sum(dim=-1), torch.ones(1_000))

@@ -496,7 +496,7 @@ picture(
 # %% [markdown]
 # ## What residual and LayerNorm are for
 #
-# In one layer they brought little. What if the last row had to do without them? Two layers, each with attention and feed-forward: bare, and with residuals only. The training is the same.
+# In one layer they brought little. What if the last row had to do without them? Two layers, each with attention and feed-forward: bare, and with residuals only. The training is the same. One bare layer is in the table already: the row of feed-forward.
 
 # %%
 without = {
@@ -515,22 +515,22 @@ for name, make in without.items():
     histories[name] = train(models[name], data, recipe, name=name)
 
 # %% tags=["table"]
-names = ["LayerNorm", "two layers, bare", "with residuals", "second layer"]
+names = ["feed-forward", "two layers, bare", "with residuals", "second layer"]
 last = torch.tensor([histories[name].val_losses[-1] for name in names])
 picture(
     Bars(
         "Validation loss after the same training",
         last,
-        ["one layer", "two, bare", "+ residual", "+ LayerNorm"],
+        ["one, bare", "two, bare", "+ residual", "+ LayerNorm"],
         "model",
         (0, 0.6),
     ),
-    alt="Four bars. One layer ends at 0.2 nats per character. Two layers without residual and LayerNorm end "
+    alt="Four bars. One layer without residual and LayerNorm ends at 0.2 nats per character, two such layers "
     "far higher. With residuals they are back at about 0.2, and with both lowest, at about 0.15.",
 )
 
 # %% [markdown]
-# Bare, the second layer does harm: the model ends far above that of one layer. Residuals repair this; what the first layer knew is still there for the logits, and its gradient does not have to come through the second one. With LayerNorm as well, two layers do in 700<!--shown--> steps what one cannot.
+# Bare, the second layer does harm: two layers end far above one. Residuals repair this. What the first layer knew is still there for the logits, and the gradient reaches the first layer without passing through the second. With LayerNorm as well, two layers end lowest after the same 700<!--shown--> steps. In the table they found nearly all of the answers, and one layer did not.
 
 # %% tags=["table"]
 assert recipe.steps == 700
@@ -572,15 +572,18 @@ print(repr(story[:start]), "->", repr(story[start:end]))
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
-# The weights are the ones that made the logits; nothing was computed a second time. In layer 0 most heads look at the last few characters: they note what stands before. In layer 1 one head goes back to the fact. Often it looks a little behind the first letter of the answer: there layer 0 has noted which letters stand just before.
+# The picture shows the very weights that made the logits. In layer 0 most heads look at the last few characters. In layer 1 one head goes back to the first sentence, where the answer was told. Often it does not look at the answer's first letter, but a little after it. Why there? In layer 0 each letter could look at the letters before it, so its vector can say what stands there: "I come after the l of a place." That is what the query needs.
 #
-# Let us check that for all three answers: some head of layer 1 gives most of its weight to the answer in the first sentence and the two characters behind it.
+# Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the two characters after it.
 
 # %% tags=["nbval-ignore-output"]
 _, weights = gpt(tokenizer.encode(story)[None], need_weights=True)
+print(tuple(weights.shape), "= layers, texts, heads, queries, keys")
 for start, end in moments:
-    told = story.index(story[start:end])  # where the fact says it
-    to_it = weights[1, 0, :, start - 1, told : end - start + told + 2].sum(dim=-1)
+    query = start - 1  # here the model has to find the first letter
+    told = story.index(story[start:end])  # where the first sentence says it
+    stop = told + (end - start) + 2  # the answer, and two characters more
+    to_it = weights[1, 0, :, query, told:stop].sum(dim=-1)  # one number for each head
     assert to_it.max() > 0.5
     print(f"{story[start:end]:5} head {to_it.argmax()}: {100 * to_it.max():.0f} %")
 
@@ -598,7 +601,7 @@ for thing in ("map", "cup", "kite", "bell"):
 # %% [markdown]
 # ## Sample
 #
-# A model gives probabilities, and somebody has to choose. Dividing the logits by a **temperature** makes the choice safer or wilder, as in rung 3. **top-k** strikes all but the k best characters off the list.
+# A model gives probabilities, and somebody has to choose. The logits are divided by a **temperature**, as in rung 3: below 1 the choice gets safer, above 1 wilder. **top-k** strikes all but the k best characters off the list.
 
 # %%
 ask("temperature_zero")
@@ -611,15 +614,16 @@ prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at her bar: has the model learned that? If it is low but not 0, it has learned the rule in part.
+# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at the bar of A, for only Ann's name begins with it. Has the model learned the rule? If the bar is low but not 0, it has learned it in part.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 ids = tokenizer.encode(prompt)[None]
 with torch.no_grad():
     probabilities = torch.softmax(gpt(ids)[0][0, -1], dim=-1)
 names = torch.tensor([ids_of[letter] for letter in "BDEJKST"])
 assert probabilities[names].sum() > 0.8
 assert probabilities[names].max() < 0.5
+print(f"A: {probabilities[ids_of['A']]:.2f}, and one name in eight is {1 / 8:.2f}")
 
 # %% [markdown]
 # What if the text gets longer than block_size?
@@ -636,9 +640,13 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
+# The model itself refuses more than block_size characters. `generate` shows it the last ones only.
+#
 # ## Save, load, go on
 #
-# A trained model is a handful of tables. `Trainer` is what `train` uses inside: one `step` at a time, and a checkpoint that holds all that is needed to go on: the model, the state of AdamW, the place in the schedule, and the state of the random numbers.
+# A trained model is a set of numbers. `Trainer` is what `train` uses inside: it takes one `step` at a time, and saves a **checkpoint**. That is a file with all that is needed to go on: the model and its sizes, the characters of the tokenizer, the state of AdamW, how many steps are done, and the state of the random numbers.
+#
+# Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes each of them to step 20, and their losses are the same.
 
 # %%
 short = replace(recipe, steps=20, batch_size=4)
@@ -692,7 +700,7 @@ assert written == "Kind Ann t" + 20 * "t"
 print(written)
 
 # %% [markdown]
-# A loss below the entropy is the alarm: nobody can know what chance has not drawn yet. Either check would have caught it: are the targets the inputs, one step later? Is the loss on a validation text with the right targets low?
+# A loss far below the entropy is the alarm: nobody can know what chance has not drawn yet. (A large model can get there on its training text by learning it by heart, after many more steps.) Two checks catch this bug. Are the targets the inputs, one step later? Is the loss low on the validation text, with the right targets?
 
 # %%
 x, y = almost_get_batch(train_ids, 64, 16)
@@ -719,7 +727,7 @@ check("get_batch", my_get_batch)
 # %% [markdown]
 # ### 2. The loss
 #
-# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, as a tensor of shape (), with your own code. Logits of 1000 must do no harm. If all logits are equal, it gives ln V.
+# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, as a tensor of shape (), with your own code. Logits of 1000 must do no harm, although e to that power is too large for a float. If all logits are equal, it gives ln V.
 
 
 # %%
@@ -779,7 +787,7 @@ check("generate", my_generate)
 # %% [markdown]
 # ## Your own text
 #
-# Any text will do, in any alphabet. `load_text` takes the path of a file. It also knows `"tiny-shakespeare"` by name, and downloads it once, because you asked: 1.1 million characters of plays.
+# Any text will do, in any alphabet. `load_text` takes the path of a file. It also knows `"tiny-shakespeare"` by name, and downloads it the first time you ask for it: 1.1 million characters of plays.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -810,7 +818,7 @@ assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith("Прив
 #
 # ## From here to GPT-2
 #
-# The code does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The table says 117 million; its authors corrected that later.)
+# The code of the model does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The table says 117 million; its authors corrected that later.)
 
 # %%
 with torch.device("meta"):  # shapes only: no memory is taken
@@ -825,7 +833,7 @@ print(
 )
 
 # %% [markdown]
-# Three things separate ours from it.
+# Three large things separate ours from it. (A small one: GPT-2 computes gelu by an approximation.)
 #
 # - **Size**: a thousand times as many parameters, 1024 tokens of context in place of 128<!--shown-->.
 # - **Data**: 40 GB of web pages (section 2.1) in place of 0.4<!--shown--> MB of stories, and much more computing.
@@ -834,15 +842,15 @@ print(
 # %% [markdown]
 # ## In the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. It draws all first parameters with a standard deviation of 0.02; ours is n_embd^-½, and the positions begin as waves. For a narrow model that learns faster.
+# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. Before training, its matrices are random with a standard deviation of 0.02; ours have n_embd^-½, and our positions are waves. Both make the `c_proj` matrices smaller by √(2 n_layer).
 # - "Attention Is All You Need" (Vaswani et al. 2017) puts the LayerNorm after the sum. GPT-2 puts it before the part, and so does nearly everyone since.
-# - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early.
+# - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early in training.
 # - Newer models turn queries and keys by their position (RoPE, Su et al. 2021) in place of adding a vector, and leave out the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
 #
 # ## Three sentences to remember
 #
 # 1. A GPT is a bigram table that has learned to look back: attention fetches, the feed-forward part works on what was fetched, and residuals carry both upward.
-# 2. One layer takes one step; to find what follows a word in a story takes two.
-# 3. Know the entropy before you train, if you can: the distance to it is what is left to learn, and a validation loss below it means that there is a bug.
+# 2. In one layer, each character looks back once. In two, it can look at what others have noted: so our GPT finds the answers.
+# 3. Know the entropy before you train, if you can: the distance to it is what is left to learn, and a validation loss clearly below it means that there is a bug.
 #
 # That was the last rung. You started with the mean of the past, and you have trained a GPT.
