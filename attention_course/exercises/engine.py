@@ -499,8 +499,9 @@ def not_tried(exercise: Exercise) -> Verdict:
     """Say what there is to do. The same text each time: it is stored in the notebook."""
     trained = " " + TRAINED_THROUGH if any(p.mistake == "detached" for p in exercise.properties) else ""
     message = (
-        f"{exercise.task}{trained} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5. Write the "
-        f"body, end it with a `return`, and run the cell again. For a first step: `hint({exercise.name!r})`."
+        f"{exercise.task}{trained} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5. "
+        "Write the body, end it with a `return`, and run the cell again. "
+        f"For a first step: `hint({exercise.name!r})`."
     )
     return Verdict(exercise.name, False, None, NOT_TRIED, message)
 
