@@ -75,6 +75,8 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"Recipe: {name} = {value!r}, expected an integer of at least {least}.")
+        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise ValueError(f"Recipe: seed = {self.seed!r}, expected an integer, 0 <= seed < 2**63.")
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"Recipe: {name} = {getattr(self, name)!r}, expected a number above 0.")
@@ -281,8 +283,9 @@ class Trainer:
         self.steps_done += 1
         self.history.losses.append(value)
         if self.steps_done % recipe.evaluate_every == 0 or self.done:
+            val_loss = self.evaluate()
             self.history.val_steps.append(self.steps_done)
-            self.history.val_losses.append(self.evaluate())
+            self.history.val_losses.append(val_loss)
             self.history.val_seconds.append(self.seconds)
         return value
 
@@ -301,12 +304,12 @@ class Trainer:
     @cached_property
     def _task(self) -> dict:
         """Say what is trained, on what and how: a checkpoint of another task does not fit."""
-        ids = self.data.train.cpu().contiguous().numpy()
         return {
             "config": asdict(self.model.config) if isinstance(self.model, GPT) else None,
             "model": sizes(self.model.state_dict()),
             "recipe": asdict(self.recipe),
-            "training text": hashlib.sha256(ids).hexdigest(),
+            "training text": fingerprint(self.data.train),
+            "validation text": fingerprint(self.data.val),
             "characters": self.data.tokenizer.characters,
         }
 
@@ -368,6 +371,11 @@ class Trainer:
 
 FORMAT = "attention_course checkpoint 1"
 PARTS = {"task", "model", "optimizer", "history", "steps_done", "seconds", "generator"}
+
+
+def fingerprint(ids: Int[Tensor, " N"]) -> str:
+    """Return a checksum of a text."""
+    return hashlib.sha256(ids.cpu().contiguous().numpy()).hexdigest()
 
 
 def sizes(parameters: dict[str, Tensor]) -> dict[str, list[int]]:
@@ -451,6 +459,7 @@ def train(
 
     Raises:
         ValueError: see `Trainer`.
+        KeyboardInterrupt: stop was pressed twice, and a step was left half done.
     """
     return run(Trainer(model, data, recipe), watch=watch, name=name)
 
@@ -474,10 +483,8 @@ def run(trainer: Trainer, *, watch: Watch | None = None, name: str = "training")
                 bar.update()
                 asked = bool(watch and watch(trainer)) or history.stopped
                 stop = trainer.mean(float(asked)) > 0  # by one process: all leave after the same step
-    except KeyboardInterrupt:
-        stop = True
     finally:
-        history.stopped = stop
+        history.stopped = not trainer.done
         trainer.model.eval()
     return history
 
@@ -486,7 +493,7 @@ def run(trainer: Trainer, *, watch: Watch | None = None, name: str = "training")
 def interrupts_wait(history: History) -> Iterator[None]:
     """Let Ctrl-C, and the kernel's stop button, set `history.stopped`, and leave no step half done.
 
-    A second one does not wait.
+    A second one does not wait: it raises KeyboardInterrupt there and then.
     """
     usual, history.stopped = signal.getsignal(signal.SIGINT), False
 
@@ -579,7 +586,7 @@ def train_as_told(options: argparse.Namespace) -> bool:
             print(f"The same command goes on from there, with {checkpoint}.")
     elif first:
         print_table(trainer)
-        prompt = data.tokenizer.encode(data.tokenizer.decode(data.val[:1]))[None].to(trainer.device)
+        prompt = data.val[None, :1].to(trainer.device)
         print(data.tokenizer.decode(generate(model, prompt, options.sample)[0]))
     return not stopped
 
@@ -633,12 +640,22 @@ def print_table(trainer: Trainer) -> None:
 
 @contextlib.contextmanager
 def process_group(options: argparse.Namespace) -> Iterator[None]:
-    """Join the other processes that torchrun started, if it did; each gets a GPU of its own."""
+    """Join the other processes that torchrun started, if it did; each gets a GPU of its own.
+
+    Raises:
+        ValueError: there are fewer GPUs than processes.
+    """
     if "RANK" not in os.environ:
         yield
         return
     if options.device == "cuda":
-        options.device = f"cuda:{os.environ['LOCAL_RANK']}"
+        local, found = os.environ["LOCAL_RANK"], torch.cuda.device_count()
+        if int(local) >= found:
+            raise ValueError(
+                f"Process {local}, counted from 0, has no GPU of its own: this machine has {found}. "
+                "Start no more processes than that (--nproc-per-node), or choose --device cpu."
+            )
+        options.device = f"cuda:{local}"
         torch.cuda.set_device(options.device)
     dist.init_process_group("nccl" if options.device.startswith("cuda") else "gloo")
     try:

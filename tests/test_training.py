@@ -491,7 +491,7 @@ def whole_run():
     return trainer
 
 
-def interrupt(trainer):
+def interrupt(*given):
     raise KeyboardInterrupt
 
 
@@ -503,8 +503,12 @@ def listening():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("stop", [lambda trainer: True, interrupt])
-def test_watch_stops_after_its_step_and_the_training_can_go_on(stop):
+def press(*given):
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("stop", [lambda trainer: True, press])
+def test_watch_stops_after_its_step_and_the_training_can_go_on(listening, stop):
     trainer = Trainer(tiny(dropout=0.3), DATA, RECIPE)
     history = run(trainer, watch=lambda t: stop(t) if t.steps_done == 3 else False)
     assert history.stopped
@@ -526,7 +530,7 @@ class Interrupted(GPT):
         self.calls += self.training
         if self.training and self.calls == 5:
             for _ in range(self.presses):
-                signal.raise_signal(signal.SIGINT)
+                press()
         return super().forward(ids, need_weights)
 
 
@@ -548,9 +552,29 @@ def test_a_second_interrupt_does_not_wait(listening):
     model = Interrupted(tiny().config)
     model.presses = 2
     trainer = Trainer(model, DATA, RECIPE)
-    assert run(trainer, watch=lambda t: None).stopped
+    with pytest.raises(KeyboardInterrupt):
+        run(trainer, watch=lambda t: None)
+    assert trainer.history.stopped
+    assert not model.training
     assert trainer.steps_done == 4
     assert signal.getsignal(signal.SIGINT) is listening
+
+
+def test_an_evaluation_that_is_interrupted_leaves_no_half_entry(monkeypatch):
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    monkeypatch.setattr(trainer, "evaluate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(trainer, watch=lambda t: None)
+    history = trainer.history
+    assert len(history.losses) == trainer.steps_done == RECIPE.evaluate_every
+    assert history.val_steps == history.val_losses == history.val_seconds == []
+
+
+def test_an_interrupt_of_the_last_step_comes_too_late_to_stop_the_run(listening):
+    model = Interrupted(tiny().config)
+    trainer = Trainer(model, DATA, replace(RECIPE, steps=5))
+    assert not run(trainer, watch=lambda t: None).stopped
+    assert trainer.done
 
 
 def test_after_a_training_interrupts_do_what_they_did_before(listening):
@@ -633,6 +657,7 @@ def test_a_checkpoint_that_cannot_be_written_says_why(tmp_path):
         ({"dropout": 0.0}, DATA, RECIPE, "its config is another one: dropout = 0.3 there and 0.0 here"),
         ({}, DATA, replace(RECIPE, steps=11), "its recipe is another one: steps = 10 there and 11 here"),
         ({}, replace(DATA, train=DATA.train[1:]), RECIPE, "its training text is another one"),
+        ({}, replace(DATA, val=DATA.val.flip(0)), RECIPE, "its validation text is another one"),
         ({}, replace(DATA, tokenizer=CharTokenizer(TEXT + "é")), RECIPE, "its characters is another one"),
         (None, DATA, RECIPE, "its config is another one"),
     ],
@@ -836,7 +861,10 @@ def test_the_command_line_takes_text_that_asks_nothing(text, capsys):
         ),
         (["--device=abacus"], 1, "training: --device abacus cannot be used. This machine has: cpu"),
         (["--device=cuda:99"], 1, "training: --device cuda:99 cannot be used. This machine has: cpu"),
+        (["--seed=-1"], 1, "training: Recipe: seed = -1, expected an integer, 0 <= seed < 2**63."),
+        ([f"--seed={2**63}"], 1, "training: Recipe: seed = 9223372036854775808, expected an integer"),
         (["--text=nowhere.txt"], 1, "training: load_text: there is no file"),
+        (["--text=~nobody/war.txt"], 1, "training: load_text: there is no file"),
         (
             ["--checkpoint=no/such/run.pt"],
             1,
@@ -864,20 +892,28 @@ def test_a_short_text_and_a_foreign_checkpoint_are_told_from_the_command_line(te
         training.main([f"--text={text}", *SMALL])
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(text, tmp_path, listening, start):
-    arguments = [f"--text={text}", "--steps=100000", "--batch-size=2", "--evaluate-every=3"]
-    path = tmp_path / "run.pt"
-    process = start(*arguments, f"--checkpoint={path}")
-    first = process.stdout.readline()
+def stop_after(step, process):
+    """Press Ctrl-C when a command has printed this step or a later one; return its last step and its hint."""
+    while int(re.match(r"step +(\d+) of 100000", process.stdout.readline())[1]) < step:
+        pass
     process.send_signal(signal.SIGINT)
     rest, errors = process.communicate(timeout=60)
-    assert first.startswith("step     3 of 100000")
-    assert process.returncode == 130
-    assert errors == ""
+    assert (process.returncode, errors) == (130, "")
     *_, stopped, hint, _ = rest.split("\n")
-    done = int(re.fullmatch(r"Stopped after step (\d+) of 100000.", stopped)[1])
+    return int(re.fullmatch(r"Stopped after step (\d+) of 100000.", stopped)[1]), hint
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(text, tmp_path, listening, start):
+    path, whole = tmp_path / "run.pt", tmp_path / "whole.pt"
+    command = [f"--text={text}", "--steps=100000", "--batch-size=2", "--evaluate-every=3", "--checkpoint"]
+    first, hint = stop_after(3, start(*command, path))
     assert hint == f"The same command goes on from there, with {path}."
-    assert read_checkpoint(path)["steps_done"] == len(read_checkpoint(path)["history"]["losses"]) == done
+    assert read_checkpoint(path)["steps_done"] == len(read_checkpoint(path)["history"]["losses"]) == first
+    second, _ = stop_after(first + 1, start(*command, path))
+    stop_after(second, start(*command, whole))
+    losses, without_a_stop = (read_checkpoint(file)["history"]["losses"] for file in (path, whole))
+    assert len(losses) == second > first
+    assert losses == without_a_stop[:second]
 
 
 def test_ctrl_c_before_the_first_step_is_as_polite(text, monkeypatch):
@@ -902,19 +938,21 @@ def test_the_command_line_takes_the_size_of_the_model(text, capsys):
     assert re.search(r"GPT, 4 layers +8\d\d,\d{3} ", capsys.readouterr().out)
 
 
-def test_the_command_line_resumes_to_the_same_result(text, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("presses", "saved"), [(1, 2), (2, 0)])
+def test_the_command_line_resumes_to_the_same_result(
+    listening, text, tmp_path, monkeypatch, capsys, presses, saved
+):
     paths = [tmp_path / "whole.pt", tmp_path / "halves.pt"]
     command = [f"--text={text}", *SMALL]
     training.main([*command, f"--checkpoint={paths[0]}"])
     with monkeypatch.context() as patch:
-        patch.setattr(training, "print_progress", interrupt)
+        patch.setattr(training, "print_progress", lambda trainer: [press() for _ in range(presses)])
         with pytest.raises(SystemExit) as stopped:
             training.main([*command, f"--checkpoint={paths[1]}"])
     assert stopped.value.code == 130
-    assert capsys.readouterr().out.endswith(
-        f"Stopped after step 2 of 4.\nThe same command goes on from there, with {paths[1]}.\n"
-    )
-    assert read_checkpoint(paths[1])["steps_done"] == 2
+    said = f"Stopped after step 2 of 4.\nThe same command goes on from there, with {paths[1]}.\n"
+    assert capsys.readouterr().out.endswith(said) == (presses == 1)
+    assert read_checkpoint(paths[1])["steps_done"] == saved
     training.main([*command, f"--checkpoint={paths[1]}"])
     whole, halves = map(read_checkpoint, paths)
     assert without_clock(History(**whole["history"])) == without_clock(History(**halves["history"]))
@@ -938,6 +976,15 @@ def test_two_processes_train_like_one(text, tmp_path, start):
         torch.testing.assert_close(two["model"][name], weights, atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("found", [0, 1])
+def test_a_process_without_a_gpu_of_its_own_is_told_so(monkeypatch, found):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
+    with pytest.raises(SystemExit, match=rf"training: Process 1, .* machine has {found}\. Start no more"):
+        training.main(["--device=cuda"])
+
+
 @pytest.mark.parametrize(
     ("device", "joined"), [("cpu", ["gloo"]), ("cuda", ["cuda:1", "nccl"]), ("cuda:0", ["nccl"])]
 )
@@ -946,6 +993,7 @@ def test_processes_of_torchrun_join_and_part(monkeypatch, device, joined, fails)
     calls = []
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", calls.append)
     monkeypatch.setattr(torch.distributed, "init_process_group", calls.append)
     monkeypatch.setattr(torch.distributed, "barrier", lambda: calls.append("wait"))
