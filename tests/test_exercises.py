@@ -372,6 +372,22 @@ def test_a_body_without_return_is_told_so():
     assert engine.has_body(names_nothing)
 
 
+def test_what_pytorch_has_not_implemented_is_an_error_like_others():
+    def softmax_of_booleans(x):
+        mask = torch.ones(x.shape[-2], x.shape[-2]).tril().bool()
+        return torch.softmax(mask, dim=-1) @ x
+
+    verdict = bad(softmax_of_booleans)
+    assert verdict.headline == "not yet: it raises an error"
+    assert "not implemented for 'Bool'" in verdict.message
+
+
+def test_where_gradients_are_off_a_right_answer_still_passes():
+    with torch.no_grad():
+        for name in TRAINED:
+            assert check(name, EXERCISES[name].reference, 0).passed
+
+
 def test_a_body_that_still_raises_not_implemented_is_not_tried_yet():
     def unfinished(x):
         mean_of_past(x)
@@ -612,6 +628,14 @@ def test_a_hang_on_later_inputs_only(monkeypatch):
         return mean_of_past(x)
 
     assert "(1, 3, 2)" in bad(hangs).message
+
+
+def test_each_call_in_a_property_has_a_limit_of_its_own(monkeypatch):
+    limited, called = [], []
+    usual = engine.run
+    monkeypatch.setattr(engine, "run", lambda *given: (limited.append(1), usual(*given))[1])
+    assert check("causal_mean_loop", lambda x: (called.append(1), mean_of_past(x))[1]).passed
+    assert len(limited) == len(called) > 20
 
 
 def test_a_hang_in_a_property_only(monkeypatch):
