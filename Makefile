@@ -16,7 +16,7 @@ help: ## list these targets
 lab: $(READY) ## open JupyterLab at the first rung
 	$(RUN) -m jupyterlab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/01_bag_of_words.ipynb $(LAB_OPTIONS)
 
-test: $(READY) ## lint, then run all tests and compare all outputs of the notebooks
+test: $(READY) ## lint, then run all tests and compare the outputs of the notebooks
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(VENV)/bin/lint-imports

@@ -6,6 +6,7 @@ are counted in the text itself.
 """
 
 import math
+import os
 import random
 import re
 from collections.abc import Callable
@@ -271,7 +272,7 @@ def load_text(name_or_path: str | PathLike) -> str:
     name = str(name_or_path)
     if name in TEXTS:
         return TEXTS[name]()
-    path = Path(name).expanduser().absolute()
+    path = Path(os.path.expanduser(name)).absolute()
     if not path.exists():
         try:
             look_up(name, TEXTS, "text")
@@ -380,8 +381,8 @@ def train_val_split(
     Raises:
         ValueError: val_share is not between 0 and 1, or leaves nothing to train on.
     """
-    cut = len(ids) - math.ceil(len(ids) * val_share)
-    if not 0 < val_share < 1 or cut < 1:
+    cut = len(ids) - math.ceil(len(ids) * val_share) if 0 < val_share < 1 else 0
+    if cut < 1:
         raise ValueError(
             f"train_val_split: val_share = {val_share} of {len(ids)} ids, expected a share between 0 and 1 "
             "that leaves at least one id to train on."

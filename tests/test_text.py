@@ -571,7 +571,8 @@ def test_split_keeps_the_order():
 
 
 @pytest.mark.parametrize(
-    ("length", "share"), [(10, 0.0), (10, 1.0), (10, -0.1), (10, 0.95), (1, 0.1), (0, 0.1)]
+    ("length", "share"),
+    [(10, 0.0), (10, 1.0), (10, -0.1), (10, 0.95), (1, 0.1), (0, 0.1), (10, math.nan), (10, math.inf)],
 )
 def test_split_leaves_no_part_empty(length, share):
     with pytest.raises(
