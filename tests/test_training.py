@@ -756,6 +756,31 @@ def test_a_changed_bit_is_noticed_or_changes_nothing(tmp_path):
     assert noticed > 100
 
 
+def test_why_a_file_is_no_checkpoint_is_said(tmp_path):
+    path = tmp_path / "run.pt"
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    trainer.save(path)
+    whole, state = path.read_bytes(), torch.load(path)
+    table = trainer.model.transformer.wte.weight.detach().numpy().tobytes()
+    rest = {name: value for name, value in state.items() if name not in ("task", "generator")}
+    for content, reason in [
+        (TEXT.encode(), "BadZipFile"),
+        (whole.replace(table, bytes(len(table))), r"the checksum of archive/data/\d+ is wrong"),
+        (
+            bytes_of(state | {"format": "new"}),
+            "its format is 'new', expected 'attention_course checkpoint 1'",
+        ),
+        (bytes_of(rest), "it has no generator, task"),
+        (
+            bytes_of(state | {"model": tiny(n_embd=8).state_dict()}),
+            "its parameters are not those of its model",
+        ),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"\(Reading it failed: {reason}\.\)$"):
+            read_checkpoint(path)
+
+
 def test_a_trainer_that_refuses_a_file_stays_as_it_was(tmp_path):
     trainer = Trainer(tiny(), DATA, RECIPE)
     before = bytes_of(trainer.model.state_dict())
