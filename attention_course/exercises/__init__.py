@@ -1,47 +1,37 @@
 """Exercises that mark themselves: `check`, `hint` and `solution`, each with the name of an exercise.
 
-An exercise is data: a reference, a way to draw inputs, properties, named mistakes and hints. One module
-a rung holds them; `engine` runs and judges an answer, `panel` draws the verdict.
+One module a rung holds references, inputs and properties; the TOML file beside it holds the texts, and the
+mistakes as patches of the references. `running` runs an answer, `judging` judges it, `panel` shows what came.
 """
 
 import inspect
 import textwrap
 from collections import Counter
-from functools import partial
-from typing import Any
 
-from attention_course.exercises import (
-    bag_of_words,
-    bigram_to_gpt,
-    cross_and_causal,
-    masked_softmax,
-    multi_head,
-    query_key_value,
-    scaling_variance,
-    tril_matmul,
-)
-from attention_course.exercises.engine import Exercise, Mistake, Property, Verdict, judge
+from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Property, unwrapped
+from attention_course.exercises.judging import Verdict, judge
 from attention_course.exercises.panel import Hint, Solution
+from attention_course.ladder import modules
 from attention_course.names import look_up
 
-__all__ = ["EXERCISES", "Exercise", "Mistake", "Property", "Verdict", "check", "hint", "solution"]
+__all__ = [
+    "CATALOGUE",
+    "EXERCISES",
+    "Exercise",
+    "Mistake",
+    "Property",
+    "Verdict",
+    "check",
+    "hint",
+    "solution",
+]
 
-RUNGS = (
-    bag_of_words,
-    tril_matmul,
-    masked_softmax,
-    query_key_value,
-    scaling_variance,
-    cross_and_causal,
-    multi_head,
-    bigram_to_gpt,
-)
-EXERCISES = {exercise.name: exercise for rung in RUNGS for exercise in rung.EXERCISES}
+EXERCISES = {each.name: each for rung in modules("exercises").values() for each in rung.EXERCISES}
 
 hints_given: Counter[str] = Counter()
 
 
-def check(name: str, function: Any, seed: int | None = None) -> Verdict:
+def check(name: str, function: object, seed: int | None = None) -> Verdict:
     """Judge your answer to an exercise on inputs that are drawn anew each time.
 
     Args:
@@ -82,5 +72,4 @@ def solution(name: str) -> Solution:
         ValueError: there is no exercise of that name; the message lists them.
     """
     reference = look_up(name, EXERCISES, "exercise").reference
-    function = reference.func if isinstance(reference, partial) else reference
-    return Solution(name, textwrap.dedent(inspect.getsource(function)))
+    return Solution(name, textwrap.dedent(inspect.getsource(unwrapped(reference))))

@@ -5,26 +5,46 @@ Each was written from the text of its exercise alone, without a look at the mist
 
 from collections.abc import Callable
 
+import torch
+
+from attention_course.exercises import Verdict, check
+
 RIGHT: list[tuple[str, Callable]] = []
-WRONG: list[tuple[str, Callable]] = []
-NAMED: list[tuple[str, Callable, str]] = []  # wrong ones that came up again and again, and their mistake
+WRONG: list[tuple[str, Callable, tuple[str, ...]]] = []
 
 
 def right(exercise: str) -> Callable:
     """Register a right answer in a style of its own."""
-    return _register(RIGHT, exercise)
 
-
-def wrong(exercise: str, mistake: str | None = None) -> Callable:
-    """Register a plausible wrong answer; with the name of its mistake if such answers gave it the name."""
-    return _register(WRONG, exercise, mistake)
-
-
-def _register(answers: list, exercise: str, mistake: str | None = None) -> Callable:
     def decorate(function: Callable) -> Callable:
-        answers.append((exercise, function))
-        if mistake:
-            NAMED.append((exercise, function, mistake))
+        RIGHT.append((exercise, function))
         return function
 
     return decorate
+
+
+def wrong(exercise: str, *mistakes: str) -> Callable:
+    """Register a plausible wrong answer, and the names that its mistakes get; none if it has no name."""
+
+    def decorate(function: Callable) -> Callable:
+        WRONG.append((exercise, function, mistakes))
+        return function
+
+    return decorate
+
+
+def mean_of_past(x):
+    """Solve the first exercise, so that one thing at a time can be made wrong."""
+    out = torch.zeros_like(x)
+    for t in range(x.shape[-2]):
+        out[..., t, :] = x[..., : t + 1, :].mean(dim=-2)
+    return out
+
+
+def bad(answer: Callable, name: str = "causal_mean_loop", seed: int | None = None) -> Verdict:
+    """Return the verdict on an answer that is wrong in a way that has no name."""
+    verdict = check(name, answer, seed)
+    assert not verdict.passed
+    assert not verdict.mistakes
+    assert isinstance(verdict._repr_html_(), str)
+    return verdict

@@ -1,0 +1,102 @@
+"""When two values are the same, and whether gradients get through: for the judge and for properties."""
+
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
+from attention_course.exercises.exercise import Property
+from attention_course.exercises.running import Outcome
+
+
+def is_plain(value: Any) -> TypeGuard[Tensor]:
+    """Say whether `value` is a tensor whose values can be read here: dense, and in main memory."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
+
+
+def different(target: Tensor, yours: Tensor, tolerance: float) -> Tensor:
+    """Mark the entries of `yours` that are not those of `target`: boolean, same shape; NaN equals NaN."""
+    wide = torch.promote_types(yours.dtype, torch.float64)
+    target, yours = target.to(wide), yours.to(wide)
+    scale = max([1.0, *target.nan_to_num(0, 0, 0).abs().flatten().tolist()])
+    return ~torch.isclose(yours, target, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def close(target: Tensor, yours: Tensor) -> bool:
+    """Say whether two tensors have one shape and the same values, up to rounding: for properties."""
+    return target.shape == yours.shape and not different(target, yours, tolerance=1e-3).any()
+
+
+def same(one: Outcome, other: Outcome, tolerance: float) -> bool:
+    """Say whether two calls did the same: raised the same type of error, or returned equal tensors.
+
+    Numbers are no booleans; otherwise the dtype does not matter.
+    """
+    if one.error or other.error:
+        return type(one.error) is type(other.error)
+    if not comparable(one, other) or len({o.value.dtype == torch.bool for o in (one, other)}) > 1:
+        return False
+    return not different(one.value, other.value, tolerance).any()
+
+
+def comparable(one: Outcome, other: Outcome) -> bool:
+    """Say whether two calls returned tensors of one shape."""
+    return is_plain(one.value) and is_plain(other.value) and one.value.shape == other.value.shape
+
+
+def where_all_lie(marked: Tensor) -> set[tuple[int, int]]:
+    """Find the slices that hold all marked entries: (dimension, index).
+
+    Dimensions are counted from the end, indices from either end.
+    """
+    found = set()
+    for dim, size in enumerate(marked.shape):
+        indices = marked.movedim(dim, 0).reshape(size, -1).any(dim=1).nonzero().flatten().tolist()
+        if len(indices) == 1:
+            found |= {(dim - marked.dim(), indices[0]), (dim - marked.dim(), indices[0] - size)}
+    return found
+
+
+def reached(output: Tensor, tensors: list[Tensor]) -> bool:
+    """Say whether gradients of `output` would get to each of `tensors`.
+
+    None is computed: that could fail for an answer that writes into a copy, and rightly so.
+    """
+    nodes, waiting = set(), [output.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            waiting += [before for before, _ in node.next_functions]
+    return all(get_gradient_edge(tensor).node in nodes for tensor in tensors)
+
+
+def not_detached(holds: Callable[..., bool]) -> Property:
+    """Claim that gradients get through. `holds(answer, *arguments)` says whether they do for one input."""
+    return Property(
+        "Gradients reach all that was given: nothing was detached on the way.",
+        holds,
+        "detached",
+        "The values are right, but gradients do not get back from them to all that was given. A gradient "
+        "says how much one number moves with each entry, and training changes parameters by theirs. Cut off "
+        "from it, they never change. Compute with the tensors as they are: `.detach()`, `.data`, `.item()`, "
+        "`torch.no_grad()`, NumPy, and a copy in an `nn.Module` all cut.",
+    )
+
+
+def differentiable(reference: Callable) -> Property:
+    """Claim that gradients reach each float tensor for which the reference's gradient is not zero."""
+
+    def holds(answer, *arguments):
+        given = [
+            a.clone().requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
+            for a in arguments
+        ]
+        floats = [a for a in given if isinstance(a, Tensor) and a.requires_grad]
+        slopes = torch.autograd.grad(reference(*given).square().sum(), floats)
+        needed = [tensor for tensor, slope in zip(floats, slopes, strict=True) if slope.any()]
+        return reached(answer(*given), needed)
+
+    return not_detached(holds)

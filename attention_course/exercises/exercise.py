@@ -1,0 +1,206 @@
+"""What an exercise is: a reference, inputs, properties, and mistakes that are patches of the reference.
+
+The code of a rung's exercises stands in its module, their texts in the TOML file beside it. A mistake is the
+reference with a few words replaced, so two mistakes in different places can be made at once.
+"""
+
+import ast
+import inspect
+import textwrap
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from itertools import combinations, pairwise
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import torch
+
+Edit = tuple[str, str]  # words that occur once in the body of the reference, and what takes their place
+
+CATALOGUE: dict[str, str] = tomllib.loads(
+    (Path(__file__).parent / "catalogue.toml").read_text(encoding="utf-8")
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """A wrong answer that people really give.
+
+    Attributes:
+        names: from the catalogue of the course; two if two mistakes were made at once.
+        message: what to tell people.
+        function: the wrong answer.
+        edits: what makes it from the reference; empty where it is a function of its own.
+    """
+
+    names: tuple[str, ...]
+    message: str
+    function: Callable
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Property:
+    """A claim about every right answer. `holds(answer, *arguments)` says whether it is true for one.
+
+    If only one mistake breaks it, `mistake` is its name and `message` what to tell people.
+    """
+
+    claim: str
+    holds: Callable[..., bool]
+    mistake: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """Everything that there is to know about one exercise; `exercise` reads it.
+
+    Attributes:
+        name: of the exercise, and of its table in the TOML file.
+        task: what to write.
+        reference: a right answer, which the others are compared with.
+        draw_inputs: returns a list of argument tuples, small to large.
+        properties: what holds for every right answer.
+        mistakes: wrong answers by name; the first that fits is told.
+        hints: from gentle to nearly the line.
+        insight: shown to who has passed: something worth knowing.
+        minutes: how long it takes.
+        difficulty: from 1 to 5.
+        tolerance: relative to the largest value of the target.
+        forbidden: names of functions that an answer may not call.
+    """
+
+    name: str
+    task: str
+    reference: Callable
+    draw_inputs: Callable[[torch.Generator], list[tuple]]
+    properties: tuple[Property, ...]
+    mistakes: tuple[Mistake, ...]
+    hints: tuple[str, ...]
+    insight: str
+    minutes: int
+    difficulty: int
+    tolerance: float = 1e-5
+    forbidden: tuple[str, ...] = ()
+
+    @cached_property
+    def pairs(self) -> tuple[Mistake, ...]:
+        """Two mistakes at once, for all whose patches do not touch."""
+        found = []
+        for one, other in combinations([m for m in self.mistakes if m.edits], 2):
+            edits = one.edits + other.edits
+            if one.names != other.names and not touching(self.reference, edits):
+                names = one.names + other.names
+                message = f"Two things went wrong. First: {one.message} Second: {other.message}"
+                found.append(Mistake(names, message, patched(self.reference, edits), edits))
+        return tuple(found)
+
+
+def exercise(
+    module: str,
+    name: str,
+    reference: Callable,
+    draw_inputs: Callable[[torch.Generator], list[tuple]],
+    properties: tuple[Property, ...],
+    functions: tuple[Callable, ...] = (),
+) -> Exercise:
+    """Read the exercise called `name` from the TOML file beside `module`.
+
+    Args:
+        module: `__name__` of the rung's module.
+        name: of the exercise.
+        reference: see `Exercise`, as the next two.
+        draw_inputs: see there.
+        properties: see there.
+        functions: mistakes that no patch can say; each bears the name of its mistake.
+    """
+    entry = texts(module.rpartition(".")[2])[name]
+    written_out = {function.__name__: function for function in functions}
+
+    mistakes = []
+    for mistake, given in entry.pop("mistakes").items():
+        message, patches = given.get("message") or CATALOGUE[mistake], given.get("patches", [])
+        if mistake in written_out or not patches:
+            mistakes.append(Mistake((mistake,), message, written_out.pop(mistake)))
+        for patch in patches:
+            edits = tuple(patch.items())
+            mistakes.append(Mistake((mistake,), message, patched(reference, edits), edits))
+    if written_out:
+        raise ValueError(f"{name}: no mistake in the TOML file is called {', '.join(written_out)}.")
+    hints, forbidden = tuple(entry.pop("hints")), tuple(entry.pop("forbidden", ()))
+    return Exercise(
+        name=name,
+        reference=reference,
+        draw_inputs=draw_inputs,
+        properties=properties,
+        mistakes=tuple(mistakes),
+        hints=hints,
+        forbidden=forbidden,
+        **entry,
+    )
+
+
+def texts(stem: str) -> dict[str, dict[str, Any]]:
+    """Read the texts of a rung's exercises, and the patches that are their mistakes."""
+    return tomllib.loads((Path(__file__).parent / f"{stem}.toml").read_text(encoding="utf-8"))
+
+
+# Patches
+
+
+@cache
+def source_of(function: FunctionType) -> tuple[str, str]:
+    """Return the first line of a function, without annotations, and its body, without the docstring."""
+    source = textwrap.dedent(inspect.getsource(function))
+    tree = ast.parse(source).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    for argument in ast.walk(tree.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    first = tree.body[1 if ast.get_docstring(tree) else 0]
+    body = source.splitlines(keepends=True)[first.lineno - 1 :]
+    return f"def {tree.name}({ast.unparse(tree.args)}):\n", "".join(body)
+
+
+def touching(reference: Callable, edits: tuple[Edit, ...]) -> bool:
+    """Say whether two of the edits replace the same words, or words that meet."""
+    _, body = source_of(unwrapped(reference))
+    spans = sorted((body.index(old), body.index(old) + len(old)) for old, _ in edits)
+    return any(end >= start for (_, end), (start, _) in pairwise(spans))
+
+
+def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
+    """Return the reference with words of its body replaced; it is compiled when it is first called.
+
+    The replacement may use what the module of the reference has.
+
+    Raises:
+        ValueError: words to replace do not occur once in the body.
+    """
+    function = unwrapped(reference)
+    head, body = source_of(function)
+    for old, _ in edits:
+        if body.count(old) != 1:
+            raise ValueError(f"{function.__name__}: {old!r} occurs {body.count(old)} times in\n{body}")
+    for old, new in sorted(edits, key=lambda edit: body.index(edit[0]), reverse=True):
+        start = body.index(old)
+        body = body[:start] + new + body[start + len(old) :]
+
+    made: dict[str, Any] = {}
+
+    def mistaken(*arguments):
+        if not made:
+            exec(compile(head + body, f"<{function.__name__}, patched>", "exec"), function.__globals__, made)
+        return made[function.__name__](*arguments, **keywords)
+
+    keywords = reference.keywords if isinstance(reference, partial) else {}
+    return mistaken
+
+
+def unwrapped(reference: Callable) -> FunctionType:
+    """Return the function as it was written, without arguments that were fixed and without decorators."""
+    return inspect.unwrap(reference.func if isinstance(reference, partial) else reference)

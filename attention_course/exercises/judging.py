@@ -1,0 +1,346 @@
+"""How an answer is judged: beside the reference, and where it is wrong, beside the named mistakes.
+
+An answer that did the same as a mistake on every input, or as two mistakes at once, is told what went wrong
+and why, and not only where.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from attention_course.exercises import panel, running
+from attention_course.exercises.comparing import comparable, different, is_plain, same, where_all_lie
+from attention_course.exercises.exercise import Exercise, Mistake, Property
+from attention_course.exercises.problems import (
+    PROBLEMS,
+    Case,
+    not_finite,
+    one_rank_only,
+    raised,
+    wrong_shape,
+    wrong_type,
+    wrong_values,
+)
+from attention_course.exercises.running import Hung, Outcome, call, called_by, code_of, line_of, run
+
+NOT_TRIED = "not tried yet"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `check` found. A notebook shows it as a panel.
+
+    Attributes:
+        exercise: its name.
+        passed: whether the answer is right.
+        mistakes: names of the mistakes that were recognised, from the catalogue; often one or none.
+        headline: the verdict in a few words.
+        message: what was seen, and what to do.
+        details: HTML, shown below the message.
+    """
+
+    exercise: str
+    passed: bool
+    mistakes: tuple[str, ...]
+    headline: str
+    message: str
+    details: str = ""
+
+    @property
+    def mistake(self) -> str | None:
+        """The first of the mistakes, if there is one."""
+        return self.mistakes[0] if self.mistakes else None
+
+    def __repr__(self) -> str:
+        return f"{self.exercise}: {self.headline}" + ("" if self.passed else f"\n{self.message}")
+
+    def _repr_html_(self) -> str:
+        sign = "✓" if self.passed else "○" if self.headline == NOT_TRIED else "✗"
+        return panel.frame(self.exercise, sign, self.headline, panel.prose(self.message) + self.details)
+
+
+class Trial:
+    """The inputs of one check, what the reference makes of them, and what each mistake does with them.
+
+    A mistake is called when it is asked for, and not twice with the same input.
+    """
+
+    def __init__(self, exercise: Exercise, generator: torch.Generator):
+        self.exercise = exercise
+        self.inputs = exercise.draw_inputs(generator)
+        self.targets = [call(exercise.reference, arguments) for arguments in self.inputs]
+        self._done: dict[tuple[Callable, int], Outcome] = {}
+
+    def outcome(self, mistake: Mistake, i: int) -> Outcome:
+        """Return what `mistake` does with input i."""
+        if (mistake.function, i) not in self._done:
+            self._done[mistake.function, i] = call(mistake.function, self.inputs[i])
+        return self._done[mistake.function, i]
+
+
+@lru_cache(maxsize=512)
+def trial(exercise: Exercise, seed: int) -> Trial:
+    """Return the trial of a seed; the same one each time."""
+    return Trial(exercise, torch.Generator().manual_seed(seed))
+
+
+def judge(exercise: Exercise, function: object, seed: int | None = None) -> Verdict:
+    """Run `function` on inputs drawn anew and say what came of it.
+
+    Args:
+        exercise: what it should do.
+        function: the learner's answer.
+        seed: of the inputs; a fresh one if left out.
+
+    Raises:
+        TypeError: `function` cannot be called.
+    """
+    if function is None or function is ...:
+        return not_tried(exercise)
+    if not callable(function):
+        raise TypeError(
+            f"check expects your function itself, but got a {type(function).__name__}. "
+            f'Pass the function without calling it: check("{exercise.name}", my_function).'
+        )
+    if seed is None:
+        generator = torch.Generator()
+        generator.seed()
+        drawn = Trial(exercise, generator)
+    else:
+        drawn = trial(exercise, seed)
+    try:
+        return compare(drawn, function)
+    except Hung as hung:
+        case = Case(exercise, function, hung.arguments, Outcome(()), Outcome(()))
+        seen = f"Your function was still running after {running.TIME_LIMIT:g} seconds"
+        seen += f", for {case}." if hung.arguments else "."
+        advice = "It was stopped. Which loop does not come to an end, and what should end it?"
+        if not hung.stopped:
+            advice = "It could not be stopped. Restart the kernel before you go on."
+        message = f"{seen}{line_of(hung.cause, function)} {advice}"
+        return Verdict(exercise.name, False, (), "not yet: it does not end", message)
+
+
+def compare(drawn: Trial, function: Callable) -> Verdict:
+    """Judge `function` on the inputs of a trial, the gravest problem first.
+
+    Raises:
+        Hung: a call took longer than TIME_LIMIT.
+    """
+    exercise = drawn.exercise
+    outcomes = [run(function, arguments) for arguments in drawn.inputs]
+    if all(is_stub(function, outcome) for outcome in outcomes):
+        if outcomes[0].value is None and not outcomes[0].error and has_body(function):
+            message = "Your function returned None. Is the `return` missing?"
+            return Verdict(exercise.name, False, (), NOT_TRIED, message)
+        return not_tried(exercise)
+    cases = [
+        Case(exercise, function, arguments, target, outcome)
+        for arguments, target, outcome in zip(drawn.inputs, drawn.targets, outcomes, strict=True)
+    ]
+    return (
+        named(drawn, cases)
+        or unnamed(cases)
+        or broken_property(cases)
+        or forbidden_call(cases)
+        or passed(cases)
+    )
+
+
+def named(drawn: Trial, cases: list[Case]) -> Verdict | None:
+    """Say by name what went wrong, if that is known."""
+    found = recognise(drawn, cases)
+    if found is None:
+        return None
+    names, message = found
+    case = next(case for case in cases if not case.is_right() and not case.outcome.error)
+    return mistaken(drawn.exercise, names, message, details(cases, case))
+
+
+def recognise(drawn: Trial, cases: list[Case]) -> tuple[tuple[str, ...], str] | None:
+    """Find the mistake that does what the answer did: one, two at once, or one but for a row or column.
+
+    Returns:
+        The names of the mistakes, and what to tell people.
+    """
+    exercise = drawn.exercise
+    if all(case.is_right() or case.outcome.error for case in cases):
+        return None
+    wrong_first = sorted(range(len(cases)), key=lambda i: cases[i].is_right())
+    for mistake in (*exercise.mistakes, *exercise.pairs):
+        outcomes = ((drawn.outcome(mistake, i), cases[i].outcome) for i in wrong_first)
+        if all(same(theirs, yours, exercise.tolerance) for theirs, yours in outcomes):
+            return mistake.names, mistake.message
+    for mistake in exercise.mistakes:
+        place = differing_place((drawn.outcome(mistake, i) for i in range(len(cases))), cases)
+        if place and sum(is_wrong_elsewhere(case, place) for case in cases) > 1:
+            name = place_name(place, cases[0].target.value.dim())
+            seen = f"But for {name}, your result is that of a mistake we know."
+            return mistake.names, f"{seen} {mistake.message}"
+    return None
+
+
+def differing_place(theirs: Iterable[Outcome], cases: list[Case]) -> tuple[int, int] | None:
+    """Find the first or last row (column, ...), the same in all inputs, that holds what differs from yours.
+
+    Returns:
+        The dimension, counted from the end, and 0 or -1; None if there is no such place.
+    """
+    rank = min(case.target.value.dim() for case in cases)
+    places = {(dim, index) for dim in range(-rank, 0) for index in (0, -1)}
+    for other, case in zip(theirs, cases, strict=False):
+        if not same(other, case.outcome, case.exercise.tolerance):
+            if not comparable(other, case.outcome):
+                return None
+            places &= where_all_lie(different(other.value, case.outcome.value, case.exercise.tolerance))
+            if not places:
+                return None
+    return max(places, default=None)
+
+
+def is_wrong_elsewhere(case: Case, place: tuple[int, int]) -> bool:
+    """Say whether the answer differs from the target outside of a place."""
+    if case.outcome.error or not comparable(case.target, case.outcome):
+        return False
+    wrong = different(case.target.value, case.outcome.value, case.exercise.tolerance)
+    wrong.select(*place).fill_(False)
+    return bool(wrong.any())
+
+
+def place_name(place: tuple[int, int], dims: int) -> str:
+    """Name a place in a result of so many dimensions: row 0, or the last column."""
+    dim, index = place
+    kind = {-1: "column" if dims > 1 else "entry", -2: "row"}.get(dim, f"slice of dim {dim}")
+    return f"the last {kind}" if index == -1 else f"the first {kind}" if dim < -2 else f"{kind} 0"
+
+
+def unnamed(cases: list[Case]) -> Verdict | None:
+    """Say what is wrong without a name for it."""
+    exercise = cases[0].exercise
+    for problem, headline in PROBLEMS.items():
+        for case in cases:
+            message = problem(case)
+            if not message:
+                continue
+            if problem in (raised, wrong_shape, not_finite, wrong_values):
+                message += one_rank_only(cases, case)
+            if problem in (not_finite, wrong_values):
+                message += right_but_for(cases)
+            return Verdict(exercise.name, False, (), f"not yet: {headline}", message, details(cases, case))
+    return None
+
+
+def right_but_for(cases: list[Case]) -> str:
+    """Say so if only the first or the last row (column, ...) is wrong, in every input."""
+    place = differing_place([case.target for case in cases], cases)
+    sizes = [case.target.value.shape[place[0]] for case in cases] if place else []
+    if place is None or sum(size > 1 for size in sizes) < 2:
+        return ""
+    return f" All is right but {place_name(place, cases[0].target.value.dim())}."
+
+
+def broken_property(cases: list[Case]) -> Verdict | None:
+    """Say which claim about right answers fails, though the values are right."""
+    exercise, claims = cases[0].exercise, marks(cases)
+    checklist = panel.checklist(claims)
+    for prop, (claim, holds) in zip(exercise.properties, claims, strict=True):
+        if not holds and prop.mistake:
+            return mistaken(exercise, (prop.mistake,), prop.message, checklist)
+        if not holds:
+            seen = "On the inputs that were drawn, your values are right. On others this fails:"
+            message = f"{seen} {claim}"
+            return Verdict(exercise.name, False, (), "not yet: a property fails", message, checklist)
+    return None
+
+
+def forbidden_call(cases: list[Case]) -> Verdict | None:
+    """Say which function the answer calls that the task does without."""
+    exercise = cases[0].exercise
+    if not exercise.forbidden:
+        return None
+    found = called_by(cases[-1].function, cases[-1].arguments) & set(exercise.forbidden)
+    if not found:
+        return None
+    message = f"Your values are right, and your function calls `{min(found)}`. The task is to do without it."
+    return Verdict(exercise.name, False, (), f"not yet: it calls {min(found)}", message)
+
+
+def passed(cases: list[Case]) -> Verdict:
+    """Say that all is right."""
+    exercise = cases[0].exercise
+    message = f"Your values equal the target on all {len(cases)} inputs, drawn anew for this check. "
+    checklist = panel.checklist([(prop.claim, True) for prop in exercise.properties])
+    return Verdict(
+        exercise.name, True, (), f"passed on {len(cases)} inputs", message + exercise.insight, checklist
+    )
+
+
+def mistaken(exercise: Exercise, names: tuple[str, ...], message: str, details: str) -> Verdict:
+    """Tell people which mistake it is, or which ones."""
+    headline = ", and ".join(name.replace("_", " ") for name in names)
+    return Verdict(exercise.name, False, names, f"not yet: {headline}", message, details)
+
+
+def is_stub(function: Callable, outcome: Outcome) -> bool:
+    """Say whether nothing has been written yet: NotImplementedError, None or `...`.
+
+    PyTorch, too, raises that error. The function's own is one whose name stands in it.
+    """
+    if outcome.error:
+        code = code_of(function)
+        own = code is None or "NotImplementedError" in code.co_names
+        return own and isinstance(outcome.error, NotImplementedError)
+    return outcome.value is None or outcome.value is ...
+
+
+def has_body(function: Callable) -> bool:
+    """Say whether `function` names anything but its parameters: `pass`, `...` and a docstring do not."""
+    code = code_of(function)
+    if code is None:
+        return False
+    return bool(code.co_names) or code.co_nlocals > len(inspect.signature(function).parameters)
+
+
+def not_tried(exercise: Exercise) -> Verdict:
+    """Say how to begin. The same text each time: it is stored in the notebook."""
+    message = (
+        "Write the body, end it with a `return`, and run the cell again. "
+        f"For a first step: `hint({exercise.name!r})`."
+    )
+    return Verdict(exercise.name, False, (), NOT_TRIED, message)
+
+
+def marks(cases: list[Case]) -> list[tuple[str, bool]]:
+    """Pair each property's claim with whether it holds on every input.
+
+    Raises:
+        Hung: a call took longer than TIME_LIMIT.
+    """
+
+    def answer(*arguments):
+        return run(cases[0].function, arguments).value  # None after an error, and so no claim holds
+
+    def holds(prop: Property, case: Case) -> bool:
+        try:
+            return bool(prop.holds(answer, *case.arguments))
+        except Exception:  # the answer has another type or shape here
+            return False
+
+    with torch.enable_grad():
+        return [(p.claim, all(holds(p, case) for case in cases)) for p in cases[0].exercise.properties]
+
+
+def details(cases: list[Case], case: Case) -> str:
+    """Draw what lies below the message: the properties, and `case` with its target beside yours."""
+    runs = not any(raised(c) or wrong_type(c) or wrong_shape(c) for c in cases)
+    checklist = panel.checklist(marks(cases)) if runs else ""
+    target, yours = case.target.value, case.outcome.error or case.outcome.value
+    if isinstance(yours, Tensor) and not is_plain(yours):
+        yours = yours.layout
+    comparable = is_plain(yours) and yours.shape == target.shape
+    marked = different(target, yours, case.exercise.tolerance) if comparable else None
+    return checklist + panel.example(case.named_arguments(), target, yours, marked)

@@ -1,0 +1,85 @@
+"""Exercises are data: their texts are there, and each mistake is a patch that fits its reference."""
+
+import re
+
+import pytest
+import torch
+
+from attention_course.exercises import CATALOGUE, EXERCISES
+from attention_course.exercises.exercise import patched, source_of, touching
+
+EVERY = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
+
+
+def double_of_mean(x, dim=-1):
+    """Return twice the mean.
+
+    Twice, that is.
+    """
+    mean = x.mean(dim=dim)  # one number for each row
+    return mean + mean
+
+
+def test_a_patch_replaces_words_of_the_body():
+    x = torch.tensor([[1.0, 3.0]])
+    assert patched(double_of_mean, (("+ mean", "+ 1"),))(x).tolist() == [3.0]
+    assert patched(double_of_mean, (("x.mean", "x.sum"), ("mean + mean", "mean")))(x).tolist() == [4.0]
+    head, body = source_of(double_of_mean)
+    assert head == "def double_of_mean(x, dim=-1):\n"
+    assert body.startswith("    mean = x.mean(dim=dim)  # one number")
+
+
+@pytest.mark.parametrize(("old", "times"), [("mean", 4), ("Twice", 0), ("median", 0)])
+def test_words_that_do_not_occur_once_are_refused(old, times):
+    with pytest.raises(ValueError, match=f"'{old}' occurs {times} times"):
+        patched(double_of_mean, ((old, "x"),))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "touch"),
+    [("x.mean", "mean + mean", False), ("x.mean", "n(dim", True), ("x", ".m", True)],
+)
+def test_patches_that_meet_are_not_made_together(one, other, touch):
+    assert touching(double_of_mean, ((one, ""), (other, ""))) is touch
+
+
+@EVERY
+def test_two_mistakes_at_once_are_two_patches(exercise):
+    for pair in exercise.pairs:
+        assert len(set(pair.names)) == 2
+        assert not touching(exercise.reference, pair.edits)
+
+
+def test_each_name_is_in_the_catalogue_and_each_of_the_catalogue_is_used():
+    used = {name for e in EXERCISES.values() for m in e.mistakes for name in m.names}
+    used |= {prop.mistake for e in EXERCISES.values() for prop in e.properties if prop.mistake}
+    assert used == set(CATALOGUE)
+
+
+@EVERY
+def test_texts_are_there(exercise):
+    assert len(exercise.hints) >= 3
+    assert 1 <= exercise.difficulty <= 5
+    assert exercise.minutes > 0
+    assert len(re.findall(r"[.?](?: |$)", exercise.insight)) in (1, 2)
+    messages = [each.message for each in (*exercise.mistakes, *exercise.properties)]
+    for text in (exercise.task, exercise.insight, *exercise.hints, *messages):
+        assert not re.search(r"!|\b(simply|obviously|just)\b", text.replace("!=", "")), text
+        assert text.count("`") % 2 == 0, text
+
+
+@EVERY
+def test_inputs_are_drawn_anew(exercise):
+    def draw(seed):
+        return str(exercise.draw_inputs(torch.Generator().manual_seed(seed)))
+
+    assert draw(1) == draw(1)
+    assert len({draw(seed) for seed in range(12)}) > 1
+
+
+@EVERY
+def test_what_a_check_enforces_stands_in_the_task(exercise):
+    detached = any(prop.mistake == "detached" for prop in exercise.properties)
+    assert ("without `.detach()` or `torch.no_grad()`" in exercise.task) is detached
+    for name in exercise.forbidden:
+        assert name in exercise.task

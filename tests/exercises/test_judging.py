@@ -1,0 +1,316 @@
+"""Right answers pass, wrong ones are rejected, and what went wrong is called by its name."""
+
+from importlib import import_module
+from itertools import combinations
+from pathlib import Path
+
+import answers
+import pytest
+import torch
+from answers import RIGHT, WRONG, bad, mean_of_past
+
+from attention_course.exercises import EXERCISES, check, judging
+from attention_course.exercises.comparing import same
+from attention_course.exercises.exercise import Mistake
+from attention_course.exercises.problems import Case
+from attention_course.exercises.running import call
+
+for file in Path(answers.__file__).parent.glob("[a-z]*.py"):
+    import_module(f"answers.{file.stem}")
+
+NAMES = list(EXERCISES)
+SEEDS = range(2)
+
+
+def recognised(exercise, function, seed):
+    """Name the mistakes of a function as `check` does, without drawing a panel."""
+    drawn = judging.trial(exercise, seed)
+    cases = [
+        Case(exercise, function, arguments, target, call(function, arguments))
+        for arguments, target in zip(drawn.inputs, drawn.targets, strict=True)
+    ]
+    found = judging.recognise(drawn, cases)
+    return found and found[0]
+
+
+# Named mistakes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_passes_50_draws(name):
+    for seed in range(50):
+        verdict = check(name, EXERCISES[name].reference, seed)
+        assert verdict.passed, f"seed {seed}: {verdict}"
+        assert (verdict.mistake, verdict.mistakes) == (None, ())
+        assert "✗" not in verdict._repr_html_()
+        insight = EXERCISES[name].insight
+        assert verdict.message.endswith(f" inputs, drawn anew for this check. {insight}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mistake_is_rejected_under_its_own_name(name):
+    exercise = EXERCISES[name]
+    for mistake in exercise.mistakes:
+        verdict = check(name, mistake.function, 0)
+        assert (verdict.passed, verdict.mistakes) == (False, mistake.names), mistake
+        assert verdict.mistake == mistake.names[0]
+        assert verdict.message == mistake.message
+        assert "yours" in verdict._repr_html_()
+        assert exercise.insight not in repr(verdict)
+        for seed in range(1, 4):
+            assert recognised(exercise, mistake.function, seed) == mistake.names, mistake
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_mistakes_at_once_get_both_names(name):
+    """Not all: one can hide the other, and two can look like a third."""
+    pairs = EXERCISES[name].pairs
+    named = [set(recognised(EXERCISES[name], pair.function, 0) or ()) for pair in pairs]
+    both = sum(names == set(pair.names) for names, pair in zip(named, pairs, strict=True))
+    assert both >= 0.7 * len(pairs), f"{both} of {len(pairs)}"
+
+
+def test_two_mistakes_are_both_told():
+    def sum_from_the_second_row(x):
+        out = torch.zeros_like(x)
+        for t in range(1, x.shape[-2]):
+            out[..., t, :] = x[..., : t + 1, :].sum(dim=-2)
+        return out
+
+    verdict = check("causal_mean_loop", sum_from_the_second_row, 0)
+    assert verdict.mistakes == ("sum_in_place_of_mean", "loop_starts_at_1")
+    assert verdict.mistake == "sum_in_place_of_mean"
+    assert verdict.headline == "not yet: sum in place of mean, and loop starts at 1"
+    for mistake in EXERCISES["causal_mean_loop"].mistakes:
+        assert (mistake.message in verdict.message) == (mistake.names[0] in verdict.mistakes)
+
+
+@pytest.mark.parametrize(("row", "name"), [(0, "row 0"), (-1, "the last row")])
+def test_a_mistake_is_recognised_but_for_a_row(row, name):
+    def sum_but_for_one_row(x):
+        out = x.cumsum(dim=-2)
+        out[..., row, :] = 7
+        return out
+
+    verdict = check("causal_mean_loop", sum_but_for_one_row, 0)
+    assert verdict.mistakes == ("sum_in_place_of_mean",)
+    assert verdict.message.startswith(f"But for {name}, your result is that of a mistake we know. ")
+
+
+@pytest.mark.parametrize(("row", "name"), [(0, "row 0"), (-1, "the last row")])
+def test_an_answer_that_is_right_but_for_a_row_is_told_so(row, name):
+    def one_row_is_wrong(x):
+        out = mean_of_past(x)
+        out[..., row, :] += 1
+        return out
+
+    assert f"All is right but {name}." in bad(one_row_is_wrong).message
+    assert "All is right" not in bad(lambda x: mean_of_past(x) + 1).message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_two_mistakes_are_the_same_function(name):
+    exercise = EXERCISES[name]
+    drawn = judging.trial(exercise, 0)
+    did = [[drawn.outcome(m, i) for i in range(len(drawn.inputs))] for m in exercise.mistakes]
+    for one, other in combinations(did, 2):
+        assert not all(same(a, b, exercise.tolerance) for a, b in zip(one, other, strict=True))
+
+
+# Answers that nobody planned for
+
+
+def ids(given):
+    named = [f"{name}-{answer.__name__}" for name, answer, *_ in given]
+    assert len(set(named)) == len(named)
+    return named
+
+
+@pytest.mark.parametrize(("name", "answer"), RIGHT, ids=ids(RIGHT))
+def test_a_right_answer_passes(name, answer):
+    for seed in SEEDS:
+        verdict = check(name, answer, seed)
+        assert verdict.passed, f"seed {seed}: {verdict}"
+
+
+@pytest.mark.parametrize(("name", "answer", "mistakes"), WRONG, ids=ids(WRONG))
+def test_a_wrong_answer_is_rejected(name, answer, mistakes):
+    for seed in SEEDS:
+        verdict = check(name, answer, seed)
+        assert not verdict.passed
+        assert set(verdict.mistakes) == set(mistakes), f"seed {seed}: {verdict}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_are_enough_answers(name):
+    assert sum(exercise == name for exercise, _ in RIGHT) >= 3
+    assert sum(exercise == name for exercise, *_ in WRONG) >= 3
+
+
+def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():
+    inputs = judging.trial(EXERCISES["causal_mean_loop"], 3).inputs
+    known = {str(x): mean_of_past(x) for (x,) in inputs}
+    verdict = bad(lambda x: known.get(str(x), torch.zeros_like(x)), seed=3)
+    assert verdict.headline == "not yet: a property fails"
+
+
+def test_what_a_task_does_without_is_rejected():
+    verdict = bad(lambda x: torch.softmax(x, dim=-1), "stable_softmax")
+    assert verdict.headline == "not yet: it calls softmax"
+    assert "`softmax`" in verdict.message
+
+
+def test_the_trial_of_a_seed_is_drawn_once_and_each_mistake_called_once(monkeypatch):
+    exercise, calls = EXERCISES["causal_mean_loop"], []
+    assert judging.trial(exercise, 5) is judging.trial(exercise, 5)
+    counting = Mistake(("sum_in_place_of_mean",), "", lambda x: calls.append(x) or x)
+    for _ in range(2):
+        judging.trial(exercise, 5).outcome(counting, 0)
+    assert len(calls) == 1
+
+
+# Gradients
+
+
+TRAINED = [name for name, e in EXERCISES.items() if any(prop.mistake == "detached" for prop in e.properties)]
+
+
+def without_gradients(answer):
+    def cut(*arguments):
+        with torch.no_grad():
+            return answer(*arguments)
+
+    return cut
+
+
+def without_the_gradient_of(number, answer):
+    def cut(*arguments):
+        return answer(*(a.data if i == number else a for i, a in enumerate(arguments)))
+
+    return cut
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_an_answer_that_cuts_off_gradients_is_told_so(name):
+    reference = EXERCISES[name].reference
+    floats = [
+        i
+        for i, a in enumerate(judging.trial(EXERCISES[name], 0).inputs[0])
+        if torch.is_tensor(a) and a.is_floating_point()
+    ]
+    for answer in (
+        lambda *arguments: reference(*arguments).detach(),
+        without_gradients(reference),
+        *(without_the_gradient_of(number, reference) for number in floats),
+    ):
+        verdict = check(name, answer, 0)
+        assert (verdict.passed, verdict.mistake, verdict.headline) == (False, "detached", "not yet: detached")
+        assert "training changes parameters by" in verdict.message
+        assert verdict._repr_html_().count("✗ fails") == 1
+
+
+@pytest.mark.parametrize("part", range(1, 5))
+def test_a_block_that_detaches_a_part_is_told_so(part):
+    def block(*arguments):
+        x, *parts = arguments
+        parts[part - 1] = without_gradients(parts[part - 1])
+        return EXERCISES["pre_norm_block"].reference(x, *parts)
+
+    assert check("pre_norm_block", block, 0).mistake == "detached"
+
+
+def test_where_nothing_is_trained_through_an_answer_may_detach():
+    for name in set(NAMES) - set(TRAINED):
+        assert check(name, without_gradients(EXERCISES[name].reference), 0).passed
+
+
+@pytest.mark.parametrize("name", ["cross_attention_forward", "multi_head_forward"])
+def test_only_nan_is_called_nan(name):
+    def answer(*arguments):
+        mask = arguments[-1]
+        assert mask is None or mask.any(-1).all()
+        return EXERCISES[name].reference(*arguments)
+
+    verdict = check(name, answer, 0)
+    assert (verdict.mistakes, verdict.headline) == ((), "not yet: a property fails")
+
+
+# Not tried yet
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_stub_is_not_tried_yet(name):
+    def raises(*arguments):
+        raise NotImplementedError("your turn")
+
+    def returns_none(*arguments):
+        pass
+
+    verdicts = [check(name, stub) for stub in (raises, returns_none, lambda *_: ..., None, ...)]
+    for verdict in verdicts:
+        assert not verdict.passed
+        assert not verdict.mistakes
+        assert repr(verdict).startswith(f"{name}: not tried yet\n")
+    assert len({verdict._repr_html_() for verdict in verdicts}) == 1
+
+
+def test_stubs_of_every_form_are_not_tried_yet():
+    def documented(x):
+        """Average the past."""
+
+    def documented_and_passed(x):
+        """Average the past."""
+        pass
+        ...
+
+    def returned(x):
+        return None  # your turn
+
+    text = repr(check("causal_mean_loop", None))
+    assert "None. Is" not in text
+    assert {repr(check("causal_mean_loop", f)) for f in (documented, documented_and_passed, returned)} == {
+        text
+    }
+
+
+def test_a_body_without_return_is_told_so():
+    def assigns(x):
+        out = mean_of_past(x)  # noqa: F841
+
+    def loops(x):
+        out = torch.zeros_like(x)
+        for t in range(x.shape[-2]):
+            out[..., t, :] = x[..., : t + 1, :].mean(dim=-2)
+
+    def names_nothing(x):
+        _ = x @ x
+
+    for answer in (assigns, loops, lambda x: print(end="")):
+        verdict = bad(answer)
+        assert verdict.headline == "not tried yet"
+        assert verdict.message == "Your function returned None. Is the `return` missing?"
+    assert judging.has_body(names_nothing)
+
+
+def test_what_pytorch_has_not_implemented_is_an_error_like_others():
+    def softmax_of_booleans(x):
+        mask = torch.ones(x.shape[-2], x.shape[-2]).tril().bool()
+        return torch.softmax(mask, dim=-1) @ x
+
+    verdict = bad(softmax_of_booleans)
+    assert verdict.headline == "not yet: it raises an error"
+    assert "not implemented for 'Bool'" in verdict.message
+
+
+def test_where_gradients_are_off_a_right_answer_still_passes():
+    with torch.no_grad():
+        for name in TRAINED:
+            assert check(name, EXERCISES[name].reference, 0).passed
+
+
+def test_a_body_that_still_raises_not_implemented_is_not_tried_yet():
+    def unfinished(x):
+        mean_of_past(x)
+        raise NotImplementedError
+
+    assert repr(check("causal_mean_loop", unfinished)) == repr(check("causal_mean_loop", None))
