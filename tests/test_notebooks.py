@@ -66,7 +66,7 @@ def test_source_and_notebook_agree(path):
     assert source.exists(), f"{path.name} has no source"
     assert path.exists(), f"{source.name} was never built: make notebooks"
     built = [(cell.id, cell.cell_type, cell.source) for cell in read(path).cells]
-    wanted = [(cell.id, cell.cell_type, cell.source) for cell in build.cells_of(source.read_text())]
+    wanted = [(cell.id, cell.cell_type, cell.source) for cell in build.cells_of(build.read(source))]
     assert built == wanted, "the notebook is older than its source: make notebooks"
 
 

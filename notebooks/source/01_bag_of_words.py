@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 1: bag of words
 #
-# **▶ 1 bag of words** · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** the mean of the past, with loops. It is the smallest way for a token to use what came before it, and the specification that every later rung is compared with.
 #

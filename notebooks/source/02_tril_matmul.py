@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 2: one matrix product
 #
-# [1 bag of words](01_bag_of_words.ipynb) · **▶ 2 one matrix product** · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** the mean of the past again, without a loop: a table of weights, times the tokens. In attention the same table stands in the same place, but its numbers come from the tokens.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 4: query, key, value
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · **▶ 4 query, key, value** · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two make the scores of rung 3.
 #

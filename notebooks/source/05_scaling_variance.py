@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 5: scaling and variance
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · **▶ 5 scaling** · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** a law that says how large scores get, and see what softmax does to scores that are too large. The law explains one small factor in `attention_weights`.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 6: cross and causal
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · **▶ 6 cross and causal** · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** attention from one text to another, and with it a small model that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what a map of weights may be read for.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 7: multi-head attention
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · **▶ 7 multi-head** · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** many small heads in place of one large one, first as a list, then all of them in one matrix product. It is the attention that GPT uses, and you will compare it with PyTorch's own.
 #

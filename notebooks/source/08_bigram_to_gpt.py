@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 8: from a bigram to a GPT
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · **▶ 8 GPT**
+# <!--ladder-->
 #
 # **You will build** a model that writes, character by character. It begins as a table of letter pairs. One part after the other is added, each is measured, and at the end it is a GPT that you trained yourself.
 #
