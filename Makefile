@@ -26,11 +26,11 @@ test-offline: $(READY) ## make test where nothing but this machine can be reache
 	unshare --map-root-user --net sh -c 'ip link set lo up && CI=true $(MAKE) test'
 
 test-matrix: $(READY) ## all but the browser tests, on other CPUs, versions and Pythons; hours
-	$(RUN) tests/matrix.py $(CELLS) --times $(or $(TIMES),1)
+	$(RUN) tools/matrix.py $(CELLS) --times $(or $(TIMES),1)
 
 mutants: $(READY) ## change the package in thousands of places, one at a time, and see whether a test notices
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev,mutants]'
-	$(RUN) tests/mutants.py
+	$(RUN) tools/mutants.py
 
 notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
@@ -40,16 +40,16 @@ format: $(READY) ## put the code into its form, and sort imports
 	$(RUN) -m ruff format
 
 bench-explorers: $(READY) ## time from key press to changed picture
-	$(RUN) tests/browser/bench_explorers.py
+	$(RUN) tools/bench_explorers.py
 
 bench-training: $(READY) ## train beside nanoGPT's recipe, minutes; TEXT="path" takes another text
-	$(RUN) tests/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
+	$(RUN) tools/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
 
 gallery: $(READY) ## take a picture of each explorer, for README.md and for slides
-	$(RUN) tests/browser/take_gallery.py
+	$(RUN) tools/take_gallery.py
 
 screenshots: $(READY) ## look at the notebooks; NAMES="01_bag_of_words" takes one, THEME=dark the dark theme
-	$(RUN) tests/browser/take_screenshots.py $(NAMES) --theme $(or $(THEME),light)
+	$(RUN) tools/take_screenshots.py $(NAMES) --theme $(or $(THEME),light)
 
 constraints: ## renew constraints.txt: the newest versions that go together; torch stays as pinned
 	venv=$$(mktemp -d) && $(PYTHON) -m venv $$venv && \
@@ -59,8 +59,8 @@ constraints: ## renew constraints.txt: the newest versions that go together; tor
 	mv constraints.new constraints.txt && rm -r $$venv
 
 clean: ## remove caches; the next call looks through .venv again and keeps what is installed
-	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tests/browser/screenshots .mutants .matrix
-	find attention_course tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tools/screenshots .mutants .matrix
+	find attention_course tests tools notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # Set-up. The stamp is written last; without it nothing that lies in .venv is trusted:
 # - a package whose INSTALLER is missing was interrupted (pip writes that file at the end): pip must not find it;
