@@ -5,7 +5,7 @@ widget takes: a slider, and its value sent back by the kernel as one number. The
 of their own; presses take turns, so that a busy machine slows all. A picture counts as changed when the
 browser has painted the frame that follows the drawing on the canvas, or the decoding of the new image. Keys
 walk the first slider up and down, so that most values come more than once, as they do under a hand; what the
-first time took, when the kernel has to answer, stands beside. Explorers of a model look at one that was trained.
+first time took, when the kernel has to answer, stands beside. A model that is looked at was trained before.
 """
 
 import statistics

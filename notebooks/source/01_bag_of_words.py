@@ -211,7 +211,7 @@ x.cumsum(dim=0) / counts[:, None]
 # %%
 torch.testing.assert_close(x.cumsum(dim=0) / counts[:, None], causal_mean_loop(x))
 
-# %%
+# %% tags=["given"]
 length = 2 ** torch.arange(2, 11)
 picture(
     Lines(
@@ -235,7 +235,7 @@ picture(
 #
 # Nothing stands below this rung, so the loop is compared with its own definition: at random sizes, each output is the sum of what it may see, divided by how many there are.
 
-# %%
+# %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x_random = torch.randn(3, T, 5)
     means = causal_mean_loop(x_random)
@@ -245,7 +245,7 @@ for T in (1, 2, 7, 32):
         )
 
 # %% [markdown]
-# `assert_close` allows a small difference: for float32, 1.3e-6 of the value plus 1e-5. Both sides round, in different places. Rung 2 looks at this closely.
+# `assert_close` allows a small difference: for float32, 1.3e-6<!--given--> of the value plus 1e-5<!--given-->. Both sides round, in different places. Rung 2 looks at this closely.
 #
 # ## Explore
 #
@@ -335,7 +335,7 @@ check("windowed_mean", my_windowed_mean)
 # %% [markdown]
 # ### 3. A mean that forgets
 #
-# The token itself counts 1, the one before it 1/2, the one before that 1/4, and so on. Divide by the sum of these numbers, so that the result is still a mean.
+# The token itself counts 1, the one before it 1/2<!--given-->, the one before that 1/4<!--given-->, and so on. Divide by the sum of these numbers, so that the result is still a mean.
 
 
 # %%

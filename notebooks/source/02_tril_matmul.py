@@ -147,7 +147,7 @@ causal_mean_matmul(tokens.half()).dtype
 #
 # It equals rung 1, at every size we try.
 
-# %%
+# %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x_random = torch.randn(3, T, 5)
     torch.testing.assert_close(causal_mean_matmul(x_random), causal_mean_loop(x_random))
@@ -182,7 +182,7 @@ big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5 times the expected value, plus 1e-8. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6 of the value plus 1e-5, and its error shows how far apart the two are. That is why the proofs in this course compare with it.
+# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and its error shows how far apart the two are. That is why the proofs in this course compare with it.
 
 # %%
 assert not all(agreed)

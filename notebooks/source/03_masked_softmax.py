@@ -187,7 +187,7 @@ causal_mean_softmax(torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]))
 #
 # Rung 3 equals rung 2 equals rung 1.
 
-# %%
+# %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x = torch.randn(3, T, 5)
     torch.testing.assert_close(causal_mean_softmax(x), causal_mean_matmul(x))

@@ -430,7 +430,7 @@ assert mixed(six, wide)[0].shape == (6, 4)
 #
 # On itself, cross-attention is self-attention. Both classes give their parts the same names, so one can load the parameters of the other.
 
-# %%
+# %% tags=["proof"]
 same = Head(n_embd=3, head_size=2, d_v=4)
 same.load_state_dict(cross.state_dict())
 torch.testing.assert_close(cross(six, six), same(six))
@@ -614,7 +614,7 @@ right = sum(a == b for a, b in zip(written, targets))
 assert right / 1_000 > 0.95
 
 # %% [markdown]
-# **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999. The map below follows it.
+# **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999<!--given-->. The map below follows it.
 
 # %%
 my_date = "14 march 1879"

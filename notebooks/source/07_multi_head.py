@@ -479,7 +479,7 @@ def four_ways(heads, x, mask):
     yield to_torch(fused)(x, x, x, attn_mask=hidden, need_weights=False)[0]
 
 
-# %%
+# %% tags=["proof"]
 for B, T, C, n_head in ((1, 1, 2, 1), (2, 5, 6, 3), (3, 7, 20, 5), (1, 13, 8, 8)):
     x, heads = torch.randn(B, T, C), MultiHeadAttentionList(C, n_head)
     for mask in (None, causal_mask(T)):
@@ -790,7 +790,7 @@ check("fuse_heads", my_fuse)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
 # - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with **dropout**: in training it sets some numbers, drawn by chance, to 0. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
 # - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. Its first dimension is time unless `batch_first=True`. It returns weights by default, averaged over the heads.
 # - The article of rung 4 says in words that a linear layer follows the concatenation. Its `MultiHeadAttentionWrapper` ends with `torch.cat`.
