@@ -17,10 +17,12 @@ from markdown_it import MarkdownIt
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from attention_course.ladder import RUNGS
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 SOURCES = NOTEBOOKS / "source"
-NAMES = sorted({path.stem for path in [*NOTEBOOKS.glob("*.ipynb"), *SOURCES.glob("*.py")]})
+NAMES = [rung.name for rung in RUNGS]
 
 spec = importlib.util.spec_from_file_location("build", NOTEBOOKS / "build.py")
 build = importlib.util.module_from_spec(spec)
@@ -63,11 +65,18 @@ def markdown() -> MarkdownIt:
 
 def test_source_and_notebook_agree(path):
     source = SOURCES / f"{path.stem}.py"
-    assert source.exists(), f"{path.name} has no source"
     assert path.exists(), f"{source.name} was never built: make notebooks"
     built = [(cell.id, cell.cell_type, cell.source) for cell in read(path).cells]
     wanted = [(cell.id, cell.cell_type, cell.source) for cell in build.cells_of(build.read(source))]
     assert built == wanted, "the notebook is older than its source: make notebooks"
+
+
+def test_each_rung_is_one_step_from_all_others(path):
+    (line,) = [line for line in read(path).cells[0].source.splitlines() if "▶" in line]
+    assert line == build.navigation(path.stem)
+    linked = set(re.findall(r"\]\((\w+)\.ipynb\)", line))
+    assert linked == set(NAMES) - {path.stem}
+    assert line.count("**") == 2
 
 
 def test_every_cell_has_a_purpose_and_every_code_cell_was_executed(path):
