@@ -180,7 +180,7 @@ def test_nine_curves_look_different_and_are_all_drawn():
 
 
 def test_the_browser_has_the_same_colours():
-    script = (Path(explorers.__file__).parent / "figure.js").read_text()
+    script = (Path(explorers.__file__).parent / "panels.js").read_text()
     light = re.search(r"light: \[(.*?)\]", script)[1]
     assert re.findall(r"#\w{6}", light) == [colour.lower() for colour, _ in Lines.LOOKS]
 

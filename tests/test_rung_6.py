@@ -84,7 +84,7 @@ def test_the_caption_says_what_moved(kind, T_q, T_k, position, caption):
 
 
 def test_three_panels_fit_beside_each_other():
-    """By the rule of figure.js: cells of at most 44 pixels, 280 for a side, and 52 for the labels."""
+    """By the rule of panels.js: cells of at most 44 pixels, 280 for a side, and 52 for the labels."""
     for T_q in range(1, explorer.LARGEST + 1):
         for T_k in range(1, explorer.LARGEST + 1):
             shapes = [(T_q, T_k), (T_q, T_k), (T_q, explorer.CHANNELS)]
