@@ -1,4 +1,4 @@
-# `make lab` to learn, `make test` to check a change. Windows, or no make: see README.md.
+# `make lab` to learn, `make check` while you change something, `make test` when it is done. Windows, or no make: see README.md.
 
 PYTHON ?= python3
 LAB_OPTIONS ?=
@@ -8,7 +8,7 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 SETTINGS = $(VENV)/share/jupyter/lab/settings
 
-.PHONY: help lab test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery screenshots constraints clean
+.PHONY: help lab check lint test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery screenshots constraints clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -16,11 +16,17 @@ help: ## list these targets
 lab: $(READY) ## open JupyterLab at the first rung
 	$(RUN) -m jupyterlab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/01_bag_of_words.ipynb $(LAB_OPTIONS)
 
-test: $(READY) ## lint, then run all tests and compare the outputs of the notebooks
+check: lint ## lint, check types, and run the tests that are quick; a minute or so
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m "not slow" --ignore=tests/browser --ignore=tests/test_answers.py tests
+
+test: lint ## the same with all tests, and compare the outputs of the notebooks
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
+
+lint: $(READY) ## form, imports and types, without running anything
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(VENV)/bin/lint-imports
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
+	$(VENV)/bin/pyright
 
 test-offline: $(READY) ## make test where nothing but this machine can be reached (Linux)
 	unshare --map-root-user --net sh -c 'ip link set lo up && CI=true $(MAKE) test'

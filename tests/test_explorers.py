@@ -57,6 +57,7 @@ def test_each_control_changes_the_picture_in_the_one_figure(name):
         assert explorer.figure is figure is explorer.children[1]
 
 
+@pytest.mark.slow
 @each_explorer
 def test_a_thousand_moves_leave_the_memory_as_it_was(name):
     explorer = explore(name)
@@ -89,6 +90,7 @@ def numbers_of(panel):
     return np.concatenate([np.frombuffer(part, dtype=np.float32) for part in parts] or [np.zeros(0)])
 
 
+@pytest.mark.slow
 @each_explorer
 def test_any_setting_is_drawn_and_put_into_true_words(name):
     """What the words have to say, each explorer's own test knows: its `says`."""

@@ -160,6 +160,7 @@ def run(copy: Path, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_new_rung_is_one_line_and_its_own_files(course):
     title, *cells = nbformat.read(course / "notebooks" / "09_tiny.ipynb", as_version=4).cells
     assert "· [8 GPT](08_bigram_to_gpt.ipynb) · **▶ 9 a tiny rung**" in title.source
@@ -171,6 +172,7 @@ def test_a_new_rung_is_one_line_and_its_own_files(course):
     assert run(course, "-c", of_rung_1).endswith("· [9 a tiny rung](09_tiny.ipynb)\n")
 
 
+@pytest.mark.slow
 def test_the_claims_of_a_new_rung_are_read(course):
     tests = "09_tiny or all_that_the_package"
     printed = run(course, "-m", "pytest", "-v", "-p", "no:cacheprovider", "tests/test_claims.py", "-k", tests)

@@ -38,5 +38,5 @@ def explore(name: str, **subject: Any) -> Explorer:
         if given not in takes:
             looks_at = f"It looks at: {', '.join(takes)}." if takes else "It brings all that it shows."
             raise TypeError(f"The explorer {name!r} takes no {given!r}. {looks_at}")
-    about = getdoc(module) if subject else ""
+    about = (getdoc(module) or "") if subject else ""
     return Explorer(module.controls(**subject), partial(module.compute, **subject), module.draw, about)

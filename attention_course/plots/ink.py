@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
@@ -13,8 +12,10 @@ BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", 
 SKY, AMBER, BLACK = "#56B4E9", "#E69F00", "#222222"
 DIVERGING = LinearSegmentedColormap.from_list("orange_white_blue", [ORANGE, "white", BLUE])
 
+Number = int | float  # where types are checked at run time, an int is no float
 
-def number(value: Real) -> str:
+
+def number(value: Number) -> str:
     """Write a value as a cell of a picture shows it: integers bare, others with two decimals."""
     if math.isnan(value):
         return "nan"
@@ -24,7 +25,7 @@ def number(value: Real) -> str:
     return text.replace("-", "−")
 
 
-def tick(value: Real) -> str:
+def tick(value: Number) -> str:
     """Write a round value as an axis shows it: 0.05, 200, or 2·10⁻⁵ where zeros would have to be counted."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:g}".replace("-", "−")
@@ -48,7 +49,7 @@ def array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy()
 
 
-def ink_on(rgba: Sequence[float]) -> str:
+def ink_on(rgba: Sequence[float] | np.ndarray) -> str:
     """Choose the text colour that stands out, by the relative luminance of WCAG 2."""
     red, green, blue, _ = (channel**2.2 for channel in rgba)
     return "#111111" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else "white"

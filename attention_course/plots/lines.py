@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from attention_course.plots.ink import (
     ORANGE,
     PURPLE,
     SKY,
+    Number,
     array,
     number,
     tick,
@@ -48,8 +48,8 @@ class Lines:
     x_label: str
     y_label: str
     log: bool = True
-    levels: dict[str, Real] = field(default_factory=dict)
-    x_limits: tuple[Real, Real] | None = None
+    levels: dict[str, Number] = field(default_factory=dict)
+    x_limits: tuple[Number, Number] | None = None
 
     width = 5.4  # inches
     MOST_POINTS = 300
@@ -91,7 +91,7 @@ class Lines:
             "y_label": self.y_label,
         }
 
-    def _limits(self, values: list, from_zero: bool) -> tuple[Real, Real]:
+    def _limits(self, values: list, from_zero: bool) -> tuple[Number, Number]:
         """Return limits with all the values between them, and a little room around those."""
         every = np.concatenate([np.asarray(part, dtype=float) for part in values] or [np.zeros(0)])
         if not every.size:
@@ -104,20 +104,20 @@ class Lines:
             return 1.05 * low, 1.05 * high or 1
         return (low, high) if low < high else (low - 0.5, high + 0.5)
 
-    def _ticks(self, limits: tuple[Real, Real]) -> list[tuple[float, str]]:
+    def _ticks(self, limits: tuple[Number, Number]) -> list[tuple[float, str]]:
         """Return where an axis has ticks, and what is written there."""
         low, high = limits
         if self.log:
             locator = LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,), numticks=8)
         else:
             locator = MaxNLocator(6, steps=(1, 2, 5, 10))
-        values = locator.tick_values(low, high).tolist()
+        values = map(float, locator.tick_values(low, high))
         return [(value, tick(value)) for value in values if low <= value <= high]
 
     def _level_labels(self) -> list[str]:
         return [f"{name} {number(level)}" for name, level in self.levels.items()]
 
-    def _places(self, limits: tuple[Real, Real]) -> list[float]:
+    def _places(self, limits: tuple[Number, Number]) -> list[float]:
         """Return where the labels of the levels stand, as shares of the height, none on top of another."""
         scale = np.log if self.log else np.asarray
         low, high = scale(limits)

@@ -6,7 +6,6 @@ Each says with `state` what the browser draws, and draws the same with `plot` in
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attention_course.plots.ink import BLUE, DIVERGING, GREY, ORANGE, array, ink_on, number, visible
+from attention_course.plots.ink import BLUE, DIVERGING, GREY, ORANGE, Number, array, ink_on, number, visible
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +39,7 @@ class Heatmap:
     column_label: str
     rows: Sequence[str] | None = None
     columns: Sequence[str] | None = None
-    limit: Real | None = None
+    limit: Number | None = None
     tile: Sequence[str] = ()
     tile_label: str = ""
     room: tuple[int, int] | None = None
@@ -109,7 +108,7 @@ class Bars:
     heights: Tensor
     labels: Sequence[str]
     label: str
-    limits: tuple[Real, Real]
+    limits: tuple[Number, Number]
 
     @property
     def width(self) -> float:
@@ -165,7 +164,7 @@ class Histogram:
 
     title: str
     density: Tensor
-    limits: tuple[Real, Real]
+    limits: tuple[Number, Number]
     x_label: str
     curve: Tensor | None = None
 
@@ -215,7 +214,7 @@ class Plane:
     title: str
     points: Tensor
     labels: Sequence[str]
-    limits: tuple[Real, Real]
+    limits: tuple[Number, Number]
     lit: Tensor | None = None
     path: Tensor | None = None
     x_label: str = "channel 0"
@@ -272,7 +271,7 @@ class Text:
     text: str
     values: Tensor | None = None
     framed: int | None = None
-    limit: Real = 1
+    limit: Number = 1
     label: str = ""
 
     COLUMNS = 44

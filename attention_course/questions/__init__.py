@@ -85,7 +85,8 @@ class Question(ipywidgets.VBox):
     def _repr_mimebundle_(self, **kwargs):
         choices = "".join(f"<li>{html.escape(choice['text'])}</li>" for choice in self._choices)
         page = f"{_paragraph(self.question)}<ul>{choices}</ul>"
-        return super()._repr_mimebundle_(**kwargs) | {"text/html": page, "text/plain": repr(self)}
+        live = super()._repr_mimebundle_(**kwargs) or {}
+        return live | {"text/html": page, "text/plain": repr(self)}
 
 
 def _paragraph(text: str) -> str:

@@ -23,6 +23,12 @@ class Clock:
         return self.now
 
 
+@pytest.fixture(autouse=True)
+def short_samples(monkeypatch):
+    """Let the model write eight characters: most tests ask only whether it wrote."""
+    monkeypatch.setattr(live_training, "LENGTH", 8)
+
+
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
@@ -223,6 +229,7 @@ print("stopped" if stopped else "went on")
 """
 
 
+@pytest.mark.slow
 def test_a_press_arrives_while_the_cell_is_running():
     """What JupyterLab sends when the button is pressed, to a kernel that is busy."""
     manager, client = start_new_kernel()
