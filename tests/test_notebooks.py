@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from attention_course.exercises import EXERCISES
 from attention_course.ladder import RUNGS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,6 +42,10 @@ def path(request) -> Path:
 
 def cells(path: Path, cell_type: str) -> list[NotebookNode]:
     return [cell for cell in read(path).cells if cell.cell_type == cell_type]
+
+
+def code_of(path: Path) -> str:
+    return "\n\n".join(cell.source for cell in cells(path, "code"))
 
 
 def outputs(path: Path) -> list[NotebookNode]:
@@ -146,6 +151,30 @@ def test_what_the_package_also_has_is_the_same_there(path):
         for node in definitions(cell.source):
             if node.name in package():
                 assert plain(node) == package()[node.name], f"{node.name} has drifted from the package"
+
+
+def test_what_an_exercise_judges_with_is_the_same_in_its_notebook(path):
+    module = ROOT / "attention_course" / "exercises" / f"{path.stem[3:]}.py"
+    functions = [node for node in definitions(module.read_text()) if isinstance(node, ast.FunctionDef)]
+    ours = {node.name: plain(node) for node in functions}
+    for cell in cells(path, "code"):
+        for node in definitions(cell.source):
+            assert plain(node) == ours.get(node.name, plain(node)), f"{node.name} has drifted"
+
+
+def test_the_header_sums_the_minutes_of_the_exercises(path):
+    exercises = [EXERCISES[name] for name in re.findall(r'^check\("(\w+)"', code_of(path), re.M)]
+    minutes = sum(exercise.minutes for exercise in exercises)
+    assert f"minutes to read, and {minutes} for the exercises." in read(path).cells[0].source
+
+
+def test_a_progress_bar_is_stored_without_times_and_without_a_dead_widget(path):
+    for cell in cells(path, "code"):
+        if "tqdm(" in cell.source:
+            assert cell.outputs
+            for output in cell.outputs:
+                assert set(output["data"]) == {"text/plain"}
+                assert not re.search(r"\d|it/s|not found", output["data"]["text/plain"])
 
 
 def test_only_docstrings_annotations_and_the_input_check_may_differ():

@@ -1,8 +1,5 @@
 """Rung 4: what its exercises accept, and what its notebook says."""
 
-import ast
-import inspect
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -231,22 +228,6 @@ def test_drawn_masks_hide_whole_rows_in_some_inputs_and_none_in_most():
 
 
 # The notebook
-
-
-def test_the_functions_beside_the_package_are_the_same_in_the_notebook():
-    (shown,) = [
-        node
-        for node in ast.walk(ast.parse(SOURCE.read_text()))
-        if isinstance(node, ast.FunctionDef) and node.name == "position_weights"
-    ]
-    (ours,) = ast.parse(textwrap.dedent(inspect.getsource(position_weights))).body
-    ours.body = ours.body[1:]  # without its docstring
-    assert [ast.unparse(line) for line in shown.body] == [ast.unparse(line) for line in ours.body]
-
-
-def test_the_header_sums_the_minutes_of_the_exercises():
-    minutes = sum(EXERCISES[name].minutes for name in ("attention_weights", "head_forward", "previous_token"))
-    assert f"about 35 minutes to read, and {minutes} for the exercises" in SOURCE.read_text()
 
 
 @given(

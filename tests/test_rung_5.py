@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 from torch.nn import functional as F
 
 from attention_course.exercises import EXERCISES, check
@@ -94,26 +93,3 @@ def test_other_ways_to_the_right_answer_pass():
     for seed in range(5):
         assert check("scaled_weights", scales_q, seed).passed
         assert check("scaled_weights", splits_the_scale, seed).passed
-
-
-# Facts of the notebook
-
-
-def test_the_variances_of_source_002():
-    torch.manual_seed(3)
-    torch.randn(4, 8, 32)
-    for _ in range(3):
-        nn.Linear(32, 16, bias=False)
-    k, q = torch.randn(4, 8, 16), torch.randn(4, 8, 16)
-    scores = q @ k.transpose(-2, -1)
-    found = torch.stack([k.var(), q.var(), scores.var(), (scores * 16**-0.5).var()])
-    printed = torch.tensor([0.9535, 1.0524, 15.1501, 0.9469])
-    torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
-
-
-def test_the_loss_of_random_logits_is_half_a_variance_above_uniform():
-    torch.manual_seed(1)
-    for variance in (0.0, 0.25, 1.0):
-        logits = torch.randn(50_000, 87) * variance**0.5
-        loss = F.cross_entropy(logits, torch.randint(87, (50_000,)))
-        assert loss.item() == pytest.approx(math.log(87) + variance / 2, abs=0.03)
