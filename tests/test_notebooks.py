@@ -168,13 +168,13 @@ def test_the_header_sums_the_minutes_of_the_exercises(path):
     assert f"minutes to read, and {minutes} for the exercises." in read(path).cells[0].source
 
 
-def test_a_progress_bar_is_stored_without_times_and_without_a_dead_widget(path):
-    for cell in cells(path, "code"):
-        if "tqdm(" in cell.source:
-            assert cell.outputs
-            for output in cell.outputs:
-                assert set(output["data"]) == {"text/plain"}
-                assert not re.search(r"\d|it/s|not found", output["data"]["text/plain"])
+def test_progress_bars_are_stored_without_times_and_without_a_dead_widget():
+    code = [cell for name in NAMES for cell in cells(NOTEBOOKS / f"{name}.ipynb", "code")]
+    bars = [output for cell in code if "tqdm(" in cell.source for output in cell.outputs]
+    assert bars
+    for bar in bars:
+        assert set(bar["data"]) == {"text/plain"}
+        assert not re.search(r"\d|it/s|not found", bar["data"]["text/plain"])
 
 
 def test_only_docstrings_annotations_and_the_input_check_may_differ():
