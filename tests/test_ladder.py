@@ -90,7 +90,10 @@ explore("tiny")
 assert 1 / 2 + 1 / 2 == 1
 
 # %%
-check("tiny_mean", None)
+check("tiny_halve", None)
+
+# %%
+check("tiny_halve", lambda x: x * 2).mistake
 """
 QUESTION = """[tiny_half]
 question = "What is half of one?"
@@ -119,19 +122,40 @@ def compute(n):
 def draw(figure, half):
     figure.show(Bars("Half of n", half, ["n"], "n", (0, 2)), caption=f"Half is {half.item()}.")
 '''
-EXERCISE = '''"""Rung 9: an exercise of rung 1 under a name of its own."""
+EXERCISE = '''"""Rung 9: halve a tensor."""
 
-from dataclasses import replace
+import torch
 
-from attention_course.exercises import bag_of_words
+from attention_course.exercises.exercise import exercise
 
-EXERCISES = (replace(bag_of_words.EXERCISES[0], name="tiny_mean"),)
+
+def halve(x):
+    return x / 2
+
+
+def draw(generator):
+    return [(torch.randn(3, 2, generator=generator),)]
+
+
+EXERCISES = (exercise(__name__, "tiny_halve", halve, draw, ()),)
 '''
+TEXTS = """[tiny_halve]
+task = "Take a tensor `x` and return its half."
+minutes = 1
+difficulty = 1
+hints = ["Half of 4 is 2."]
+insight = "Half of half is a quarter."
+
+[tiny_halve.mistakes.doubled]
+patches = [{ "x / 2" = "x * 2" }]
+message = "That is twice as much."
+"""
 FILES = {
     "notebooks/source/09_tiny.py": SOURCE,
     "attention_course/questions/tiny.toml": QUESTION,
     "attention_course/explorers/tiny.py": EXPLORER,
     "attention_course/exercises/tiny.py": EXERCISE,
+    "attention_course/exercises/tiny.toml": TEXTS,
 }
 
 
@@ -167,7 +191,8 @@ def test_a_new_rung_is_one_line_and_its_own_files(course):
     shown = "".join(str(cell.get("outputs")) for cell in cells)
     assert "What is half of one?" in shown
     assert "Half is 0.5." in shown
-    assert "tiny_mean: not tried yet" in shown
+    assert "tiny_halve: not tried yet" in shown
+    assert "'doubled'" in shown
     of_rung_1 = "from notebooks.build import navigation; print(navigation('01_bag_of_words'))"
     assert run(course, "-c", of_rung_1).endswith("· [9 a tiny rung](09_tiny.ipynb)\n")
 
@@ -180,4 +205,4 @@ def test_the_claims_of_a_new_rung_are_read(course):
         assert re.search(rf"{test}\[09_tiny\] PASSED", printed)
     assert re.search(r"all_that_the_package_asks_checks_and_explores_is_read PASSED", printed)
     assert "tiny_half" not in QUESTIONS
-    assert "tiny_mean" not in EXERCISES
+    assert "tiny_halve" not in EXERCISES

@@ -24,7 +24,7 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def short_samples(monkeypatch):
+def eight_characters(monkeypatch):
     """Let the model write eight characters: most tests ask only whether it wrote."""
     monkeypatch.setattr(live_training, "LENGTH", 8)
 
