@@ -1,4 +1,4 @@
-# `make lab` to learn, `make test` to check a change. Windows, or no make: see README.md.
+# `make lab` to learn, `make check` while you change something, `make test` when it is done. Windows, or no make: see README.md.
 
 PYTHON ?= python3
 LAB_OPTIONS ?=
@@ -8,7 +8,7 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 SETTINGS = $(VENV)/share/jupyter/lab/settings
 
-.PHONY: help lab test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery screenshots constraints clean
+.PHONY: help lab check lint test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery screenshots constraints clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -16,21 +16,27 @@ help: ## list these targets
 lab: $(READY) ## open JupyterLab at the first rung
 	$(RUN) -m jupyterlab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/01_bag_of_words.ipynb $(LAB_OPTIONS)
 
-test: $(READY) ## lint, then run all tests and compare the outputs of the notebooks
+check: lint ## lint, check types, and run the tests that are quick; a minute or so
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m "not slow" --ignore=tests/browser --ignore=tests/test_answers.py tests
+
+test: lint ## the same with all tests, and compare the outputs of the notebooks
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
+
+lint: $(READY) ## form, imports and types, without running anything
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(VENV)/bin/lint-imports
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
+	$(VENV)/bin/pyright
 
 test-offline: $(READY) ## make test where nothing but this machine can be reached (Linux)
 	unshare --map-root-user --net sh -c 'ip link set lo up && CI=true $(MAKE) test'
 
 test-matrix: $(READY) ## all but the browser tests, on other CPUs, versions and Pythons; hours
-	$(RUN) tests/matrix.py $(CELLS) --times $(or $(TIMES),1)
+	$(RUN) tools/matrix.py $(CELLS) --times $(or $(TIMES),1)
 
 mutants: $(READY) ## change the package in thousands of places, one at a time, and see whether a test notices
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev,mutants]'
-	$(RUN) tests/mutants.py
+	$(RUN) tools/mutants.py
 
 notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
@@ -40,16 +46,16 @@ format: $(READY) ## put the code into its form, and sort imports
 	$(RUN) -m ruff format
 
 bench-explorers: $(READY) ## time from key press to changed picture
-	$(RUN) tests/browser/bench_explorers.py
+	$(RUN) tools/bench_explorers.py
 
 bench-training: $(READY) ## train beside nanoGPT's recipe, minutes; TEXT="path" takes another text
-	$(RUN) tests/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
+	$(RUN) tools/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
 
 gallery: $(READY) ## take a picture of each explorer, for README.md and for slides
-	$(RUN) tests/browser/take_gallery.py
+	$(RUN) tools/take_gallery.py
 
 screenshots: $(READY) ## look at the notebooks; NAMES="01_bag_of_words" takes one, THEME=dark the dark theme
-	$(RUN) tests/browser/take_screenshots.py $(NAMES) --theme $(or $(THEME),light)
+	$(RUN) tools/take_screenshots.py $(NAMES) --theme $(or $(THEME),light)
 
 constraints: ## renew constraints.txt: the newest versions that go together; torch stays as pinned
 	venv=$$(mktemp -d) && $(PYTHON) -m venv $$venv && \
@@ -59,8 +65,8 @@ constraints: ## renew constraints.txt: the newest versions that go together; tor
 	mv constraints.new constraints.txt && rm -r $$venv
 
 clean: ## remove caches; the next call looks through .venv again and keeps what is installed
-	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tests/browser/screenshots .mutants .matrix
-	find attention_course tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tools/screenshots .mutants .matrix
+	find attention_course tests tools notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # Set-up. The stamp is written last; without it nothing that lies in .venv is trusted:
 # - a package whose INSTALLER is missing was interrupted (pip writes that file at the end): pip must not find it;

@@ -1,9 +1,10 @@
 """Build the notebooks: `make notebooks`, or `python notebooks/build.py 01_bag_of_words` for one of them.
 
 What is edited lies in `source/` (jupytext's py:percent); what a learner opens is made from it here, with its
-outputs. The same source always gives the same file, so that a diff shows what a change really moved: cell ids
-come from the cells themselves, and everything that differs from run to run is left out. A notebook is written
-when all its cells have run; one that fails leaves the old file as it was.
+outputs. Where a source says `<!--ladder-->`, the notebook has a line that leads to all rungs. The same source
+always gives the same file, so that a diff shows what a change really moved: cell ids come from the cells
+themselves, and everything that differs from run to run is left out. A notebook is written when all its cells
+have run; one that fails leaves the old file as it was.
 """
 
 import hashlib
@@ -17,9 +18,23 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from attention_course.ladder import RUNGS
+
 HERE = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+NAVIGATION = "<!--ladder-->"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def navigation(name: str) -> str:
+    """Return the line with all rungs, in which the notebook `name` is lit and the others are links."""
+    steps = [(rung.name, f"{rung.number} {rung.title}") for rung in RUNGS]
+    return " · ".join(f"**▶ {step}**" if at == name else f"[{step}]({at}.ipynb)" for at, step in steps)
+
+
+def read(source: Path) -> str:
+    """Read the file `source`, with the navigation in its place."""
+    return source.read_text(encoding="utf-8").replace(NAVIGATION, navigation(source.stem))
 
 
 def cells_of(source: str) -> list[NotebookNode]:
@@ -79,7 +94,7 @@ def strip(notebook: NotebookNode) -> None:
 
 def build(source: Path, notebook: Path) -> None:
     """Build the file `notebook` from the file `source`."""
-    made = notebook_of(source.read_text(encoding="utf-8"))
+    made = notebook_of(read(source))
     execute(made, notebook.parent)
     strip(made)
     nbformat.validate(made)

@@ -1,9 +1,13 @@
 """What the notebooks claim: proofs assert, numbers in prose are computed, terms are introduced before use.
 
 All of it is read from the built notebooks and their stored outputs, and from the package what `ask`, `check`
-and `explore` show there. That a run still gives these outputs is nbval's part. A number that a cell computes
-is marked in the prose, `0.33<!--shown-->`, which no page shows: a cell next to it prints or asserts that
-number, and all those of one sentence one after the other.
+and `explore` show there. That a run still gives these outputs is nbval's part.
+
+Numbers in prose have marks, which no page shows. `0.33<!--shown-->`: a cell next to it prints or asserts that
+number, and all those of one sentence one after the other. `0.02<!--given-->`: no cell computes it; others say
+so, or an exercise wants it. Cells have tags. "proof": it proves the rung against the one below. "given": in
+words its picture has numbers that are not in the code.
+
 The terms, and the words that must not stand for them, are in `glossary.toml`.
 """
 
@@ -22,12 +26,13 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from attention_course.exercises import EXERCISES, check
 from attention_course.explorers import EXPLORERS, explore
+from attention_course.ladder import RUNGS
 from attention_course.questions import QUESTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
-PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PATHS = [ROOT / "notebooks" / f"{rung.name}.ipynb" for rung in RUNGS]
 GLOSSARY = tomllib.loads((ROOT / "tests" / "glossary.toml").read_text(encoding="utf-8"))
-MARK = "<!--shown-->"
+SHOWN, GIVEN = "<!--shown-->", "<!--given-->"
 
 
 @dataclass
@@ -72,10 +77,6 @@ def path(request) -> Path:
     return request.param
 
 
-def test_eight_notebooks_are_read():
-    assert [path.name[:2] for path in PATHS] == [f"0{rung}" for rung in range(1, 9)]
-
-
 # Proofs
 
 
@@ -106,34 +107,18 @@ def claims_of(code: str) -> list[ast.AST]:
     return asserts + bound
 
 
-# The section that proves a rung, and what one of its cells asserts. Rung 8 has a table in place of a proof.
-PROVED = {
-    "01_bag_of_words": ("Prove", "assert_close(means[:, t] * (t + 1), x_random[:, :t + 1].sum(dim=1))"),
-    "02_tril_matmul": ("Prove", "assert_close(causal_mean_matmul(x_random), causal_mean_loop(x_random))"),
-    "03_masked_softmax": (
-        "Prove",
-        "assert_close(causal_mean_softmax(x), causal_mean_matmul(x))",
-        "assert_close(causal_mean_softmax(x), causal_mean_loop(x))",
-    ),
-    "04_query_key_value": (
-        "Prove",
-        "assert_close(out, mean(v))",
-        "(causal_mean_softmax, causal_mean_matmul, causal_mean_loop)",
-    ),
-    "05_scaling_variance": ("Prove", "assert_close(found, predicted, ", "head_size * var_q * 3 * scale ** 2"),
-    "06_cross_and_causal": ("Prove", "assert_close(cross(six, six), same(six))"),
-    "07_multi_head": ("Prove", "assert_close(output, first)", "four_ways(heads, x, mask)"),
-    "08_bigram_to_gpt": ("The table", "losses['four heads'] < 0.55", "recalls['second layer'] > 0.9"),
-}
 CLAIM = r"\b(prov(e|es|ed|ing)|proof|equals|agrees?|asserts?|exact(ly)?|(is|are) the same)\b"
 BUILDS_NOTHING = r"Rung \d|The question|Predict|Explore|\d\. .*|Exercises|In the wild|Three sentences .*"
 
 
+def has_tag(cell, tag: str) -> bool:
+    return tag in cell.metadata.get("tags", [])
+
+
 def test_each_rung_is_proved_against_the_one_below(path):
-    heading, *wanted = PROVED[path.stem]
-    (section,) = [section for section in read(path) if section.heading == heading]
-    asserted = ["\n".join(map(ast.unparse, claims_of(cell.source))) for cell in section.code]
-    assert any(all(each in text for each in wanted) for text in asserted), f"no cell asserts {wanted}"
+    proofs = [cell for cell in cells_of(path) if has_tag(cell, "proof")]
+    assert proofs, "no cell has the tag proof"
+    assert all(cell.execution_count and claims_of(cell.source) for cell in proofs)
 
 
 def test_a_section_that_claims_to_be_exact_asserts(path):
@@ -160,12 +145,16 @@ WORDS = {
     "eight": 8,
     "twelve": 12,
 }
-MARKED = rf"({NUMBER}|\b(?:{'|'.join(WORDS)})){MARK}"
+MARKED = rf"({NUMBER}|\b(?:{'|'.join(WORDS)}))"
+
+
+CITED = r"(?:[A-Z]\w+|al\.|in) \(?(?:19|20)\d\d\b|(?:section|table|issue) \d[\d.]*\d"  # papers
 
 
 def without_code(prose: str) -> str:
-    """Leave out what is not said in words: code, formulas, addresses."""
-    return re.sub(r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$\n]+\$|\]\([^)]*\)", "…", prose, flags=re.S)
+    """Leave out what is not said in words: code, formulas, addresses, papers."""
+    code = r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$\n]+\$|\]\([^)]*\)"
+    return re.sub(f"{code}|{CITED}", "…", prose, flags=re.S)
 
 
 def value_of(number: str) -> float:
@@ -229,7 +218,7 @@ def claimed_by(cell) -> list[float]:
 def printed_by(cell) -> list[float]:
     """The numbers that a cell prints, as they come; but not the choices of a question, or what may differ."""
     found = []
-    if re.search(r"\bask\(", cell.source) or "nbval-ignore-output" in cell.metadata.get("tags", []):
+    if re.search(r"\bask\(", cell.source) or has_tag(cell, "nbval-ignore-output"):
         return found
     for output in cell.outputs:
         if output.get("name") == "stdout" or set(output.get("data", {})) == {"text/plain"}:
@@ -261,7 +250,7 @@ def is_computed(numbers: list[str], computed: list[float]) -> bool:
 def marked_in(prose: str) -> list[list[str]]:
     """The marked numbers of each sentence that has some."""
     sentences = re.split(r"(?<=[.?!])\s+|\n\n", without_code(prose))
-    return [marked for each in sentences if (marked := re.findall(MARKED, each, re.I))]
+    return [marked for each in sentences if (marked := re.findall(MARKED + SHOWN, each, re.I))]
 
 
 def computed_in(section: Section) -> set[float]:
@@ -271,34 +260,9 @@ def computed_in(section: Section) -> set[float]:
 
 def unmarked_in(prose: str) -> list[str]:
     """The numbers that need a mark and have none: a decimal point, a fraction, three digits or more."""
-    unmarked = re.findall(NUMBER, re.sub(MARKED, "", without_code(prose), flags=re.I))
-    return [each for each in unmarked if re.search(r"\d[.e/-]+\d|\d{3}", each.replace(",", ""))]
-
-
-# What no cell of the section computes, and why.
-EXEMPT = {
-    r"(?:[A-Z]\w+|al\.|in) \(?(?:19|20)\d\d\b": "the year of a paper",
-    r"(?:section|table|issue) \d[\d.]*\d": "a place in a paper, or a thread",
-    r"1\.3e-6 of the value plus 1e-5": "documented: assert_close on float32",
-    r"1e-5 times the expected value, plus 1e-8": "documented: allclose",
-    r"0\.8721, −0\.5302, 2\.1436": "an article prints them, and its code gives others",
-    r"0\.6237, 0\.9845, 1\.0523, 1\.2654": "an article prints them, and its code gives others",
-    r"before it 1/2, the one before that 1/4": "says what an exercise wants",
-    r"at least 0\.99 of its weight": "says what an exercise wants",
-    r"Logits of 1000 must do no harm": "says what an exercise wants",
-    r"From head_size 1 to head_size 100": "says which two are compared",
-    r"n_embd is 1024 here|one head_size only, 1024": "set in the explorer",
-    r"year from 1000 to 9999": "set under the heading before",
-    r"deviation of 0\.02, of their parameters": "nanoGPT's",
-    r"n_embd 768": "GPT-2's",
-    r"√768 · 0\.02 = 0\.55": "worked out in the sentence: 27.7 times 0.02",
-    r"d_model = 512": "the paper's",
-    r"deviation of 0\.02; ours": "nanoGPT's",
-    r"1\.1 million characters": "of Tiny Shakespeare",
-    r"The table says 117 million": "the paper's",
-    r"over T from 4 to 1024": "2**2 to 2**10",
-    r"ends at 0\.2 nats|at about 0\.2,|at about 0\.15": "after a training; the asserts leave room",
-}
+    unmarked = re.sub(f"{MARKED}({SHOWN}|{GIVEN})", "", without_code(prose), flags=re.I)
+    found = re.findall(NUMBER, unmarked)
+    return [each for each in found if re.search(r"\d[.e/-]+\d|\d{3}", each.replace(",", ""))]
 
 
 def test_each_marked_number_is_computed_beside_it(path):
@@ -309,19 +273,23 @@ def test_each_marked_number_is_computed_beside_it(path):
             for numbers in marked_in(cell.source):
                 assert any(is_computed(numbers, each) for each in near), f"{numbers}: not in {near}"
                 count += len(numbers)
-    assert count == sum(section.prose.count(MARK) for section in read(path)) > 0, "a mark without its number"
+    assert count == sum(section.prose.count(SHOWN) for section in read(path)) > 0, "a mark without its number"
 
 
-def test_each_other_number_is_an_input_or_exempt(path):
+def test_each_other_number_is_an_input_or_given(path):
     for section in read(path):
         written = literals(tree_of(cell.source) for cell in section.code)
-        for number in unmarked_in(re.sub("|".join(EXEMPT), "", section.prose)):
-            assert is_shown(number, written), f"mark {number} in {section.heading!r}: {MARK}"
+        for number in unmarked_in(section.prose):
+            assert is_shown(number, written), f"mark {number} in {section.heading!r}: {SHOWN} or {GIVEN}"
+        given = re.findall(MARKED + GIVEN, without_code(section.prose), re.I)
+        assert len(given) == section.prose.count(GIVEN), f"a mark without its number in {section.heading!r}"
+        for number in given:
+            assert not is_shown(number, written), f"{number} in {section.heading!r} is an input: no {GIVEN}"
 
 
 def alts_of(section: Section) -> str:
     """What stands for the pictures. An explorer's is not written, but made from what it computed."""
-    cells = [cell for cell in section.code if "explore(" not in cell.source]
+    cells = [cell for cell in section.code if "explore(" not in cell.source and not has_tag(cell, "given")]
     shown = [output.get("metadata", {}).get("image/png", {}) for cell in cells for output in cell.outputs]
     return "\n".join(each.get("alt", "") for each in shown)
 
@@ -329,13 +297,8 @@ def alts_of(section: Section) -> str:
 def test_each_number_that_describes_a_picture_is_in_the_code(path):
     for section in read(path):
         known = computed_in(section) | literals(tree_of(cell.source) for cell in section.code)
-        for number in unmarked_in(re.sub("|".join(EXEMPT), "", alts_of(section))):
+        for number in unmarked_in(alts_of(section)):
             assert is_shown(number, known), f"{number} describes a picture of {section.heading!r}"
-
-
-def test_each_exemption_is_needed():
-    prose = "\n".join(section.prose + alts_of(section) for path in PATHS for section in read(path))
-    assert [kind for kind in EXEMPT if not re.search(kind, prose)] == []
 
 
 # Words
@@ -454,11 +417,10 @@ def lines_of_the_course() -> list[tuple[str, str]]:
     files = sorted((ROOT / "attention_course").rglob("*.*"))
     files = [file for file in files if file.suffix in (".py", ".toml", ".js")]
     lines = [(file.stem, line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    for path in PATHS:
-        for cell in nbformat.read(path, as_version=4).cells:
-            lines += [(path.stem, line) for line in cell.source.splitlines()]
+    for rung, path in zip(RUNGS, PATHS, strict=True):
+        lines += [(rung.stem, line) for cell in cells_of(path) for line in cell.source.splitlines()]
     # What the notebooks show stands in the files above, too, but there a line may end within a phrase.
-    return lines + [(PATHS[rung - 1].stem, re.sub(r"\s+", " ", each)) for rung, each in sentences()]
+    return lines + [(RUNGS[rung - 1].stem, re.sub(r"\s+", " ", each)) for rung, each in sentences()]
 
 
 def test_no_other_word_stands_for_a_term():

@@ -18,6 +18,7 @@ from attention_course.gpt import GPT, GPTConfig
 from attention_course.text import Data, write_stories
 from attention_course.training import Recipe, Trainer, read_checkpoint
 
+pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "attention_course.training", "--batch-size=2", "--sample=1"]
 STEPS = 100
 DELAYS = (0.0, 0.4, 0.13)  # seconds from the first line that is printed to the kill

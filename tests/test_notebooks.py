@@ -17,10 +17,13 @@ from markdown_it import MarkdownIt
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from attention_course.exercises import EXERCISES
+from attention_course.ladder import RUNGS
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 SOURCES = NOTEBOOKS / "source"
-NAMES = sorted({path.stem for path in [*NOTEBOOKS.glob("*.ipynb"), *SOURCES.glob("*.py")]})
+NAMES = [rung.name for rung in RUNGS]
 
 spec = importlib.util.spec_from_file_location("build", NOTEBOOKS / "build.py")
 build = importlib.util.module_from_spec(spec)
@@ -39,6 +42,10 @@ def path(request) -> Path:
 
 def cells(path: Path, cell_type: str) -> list[NotebookNode]:
     return [cell for cell in read(path).cells if cell.cell_type == cell_type]
+
+
+def code_of(path: Path) -> str:
+    return "\n\n".join(cell.source for cell in cells(path, "code"))
 
 
 def outputs(path: Path) -> list[NotebookNode]:
@@ -63,11 +70,18 @@ def markdown() -> MarkdownIt:
 
 def test_source_and_notebook_agree(path):
     source = SOURCES / f"{path.stem}.py"
-    assert source.exists(), f"{path.name} has no source"
     assert path.exists(), f"{source.name} was never built: make notebooks"
     built = [(cell.id, cell.cell_type, cell.source) for cell in read(path).cells]
-    wanted = [(cell.id, cell.cell_type, cell.source) for cell in build.cells_of(source.read_text())]
+    wanted = [(cell.id, cell.cell_type, cell.source) for cell in build.cells_of(build.read(source))]
     assert built == wanted, "the notebook is older than its source: make notebooks"
+
+
+def test_each_rung_is_one_step_from_all_others(path):
+    (line,) = [line for line in read(path).cells[0].source.splitlines() if "▶" in line]
+    assert line == build.navigation(path.stem)
+    linked = set(re.findall(r"\]\((\w+)\.ipynb\)", line))
+    assert linked == set(NAMES) - {path.stem}
+    assert line.count("**") == 2
 
 
 def test_every_cell_has_a_purpose_and_every_code_cell_was_executed(path):
@@ -137,6 +151,30 @@ def test_what_the_package_also_has_is_the_same_there(path):
         for node in definitions(cell.source):
             if node.name in package():
                 assert plain(node) == package()[node.name], f"{node.name} has drifted from the package"
+
+
+def test_what_an_exercise_judges_with_is_the_same_in_its_notebook(path):
+    module = ROOT / "attention_course" / "exercises" / f"{path.stem[3:]}.py"
+    functions = [node for node in definitions(module.read_text()) if isinstance(node, ast.FunctionDef)]
+    ours = {node.name: plain(node) for node in functions}
+    for cell in cells(path, "code"):
+        for node in definitions(cell.source):
+            assert plain(node) == ours.get(node.name, plain(node)), f"{node.name} has drifted"
+
+
+def test_the_header_sums_the_minutes_of_the_exercises(path):
+    exercises = [EXERCISES[name] for name in re.findall(r'^check\("(\w+)"', code_of(path), re.M)]
+    minutes = sum(exercise.minutes for exercise in exercises)
+    assert f"minutes to read, and {minutes} for the exercises." in read(path).cells[0].source
+
+
+def test_progress_bars_are_stored_without_times_and_without_a_dead_widget():
+    code = [cell for name in NAMES for cell in cells(NOTEBOOKS / f"{name}.ipynb", "code")]
+    bars = [output for cell in code if "tqdm(" in cell.source for output in cell.outputs]
+    assert bars
+    for bar in bars:
+        assert set(bar["data"]) == {"text/plain"}
+        assert not re.search(r"\d|it/s|not found", bar["data"]["text/plain"])
 
 
 def test_only_docstrings_annotations_and_the_input_check_may_differ():

@@ -1,8 +1,5 @@
-"""Rung 4: what its explorer computes, what its exercises accept, and what its notebook says."""
+"""Rung 4: what its exercises accept, and what its notebook says."""
 
-import ast
-import inspect
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -16,90 +13,8 @@ from attention_course.attention import Head, attention, attention_weights, causa
 from attention_course.averaging import causal_mean_loop, causal_mean_matmul, causal_mean_softmax
 from attention_course.exercises import EXERCISES, check
 from attention_course.exercises.query_key_value import position_weights
-from attention_course.explorers import explore
-from attention_course.explorers.query_key_value import HEADS, LETTERS, TEXT, compute
-from attention_course.plots import Heatmap
 
 SOURCE = Path(__file__).parent.parent / "notebooks" / "source" / "04_query_key_value.py"
-T = len(TEXT)
-
-
-# The explorer
-
-
-def letters_found(head, head_size, masked=True):
-    outputs = [compute(head, head_size, t, masked)["output"] for t in range(T)]
-    return "".join(LETTERS[int(output.argmax())] for output in outputs)
-
-
-@pytest.mark.parametrize("head_size", range(2, 6))
-def test_two_channels_find_the_last_vowel(head_size):
-    assert letters_found("last vowel", head_size) == "pooaao"
-    assert all(compute("last vowel", head_size, t, True)["weights"].max() > 0.9 for t in range(T))
-
-
-def test_with_one_channel_all_vowels_tie():
-    weights = compute("last vowel", 1, 5, True)["weights"].flatten()
-    torch.testing.assert_close(weights, torch.tensor([0, 1, 0, 1, 0, 1]) / 3, atol=1e-6, rtol=0)
-
-
-def test_without_the_mask_the_last_vowel_lies_in_the_future():
-    assert letters_found("last vowel", 2, masked=False) == "oooooo"
-
-
-def test_five_channels_find_the_previous_letter():
-    assert letters_found("previous letter", 5) == "ppotat"
-
-
-@pytest.mark.parametrize("head_size", range(1, 6))
-def test_a_query_whose_channel_is_missing_shares_its_weight_evenly(head_size):
-    for t in range(1, T):
-        weights = compute("previous letter", head_size, t, True)["weights"].flatten()
-        if t - 1 < head_size:
-            assert weights[t - 1] > 0.99
-        else:
-            torch.testing.assert_close(weights[: t + 1], torch.full((t + 1,), 1 / (t + 1)))
-
-
-@given(
-    head=st.sampled_from(list(HEADS)),
-    head_size=st.integers(1, T - 1),
-    t=st.integers(0, T - 1),
-    masked=st.booleans(),
-)
-def test_each_stage_follows_from_the_one_before(head, head_size, t, masked):
-    out = compute(head, head_size, t, masked)
-    raw, scaled = out["scores"].unbind(-1)
-    torch.testing.assert_close(out["products"].sum(dim=-1), raw)
-    assert out["products"].shape == (T, head_size)
-    visible = torch.arange(T) <= t if masked else torch.ones(T, dtype=torch.bool)
-    torch.testing.assert_close(scaled[visible], raw[visible] / head_size**0.5)
-    assert (scaled[~visible] == -torch.inf).all()
-    torch.testing.assert_close(out["weights"].flatten(), torch.softmax(scaled, dim=-1))
-    torch.testing.assert_close(out["mix"].sum(dim=0), out["output"])
-
-
-def test_all_panels_have_a_row_for_each_key():
-    explorer = explore("query_key_value")
-    panels = explorer.figure.panels
-    assert [type(panel) for panel in panels] == [Heatmap] * 4
-    assert [panel.title for panel in panels] == ["query × key", "scores", "weights", "weight × value"]
-    for panel in panels:
-        assert panel.state()["rows"] == ["p0", "o1", "t2", "a3", "t4", "o5"]
-    assert panels[1].state()["texts"][-1] == "−∞"
-    assert panels[2].state()["columns"] == ["t4"]
-
-
-def test_the_caption_names_the_winners():
-    explorer = explore("query_key_value")
-    assert "Query t4 puts its largest weight, 0.97, on key a3." in explorer.figure.caption
-    explorer.controls["head_size"].value = 1
-    assert "0.50, on each of the keys o1, a3. Its output is 0.50 o + 0.50 a." in explorer.figure.caption
-
-
-def test_the_channels_of_the_hand_built_heads_are_checked_in_the_head():
-    products = compute("last vowel", 2, 4, True)["products"]
-    assert products.tolist() == [[0, 0], [20, 4], [0, 8], [20, 12], [0, 16], [20, 20]]
 
 
 # The exercises
@@ -313,22 +228,6 @@ def test_drawn_masks_hide_whole_rows_in_some_inputs_and_none_in_most():
 
 
 # The notebook
-
-
-def test_the_functions_beside_the_package_are_the_same_in_the_notebook():
-    (shown,) = [
-        node
-        for node in ast.walk(ast.parse(SOURCE.read_text()))
-        if isinstance(node, ast.FunctionDef) and node.name == "position_weights"
-    ]
-    (ours,) = ast.parse(textwrap.dedent(inspect.getsource(position_weights))).body
-    ours.body = ours.body[1:]  # without its docstring
-    assert [ast.unparse(line) for line in shown.body] == [ast.unparse(line) for line in ours.body]
-
-
-def test_the_header_sums_the_minutes_of_the_exercises():
-    minutes = sum(EXERCISES[name].minutes for name in ("attention_weights", "head_forward", "previous_token"))
-    assert f"about 35 minutes to read, and {minutes} for the exercises" in SOURCE.read_text()
 
 
 @given(

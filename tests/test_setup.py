@@ -161,6 +161,7 @@ def test_make_alone_lists_all_targets(tmp_path):
     assert all(len(line.split()) > 3 for line in lines), "a target is not explained"
 
 
+@pytest.mark.slow
 @needs_make
 @needs_venv
 class TestSetUp:

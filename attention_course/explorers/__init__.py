@@ -9,32 +9,12 @@ from functools import partial
 from inspect import getdoc, signature
 from typing import Any
 
-from attention_course.explorers import (
-    attention_over_text,
-    bag_of_words,
-    cross_and_causal,
-    masked_softmax,
-    multi_head,
-    query_key_value,
-    sampling,
-    scaling_variance,
-    tril_matmul,
-)
 from attention_course.explorers.engine import Explorer
 from attention_course.explorers.live_training import LiveTraining
+from attention_course.ladder import RUNGS, modules
 from attention_course.names import look_up
 
-EXPLORERS = {
-    "bag_of_words": bag_of_words,
-    "tril_matmul": tril_matmul,
-    "masked_softmax": masked_softmax,
-    "query_key_value": query_key_value,
-    "scaling_variance": scaling_variance,
-    "cross_and_causal": cross_and_causal,
-    "multi_head": multi_head,
-    "sampling": sampling,
-    "attention_over_text": attention_over_text,
-}
+EXPLORERS = modules("explorers", [name for rung in RUNGS for name in rung.explorers or (rung.stem,)])
 
 __all__ = ["EXPLORERS", "LiveTraining", "explore"]
 
@@ -58,5 +38,5 @@ def explore(name: str, **subject: Any) -> Explorer:
         if given not in takes:
             looks_at = f"It looks at: {', '.join(takes)}." if takes else "It brings all that it shows."
             raise TypeError(f"The explorer {name!r} takes no {given!r}. {looks_at}")
-    about = getdoc(module) if subject else ""
+    about = (getdoc(module) or "") if subject else ""
     return Explorer(module.controls(**subject), partial(module.compute, **subject), module.draw, about)

@@ -40,7 +40,7 @@ class Explorer(ipywidgets.VBox):
         self._draw = draw
         self._about = about
         for control in controls.values():
-            control.style.description_width = "initial"
+            control.style.description_width = "initial"  # pyright: ignore[reportAttributeAccessIssue]
             control.observe(self._update, names="value")
         self._update()
         bar = ipywidgets.Box(list(controls.values()), layout={"flex_flow": "row wrap"})
@@ -63,4 +63,5 @@ class Explorer(ipywidgets.VBox):
 
     def _repr_mimebundle_(self, **kwargs):
         still, metadata = self.figure.still()._repr_mimebundle_()
-        return super()._repr_mimebundle_(**kwargs) | still | {"text/plain": repr(self)}, metadata
+        live = super()._repr_mimebundle_(**kwargs) or {}
+        return live | still | {"text/plain": repr(self)}, metadata

@@ -7,9 +7,11 @@ import traitlets
 
 from attention_course.plots import Panel, Picture, picture
 
+HERE = Path(__file__).parent
+
 
 class LiveFigure(anywidget.AnyWidget):
-    """Panels from `attention_course.plots`, drawn by `figure.js`, with a caption in words.
+    """Panels from `attention_course.plots`, drawn by the browser, with a caption in words.
 
     Attributes:
         panels: what is shown, from left to right.
@@ -20,8 +22,8 @@ class LiveFigure(anywidget.AnyWidget):
             that it knows at once, and asks the kernel all the same.
     """
 
-    _esm = Path(__file__).parent / "figure.js"
-    _css = Path(__file__).parent / "figure.css"
+    _esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("panels.js", "figure.js"))
+    _css = HERE / "figure.css"
 
     panels = traitlets.Tuple().tag(sync=True, to_json=lambda panels, _: [panel.state() for panel in panels])
     caption = traitlets.Unicode().tag(sync=True)

@@ -17,7 +17,7 @@ QUERY = 2
 def controls() -> dict[str, ipywidgets.ValueWidget]:
     """Return a score for each of four keys, the temperature, and the mask of query 2."""
     start = (0.0, 1.0, 2.0, 3.0)
-    scores = {
+    scores: dict[str, ipywidgets.ValueWidget] = {
         f"score_{key}": ipywidgets.FloatSlider(
             value, min=-5, max=5, step=0.1, description=f"score of key {key}", readout_format=".1f"
         )

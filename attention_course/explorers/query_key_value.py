@@ -97,10 +97,10 @@ def draw(
     keys = f"on key {found[0]}" if len(found) == 1 else f"on each of the keys {', '.join(found)}"
     letters = zip(LETTERS, output.tolist(), strict=True)
     letters = " + ".join(f"{number(share)} {letter}" for letter, share in letters if share >= 0.005)
-    limit = limit.item()
+    largest = limit.item()
     figure.show(
-        Heatmap("query × key", products, "key s", "channel", NAMES, limit=limit, room=(T, LARGEST_HEAD)),
-        Heatmap("scores", scores, "key s", "step", NAMES, ["sum", f"÷ √{size}"], limit=limit),
+        Heatmap("query × key", products, "key s", "channel", NAMES, limit=largest, room=(T, LARGEST_HEAD)),
+        Heatmap("scores", scores, "key s", "step", NAMES, ["sum", f"÷ √{size}"], limit=largest),
         Heatmap("weights", weights, "key s", "query", NAMES, [NAMES[t]], limit=1),
         Heatmap("weight × value", mix, "key s", "letter", NAMES, list(LETTERS), limit=1),
         caption=f"Query {NAMES[t]} puts its largest weight, {number(most)}, {keys}. Its output is {letters}.",

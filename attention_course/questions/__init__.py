@@ -11,13 +11,16 @@ from typing import Any
 
 import ipywidgets
 
+from attention_course.ladder import STEMS
 from attention_course.names import look_up
 
-QUESTIONS: dict[str, dict[str, Any]] = {}
-for _file in sorted(files(__name__).iterdir(), key=lambda file: file.name):
-    if _file.name.endswith(".toml"):
-        QUESTIONS |= tomllib.loads(_file.read_text(encoding="utf-8"))
-
+_FILES = [files(__name__) / f"{stem}.toml" for stem in STEMS]
+QUESTIONS: dict[str, dict[str, Any]] = {
+    name: question
+    for file in _FILES
+    if file.is_file()
+    for name, question in tomllib.loads(file.read_text(encoding="utf-8")).items()
+}
 
 STYLE = """<style>
 .attention-question { max-width: 46em; }
@@ -82,7 +85,8 @@ class Question(ipywidgets.VBox):
     def _repr_mimebundle_(self, **kwargs):
         choices = "".join(f"<li>{html.escape(choice['text'])}</li>" for choice in self._choices)
         page = f"{_paragraph(self.question)}<ul>{choices}</ul>"
-        return super()._repr_mimebundle_(**kwargs) | {"text/html": page, "text/plain": repr(self)}
+        live = super()._repr_mimebundle_(**kwargs) or {}
+        return live | {"text/html": page, "text/plain": repr(self)}
 
 
 def _paragraph(text: str) -> str:

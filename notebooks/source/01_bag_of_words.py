@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 1: bag of words
 #
-# **▶ 1 bag of words** · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** the mean of the past, with loops. It is the smallest way for a token to use what came before it, and the specification that every later rung is compared with.
 #
@@ -211,7 +211,7 @@ x.cumsum(dim=0) / counts[:, None]
 # %%
 torch.testing.assert_close(x.cumsum(dim=0) / counts[:, None], causal_mean_loop(x))
 
-# %%
+# %% tags=["given"]
 length = 2 ** torch.arange(2, 11)
 picture(
     Lines(
@@ -235,7 +235,7 @@ picture(
 #
 # Nothing stands below this rung, so the loop is compared with its own definition: at random sizes, each output is the sum of what it may see, divided by how many there are.
 
-# %%
+# %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x_random = torch.randn(3, T, 5)
     means = causal_mean_loop(x_random)
@@ -245,7 +245,7 @@ for T in (1, 2, 7, 32):
         )
 
 # %% [markdown]
-# `assert_close` allows a small difference: for float32, 1.3e-6 of the value plus 1e-5. Both sides round, in different places. Rung 2 looks at this closely.
+# `assert_close` allows a small difference: for float32, 1.3e-6<!--given--> of the value plus 1e-5<!--given-->. Both sides round, in different places. Rung 2 looks at this closely.
 #
 # ## Explore
 #
@@ -335,7 +335,7 @@ check("windowed_mean", my_windowed_mean)
 # %% [markdown]
 # ### 3. A mean that forgets
 #
-# The token itself counts 1, the one before it 1/2, the one before that 1/4, and so on. Divide by the sum of these numbers, so that the result is still a mean.
+# The token itself counts 1, the one before it 1/2<!--given-->, the one before that 1/4<!--given-->, and so on. Divide by the sum of these numbers, so that the result is still a mean.
 
 
 # %%

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 2: one matrix product
 #
-# [1 bag of words](01_bag_of_words.ipynb) · **▶ 2 one matrix product** · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** the mean of the past again, without a loop: a table of weights, times the tokens. In attention the same table stands in the same place, but its numbers come from the tokens.
 #
@@ -147,7 +147,7 @@ causal_mean_matmul(tokens.half()).dtype
 #
 # It equals rung 1, at every size we try.
 
-# %%
+# %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x_random = torch.randn(3, T, 5)
     torch.testing.assert_close(causal_mean_matmul(x_random), causal_mean_loop(x_random))
@@ -182,7 +182,7 @@ big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5 times the expected value, plus 1e-8. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6 of the value plus 1e-5, and its error shows how far apart the two are. That is why the proofs in this course compare with it.
+# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and its error shows how far apart the two are. That is why the proofs in this course compare with it.
 
 # %%
 assert not all(agreed)

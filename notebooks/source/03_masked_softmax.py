@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 3: masked softmax
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · **▶ 3 masked softmax** · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** the weights of rung 2 from scores, with softmax and a mask. Once this works, the scores can come from anywhere. In attention they come from the tokens.
 #
@@ -187,7 +187,7 @@ causal_mean_softmax(torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]))
 #
 # Rung 3 equals rung 2 equals rung 1.
 
-# %%
+# %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x = torch.randn(3, T, 5)
     torch.testing.assert_close(causal_mean_softmax(x), causal_mean_matmul(x))

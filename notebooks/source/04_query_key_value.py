@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 4: query, key, value
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · **▶ 4 query, key, value** · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two make the scores of rung 3.
 #
@@ -181,7 +181,7 @@ scores = keys @ query  # (6, 2) @ (2,) is (6,)
 scores
 
 # %% [markdown]
-# The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". There is no meaning in it: the matrices are random. (The step-by-step part of the article prints other scores, 0.8721, −0.5302, 2.1436 and so on. Its code does not give them.)
+# The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". There is no meaning in it: the matrices are random. (The step-by-step part of the article prints other scores, 0.8721<!--given-->, −0.5302<!--given-->, 2.1436<!--given--> and so on. Its code does not give them.)
 
 # %%
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
@@ -225,7 +225,7 @@ context = weights @ values  # (6,) @ (6, 4) is (4,)
 context
 
 # %% [markdown]
-# The article prints 0.6237, 0.9845, 1.0523, 1.2654 here, which its code does not give either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
+# The article prints 0.6237<!--given-->, 0.9845<!--given-->, 1.0523<!--given-->, 1.2654<!--given--> here, which its code does not give either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
 
 # %%
 expected = torch.tensor([-0.3542, -0.1234, -0.2626, -0.3706])
@@ -603,7 +603,7 @@ ask("queries_of_zeros")
 # %% [markdown]
 # With queries of zeros a head is rung 3, and so rungs 2 and 1: the mean of the past, here of the values.
 
-# %%
+# %% tags=["proof"]
 for T in (1, 2, 7, 32):
     tokens = torch.randn(3, T, 5)
     zeroed = Head(n_embd=5, head_size=4, d_v=6)
@@ -749,7 +749,7 @@ check("head_forward", my_head_forward)
 # %% [markdown]
 # ### 3. A head by hand
 #
-# The tokens are the one-hot positions 0 to T − 1, nothing else. Write `W_query` and `W_key`, T rows each and as many columns as you like, so that each position but the first puts at least 0.99 of its weight on the one before it. There are many right answers. Only the weights that come out are judged, and this function computes them:
+# The tokens are the one-hot positions 0 to T − 1, nothing else. Write `W_query` and `W_key`, T rows each and as many columns as you like, so that each position but the first puts at least 0.99<!--given--> of its weight on the one before it. There are many right answers. Only the weights that come out are judged, and this function computes them:
 
 
 # %%

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 5: scaling and variance
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · **▶ 5 scaling** · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** a law that says how large scores get, and see what softmax does to scores that are too large. The law explains one small factor in `attention_weights`.
 #
@@ -124,7 +124,7 @@ variances
 # %% [markdown]
 # ## What softmax does with it
 #
-# From head_size 1 to head_size 100, the standard deviation of the scores grows tenfold.
+# From head_size 1 to head_size 100<!--given-->, the standard deviation of the scores grows tenfold.
 
 # %%
 ask("ten_times_the_scores")
@@ -406,7 +406,7 @@ torch.testing.assert_close(
 #
 # Measured variance equals the formula, for several variances of q and k, sizes and scales.
 
-# %%
+# %% tags=["proof"]
 torch.manual_seed(0)
 for var_q in (0.25, 1.0, 4.0):
     for head_size in (2, 16, 64):
@@ -431,7 +431,7 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 #
 # **From which head_size on does one key take everything? And what brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (below the picture stands its norm). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024 here).
+# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (below the picture stands its norm). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024<!--given--> here).
 #
 # The orange curve is the prediction: a normal density with the variance of the law.
 
@@ -439,7 +439,7 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 explore("scaling_variance")
 
 # %% [markdown]
-# Without a scale, and with the six keys that you begin with, one key of this row has nearly everything at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size alike. 1/head_size goes too far: the scores come out nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024, where the two are the same number. The law is right even at head_size 1, where the scores do not follow the bell: a bell needs many terms, a variance does not.
+# Without a scale, and with the six keys that you begin with, one key of this row has nearly everything at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size alike. 1/head_size goes too far: the scores come out nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024<!--given-->, where the two are the same number. The law is right even at head_size 1, where the scores do not follow the bell: a bell needs many terms, a variance does not.
 #
 # ## Break it
 #
@@ -558,7 +558,7 @@ check("scale_for_variance", my_scale)
 # - `F.scaled_dot_product_attention` has a parameter `scale`: what the dot products are multiplied by, 1/√head_size if it is left out. Ours works in the same way. nanoGPT writes `1.0 / math.sqrt(k.size(-1))`: the last dimension of k, which cannot be mistaken for n_embd.
 # - Some notes say that the scores are "divided by 1/√head_size". Their code multiplies by it, as it should.
 # - In μP (Yang et al. 2022), a way to choose the settings of a large model on a small one, the factor is 1/head_size up to a constant. It looks at *trained* q and k, which point in related directions: their dot product grows like head_size, not like its root.
-# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02, of their parameters. Its logits are dot products with the table of embeddings, which is used once more. With n_embd 768 they then have a standard deviation of about √768 · 0.02 = 0.55, by the law of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
+# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02<!--given-->, of their parameters. Its logits are dot products with the table of embeddings, which is used once more. With n_embd 768<!--given--> they then have a standard deviation of about √768<!--given--> · 0.02<!--given--> = 0.55<!--given-->, by the law of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
 #
 # ## Three sentences to remember
 #

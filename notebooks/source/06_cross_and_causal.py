@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 6: cross and causal
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · **▶ 6 cross and causal** · [7 multi-head](07_multi_head.ipynb) · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** attention from one text to another, and with it a small model that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what a map of weights may be read for.
 #
@@ -430,7 +430,7 @@ assert mixed(six, wide)[0].shape == (6, 4)
 #
 # On itself, cross-attention is self-attention. Both classes give their parts the same names, so one can load the parameters of the other.
 
-# %%
+# %% tags=["proof"]
 same = Head(n_embd=3, head_size=2, d_v=4)
 same.load_state_dict(cross.state_dict())
 torch.testing.assert_close(cross(six, six), same(six))
@@ -614,7 +614,7 @@ right = sum(a == b for a, b in zip(written, targets))
 assert right / 1_000 > 0.95
 
 # %% [markdown]
-# **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999. The map below follows it.
+# **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999<!--given-->. The map below follows it.
 
 # %%
 my_date = "14 march 1879"

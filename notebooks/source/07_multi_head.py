@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 7: multi-head attention
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · **▶ 7 multi-head** · [8 GPT](08_bigram_to_gpt.ipynb)
+# <!--ladder-->
 #
 # **You will build** many small heads in place of one large one, first as a list, then all of them in one matrix product. It is the attention that GPT uses, and you will compare it with PyTorch's own.
 #
@@ -479,7 +479,7 @@ def four_ways(heads, x, mask):
     yield to_torch(fused)(x, x, x, attn_mask=hidden, need_weights=False)[0]
 
 
-# %%
+# %% tags=["proof"]
 for B, T, C, n_head in ((1, 1, 2, 1), (2, 5, 6, 3), (3, 7, 20, 5), (1, 13, 8, 8)):
     x, heads = torch.randn(B, T, C), MultiHeadAttentionList(C, n_head)
     for mask in (None, causal_mask(T)):
@@ -790,7 +790,7 @@ check("fuse_heads", my_fuse)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
 # - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with **dropout**: in training it sets some numbers, drawn by chance, to 0. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
 # - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. Its first dimension is time unless `batch_first=True`. It returns weights by default, averaged over the heads.
 # - The article of rung 4 says in words that a linear layer follows the concatenation. Its `MultiHeadAttentionWrapper` ends with `torch.cat`.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Rung 8: from a bigram to a GPT
 #
-# [1 bag of words](01_bag_of_words.ipynb) · [2 one matrix product](02_tril_matmul.ipynb) · [3 masked softmax](03_masked_softmax.ipynb) · [4 query, key, value](04_query_key_value.ipynb) · [5 scaling](05_scaling_variance.ipynb) · [6 cross and causal](06_cross_and_causal.ipynb) · [7 multi-head](07_multi_head.ipynb) · **▶ 8 GPT**
+# <!--ladder-->
 #
 # **You will build** a model that writes, character by character. It begins as a table of letter pairs. One part after the other is added, each is measured, and at the end it is a GPT that you trained yourself.
 #
@@ -465,7 +465,7 @@ for name, model in models.items():
 # - **Feed-forward** lowers it further. **Residual** and **LayerNorm** bring little here. They are there for what comes next: see below.
 # - With a **second layer** something new happens. Recall was near 0 for the models that cannot spell. The others with one layer find some of the answers at most. Now it is nearly perfect.
 
-# %% tags=["table"]
+# %% tags=["table", "proof"]
 climbed = list(losses.values())
 assert climbed[1] > climbed[0]  # the mean is worse than the table
 assert all(a > b - 0.005 for a, b in pairwise(climbed[2:]))  # every part pays
@@ -514,7 +514,7 @@ for name, make in without.items():
     models[name] = fresh(make)
     histories[name] = train(models[name], data, recipe, name=name)
 
-# %% tags=["table"]
+# %% tags=["table", "given"]
 names = ["feed-forward", "two layers, bare", "with residuals", "second layer"]
 last = torch.tensor([histories[name].val_losses[-1] for name in names])
 picture(
@@ -727,7 +727,7 @@ check("get_batch", my_get_batch)
 # %% [markdown]
 # ### 2. The loss
 #
-# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, as a tensor of shape (), with your own code. Logits of 1000 must do no harm, although e to that power is too large for a float. If all logits are equal, it gives ln V.
+# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, as a tensor of shape (), with your own code. Logits of 1000<!--given--> must do no harm, although e to that power is too large for a float. If all logits are equal, it gives ln V.
 
 
 # %%
@@ -787,7 +787,7 @@ check("generate", my_generate)
 # %% [markdown]
 # ## Your own text
 #
-# Any text will do, in any alphabet. `load_text` takes the path of a file. It also knows `"tiny-shakespeare"` by name, and downloads it the first time you ask for it: 1.1 million characters of plays.
+# Any text will do, in any alphabet. `load_text` takes the path of a file. It also knows `"tiny-shakespeare"` by name, and downloads it the first time you ask for it: 1.1<!--given--> million characters of plays.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -818,7 +818,7 @@ assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith("Прив
 #
 # ## From here to GPT-2
 #
-# The code of the model does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The table says 117 million; its authors corrected that later.)
+# The code of the model does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The table says 117<!--given--> million; its authors corrected that later.)
 
 # %%
 with torch.device("meta"):  # shapes only: no memory is taken
@@ -842,7 +842,7 @@ print(
 # %% [markdown]
 # ## In the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. Before training, its matrices are random with a standard deviation of 0.02; ours have n_embd^-½, and our positions are waves. Both make the `c_proj` matrices smaller by √(2 n_layer).
+# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. Before training, its matrices are random with a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are waves. Both make the `c_proj` matrices smaller by √(2 n_layer).
 # - "Attention Is All You Need" (Vaswani et al. 2017) puts the LayerNorm after the sum. GPT-2 puts it before the part, and so does nearly everyone since.
 # - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early in training.
 # - Newer models turn queries and keys by their position (RoPE, Su et al. 2021) in place of adding a vector, and leave out the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.

@@ -5,9 +5,10 @@ import re
 import lab
 import pytest
 
+from attention_course.ladder import RUNGS
 from attention_course.questions import QUESTIONS
 
-NOTEBOOKS = sorted(path.stem for path in (lab.ROOT / "notebooks").glob("[0-9]*.ipynb"))
+NOTEBOOKS = [rung.name for rung in RUNGS]
 DENSITY = 2
 
 FAILING = """\
@@ -25,52 +26,6 @@ def draw(figure, heights):
     figure.show(Bars("t", heights, ["t"], "t", (0, 3)), caption=f"t is {heights.item():.0f}")
 
 Explorer({"t": ipywidgets.IntSlider(1, 0, 3)}, compute, draw)"""
-
-# A named mistake and a right answer for one exercise of each rung.
-ANSWERS = {
-    "01_bag_of_words": (
-        "causal_mean_loop",
-        "def my_causal_mean(x):\n    return x.cumsum(dim=-2)",
-        "def my_causal_mean(x):\n    return x.cumsum(dim=-2) / torch.arange(1, x.shape[-2] + 1)[:, None]",
-    ),
-    "02_tril_matmul": (
-        "shift_matrix",
-        "def my_shift(T):\n    return torch.eye(T).roll(-1, dims=0).triu(1)",
-        "def my_shift(T):\n    return torch.ones(T - 1).diag(-1) if T > 1 else torch.zeros(1, 1)",
-    ),
-    "03_masked_softmax": (
-        "stable_softmax",
-        "def my_softmax(x):\n    return x.exp() / x.exp().sum(dim=-1, keepdim=True)",
-        "def my_softmax(x):\n    return (x - x.logsumexp(dim=-1, keepdim=True)).exp()",
-    ),
-    "04_query_key_value": (
-        "head_forward",
-        "def my_head_forward(x, W_query, W_key, W_value, mask):\n"
-        "    return attention_weights(x @ W_query, x @ W_key, mask) @ x",
-        "def my_head_forward(x, W_query, W_key, W_value, mask):\n"
-        "    return attention(x @ W_query, x @ W_key, x @ W_value, mask)[0]",
-    ),
-    "05_scaling_variance": (
-        "predicted_variance",
-        "def my_variance(var_q, var_k, head_size, scale):\n    return head_size * var_q * var_k * scale",
-        "def my_variance(var_q, var_k, head_size, scale):\n    return head_size * scale**2 * var_k * var_q",
-    ),
-    "06_cross_and_causal": (
-        "padding_mask",
-        "def my_padding_mask(lengths, T_k):\n    return torch.arange(T_k) <= lengths[:, None, None]",
-        "def my_padding_mask(lengths, T_k):\n    return torch.arange(T_k) < lengths[:, None, None]",
-    ),
-    "07_multi_head": (
-        "split_heads",
-        "def my_split(x, n_head):\n    B, T, C = x.shape\n    return x.view(B, n_head, T, C // n_head)",
-        "def my_split(x, n_head):\n    return torch.stack(x.chunk(n_head, dim=-1), dim=1)",
-    ),
-    "08_bigram_to_gpt": (
-        "embed",
-        "def my_embed(ids, wte, wpe):\n    return wte[ids]",
-        "def my_embed(ids, wte, wpe):\n    return wte[ids] + wpe[: ids.shape[-1]]",
-    ),
-}
 
 TRAINING = """\
 from IPython.display import display
@@ -229,16 +184,19 @@ def test_questions_are_answered_by_keyboard(notebook, page):
             question.locator("[role=status]").filter(has_text=verdict).wait_for()
 
 
-def test_an_exercise_is_answered_with_a_mistake_and_then_right(notebook, page):
-    exercise, mistake, right = ANSWERS[notebook]
-    cell = cell_with(page, f'check("{exercise}"')
-    call = re.search(r"check\(.*\)", cell.locator(".jp-InputArea-editor").inner_text())[0]
+WRONG = "def answer(first, *others):\n    return first"
+RIGHT = "from attention_course.exercises import EXERCISES\n\nanswer = EXERCISES[{!r}].reference"
+
+
+def test_an_exercise_is_answered_wrong_and_then_right(notebook, page):
+    cell = cell_with(page, "check(")
+    call, name = re.search(r'(check\("(\w+)", )', cell.locator(".jp-InputArea-editor").inner_text()).groups()
     panel = cell.locator(".jp-OutputArea")
     assert "not tried yet" in panel.inner_text()
-    for answer, words in ((mistake, "not yet"), (right, "passed")):
+    for answer, words in ((WRONG, "not yet"), (RIGHT.format(name), "passed")):
         cell.locator(".cm-content").click()
         page.keyboard.press("Control+A")
-        page.keyboard.insert_text(f"{answer}\n\n\n{call}")
+        page.keyboard.insert_text(f"{answer}\n\n\n{call}answer)")
         page.keyboard.press("Control+Enter")
         panel.filter(has_text=words).wait_for(timeout=10_000)
 

@@ -5,12 +5,12 @@ widget takes: a slider, and its value sent back by the kernel as one number. The
 of their own; presses take turns, so that a busy machine slows all. A picture counts as changed when the
 browser has painted the frame that follows the drawing on the canvas, or the decoding of the new image. Keys
 walk the first slider up and down, so that most values come more than once, as they do under a hand; what the
-first time took, when the kernel has to answer, stands beside. The explorers of rung 8 look at a GPT that was
-trained.
+first time took, when the kernel has to answer, stands beside. A model that is looked at was trained before.
 """
 
 import statistics
 import sys
+from inspect import signature
 
 import lab
 
@@ -19,7 +19,6 @@ from attention_course.explorers import EXPLORERS
 PRESSES = 50
 SETTLE = 150  # ms after each press, so that no press waits for the kernel to finish the one before
 HELD, REPEAT = 5000, 33  # ms: for how long a key is held, and how often it then repeats
-RUNG_8 = ("sampling", "attention_over_text")  # look at a GPT that was trained
 LATEST = 2000  # ms until the last picture has surely come
 
 SET_UP = '''\
@@ -181,16 +180,17 @@ def summary(times: list[float]) -> str:
     return f"{statistics.median(times):.0f} ({sorted(times)[int(0.95 * len(times))]:.0f})"
 
 
+def cells_of(name: str) -> list[str]:
+    """Return the code that shows an explorer in three ways, after a training if it looks at a model."""
+    trained = [TRAINED] if signature(EXPLORERS[name].controls).parameters else []
+    return [SET_UP, *trained, f"ours({name!r})", f"with_interact({name!r})", "least()"]
+
+
 def main() -> None:
     """Print one line an explorer: medians with 95th percentiles of all three, and a held key."""
     chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
     names = sys.argv[1:] or list(EXPLORERS)
-    notebooks = {
-        f"{name}.ipynb": lab.notebook_of(
-            [SET_UP, *[TRAINED] * (name in RUNG_8), f"ours({name!r})", f"with_interact({name!r})", "least()"]
-        )
-        for name in names
-    }
+    notebooks = {f"{name}.ipynb": lab.notebook_of(cells_of(name)) for name in names}
     columns = ("explorer", "first time", "interact", "ratio", "least", "a second", "last")
     print(f"ms (p95), {PRESSES} presses".ljust(22) + "".join(f"{column:>12}" for column in columns))
     with lab.jupyter_lab(notebooks) as address, lab.browser_page(chromium) as page:

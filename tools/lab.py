@@ -1,4 +1,4 @@
-"""JupyterLab as `make lab` starts it, seen through Chromium: what the browser tests and the bench share."""
+"""JupyterLab as `make lab` starts it, seen through Chromium: what the browser tests and the tools share."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from nbformat import read, writes
 from nbformat import v4 as nbf
 from playwright.sync_api import Locator, Page, sync_playwright
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parent.parent
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -46,7 +46,7 @@ def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False, app: st
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "course"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "tests", "__pycache__"))
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "tests", "tools", "__pycache__"))
         (copy / ".venv").symlink_to(ROOT / ".venv")
         for name, text in (extra or {}).items():
             (copy / "notebooks" / name).write_text(text)

@@ -1,6 +1,6 @@
 """Look at the notebooks from top to bottom, as a learner sees them: `make screenshots`.
 
-The pictures land in tests/browser/screenshots. NAMES="01_bag_of_words" takes one notebook,
+The pictures land in tools/screenshots. NAMES="01_bag_of_words" takes one notebook,
 THEME=dark the dark theme.
 """
 
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import lab
+
+from attention_course.ladder import RUNGS
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 STEP = 640  # pixels from one picture to the next
@@ -21,7 +23,7 @@ def main() -> None:
     parser.add_argument("--theme", choices=["light", "dark"], default="light")
     given = parser.parse_args()
     chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
-    names = given.names or sorted(path.stem for path in (lab.ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    names = given.names or [rung.name for rung in RUNGS]
     SCREENSHOTS.mkdir(exist_ok=True)
     with (
         lab.jupyter_lab(dark=given.theme == "dark") as address,

@@ -4,6 +4,8 @@ import sys
 
 import lab
 
+from attention_course.explorers import EXPLORERS
+
 IMAGES = lab.ROOT / "notebooks" / "images"
 TRAINING = """\
 import torch
@@ -24,34 +26,31 @@ display(watch)
 _ = train(model, data, Recipe(steps=700), watch=watch)"""
 
 LEARNT = "model=model, tokenizer=data.tokenizer, "
-# What is looked at, and where the controls stand: a setting at which the explorer has something to say.
+# What is looked at, and where the controls stand, where an explorer has more to say than at first.
+SUBJECTS = {
+    "sampling": LEARNT + 'prompt="\\nKind Ann gave poor "',
+    "attention_over_text": LEARNT + 'text="\\n" + text.splitlines()[3]',
+}
 SETTINGS = {
-    "bag_of_words": ("", {"t": 5}),
-    "tril_matmul": ("", {"decay": 0.6}),
-    "masked_softmax": ("", {"temperature": 0.7}),
-    "query_key_value": ("", {}),
-    "scaling_variance": ("", {}),
-    "cross_and_causal": ("", {}),
-    "multi_head": ("", {}),
-    "attention_over_text": (LEARNT + 'text="\\n" + text.splitlines()[3]', {}),
-    "sampling": (LEARNT + 'prompt="\\nKind Ann gave poor "', {"temperature": 1.3}),
+    "bag_of_words": {"t": 5},
+    "tril_matmul": {"decay": 0.6},
+    "masked_softmax": {"temperature": 0.7},
+    "sampling": {"temperature": 1.3},
 }
 
 
 def explorer_cell(name: str) -> str:
     """Return the code that shows an explorer at its setting."""
-    subject, values = SETTINGS[name]
+    values = SETTINGS.get(name, {})
     moves = [f"explorer.controls[{key!r}].value = {value!r}" for key, value in values.items()]
-    return "\n".join(
-        [f"explorer = explore({', '.join(filter(None, [repr(name), subject]))})", *moves, "explorer"]
-    )
+    return "\n".join([f"explorer = explore({name!r}, {SUBJECTS.get(name, '')})", *moves, "explorer"])
 
 
 def main() -> None:
     """Run them all in JupyterLab, and save what a learner sees."""
     chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
     IMAGES.mkdir(exist_ok=True)
-    notebook = lab.notebook_of([TRAINING, *map(explorer_cell, SETTINGS)])
+    notebook = lab.notebook_of([TRAINING, *map(explorer_cell, EXPLORERS)])
     with (
         lab.jupyter_lab({"gallery.ipynb": notebook}) as address,
         lab.browser_page(chromium, density=2) as page,
@@ -59,7 +58,7 @@ def main() -> None:
         lab.open_notebook(page, address, "notebooks/gallery.ipynb")
         lab.run_all(page, timeout=400_000)
         shown = [page.locator(".attention-live-training"), *page.locator(".attention-explorer").all()]
-        for name, widget in zip(["training", *SETTINGS], shown, strict=True):
+        for name, widget in zip(["training", *EXPLORERS], shown, strict=True):
             widget.scroll_into_view_if_needed()
             page.wait_for_timeout(300)
             area = widget.bounding_box()

@@ -1,0 +1,56 @@
+"""The ladder: its rungs, in order, one line each. Whatever lists rungs reads it here."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One notebook, and what belongs to it: modules and files that are called like its stem.
+
+    Attributes:
+        number: its place on the ladder.
+        stem: the name of its notebook without the number, of its exercises, questions and explorer.
+        title: what the navigation calls it.
+        explorers: its explorers, where they are not the one that is called like the stem.
+    """
+
+    number: int
+    stem: str
+    title: str
+    explorers: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the notebook and of its source, without the suffix."""
+        return f"{self.number:02}_{self.stem}"
+
+
+RUNGS = (
+    Rung(1, "bag_of_words", "bag of words"),
+    Rung(2, "tril_matmul", "one matrix product"),
+    Rung(3, "masked_softmax", "masked softmax"),
+    Rung(4, "query_key_value", "query, key, value"),
+    Rung(5, "scaling_variance", "scaling"),
+    Rung(6, "cross_and_causal", "cross and causal"),
+    Rung(7, "multi_head", "multi-head"),
+    Rung(8, "bigram_to_gpt", "GPT", explorers=("sampling", "attention_over_text")),
+)
+STEMS = tuple(rung.stem for rung in RUNGS)
+
+
+def modules(package: str, names: Iterable[str] = STEMS) -> dict[str, ModuleType]:
+    """Import the modules of a subpackage that belong to rungs, in the order of the ladder.
+
+    Args:
+        package: the subpackage, for example "exercises".
+        names: the modules; a name without a module is left out.
+
+    Returns:
+        Each module by its name. A module that exists and fails to import raises its own error.
+    """
+    paths = {name: f"{__package__}.{package}.{name}" for name in names}
+    return {name: import_module(path) for name, path in paths.items() if find_spec(path)}

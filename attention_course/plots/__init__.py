@@ -1,0 +1,80 @@
+"""Pictures of tensors: a panel says what is shown, matplotlib or the browser draws it.
+
+A panel is data: tensors, a title, labels. `picture` draws panels with matplotlib for the page; the explorers
+hand the same panels to the browser, which redraws them while a slider moves. Nothing here sees a model.
+"""
+
+from io import BytesIO
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from attention_course.plots.ink import BLUE, ORANGE, number, sign, tick, visible
+from attention_course.plots.lines import Lines
+from attention_course.plots.panels import Bars, Heatmap, Histogram, Plane, Text
+
+__all__ = [
+    "BLUE",
+    "ORANGE",
+    "Bars",
+    "Heatmap",
+    "Histogram",
+    "Lines",
+    "Panel",
+    "Picture",
+    "Plane",
+    "Text",
+    "number",
+    "picture",
+    "sign",
+    "tick",
+    "visible",
+]
+
+Panel = Heatmap | Bars | Histogram | Plane | Lines | Text
+
+
+class Picture:
+    """A drawn figure that a notebook shows, with words for those who cannot see it.
+
+    Attributes:
+        alt: what the picture shows, in words.
+        png: the picture, two pixels to a point on the page so that it is sharp on dense screens, and in 256
+            colours, which is a third of the size in every notebook that is committed.
+    """
+
+    DPI = 192
+
+    def __init__(self, figure: Figure, alt: str):
+        drawn, reduced = BytesIO(), BytesIO()
+        figure.savefig(drawn, format="png", dpi=self.DPI)
+        Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(reduced, "png")
+        self.alt = alt
+        self.png = reduced.getvalue()
+        self._width = int(figure.get_figwidth() * self.DPI / 2)
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_mimebundle_(self, **_):
+        metadata = {"image/png": {"alt": self.alt, "width": self._width}}
+        return {"image/png": self.png, "text/plain": self.alt}, metadata
+
+
+def picture(*panels: Panel, alt: str) -> Picture:
+    """Draw panels side by side with matplotlib.
+
+    Args:
+        *panels: what to show, from left to right.
+        alt: what the picture shows, in words; a reader who cannot see it gets this.
+
+    Returns:
+        A picture that displays itself as the last line of a notebook cell.
+    """
+    widths = [panel.width for panel in panels]
+    figure = Figure(figsize=(sum(widths), 3.4), layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)
+    for panel, axes in zip(panels, grid[0], strict=True):
+        panel.plot(axes)
+        axes.set_title(panel.title, fontsize=11)
+    return Picture(figure, alt)

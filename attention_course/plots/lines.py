@@ -1,0 +1,173 @@
+"""The panel of curves: limits, ticks and labels are worked out once, for both ways of drawing."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, MaxNLocator
+from torch import Tensor
+
+from attention_course.plots.ink import (
+    AMBER,
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    Number,
+    array,
+    number,
+    tick,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Curves over one common axis, and perhaps horizontal levels to compare them with.
+
+    Both axes are logarithmic, or both linear; the heights of linear axes begin at 0.
+
+    Attributes:
+        title: what is compared.
+        x: shape (N,).
+        curves: a name for each curve and its heights, shape (N,). NaN and infinities are left out, and
+            what is not positive where axes are logarithmic.
+        x_label, y_label: the quantities on the axes, with their unit if they have one.
+        log: whether the axes are logarithmic.
+        levels: a name for each level and its height.
+        x_limits: where the common axis begins and ends; with the curves, if left out.
+    """
+
+    title: str
+    x: Tensor
+    curves: dict[str, Tensor]
+    x_label: str
+    y_label: str
+    log: bool = True
+    levels: dict[str, Number] = field(default_factory=dict)
+    x_limits: tuple[Number, Number] | None = None
+
+    width = 5.4  # inches
+    MOST_POINTS = 300
+    MOST_MARKERS = 30  # a curve of more points gets FEW_MARKERS along its way
+    FEW_MARKERS = 8
+    LOOKS = tuple(zip((BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, BLACK), "os^DvPX", strict=True))
+    GAP = 0.065  # between the labels of two levels, as a share of the height
+
+    def points(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return x and y of what is drawn of a curve: some points of a long one, and always its last."""
+        x, y = array(self.x), array(self.curves[name])
+        shown = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (not self.log or (x > 0) & (y > 0)))
+        if len(shown) > self.MOST_POINTS and self.log:
+            shown = shown[np.unique(np.geomspace(1, len(shown), self.MOST_POINTS).round().astype(int)) - 1]
+        elif len(shown) > self.MOST_POINTS:
+            shown = np.append(shown[:: math.ceil(len(shown) / self.MOST_POINTS)], shown[-1])
+        return x[shown], y[shown]
+
+    def state(self) -> dict[str, Any]:
+        """Return what the browser needs, with limits and ticks of both axes."""
+        curves = {name: self.points(name) for name in self.curves}
+        levels = [float(level) for level in self.levels.values()]
+        x_limits = self.x_limits or self._limits([x for x, _ in curves.values()], from_zero=False)
+        y_limits = self._limits([*(y for _, y in curves.values()), levels], from_zero=True)
+        return {
+            "kind": "Lines",
+            "title": self.title,
+            "curves": [{"name": name, "x": x.tobytes(), "y": y.tobytes()} for name, (x, y) in curves.items()],
+            "levels": [
+                {"label": label, "y": level, "at": at}
+                for label, level, at in zip(self._level_labels(), levels, self._places(y_limits), strict=True)
+            ],
+            "log": self.log,
+            "x_limits": [float(limit) for limit in x_limits],
+            "y_limits": [float(limit) for limit in y_limits],
+            "x_ticks": self._ticks(x_limits),
+            "y_ticks": self._ticks(y_limits),
+            "x_label": self.x_label,
+            "y_label": self.y_label,
+        }
+
+    def _limits(self, values: list, from_zero: bool) -> tuple[Number, Number]:
+        """Return limits with all the values between them, and a little room around those."""
+        every = np.concatenate([np.asarray(part, dtype=float) for part in values] or [np.zeros(0)])
+        if not every.size:
+            return (1, 10) if self.log else (0, 1)
+        low, high = every.min(), every.max()
+        if self.log:
+            return low / 1.15, high * 1.15
+        if from_zero:
+            low, high = min(low, 0), max(high, 0)
+            return 1.05 * low, 1.05 * high or 1
+        return (low, high) if low < high else (low - 0.5, high + 0.5)
+
+    def _ticks(self, limits: tuple[Number, Number]) -> list[tuple[float, str]]:
+        """Return where an axis has ticks, and what is written there."""
+        low, high = limits
+        if self.log:
+            locator = LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,), numticks=8)
+        else:
+            locator = MaxNLocator(6, steps=(1, 2, 5, 10))
+        values = map(float, locator.tick_values(low, high))
+        return [(value, tick(value)) for value in values if low <= value <= high]
+
+    def _level_labels(self) -> list[str]:
+        return [f"{name} {number(level)}" for name, level in self.levels.items()]
+
+    def _places(self, limits: tuple[Number, Number]) -> list[float]:
+        """Return where the labels of the levels stand, as shares of the height, none on top of another."""
+        scale = np.log if self.log else np.asarray
+        low, high = scale(limits)
+        wanted = (scale([float(level) for level in self.levels.values()]) - low) / (high - low)
+        order = np.argsort(wanted, kind="stable")
+        places = np.zeros(len(order))
+        below = -math.inf
+        for index in order:
+            places[index] = below = max(wanted[index], below + self.GAP)
+        above = 1 + self.GAP
+        for index in order[::-1]:
+            places[index] = above = min(places[index], above - self.GAP)
+        return places.tolist()
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        if self.log:
+            axes.set(xscale="log", yscale="log")
+        for index, name in enumerate(self.curves):
+            x, y = self.points(name)
+            colour, marker = self.LOOKS[index % len(self.LOOKS)]
+            axes.plot(
+                x,
+                y,
+                marker=marker,
+                color=colour,
+                markersize=5,
+                markevery=1 if len(x) <= self.MOST_MARKERS else len(x) // self.FEW_MARKERS,
+                linestyle="-" if index < len(self.LOOKS) else "--",
+                label=name,
+            )
+        axes.set(xlabel=self.x_label, ylabel=self.y_label)
+        if self.x_limits:
+            axes.set_xlim(self.x_limits)
+        if not self.log:
+            axes.set_ylim(self.state()["y_limits"])
+        for level in self.levels.values():
+            axes.axhline(level, color=GREY, linestyle="--", linewidth=1.2)
+        for text, place in zip(self._level_labels(), self._places(axes.get_ylim()), strict=True):
+            axes.annotate(
+                text,
+                (1, place),
+                (5, 0),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+                annotation_clip=False,
+            )
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        if self.curves:
+            axes.legend(frameon=False)

@@ -1,0 +1,324 @@
+"""Panels of one tensor each: a heatmap, bars, a histogram, points in the plane, a text.
+
+Each says with `state` what the browser draws, and draws the same with `plot` in matplotlib.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from attention_course.plots.ink import BLUE, DIVERGING, GREY, ORANGE, Number, array, ink_on, number, visible
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """A matrix as coloured cells: white is 0, blue above, orange below; numbers where they fit.
+
+    Attributes:
+        title: what the matrix is.
+        values: shape (rows, columns).
+        row_label, column_label: what a row and a column stand for.
+        rows, columns: a name for each; 0, 1, 2, ... if left out.
+        limit: the absolute value with the full colour; the largest finite one if left out.
+        tile: where the matrix is a sheet of square maps in reading order, one line between two of them, the
+            names of the rows of a map, which are those of its columns.
+        tile_label: what a map stands for.
+        room: rows and columns that the browser keeps room for, so that nothing moves while the shape changes;
+            those of the matrix, if left out. Cells of a larger matrix are smaller.
+    """
+
+    title: str
+    values: Tensor
+    row_label: str
+    column_label: str
+    rows: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    limit: Number | None = None
+    tile: Sequence[str] = ()
+    tile_label: str = ""
+    room: tuple[int, int] | None = None
+
+    MOST_NUMBERS = 160
+
+    @property
+    def width(self) -> float:
+        """Inches; few columns make it narrow, so that cells have one size along a row of panels."""
+        rows, columns = self.values.shape
+        return 1.0 + min(2.6 * columns / max(rows, columns), 2.6) + 0.2
+
+    def state(self) -> dict[str, Any]:
+        """Return what both ways of drawing need, with the defaults filled in."""
+        values = array(self.values)
+        rows, columns = values.shape
+        numbered = values.size <= self.MOST_NUMBERS
+        limit = self.limit or np.abs(values[np.isfinite(values)]).max(initial=0) or 1.0
+        return {
+            "kind": "Heatmap",
+            "title": self.title,
+            "values": values.tobytes(),
+            "rows": list(self.rows or map(str, range(rows))),
+            "columns": list(self.columns or map(str, range(columns))),
+            "texts": [number(value) for value in values.flatten().tolist()] if numbered else [],
+            "row_label": self.row_label,
+            "column_label": self.column_label,
+            "limit": float(limit),
+            "tile": list(self.tile),
+            "tile_label": self.tile_label,
+            "room": list(self.room or (rows, columns)),
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        state = self.state()
+        values = array(self.values)
+        finite = np.where(np.isfinite(values), values, 0)  # NaN and infinities are written, not coloured
+        image = axes.imshow(finite, cmap=DIVERGING, vmin=-state["limit"], vmax=state["limit"])
+        axes.set(xlabel=self.column_label, ylabel=self.row_label)
+        for axis, names in ((axes.xaxis, state["columns"]), (axes.yaxis, state["rows"])):
+            step = max(1, round(len(names) / 18))
+            axis.set_ticks(range(0, len(names), step), names[::step])
+            axis.set_tick_params(labelsize=8 if len(names) > 10 else 10)
+        for cell, text in enumerate(state["texts"]):
+            row, column = divmod(cell, values.shape[1])
+            colour = ink_on(image.to_rgba(finite[row, column]))
+            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+        axes.tick_params(length=0)
+        axes.spines[:].set_color("#cccccc")
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """A row of numbers as bars, with the number written at each.
+
+    Attributes:
+        title: what the numbers are.
+        heights: shape (bars,); -inf is written, not drawn.
+        labels: a name for each bar.
+        label: what a bar stands for.
+        limits: lowest and highest height that is shown.
+    """
+
+    title: str
+    heights: Tensor
+    labels: Sequence[str]
+    label: str
+    limits: tuple[Number, Number]
+
+    @property
+    def width(self) -> float:
+        """Inches; long labels make it wide."""
+        longest = max(map(len, self.labels), default=0)
+        return max(3.0, (0.25 + 0.07 * longest) * len(self.labels))
+
+    def state(self) -> dict[str, Any]:
+        """Return what both ways of drawing need."""
+        heights = array(self.heights)
+        return {
+            "kind": "Bars",
+            "title": self.title,
+            "heights": heights.tobytes(),
+            "texts": [number(height) for height in heights.tolist()],
+            "labels": list(self.labels),
+            "label": self.label,
+            "limits": list(self.limits),
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        heights = np.nan_to_num(array(self.heights), posinf=0, neginf=0).clip(*self.limits)
+        low, high = self.limits
+        axes.bar(list(self.labels), heights, color=BLUE, width=0.7)
+        axes.axhline(0, color=GREY, linewidth=1)
+        for bar, (height, text) in enumerate(zip(heights.tolist(), self.state()["texts"], strict=True)):
+            axes.annotate(
+                text,
+                (bar, height),
+                (0, 3 if height >= 0 else -3),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if height >= 0 else "top",
+                fontsize=9,
+            )
+        room = 0.12 * (high - low)
+        axes.set(xlabel=self.label, ylim=(low - room if low < 0 else low, high + room))
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How often values fall into each of many bins, as a density, and perhaps a curve that predicts it.
+
+    Attributes:
+        title: what the values are.
+        density: shape (bins,): share of the values in each bin, divided by the width of a bin.
+        limits: where the first bin begins and the last one ends.
+        x_label: what the values are, with their unit if they have one.
+        curve: shape (N,): the predicted density at N points, evenly from limit to limit.
+    """
+
+    title: str
+    density: Tensor
+    limits: tuple[Number, Number]
+    x_label: str
+    curve: Tensor | None = None
+
+    width = 4.2  # inches
+
+    def state(self) -> dict[str, Any]:
+        """Return what both ways of drawing need."""
+        low, high = self.limits
+        return {
+            "kind": "Histogram",
+            "title": self.title,
+            "density": array(self.density).tobytes(),
+            "curve": b"" if self.curve is None else array(self.curve).tobytes(),
+            "limits": [float(low), float(high)],
+            "ticks": [number(low), number((low + high) / 2), number(high)],
+            "x_label": self.x_label,
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        density = array(self.density)
+        low, high = self.limits
+        edges = np.linspace(low, high, len(density) + 1)
+        axes.stairs(density, edges, fill=True, color=BLUE, alpha=0.75, label="measured")
+        if self.curve is not None:
+            curve = array(self.curve)
+            axes.plot(np.linspace(low, high, len(curve)), curve, color=ORANGE, linewidth=2, label="predicted")
+            axes.legend(frameon=False)
+        axes.set(xlabel=self.x_label, ylabel="density", xlim=self.limits)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """Points in the plane, some of them lit, and perhaps a path that ends in a ring.
+
+    Attributes:
+        title: what is shown.
+        points: shape (N, 2).
+        labels: a name for each point.
+        limits: where both axes begin and end.
+        lit: shape (N,), boolean: points drawn in full colour; the others are pale. All, if left out.
+        path: shape (M, 2), M >= 1: joined by a line.
+        x_label, y_label: what the two coordinates are.
+    """
+
+    title: str
+    points: Tensor
+    labels: Sequence[str]
+    limits: tuple[Number, Number]
+    lit: Tensor | None = None
+    path: Tensor | None = None
+    x_label: str = "channel 0"
+    y_label: str = "channel 1"
+
+    width = 4.2  # inches
+
+    def state(self) -> dict[str, Any]:
+        """Return what both ways of drawing need."""
+        return {
+            "kind": "Plane",
+            "title": self.title,
+            "points": self.points.tolist(),
+            "labels": list(self.labels),
+            "limits": list(self.limits),
+            "lit": [True] * len(self.points) if self.lit is None else self.lit.tolist(),
+            "path": [] if self.path is None else self.path.tolist(),
+            "x_label": self.x_label,
+            "y_label": self.y_label,
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        state = self.state()
+        if self.path is not None:
+            axes.plot(*array(self.path).T, "-o", color=ORANGE, markersize=4, linewidth=2)
+            axes.plot(
+                *array(self.path)[-1], "o", color=ORANGE, markersize=15, fillstyle="none", markeredgewidth=2.5
+            )
+        for point, label, lit in zip(state["points"], self.labels, state["lit"], strict=True):
+            axes.plot(*point, "o", color=BLUE if lit else "#bfd4e0", markersize=9)
+            ink = "#222222" if lit else GREY
+            axes.annotate(label, point, (8, 6), textcoords="offset points", color=ink, fontsize=9)
+        axes.set(xlabel=self.x_label, ylabel=self.y_label, aspect="equal", xlim=self.limits, ylim=self.limits)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text in rows of characters, each in its cell, perhaps shaded; a newline is a sign of its own.
+
+    Rows end after a newline, or after the last space that fits.
+
+    Attributes:
+        title: what the text is.
+        text: what is written.
+        values: shape (characters,): a cell is white at 0 and full blue at `limit`. No shading, if left out.
+        framed: position of the character with a frame.
+        limit: see `values`.
+        label: what a value is.
+    """
+
+    title: str
+    text: str
+    values: Tensor | None = None
+    framed: int | None = None
+    limit: Number = 1
+    label: str = ""
+
+    COLUMNS = 44
+    ROWS = re.compile(rf"[^\n]{{0,{COLUMNS - 1}}}(?:[ \n]|\Z)|[^\n]{{{COLUMNS}}}")
+    CELL = (0.105, 0.2)  # inches, in matplotlib
+    width = CELL[0] * COLUMNS + 0.2
+
+    def rows(self) -> list[str]:
+        """Return the rows, in which a newline is written as a sign; one empty row for an empty text."""
+        return [visible(row) for row in self.ROWS.findall(self.text) if row] or [""]
+
+    def state(self) -> dict[str, Any]:
+        """Return what both ways of drawing need."""
+        return {
+            "kind": "Text",
+            "title": self.title,
+            "rows": self.rows(),
+            "columns": self.COLUMNS,
+            "values": b"" if self.values is None else array(self.values).tobytes(),
+            "framed": self.framed,
+            "limit": float(self.limit),
+            "label": self.label,
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        rows = self.rows()
+        values = np.zeros(len(self.text)) if self.values is None else array(self.values)
+        cells = [(row, column) for row, line in enumerate(rows) for column in range(len(line))]
+        for index, (row, column) in enumerate(cells):
+            colour = DIVERGING(0.5 + 0.5 * min(1.0, values[index] / self.limit))
+            axes.add_patch(Rectangle((column, row), 1, 1, color=colour, linewidth=0))
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                rows[row][column],
+                ha="center",
+                va="center_baseline",
+                family="monospace",
+                fontsize=10,
+                color=ink_on(colour),
+            )
+        if self.framed is not None:
+            row, column = cells[self.framed]
+            axes.add_patch(
+                Rectangle((column, row), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2, zorder=3)
+            )
+        width, height = self.CELL
+        axes.set(xlim=(0, self.COLUMNS), ylim=(len(rows), 0), aspect=height / width, anchor="N")
+        axes.set_axis_off()

@@ -1,0 +1,261 @@
+"""A training, live: the loss falls, the model writes, a button stops it."""
+
+import re
+
+import pytest
+import torch
+from jupyter_client.manager import start_new_kernel
+
+from attention_course.explorers import LiveTraining, live_training
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.plots import Lines
+from attention_course.text import Data
+from attention_course.training import History, Recipe, Trainer, train
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def eight_characters(monkeypatch):
+    """Let the model write eight characters: most tests ask only whether it wrote."""
+    monkeypatch.setattr(live_training, "LENGTH", 8)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(live_training, "perf_counter", clock)
+    return clock
+
+
+class FakeTrainer(Trainer):
+    """A training that learns nothing; its losses are known: 4, 2, 4/3, 1, ..."""
+
+    def __init__(self, model, steps=1000):
+        self.model = model
+        self.recipe = Recipe(steps=steps)
+        self.steps_done = 0
+        self.history = History()
+
+    def step(self):
+        self.steps_done += 1
+        self.history.losses.append(4 / self.steps_done)
+        if self.steps_done % 50 == 0:
+            self.history.val_steps.append(self.steps_done)
+            self.history.val_losses.append(4 / self.steps_done + 0.1)
+
+
+def take(trainer, watch, steps, clock=None, seconds=0.0):
+    """Take steps as `train` does; return what `watch` said to each."""
+    said = []
+    for _ in range(steps):
+        trainer.step()
+        if clock:
+            clock.now += seconds
+        said.append(watch(trainer))
+    return said
+
+
+@pytest.fixture
+def watch(tokenizer):
+    return LiveTraining(tokenizer, {"bigram floor": 1.5, "entropy": 0.25}, prompt="the ")
+
+
+def test_the_button_stops_at_the_next_step(watch, model):
+    trainer = FakeTrainer(model)
+    assert watch.stop.disabled
+    assert take(trainer, watch, 5) == 5 * [False]
+    assert not watch.stop.disabled
+    watch.stop.click()
+    assert take(trainer, watch, 1) == [True]
+    assert watch.stop.disabled
+    assert watch.words.value == "stopped after step 6 of 1000, loss 0.67"
+    assert watch.bar.value == 6
+
+
+def test_a_training_that_was_stopped_can_go_on(watch, model):
+    trainer = FakeTrainer(model)
+    take(trainer, watch, 5)
+    watch.stop.click()
+    take(trainer, watch, 1)
+    assert take(trainer, watch, 5) == 5 * [False]
+    assert not watch.stop.disabled
+
+
+def test_another_training_begins_anew(watch, model):
+    take(FakeTrainer(model), watch, 5)
+    watch.stop.click()  # nobody looked any more
+    other = FakeTrainer(model, steps=7)
+    assert take(other, watch, 7) == 7 * [False]
+    assert (watch.bar.value, watch.bar.max) == (7, 7)
+
+
+def test_an_interrupt_is_shown_like_a_stop(watch, model):
+    trainer = FakeTrainer(model)
+    take(trainer, watch, 5)
+    trainer.history.stopped = True
+    watch(trainer)
+    assert watch.words.value == "stopped after step 5 of 1000, loss 0.80"
+    assert watch.stop.disabled
+
+
+def test_progress_in_words(watch, model, clock):
+    trainer = FakeTrainer(model)
+    take(trainer, watch, 1, clock)
+    take(trainer, watch, 119, clock, seconds=0.25)
+    assert watch.words.value == "step 120 of 1000, loss 0.03, 218 s left"
+    take(trainer, watch, 880, clock, seconds=0.25)
+    assert watch.words.value == "1000 steps in 250 s, loss 0.00"
+
+
+def test_five_pictures_a_second_at_most_and_one_at_the_end(watch, model, clock, monkeypatch):
+    shown = []
+    monkeypatch.setattr(watch.figure, "show", lambda *panels, caption: shown.append(panels))
+    take(FakeTrainer(model), watch, 999, clock, seconds=0.01)
+    assert 45 <= len(shown) <= 51  # in ten seconds
+    trainer = FakeTrainer(model, steps=3)
+    shown.clear()
+    take(trainer, watch, 3, clock, seconds=0.01)
+    assert len(shown) == 2
+    assert len(shown[-1][0].x) == 3
+
+
+def test_the_picture_shows_both_losses_and_the_floors(watch, model):
+    trainer = FakeTrainer(model, steps=120)
+    take(trainer, watch, 120)
+    losses, text = watch.figure.panels
+    assert isinstance(losses, Lines)
+    training, validation = (losses.points(name) for name in ("training", "validation"))
+    assert training[1].tolist() == pytest.approx(trainer.history.losses)
+    assert validation[0].tolist() == [50, 100]
+    assert validation[1].tolist() == pytest.approx([0.18, 0.14])
+    assert losses.levels == {"bigram floor": 1.5, "entropy": 0.25}
+    assert losses.state()["x_limits"] == [1, 120]
+    assert text.title == "Written after step 120"
+    assert text.text.startswith("the ")
+    assert len(text.text) == len("the ") + live_training.LENGTH
+
+
+def sampled_steps(watch, monkeypatch, clock, cost):
+    """Let each sample take `cost` seconds; return a list to which each adds its step."""
+    steps = []
+
+    def slow(model, ids, length, generator):
+        clock.now += cost
+        steps.append(watch._trainer.steps_done)
+        return ids
+
+    monkeypatch.setattr(live_training, "generate", slow)
+    return steps
+
+
+def test_a_sample_every_100_steps_and_at_the_end(watch, model, clock, monkeypatch):
+    steps = sampled_steps(watch, monkeypatch, clock, cost=0.01)
+    take(FakeTrainer(model, steps=450), watch, 450, clock, seconds=0.02)
+    assert steps == [1, 101, 201, 301, 401, 450]
+
+
+def test_slow_samples_are_taken_less_often(watch, model, clock, monkeypatch):
+    steps = sampled_steps(watch, monkeypatch, clock, cost=1.0)
+    take(FakeTrainer(model), watch, 999, clock, seconds=0.125)
+    assert steps == [1, 321, 641, 961]  # 40 seconds apart
+
+
+def test_watching_does_not_change_the_training(watch, tokenizer, text):
+    data = Data.of(20 * text)
+    recipe = Recipe(steps=6, batch_size=4, evaluate_every=3, precision="float32")
+    histories = []
+    for watching in (None, watch):
+        torch.manual_seed(5)
+        learner = GPT(GPTConfig(tokenizer.vocab_size, 16, n_layer=1, n_head=2, n_embd=8, dropout=0.5))
+        histories.append(train(learner, data, recipe, watch=watching))
+    assert histories[0].losses == histories[1].losses
+    assert watch.bar.value == 6
+
+
+def test_a_sample_disturbs_neither_the_global_generator_nor_the_mode(watch, model):
+    trainer = FakeTrainer(model)
+    before = torch.get_rng_state()
+    take(trainer, watch, 3)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert model.training
+
+
+def test_the_page_without_a_kernel_says_the_same_at_all_times(watch, model):
+    before = watch._repr_mimebundle_()["text/plain"]
+    take(FakeTrainer(model, steps=3), watch, 3)
+    data = watch._repr_mimebundle_()
+    assert data["text/plain"] == before == repr(watch)
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert not re.search(r"\d", before)
+    assert not re.search(r"\d", repr(watch.figure.still()))
+
+
+def test_a_prompt_that_cannot_be_written_is_refused_before_the_training(tokenizer):
+    with pytest.raises(ValueError, match="prompt is empty"):
+        LiveTraining(tokenizer, prompt="")
+    with pytest.raises(ValueError, match="'Z'"):
+        LiveTraining(tokenizer, prompt="Zoe")
+
+
+BUSY = """
+import time
+from types import SimpleNamespace
+from attention_course.explorers import LiveTraining, subject
+from attention_course.training import History
+
+watch = LiveTraining(subject.TOKENIZER)
+history = History()
+trainer = SimpleNamespace(model=subject.UNTRAINED, history=history, steps_done=0, done=False)
+trainer.recipe = SimpleNamespace(steps=10**9)
+start = time.monotonic()
+stopped = False
+while not stopped and time.monotonic() < start + 20:
+    trainer.steps_done += 1
+    history.losses.append(1.0)
+    stopped = watch(trainer)
+    if trainer.steps_done == 1:
+        print(watch.stop.comm.comm_id, flush=True)
+    time.sleep(0.01)
+print("stopped" if stopped else "went on")
+"""
+
+
+@pytest.mark.slow
+def test_a_press_arrives_while_the_cell_is_running():
+    """What JupyterLab sends when the button is pressed, to a kernel that is busy."""
+    manager, client = start_new_kernel()
+    try:
+        client.control_channel.send(client.session.msg("create_subshell_request", {}))
+        subshell = client.get_control_msg(timeout=20)["content"]["subshell_id"]
+        client.execute(BUSY)
+        printed = _printed_lines(client)
+        comm = next(printed)
+        press = {"comm_id": comm, "data": {"method": "custom", "content": {"event": "click"}}}
+        message = client.session.msg("comm_msg", press)
+        message["header"]["subshell_id"] = subshell
+        client.shell_channel.send(message)
+        assert next(printed) == "stopped"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def _printed_lines(client):
+    """Yield what the kernel prints, line by line; a line may come in pieces."""
+    text = ""
+    while True:
+        message = client.get_iopub_msg(timeout=40)
+        if message["msg_type"] == "error":
+            raise AssertionError("\n".join(message["content"]["traceback"]))
+        if message["msg_type"] == "stream" and message["content"]["name"] == "stdout":
+            *lines, text = (text + message["content"]["text"]).split("\n")
+            yield from lines

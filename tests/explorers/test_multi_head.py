@@ -1,0 +1,105 @@
+"""The explorer of rung 7: sixteen jobs, shared by few heads or many."""
+
+import math
+
+import pytest
+import torch
+
+from attention_course.attention import MultiHeadAttention, causal_mask
+from attention_course.explorers import explore, multi_head
+
+N_HEADS = [2**power for power in range(7)]
+T = len(multi_head.TEXT)
+PAIRS = [(t, s) for t in range(T) for s in range(t + 1)]
+
+
+def says(out, n_head, query, masked):
+    row = out["weights"][0, query]
+    yield f"n_head = {n_head}, head_size = 64 / {n_head} = {64 // n_head}. Parameters: 4 · 64² = 16,384"
+    yield f"gives {100 * row.max():.0f} % of its weight to key {row.argmax()} “"
+
+
+def weights_of(n_head, masked=True):
+    return multi_head.compute(n_head, T - 1, masked)["weights"]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("n_head", N_HEADS)
+def test_rows_sum_to_1_and_the_mask_hides_the_future(n_head, masked):
+    weights = weights_of(n_head, masked)
+    assert weights.shape == (n_head, T, T)
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(n_head, T))
+    assert weights.triu(diagonal=1).any() != masked
+
+
+def test_every_head_computes_with_its_own_part_of_the_same_channels():
+    """The scores of a head are those of the sixteen jobs that it holds, added up."""
+    scores = torch.stack(
+        [q @ k.T for q, k in zip(multi_head.QUERIES.split(4, -1), multi_head.KEYS.split(4, -1), strict=True)]
+    )
+    for n_head in (1, 2, 4, 8, 16):
+        jobs = scores.view(n_head, -1, T, T).sum(dim=1) * (multi_head.N_EMBD / n_head) ** -0.5
+        expected = torch.softmax(jobs.masked_fill(~causal_mask(T), -math.inf), dim=-1)
+        torch.testing.assert_close(weights_of(n_head), expected)
+
+
+def test_with_sixteen_heads_each_job_has_a_map():
+    """The jobs that the notebook names are done, and no two maps are alike."""
+    weights, text = weights_of(16), multi_head.TEXT
+    for head, back in ((0, 1), (4, 0), (7, 3), (11, 2), (15, 4)):
+        for t in range(back, T):
+            assert weights[head, t, t - back] > 0.9
+    assert (weights[2, :, 0] > 0.95).all()
+    torch.testing.assert_close(weights[8], torch.ones(T, T).tril() / torch.arange(1, T + 1)[:, None])
+    for t, s in PAIRS:
+        if weights[1, t, s] > 0.1:
+            assert text[s] == text[t]
+    last = weights[:, -1]
+    assert {text[s] for s in last[3].topk(3).indices} == {"e", "a"}
+    assert last[5].topk(2).indices.sort()[0].tolist() == [1, 7]  # what followed the two other t
+    for one in range(16):
+        for other in range(one):
+            assert (weights[one] - weights[other]).abs().max() > 0.2
+
+
+def test_neither_few_heads_nor_many_do_the_jobs():
+    previous = torch.arange(T - 1)
+
+    def best_at_previous(n_head):
+        return weights_of(n_head)[:, previous + 1, previous].amin(dim=-1).max()
+
+    assert best_at_previous(16) > 0.9
+    assert best_at_previous(1) < 0.2
+    assert best_at_previous(64) < 0.5
+
+
+@pytest.mark.parametrize("n_head", N_HEADS)
+def test_the_sheet_holds_every_map_in_reading_order(n_head):
+    weights = torch.rand(n_head, T, T)
+    maps = multi_head.sheet(weights)
+    columns = (maps.shape[1] + 1) // (T + 1)
+    assert maps.shape[0] <= maps.shape[1]
+    for h in range(n_head):
+        down, right = h // columns * (T + 1), h % columns * (T + 1)
+        assert torch.equal(maps[down : down + T, right : right + T], weights[h])
+    assert (maps < 0).sum() == maps.numel() - n_head * T * T
+
+
+@pytest.mark.parametrize("n_head", N_HEADS)
+def test_the_caption_counts_what_the_module_has(n_head):
+    explorer = explore("multi_head")
+    explorer.controls["n_head"].value = n_head
+    module = MultiHeadAttention(64, n_head)
+    caption = explorer.figure.caption
+    assert f"n_head = {n_head}, head_size = 64 / {n_head} = {module.head_size}." in caption
+    assert f"= {sum(p.numel() for p in module.parameters()):,}, for any n_head" in caption
+    explorer.controls["query"].value = 0
+    assert "query 0 “t” gives 100 % of its weight to key 0 “t”" in explorer.figure.caption
+
+
+def test_the_caption_reads_the_largest_weight_out():
+    weights = weights_of(16)
+    assert weights[0, 10].argmax() == 9
+    assert f"query 10 “t” gives {100 * weights[0, 10, 9]:.0f} % of its weight to key 9 “a”" in repr(
+        explore("multi_head")
+    )

@@ -1,0 +1,142 @@
+"""The explorer of rung 5: scores of random queries and keys, and what softmax makes of them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from explorers.words import entropy, small
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_course.exercises.scaling_variance import predicted_variance
+from attention_course.explorers import explore, scaling_variance
+
+head_sizes = st.integers(1, scaling_variance.LARGEST)
+scales = st.sampled_from(list(scaling_variance.SCALES))
+variances = st.sampled_from([0.25, 1.0, 4.0])
+numbers_of_keys = st.integers(2, scaling_variance.MOST_KEYS)
+
+
+def compute(head_size=64, scale="none", var_q=1.0, var_k=1.0, T=6):
+    return scaling_variance.compute(head_size, scale, var_q, var_k, T)
+
+
+def says(out, head_size, scale, var_q, var_k, T):
+    factor = {"none": 1, "1/√head_size": head_size**-0.5, "1/head_size": 1 / head_size}.get(scale)
+    if factor:
+        assert out["predicted"].item() == pytest.approx(head_size * var_q * var_k * factor**2)
+    yield f"Variance of the scores: {small(out['measured'].item())}"
+    yield f" measured, {small(out['predicted'].item())}"
+    yield f"Entropy of the weights: {entropy(out['weights']):.2f} of at most ln {T} = {math.log(T):.2f}."
+    w = out["weights"].double().numpy()
+    yield f"Norm of the Jacobian: {small(np.linalg.norm(np.diag(w) - np.outer(w, w)))}"
+
+
+@given(head_sizes, scales, variances, variances, numbers_of_keys)
+def test_measured_variance_is_the_predicted_one(head_size, scale, var_q, var_k, T):
+    out = compute(head_size, scale, var_q, var_k, T)
+    torch.testing.assert_close(out["measured"].double(), out["predicted"], rtol=0.08, atol=0)
+    factor = scaling_variance.SCALES[scale](head_size)
+    law = predicted_variance(torch.tensor([var_q]), torch.tensor([var_k]), head_size, factor)
+    torch.testing.assert_close(out["predicted"].float(), law[0])
+
+
+@given(head_sizes, scales, variances, variances, numbers_of_keys)
+def test_nothing_is_lost_and_nothing_is_nan(head_size, scale, var_q, var_k, T):
+    out = compute(head_size, scale, var_q, var_k, T)
+    width = 2 * scaling_variance.FRAME / scaling_variance.BINS
+    torch.testing.assert_close(out["density"].sum() * width + out["outside"], torch.tensor(1.0))
+    assert out["weights"].sum().item() == pytest.approx(1)
+    assert all(value.isfinite().all() for value in out.values())
+
+
+def test_the_scores_are_those_of_q_and_k():
+    generator = torch.Generator().manual_seed(0)
+    size = (scaling_variance.LARGEST, scaling_variance.PAIRS)
+    q, k = (torch.randn(size, generator=generator) for _ in range(2))
+    pairs, _ = scaling_variance.unit_scores()
+    for head_size in (1, 7, 64, 1024):
+        expected = (q[:head_size] * k[:head_size]).sum(dim=0)
+        torch.testing.assert_close(pairs[head_size - 1], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_the_predicted_curve_is_a_density_that_fits_the_bars():
+    for variance in (1e-4, 0.3, 1.0, 16.0, 64.0):
+        curve = scaling_variance.predicted_density(torch.tensor(variance), 4 * scaling_variance.BINS + 1)
+        step = 2 * scaling_variance.FRAME / (len(curve) - 1)
+        assert curve.sum().item() * step == pytest.approx(1, abs=1e-3)
+    out = compute(64)
+    centres = out["curve"][2::4]
+    assert len(centres) == len(out["density"])
+    assert (centres - out["density"]).abs().max() < 0.15 * centres.max()
+
+
+def test_a_peak_narrower_than_a_bin_is_no_higher_than_its_bar():
+    out = compute(1024, "1/head_size")
+    torch.testing.assert_close(out["density"].max().double(), out["curve"].max(), rtol=1e-3, atol=0)
+
+
+def test_one_click_brings_the_row_back():
+    before, after = compute(1024, "none"), compute(1024, "1/√head_size")
+    assert before["weights"].max() > 0.999
+    assert before["jacobian"] < 1e-6
+    assert after["weights"].max() < 0.8
+    assert after["jacobian"] > 0.3
+    explorer = explore("scaling_variance")
+    explorer.controls["head_size"].value = 1024
+    assert "0.00 of at most ln 6" in explorer.figure.caption
+    explorer.controls["scale"].value = "1/√head_size"
+    assert "0.00" not in explorer.figure.caption
+
+
+def test_the_row_loses_its_entropy_steadily():
+    rows = [compute(head_size)["weights"] for head_size in scaling_variance.HEAD_SIZES]
+    entropy = torch.stack([torch.special.entr(row).sum() for row in rows])
+    assert entropy[0] > 1.5
+    assert entropy[-1] < 0.01
+    assert entropy.diff().clamp(min=0).sum() < 1
+
+
+def test_without_a_scale_one_key_has_nearly_everything_from_head_size_16_on():
+    for head_size in scaling_variance.HEAD_SIZES:
+        assert (compute(head_size)["weights"].max() > 0.95) == (head_size >= 16)
+        assert compute(head_size, "1/√head_size")["weights"].max() < 0.8
+
+
+def test_n_embd_is_right_at_one_head_size_only():
+    assert compute(1024, "1/√n_embd")["predicted"] == 1
+    assert compute(64, "1/√n_embd")["predicted"] == 1 / 16
+
+
+def test_the_jacobian_is_that_of_softmax():
+    out = compute(8)
+    by_torch = torch.autograd.functional.jacobian(
+        lambda scores: torch.softmax(scores, dim=-1), out["weights"].log()
+    )
+    torch.testing.assert_close(out["jacobian"], by_torch.norm())
+
+
+def test_head_sizes_are_integers_with_every_power_of_two():
+    options = explore("scaling_variance").controls["head_size"].options
+    assert list(options) == sorted(set(options))
+    assert {2**power for power in range(11)} <= set(options)
+    assert set(range(1, 9)) <= set(options)
+    assert (options[0], options[-1]) == (1, 1024)
+    assert all(isinstance(option, int) for option in options)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1024.0, "1024"), (0.987, "0.99"), (2.0, "2"), (0.0009765, "9.8 · 10⁻⁴"), (0.0, "less than 10⁻³⁰")],
+)
+def test_a_readout_is_never_a_row_of_zeros(value, text):
+    assert scaling_variance.readout(value) == text
+
+
+def test_what_lies_outside_of_the_frame_is_said():
+    explorer = explore("scaling_variance")
+    explorer.controls["head_size"].value = 1024
+    assert explorer.figure.panels[0].x_label == "score (32 % lie outside this frame)"
+    explorer.controls["scale"].value = "1/√head_size"
+    assert explorer.figure.panels[0].x_label == "score"

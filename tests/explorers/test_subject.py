@@ -1,0 +1,90 @@
+"""What explorers look at: a learner's model, tokenizer and text, or a GPT that has learnt nothing."""
+
+import re
+from inspect import signature
+
+import pytest
+import torch
+
+from attention_course.explorers import EXPLORERS, explore, subject
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.text import CharTokenizer, Data, write_stories
+from attention_course.training import Recipe, train
+
+TAKES = {name: list(signature(module.controls).parameters) for name, module in EXPLORERS.items()}
+looking = pytest.mark.parametrize("name", [name for name, takes in TAKES.items() if takes])
+
+
+def explorer_of(name, model, tokenizer, text="the cat"):
+    return explore(name, model=model, tokenizer=tokenizer, **{TAKES[name][-1]: text})
+
+
+@looking
+def test_without_a_subject_the_caption_says_that_nothing_was_learnt(name, model, tokenizer):
+    assert "learnt nothing yet" in explore(name).figure.caption
+    assert "learnt nothing yet" not in explorer_of(name, model, tokenizer).figure.caption
+
+
+def test_the_untrained_model_is_the_same_everywhere_and_disturbs_no_generator():
+    before = torch.get_rng_state()
+    again = subject._untrained()
+    assert torch.equal(torch.get_rng_state(), before)
+    for one, other in zip(again.parameters(), subject.UNTRAINED.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert CharTokenizer(write_stories()) == subject.TOKENIZER
+
+
+@looking
+def test_the_static_page_of_a_learners_model_holds_no_measured_number(name, model, tokenizer):
+    explorer = explorer_of(name, model, tokenizer)
+    data, metadata = explorer._repr_mimebundle_()
+    assert not re.search(r"\d", data["text/plain"].removeprefix("Rung 8"))
+    assert data["text/plain"] == repr(explorer)
+    assert metadata["image/png"]["alt"] == explorer.figure.caption
+    assert re.search(r"\d", explorer.figure.caption)
+
+
+@looking
+def test_model_tokenizer_and_text_must_go_together(name, model, tokenizer):
+    with pytest.raises(ValueError, match=r"logits for 12 characters, but the tokenizer knows.*tokenizer="):
+        explore(name, model=model)
+    with pytest.raises(ValueError, match="The text is empty"):
+        explore(name, **{TAKES[name][-1]: ""})
+    with pytest.raises(ValueError, match=r"'z'.*is none of the 12 characters"):
+        explorer_of(name, model, tokenizer, "zoo")
+
+
+@looking
+def test_looking_leaves_the_model_and_the_global_generator_as_they_were(name, model, tokenizer):
+    before = torch.get_rng_state()
+    explorer = explorer_of(name, model, tokenizer)
+    first = next(iter(explorer.controls.values()))
+    first.value = first.min
+    assert explorer.figure.error == ""
+    assert model.training
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@looking
+def test_a_model_that_goes_on_learning_is_seen_as_it_is_now(name, model, tokenizer):
+    explorer = explorer_of(name, model, tokenizer)
+    caption = explorer.figure.caption
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(-2)
+    for control in explorer.controls.values():
+        value, control.value = control.value, control.min
+        control.value = value
+    assert explorer.figure.caption != caption
+
+
+def test_a_step_of_training_and_a_change_of_data_make_another_state(tokenizer, text):
+    model = GPT(GPTConfig(tokenizer.vocab_size, block_size=8, n_layer=1, n_head=1, n_embd=8))
+    states = [subject.state_of(model), subject.state_of(model)]
+    train(model, Data.of(20 * text), Recipe(steps=1, batch_size=2))
+    states.append(subject.state_of(model))
+    first = next(model.parameters())
+    first.data = first.data.flip(0)
+    states.append(subject.state_of(model))
+    assert states[0] == states[1]
+    assert len(set(states)) == 3

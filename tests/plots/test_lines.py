@@ -1,0 +1,114 @@
+"""Curves: what is drawn of them, where their axes end, and where the labels of levels stand."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from attention_course.plots import Lines
+
+
+def numbers(data):
+    return np.frombuffer(data, dtype=np.float32).tolist()
+
+
+def test_lines_skip_what_was_not_measured():
+    losses = {"all": torch.tensor([4.0, 3, 2, 1]), "some": torch.tensor([math.nan, 3.5, math.inf, 1.5])}
+    panel = Lines("losses", torch.arange(1, 5), losses, "step", "loss", log=False)
+    _, some = panel.state()["curves"]
+    assert (numbers(some["x"]), numbers(some["y"])) == ([2, 4], [3.5, 1.5])
+    axes = Figure().subplots()
+    panel.plot(axes)
+    assert axes.lines[1].get_xydata().tolist() == [[2, 3.5], [4, 1.5]]
+
+
+def test_logarithmic_lines_skip_what_has_no_logarithm():
+    panel = Lines("log", torch.arange(4), {"a": torch.tensor([1.0, 0, -1, 2])}, "x", "y")
+    assert numbers(panel.state()["curves"][0]["x"]) == [3]
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("length", [300, 301, 10_000])
+def test_long_curves_are_thinned_and_keep_their_ends(log, length):
+    x = torch.arange(1, length + 1)
+    curve = Lines("long", x, {"a": 1 / x}, "x", "y", log=log).state()["curves"][0]
+    shown = numbers(curve["x"])
+    assert shown[0] == 1
+    assert shown[-1] == length
+    assert len(shown) <= Lines.MOST_POINTS + 1
+    assert numbers(curve["y"]) == (1 / torch.tensor(shown)).tolist()
+    if log:
+        assert shown[:5] == [1, 2, 3, 4, 5]
+
+
+def test_nine_curves_look_different_and_are_all_drawn():
+    x = torch.tensor([1.0, 2.0])
+    axes = Figure().subplots()
+    Lines("many", x, {f"curve {i}": x + i for i in range(9)}, "x", "y").plot(axes)
+    assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axes.lines}) == 9
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [f"curve {i}" for i in range(9)]
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_levels_stand_at_their_heights_and_their_labels_apart(log):
+    levels = {"top": 3.0, "bottom": 0.11, "second": 1.45, "third": 1.41}
+    x = torch.tensor([1.0, 2.0])
+    panel = Lines("levels", x, {"a": x}, "x", "y", log=log, levels=levels)
+    state = panel.state()
+    assert [level["label"] for level in state["levels"]] == [
+        "top 3",
+        "bottom 0.11",
+        "second 1.45",
+        "third 1.41",
+    ]
+    places = [level["at"] for level in state["levels"]]
+    assert all(0 <= place <= 1 for place in places)
+    gaps = [high - low for low, high in itertools.pairwise(sorted(places))]
+    assert min(gaps) >= Lines.GAP - 1e-9
+    assert np.argsort(places).tolist() == [1, 3, 2, 0]
+    low, high = state["y_limits"]
+    scale = math.log if log else float
+    assert places[1] == pytest.approx((scale(0.11) - scale(low)) / (scale(high) - scale(low)))
+    axes = Figure().subplots()
+    panel.plot(axes)
+    assert [line.get_ydata()[0] for line in axes.lines[1:]] == list(levels.values())
+
+
+@pytest.mark.parametrize("crowd", [(0, 0.01, 0.02), (3, 2.99, 2.98)])
+def test_crowded_labels_stay_beside_the_plot(crowd):
+    levels = {str(index): level for index, level in enumerate((*crowd, 1.5))}
+    state = Lines("levels", torch.zeros(0), {}, "x", "y", log=False, levels=levels).state()
+    places = [level["at"] for level in state["levels"]]
+    assert 0 <= min(places) < max(places) <= 1
+    assert min(high - low for low, high in itertools.pairwise(sorted(places))) >= Lines.GAP - 1e-9
+
+
+@given(
+    low=st.floats(1e-4, 10), factor=st.floats(1, 1e4), log=st.booleans(), levels=st.lists(st.floats(0.01, 9))
+)
+def test_ticks_and_levels_lie_within_the_limits(low, factor, log, levels):
+    y = torch.tensor([low, low * factor])
+    named = {str(index): level for index, level in enumerate(levels[:6])}
+    state = Lines("t", torch.tensor([1.0, 5.0]), {"a": y}, "x", "y", log=log, levels=named).state()
+    for axis in ("x", "y"):
+        ticks = [value for value, _ in state[f"{axis}_ticks"]]
+        assert 1 <= len(ticks) <= 9
+        assert all(state[f"{axis}_limits"][0] <= value <= state[f"{axis}_limits"][1] for value in ticks)
+    bottom, top = state["y_limits"]
+    assert all(bottom <= height <= top for height in [*numbers(y.numpy().tobytes()), *named.values()])
+    assert log or bottom == 0
+
+
+def test_linear_heights_begin_at_zero_and_the_axis_is_as_long_as_asked():
+    x = torch.tensor([1.0, 2.0])
+    panel = Lines("short", x, {"a": x + 5}, "step", "loss", log=False, x_limits=(0, 600))
+    axes = Figure().subplots()
+    panel.plot(axes)
+    assert axes.get_xlim() == (0, 600)
+    assert axes.get_ylim()[0] == 0
+    assert panel.state()["x_limits"] == [0, 600]

@@ -1,0 +1,83 @@
+"""Heatmap, bars and text: both ways of drawing get the same values, in their places."""
+
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+from attention_course.plots import BLUE, Bars, Heatmap, Text, visible
+
+
+def test_heatmap_state_holds_the_values():
+    values = torch.arange(6.0).reshape(2, 3)
+    state = Heatmap("title", values, "row", "column").state()
+    assert np.frombuffer(state["values"], dtype=np.float32).tolist() == values.flatten().tolist()
+    assert state["limit"] == 5
+    assert state["texts"] == ["0", "1", "2", "3", "4", "5"]
+    assert state["rows"] == ["0", "1"]
+    assert state["columns"] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("values", [torch.zeros(2, 2), torch.full((2, 2), -math.inf), torch.zeros(1, 0)])
+def test_heatmap_without_a_largest_value(values):
+    assert Heatmap("title", values, "row", "column").state()["limit"] == 1
+
+
+def test_heatmap_writes_no_numbers_where_they_do_not_fit():
+    assert Heatmap("title", torch.zeros(64, 64), "row", "column").state()["texts"] == []
+
+
+def test_heatmap_keeps_room_for_its_own_shape_or_for_a_given_one():
+    assert Heatmap("title", torch.zeros(2, 3), "row", "column").state()["room"] == [2, 3]
+    assert Heatmap("title", torch.zeros(2, 3), "row", "column", room=(8, 8)).state()["room"] == [8, 8]
+
+
+def test_bars_stand_at_their_heights():
+    axes = Figure().subplots()
+    Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)).plot(axes)
+    assert [round(bar.get_height(), 6) for bar in axes.patches] == [1, 0, -0.5]
+    assert [text.get_text() for text in axes.texts] == ["1", "−∞", "−0.50"]
+
+
+def test_heatmap_draws_its_values_in_place():
+    axes = Figure().subplots()
+    values = torch.tensor([[1.0, -2.0], [math.nan, -math.inf]])
+    Heatmap("a heatmap", values, "row", "column").plot(axes)
+    assert axes.images[0].get_array().tolist() == [[1, -2], [0, 0]]
+    assert axes.texts[1].get_text() == "−2"
+    assert axes.texts[1].get_position() == (1, 0)
+
+
+@given(st.text(st.sampled_from("abcdefgh \n\t"), max_size=200))
+@example(" " + 100 * "x" + " y")
+def test_a_text_is_cut_into_rows_and_nothing_is_lost(text):
+    rows = Text("t", text).rows()
+    assert "".join(rows) == visible(text)
+    assert max(map(len, rows)) <= Text.COLUMNS
+    for row, below in itertools.pairwise(rows):
+        assert "↵" not in row[:-1]
+        if not row.endswith("↵"):
+            assert row.endswith(" ") or " " not in row
+            word = re.split(r"(?<= )", below)[0]
+            assert len(row) + len(word) > Text.COLUMNS
+
+
+def test_text_shades_and_frames_its_cells():
+    axes = Figure().subplots()
+    Text("t", "ab\ncd", torch.tensor([0, 0.25, 0.5, 0.75, 0]), framed=3, limit=0.5).plot(axes)
+    *cells, frame = axes.patches
+    assert [cell.get_xy() for cell in cells] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    colours = [cell.get_facecolor() for cell in cells]
+    assert colours[0] == colours[4] == pytest.approx((1, 1, 1, 1), abs=0.01)
+    assert colours[2] == colours[3] == to_rgba(BLUE)
+    assert colours[1] == pytest.approx([(1 + channel) / 2 for channel in to_rgba(BLUE)], abs=0.01)
+    assert frame.get_xy() == (0, 1)
+    assert not frame.get_fill()
+    assert [text.get_text() for text in axes.texts] == list("ab↵cd")
