@@ -1,14 +1,16 @@
 """Build the notebooks: `make notebooks`, or `python notebooks/build.py 01_bag_of_words` for one of them.
 
 What is edited lies in `source/` (jupytext's py:percent); what a learner opens is made from it here, with its
-outputs. Where a source says `<!--ladder-->`, the notebook has a line that leads to all rungs. The same source
-always gives the same file, so that a diff shows what a change really moved: cell ids come from the cells
-themselves, and everything that differs from run to run is left out. A notebook is written when all its cells
-have run; one that fails leaves the old file as it was.
+outputs. Where a source says `<!--ladder-->`, the notebook has a line that leads to all rungs; for
+`<!--task NAME-->` it has the task of that exercise. The same source always gives the same file, so that a diff
+shows what a change really moved: cell ids come from the cells themselves, and everything that differs from run
+to run is left out. A notebook is written when all its cells have run; one that fails leaves the old file as it
+was.
 """
 
 import hashlib
 import os
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,11 +20,13 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from attention_course.exercises import EXERCISES
 from attention_course.ladder import RUNGS
 
 HERE = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 NAVIGATION = "<!--ladder-->"
+TASK = re.compile(r"<!--task (\w+)-->")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -33,8 +37,9 @@ def navigation(name: str) -> str:
 
 
 def read(source: Path) -> str:
-    """Read the file `source`, with the navigation in its place."""
-    return source.read_text(encoding="utf-8").replace(NAVIGATION, navigation(source.stem))
+    """Read the file `source`, with the navigation and the tasks of the exercises in their places."""
+    text = source.read_text(encoding="utf-8").replace(NAVIGATION, navigation(source.stem))
+    return TASK.sub(lambda found: EXERCISES[found[1]].task, text)
 
 
 def cells_of(source: str) -> list[NotebookNode]:

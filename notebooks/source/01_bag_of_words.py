@@ -305,7 +305,7 @@ print(f"largest difference: {difference:.1f}")
 #
 # ### 1. The loop, from memory
 #
-# Write the mean of the past yourself, for (T, C) and for (B, T, C), without scrolling up.
+# <!--task causal_mean_loop-->
 
 
 # %%
@@ -320,7 +320,7 @@ check("causal_mean_loop", my_causal_mean)
 # %% [markdown]
 # ### 2. A mean of the last k
 #
-# Each output is the mean of the last `k` tokens up to and including its own. At the start there are fewer than `k`: average those that are there.
+# <!--task windowed_mean-->
 
 
 # %%
@@ -335,7 +335,7 @@ check("windowed_mean", my_windowed_mean)
 # %% [markdown]
 # ### 3. A mean that forgets
 #
-# The token itself counts 1, the one before it 1/2<!--given-->, the one before that 1/4<!--given-->, and so on. Divide by the sum of these numbers, so that the result is still a mean.
+# <!--task forgetting_mean-->
 
 
 # %%

@@ -320,7 +320,7 @@ torch.testing.assert_close(repaired.sum(dim=-1), torch.ones(4))
 #
 # ### 1. The mean of the past as a product
 #
-# Write it for (T, C) and (B, T, C), without a loop.
+# <!--task causal_mean_matmul-->
 
 
 # %%
@@ -335,7 +335,7 @@ check("causal_mean_matmul", my_causal_mean)
 # %% [markdown]
 # ### 2. The band
 #
-# Return the (T, T) weights of the mean of the last `k` tokens. At the start there are fewer than `k`; each row still sums to 1.
+# <!--task band_matrix-->
 
 
 # %%
@@ -350,7 +350,7 @@ check("band_matrix", my_band)
 # %% [markdown]
 # ### 3. The shift
 #
-# Return the (T, T) matrix that copies the previous token. Its first row is all zeros.
+# <!--task shift_matrix-->
 
 
 # %%

@@ -423,7 +423,7 @@ assert leak_probe(lambda x: almost_attention(x)[1], x).triu(diagonal=1).any()
 #
 # ### 1. The mean of the past, by softmax
 #
-# Scores, mask, softmax, product; for (T, C) and (B, T, C).
+# <!--task causal_mean_softmax-->
 
 
 # %%
@@ -438,7 +438,7 @@ check("causal_mean_softmax", my_causal_mean)
 # %% [markdown]
 # ### 2. A softmax that survives 1000
 #
-# Along the last dimension, without `torch.softmax`.
+# <!--task stable_softmax-->
 
 
 # %%
@@ -453,7 +453,7 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
-# Texts of a batch differ in length; the short ones are filled up with padding at the end. Given scores of shape (B, T_q, T_k), for T_q queries and T_k keys, and the true lengths, an integer tensor of shape (B,), return the weights: softmax over the keys, with no weight on padding. A text of length 0 gives rows of zeros, not NaN.
+# <!--task padding_weights-->
 
 
 # %%

@@ -719,7 +719,7 @@ assert W_value.grad is not None
 #
 # ### 1. The weights
 #
-# From queries, keys and a boolean mask. There may be a batch, or several leading dimensions, or none, and the numbers of queries and keys may differ. A query that may look at nothing gets a row of zeros.
+# <!--task attention_weights-->
 
 
 # %%
@@ -734,7 +734,7 @@ check("attention_weights", my_attention_weights)
 # %% [markdown]
 # ### 2. The head
 #
-# Tokens, three matrices and a mask go in, the output comes out. You may call `attention_weights`, yours or the package's.
+# <!--task head_forward-->
 
 
 # %%
@@ -749,7 +749,9 @@ check("head_forward", my_head_forward)
 # %% [markdown]
 # ### 3. A head by hand
 #
-# The tokens are the one-hot positions 0 to T − 1, nothing else. Write `W_query` and `W_key`, T rows each and as many columns as you like, so that each position but the first puts at least 0.99<!--given--> of its weight on the one before it. There are many right answers. Only the weights that come out are judged, and this function computes them:
+# <!--task previous_token-->
+#
+# This function computes the weights:
 
 
 # %%

@@ -509,7 +509,7 @@ torch.testing.assert_close(longer, wanted)
 #
 # ### 1. The scale in its place
 #
-# From tokens to weights, for (T, C) and (B, T, C), without a mask.
+# <!--task scaled_weights-->
 
 
 # %%
@@ -524,7 +524,7 @@ check("scaled_weights", my_scaled_weights)
 # %% [markdown]
 # ### 2. Predict a variance
 #
-# Several heads at once: `var_q` and `var_k` hold one number for each head. `scale` is what the dot products are multiplied by.
+# <!--task predicted_variance-->
 
 
 # %%
@@ -539,7 +539,7 @@ check("predicted_variance", my_variance)
 # %% [markdown]
 # ### 3. Choose a scale
 #
-# Now the other way round: which scale gives the wanted variance, for example when var(q) = 4?
+# <!--task scale_for_variance-->
 
 
 # %%

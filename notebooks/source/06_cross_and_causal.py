@@ -785,7 +785,7 @@ assert not broken[-1].any()
 #
 # ### 1. The causal mask of a decoder that continues
 #
-# Shape (T_q, T_k), for T_q ≤ T_k, and the last query sees every key.
+# <!--task causal_mask-->
 
 
 # %%
@@ -800,7 +800,7 @@ check("causal_mask", my_causal_mask)
 # %% [markdown]
 # ### 2. The mask of a padded batch
 #
-# From the lengths, an integer tensor of shape (B,), and T_k.
+# <!--task padding_mask-->
 
 
 # %%
@@ -815,7 +815,7 @@ check("padding_mask", my_padding_mask)
 # %% [markdown]
 # ### 3. Cross-attention
 #
-# From tokens to output, with `W_query` (n_embd, head_size), `W_key` (n_context, head_size) and `W_value` (n_context, d_v) as arguments. Lengths and channels of the two texts may differ, and there may be a batch in front. A query that may look at nothing gets zeros.
+# <!--task cross_attention_forward-->
 
 
 # %%
@@ -830,7 +830,7 @@ check("cross_attention_forward", my_cross_attention)
 # %% [markdown]
 # ### 4. Find the leak
 #
-# You get three functions that you cannot look into, and some tokens. Which of them see the future? Any change of a later token counts, and any move of an output, however small.
+# <!--task leaks-->
 
 
 # %%

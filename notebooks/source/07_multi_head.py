@@ -730,7 +730,7 @@ q.reshape(1, 4, 6, 8).shape
 #
 # ### 1. Split
 #
-# From (B, T, C) to (B, n_head, T, head_size).
+# <!--task split_heads-->
 
 
 # %%
@@ -745,7 +745,7 @@ check("split_heads", my_split)
 # %% [markdown]
 # ### 2. Merge
 #
-# And back, from (B, n_head, T, head_size) to (B, T, C).
+# <!--task merge_heads-->
 
 
 # %%
@@ -760,7 +760,7 @@ check("merge_heads", my_merge)
 # %% [markdown]
 # ### 3. Multi-head attention
 #
-# All of it, with plain tensors: `W_qkv` of shape (3C, C) and `W_proj` of shape (C, C), both used as in `nn.Linear`. Write the scores, the mask and the softmax yourself, or call what you built in rung 4. A query that may look at nothing gets zeros.
+# <!--task multi_head_forward-->
 
 
 # %%
@@ -775,7 +775,7 @@ check("multi_head_forward", my_multi_head)
 # %% [markdown]
 # ### 4. Fuse
 #
-# `W_q`, `W_k` and `W_v` hold the matrices of a list of heads, those of head h at index h. Make the one matrix of shape (3C, C) that does all their work.
+# <!--task fuse_heads-->
 
 
 # %%

@@ -712,7 +712,7 @@ assert evaluate(broken, val_ids) > floors["1-gram"]
 #
 # ### 1. A batch
 #
-# `starts` says where each block begins. Return inputs and targets, stacked: shape (2, B, T).
+# <!--task get_batch-->
 
 
 # %%
@@ -727,7 +727,7 @@ check("get_batch", my_get_batch)
 # %% [markdown]
 # ### 2. The loss
 #
-# The mean cross-entropy of logits (B, T, V) and targets (B, T), in nats, as a tensor of shape (), with your own code. Logits of 1000<!--given--> must do no harm, although e to that power is too large for a float. If all logits are equal, it gives ln V.
+# <!--task cross_entropy_loss-->
 
 
 # %%
@@ -742,7 +742,7 @@ check("cross_entropy_loss", my_loss)
 # %% [markdown]
 # ### 3. Tokens and positions
 #
-# The vectors that the first block gets: `wte` (V, C) holds one for each token, `wpe` (block_size, C) one for each position.
+# <!--task embed-->
 
 
 # %%
@@ -757,7 +757,7 @@ check("embed", my_embed)
 # %% [markdown]
 # ### 4. A block
 #
-# `attn`, `mlp`, `ln_1` and `ln_2` are functions from (B, T, C) to (B, T, C). Put them together, with the LayerNorms before the parts.
+# <!--task pre_norm_block-->
 
 
 # %%
@@ -772,7 +772,7 @@ check("pre_norm_block", my_block)
 # %% [markdown]
 # ### 5. Write
 #
-# `model(ids)` takes one text (T,), at most block_size long, and returns logits (T, V). `draws` holds a number from 0 to 1 for each character to be written: take the first token for which the running sum of the probabilities exceeds the draw.
+# <!--task generate-->
 
 
 # %%

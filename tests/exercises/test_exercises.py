@@ -59,4 +59,4 @@ def test_a_solution_asks_before_it_shows(name):
 def test_the_solution_is_the_source_of_the_reference():
     shown = solution("stable_softmax")
     shown.button.click()
-    assert html.escape("exp / exp.sum(dim=dim, keepdim=True)") in shown.source.value
+    assert html.escape("exp / exp.sum(dim=-1, keepdim=True)") in shown.source.value

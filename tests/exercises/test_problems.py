@@ -137,14 +137,6 @@ def test_a_dim_counted_from_the_front_is_told_its_name_from_the_end():
     assert "dim=-1 in place of dim=1" in message
 
 
-def test_a_window_by_the_first_dim_is_told_of_the_batch():
-    def by_first_dim(x, k):
-        return torch.stack([x[max(0, t - k + 1) : t + 1].mean(dim=0) for t in range(len(x))])
-
-    for seed in range(4):
-        assert ON_2D_ONLY in bad(by_first_dim, "windowed_mean", seed=seed).message
-
-
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
