@@ -13,7 +13,9 @@ from torch import Tensor
 from attention_course.averaging import check_tokens
 
 
-def causal_mask(T_q: int, T_k: int | None = None, *, device: torch.device | str | None = None) -> Bool[Tensor, "T_q T_k"]:
+def causal_mask(
+    T_q: int, T_k: int | None = None, *, device: torch.device | str | None = None
+) -> Bool[Tensor, "T_q T_k"]:
     """Let each query look at itself and at the past.
 
     Args:
@@ -263,11 +265,13 @@ _recordings: ContextVar[tuple[list[Tensor], ...]] = ContextVar("_recordings", de
 
 @contextmanager
 def record_weights() -> Iterator[list[Tensor]]:
-    """Record the weights of every call of `attend`: `with record_weights() as layers: model(ids)`.
+    """Record the weights of all multi-head attention that is computed in this context.
+
+    `with record_weights() as layers: logits = model(ids)` leaves one tensor a layer in `layers`.
 
     Yields:
-        A list that grows by a tensor (B, n_head, T_q, T_k) a call, in the order of the calls. They are the
-        weights that make the output. Calls in other threads are not recorded.
+        A list that grows by a tensor (B, n_head, T_q, T_k) for each call of `attend`, in their order. These
+        are the very weights that make the outputs. Calls in other threads are not recorded.
     """
     layers: list[Tensor] = []
     outside = _recordings.set((*_recordings.get(), layers))

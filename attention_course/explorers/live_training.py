@@ -27,7 +27,7 @@ ABOUT = (
 class LiveTraining(ipywidgets.VBox):
     """A progress bar, a stop button, the losses and a sample, while a training runs.
 
-    Display it, then pass it on: `train(model, data, recipe, watch=watch)`.
+    Display it, then pass it on: `train(model, data, recipe, callback=live)`.
 
     With JupyterLab 4.4 and ipykernel 7, or newer ones, a press of the button arrives while the cell runs, in
     another thread. Elsewhere it waits until the cell has ended; there the kernel's own interrupt button (■)
@@ -41,7 +41,7 @@ class LiveTraining(ipywidgets.VBox):
     Attributes:
         bar: the progress.
         words: step, loss and seconds left.
-        stop: the button; `watch.stop.click()` presses it.
+        stop: the button; `live.stop.click()` presses it.
         figure: losses and sample.
 
     Raises:

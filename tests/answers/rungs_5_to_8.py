@@ -1303,7 +1303,7 @@ def multi_by_the_module_of_the_notebook(x, W_qkv, W_proj, n_head, mask):
     module = package.MultiHeadAttention(x.shape[-1], n_head)
     module.load_state_dict({"c_attn.weight": W_qkv, "c_proj.weight": W_proj})
     with torch.no_grad():
-        return module(x, mask, need_weights=True)[0]
+        return module(x, mask)
 
 
 def _qkv(x, W_qkv, n_head):
