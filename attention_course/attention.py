@@ -138,7 +138,7 @@ def attention_weights(
     """
     check_attention(q, k, None, mask, "attention_weights")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = q @ k.transpose(-2, -1) * scale
+    scores = q @ k.transpose(-2, -1) * scale  # pyright: ignore[reportOperatorIssue]
     if mask is None:
         return torch.softmax(scores, dim=-1)
     scores = scores.masked_fill(~mask, float("-inf"))

@@ -175,7 +175,7 @@ class GPT(nn.Module):
         self.transformer = Transformer(
             {
                 "wte": nn.Embedding(config.vocab_size, config.n_embd),
-                "wpe": wpe and wpe(config.block_size, config.n_embd),
+                "wpe": wpe and wpe(config.block_size, config.n_embd),  # pyright: ignore[reportArgumentType]
                 "drop": nn.Dropout(config.dropout),
                 "h": nn.ModuleList(Block(config, attn, norm, mlp) for _ in range(config.n_layer)),
                 "ln_f": norm(config.n_embd, bias=config.bias),

@@ -106,7 +106,7 @@ def read_story(line: str) -> Story:
     if fact := FACT.match(line):
         choices = fact.groupdict()
         starts = {key: line.find(f"{QUESTIONS[key]}{choices[key]}.") for key in QUESTIONS}
-        story = Story(**choices, order=tuple(sorted(starts, key=starts.get)))
+        story = Story(**choices, order=tuple(sorted(starts, key=lambda key: starts[key])))
         if story.text == line and story.giver != story.receiver:
             return story
     example = Story("Ann", "Ben", "cup", "cave", ORDERS[0]).text

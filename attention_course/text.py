@@ -203,14 +203,14 @@ class CharTokenizer:
             ValueError: an id is out of range.
         """
         check_ids(ids, "decode")
-        ids = ids.cpu().numpy()
-        unknown = np.flatnonzero((ids < 0) | (ids >= self.vocab_size))
+        places = ids.cpu().numpy()
+        unknown = np.flatnonzero((places < 0) | (places >= self.vocab_size))
         if len(unknown):
             raise ValueError(
-                f"CharTokenizer: id {ids[unknown[0]]} at position {unknown[0]} stands for no character: ids "
-                f"go from 0 to {self.vocab_size - 1}. Use the tokenizer that made them."
+                f"CharTokenizer: id {places[unknown[0]]} at position {unknown[0]} stands for no character: "
+                f"ids go from 0 to {self.vocab_size - 1}. Use the tokenizer that made them."
             )
-        return self._codes[ids].tobytes().decode("utf-32-le")
+        return self._codes[places].tobytes().decode("utf-32-le")
 
     def __eq__(self, other):
         return isinstance(other, CharTokenizer) and self.characters == other.characters

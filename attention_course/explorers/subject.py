@@ -47,7 +47,7 @@ def state_of(model: nn.Module) -> tuple[int, ...]:
     PyTorch's own count of changes, `_version`, misses a step of a fused optimizer.
     """
     return tuple(
-        crc32(parameter.detach().cpu().flatten().view(torch.uint8).numpy())
+        crc32(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
         for parameter in model.parameters()
     )
 

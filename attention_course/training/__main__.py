@@ -68,7 +68,7 @@ def train_as_told(options: argparse.Namespace) -> bool:
             trainer.save(checkpoint)
             print(f"The same command goes on from there, with {checkpoint}.")
     elif first:
-        print_table(trainer)
+        print_table(model, trainer)
         prompt = data.val[None, :1].to(trainer.device)
         print(data.tokenizer.decode(generate(model, prompt, options.sample)[0]))
     return not stopped
@@ -106,9 +106,9 @@ def print_progress(trainer: Trainer) -> None:
     )
 
 
-def print_table(trainer: Trainer) -> None:
+def print_table(model: GPT, trainer: Trainer) -> None:
     """Print what tables of n-grams, counted in the validation text, and the trained model reach on it."""
-    model, data, precision = trainer.model, trainer.data, trainer.recipe.precision
+    data, precision = trainer.data, trainer.recipe.precision
     rows = [(f"best {n}-gram table, counted", "", ngram_floor(data.val, n), "") for n in (1, 2, 3)]
     text = data.tokenizer.decode(data.val)
     asked = any(end > model.block_size for _, end in answers(text))

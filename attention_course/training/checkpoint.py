@@ -75,7 +75,7 @@ def classes(model: nn.Module) -> dict[str, str]:
 
 def fingerprint(ids: Int[Tensor, " N"]) -> str:
     """Return a checksum of a text."""
-    return hashlib.sha256(ids.cpu().contiguous().numpy()).hexdigest()
+    return hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()
 
 
 def check_task(path: str | Path, theirs: Task, ours: Task) -> None:
@@ -163,11 +163,10 @@ def load_model(path: str | Path) -> tuple[GPT, CharTokenizer]:
     """
     state = read_checkpoint(path)
     task = state["task"]
-    model = task["config"] and GPT(GPTConfig(**task["config"]))
-    if not model or classes(model) != task["modules"]:
-        raise ValueError(
-            f"{path} holds a model that is no GPT, or one with other parts. Build that model, and use "
-            "Trainer.load."
-        )
+    if task["config"] is None:
+        raise ValueError(f"{path} holds a model that is no GPT. Build that model, and use Trainer.load.")
+    model = GPT(GPTConfig(**task["config"]))
+    if classes(model) != task["modules"]:
+        raise ValueError(f"{path} holds a GPT with parts of its own. Build that model, and use Trainer.load.")
     model.load_state_dict(state["model"])
     return model.eval(), CharTokenizer(task["characters"])
