@@ -7,6 +7,7 @@ import torch
 from ipywidgets import ValueWidget
 from jupyter_client.manager import start_new_kernel
 
+from attention_course.attention import record_weights
 from attention_course.explorers import (
     EXPLORERS,
     LiveTraining,
@@ -18,7 +19,8 @@ from attention_course.explorers import (
 )
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig, generate
 from attention_course.plots import Lines
-from attention_course.text import CharTokenizer, Data, answers, write_stories
+from attention_course.stories import answers, write_stories
+from attention_course.text import CharTokenizer, Data
 from attention_course.training import History, Recipe, Trainer, train
 
 TEXT = "the cat sat on the mat.\n"
@@ -192,8 +194,9 @@ def test_sampling_also_looks_at_a_bigram_model(tokenizer):
 
 def test_weights_are_the_models_and_the_prediction_is_too(model, tokenizer):
     out = attention_over_text.compute(2, 1, 5, model, tokenizer, "the cat sat")
-    logits, weights = model.eval()(tokenizer.encode("the cat sat")[None], need_weights=True)
-    torch.testing.assert_close(out["weights"], weights[2, 0, 1, 5])
+    with record_weights() as layers:
+        logits = model.eval()(tokenizer.encode("the cat sat")[None])
+    torch.testing.assert_close(out["weights"], layers[2][0, 1, 5])
     assert out["weights"].sum().item() == pytest.approx(1, abs=1e-5)
     assert out["expected"] == tokenizer.characters[logits[0, 5].argmax()]
 
@@ -396,7 +399,7 @@ def test_watching_does_not_change_the_training(watch, tokenizer, model):
     for watching in (None, watch):
         torch.manual_seed(5)
         learner = GPT(GPTConfig(tokenizer.vocab_size, 16, n_layer=1, n_head=2, n_embd=8, dropout=0.5))
-        histories.append(train(learner, data, recipe, watch=watching))
+        histories.append(train(learner, data, recipe, callback=watching))
     assert histories[0].losses == histories[1].losses
     assert watch.bar.value == 6
 

@@ -1,26 +1,14 @@
-"""Rung 7: four ways to compute many heads agree; the explorer, the exercises and facts of the notebook."""
+"""Rung 7: the explorer, the exercises and facts of the notebook."""
 
 import math
-import time
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 from torch.nn import functional as F
 
-from attention_course.attention import (
-    Head,
-    MultiHeadAttention,
-    MultiHeadAttentionList,
-    attention_weights,
-    causal_mask,
-    fuse,
-    leak_probe,
-    padding_mask,
-    to_torch,
-)
+from attention_course.attention import MultiHeadAttention, attention_weights, causal_mask
 from attention_course.exercises import EXERCISES, check
 from attention_course.explorers import explore, multi_head
 
@@ -117,17 +105,6 @@ def test_the_caption_reads_the_largest_weight_out():
     )
 
 
-def test_the_explorer_is_instant():
-    explorer = explore("multi_head")
-    times = []
-    for n_head in N_HEADS * 3:
-        start = time.perf_counter()
-        explorer.figure.show = lambda *panels, caption: [panel.state() for panel in panels]
-        multi_head.draw(explorer.figure, **multi_head.compute(n_head, 5, True))
-        times.append(time.perf_counter() - start)
-    assert sorted(times)[len(times) // 2] < 3e-3
-
-
 # The exercises
 
 
@@ -142,7 +119,7 @@ def by_loop(x, W_qkv, W_proj, n_head, mask):
 def by_module(x, W_qkv, W_proj, n_head, mask):
     module = MultiHeadAttention(x.shape[-1], n_head)
     weights = {"c_attn.weight": W_qkv, "c_proj.weight": W_proj}
-    return torch.func.functional_call(module, weights, (x, mask))[0]
+    return torch.func.functional_call(module, weights, (x, mask))
 
 
 def forward(x, W_qkv, W_proj, n_head, mask, split, merge, scale):
@@ -265,7 +242,7 @@ def by_sdpa_alone(x, W_qkv, W_proj, n_head, mask):
 # Facts of the notebook
 
 
-@given(s=st.floats(0, 1), seed=seeds)
+@given(s=st.floats(0, 1), seed=st.integers(0, 2**32))
 def test_no_share_gives_both_answers(s, seed):
     """For any linear layer: if both answers are right on equal cards, one on swapped cards is wrong."""
     generator = torch.Generator().manual_seed(seed)

@@ -15,7 +15,8 @@ from attention_course.attention import causal_mask
 from attention_course.exercises import EXERCISES, check
 from attention_course.exercises.bigram_to_gpt import Model
 from attention_course.questions import QUESTIONS
-from attention_course.text import ORDERS, THINGS, CharTokenizer, Story, ngram_floor, write_stories
+from attention_course.stories import ORDERS, THINGS, Story, write_stories
+from attention_course.text import CharTokenizer, ngram_floor
 
 NAMES_OF_EXERCISES = ("get_batch", "cross_entropy_loss", "embed", "pre_norm_block", "generate")
 
@@ -438,9 +439,9 @@ def test_the_references_do_what_the_package_does():
     ids = torch.randint(11, (3, 5))
     x = EXERCISES["embed"].reference(ids, table["wte"].weight, table["wpe"].weight)
     x = EXERCISES["pre_norm_block"].reference(
-        x, lambda z: block.attn(z, causal_mask(5))[0], block.mlp, block.ln_1, block.ln_2
+        x, lambda z: block.attn(z, causal_mask(5)), block.mlp, block.ln_1, block.ln_2
     )
-    logits = model(ids)[0]
+    logits = model(ids)
     torch.testing.assert_close(model.lm_head(table["ln_f"](x)), logits)
     loss = EXERCISES["cross_entropy_loss"].reference(logits, ids)
     torch.testing.assert_close(F.cross_entropy(logits.flatten(0, 1), ids.flatten()), loss)
@@ -513,7 +514,7 @@ def test_the_loss_before_training_lies_about_half_a_nat_above_ln_v():
         torch.manual_seed(seed)
         model = gpt.GPT(gpt.GPTConfig(V, block_size=64, n_layer=2, n_embd=64))
         with torch.no_grad():
-            logits, _ = model(blocks[:, :-1])
+            logits = model(blocks[:, :-1])
         assert 0.6 < logits.var() < 1.5
         excess.append(float(F.cross_entropy(logits.flatten(0, 1), blocks[:, 1:].flatten())) - math.log(V))
     assert 0.4 < sum(excess) / len(excess) < 0.7
@@ -546,7 +547,7 @@ def test_with_unshifted_targets_the_loss_falls_to_0_and_one_letter_is_repeated()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(60):
         ids = torch.randint(6, (16, 8))
-        loss = F.cross_entropy(model(ids)[0].flatten(0, 1), ids.flatten())
+        loss = F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -573,7 +574,7 @@ def test_a_cropped_model_sees_the_last_128():
 
         def forward(self, ids):
             seen.append(ids[0] + 1)  # the first character is number 1
-            return torch.zeros(*ids.shape, 1000), None
+            return torch.zeros(*ids.shape, 1000)
 
     gpt.generate(Spy(), torch.arange(499)[None], 1)
     first, last = int(seen[0][0]), int(seen[0][-1])
