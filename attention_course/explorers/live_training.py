@@ -145,7 +145,7 @@ class LiveTraining(ipywidgets.VBox):
         return ABOUT
 
     def _repr_mimebundle_(self, **kwargs):
-        return super()._repr_mimebundle_(**kwargs) | {"text/plain": ABOUT}
+        return (super()._repr_mimebundle_(**kwargs) or {}) | {"text/plain": ABOUT}
 
 
 def _answer_in_any_thread(widget: ipywidgets.Widget) -> None:
