@@ -1,4 +1,6 @@
 """Rungs 3 to 7: attention, from the mask to many heads, and the probe that finds a leak from the future."""
+# pyright: reportOperatorIssue=false
+# (it takes int ** float for Any: the scale, then, for None)
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,15 +34,19 @@ def causal_mask(
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q)
 
 
-def window_mask(T: int, window: int, *, device: torch.device | str | None = None) -> Bool[Tensor, "T T"]:
+def window_mask(
+    T_q: int, window: int, T_k: int | None = None, *, device: torch.device | str | None = None
+) -> Bool[Tensor, "T_q T_k"]:
     """Let each query look at the last `window` tokens, itself included (Beltagy et al. 2020, section 3.1)."""
-    mask = causal_mask(T, device=device)
-    return mask & ~mask.tril(-window)
+    mask = causal_mask(T_q, T_k, device=device)
+    return mask & ~mask.tril(mask.shape[1] - T_q - window)
 
 
-def prefix_mask(T: int, prefix: int, *, device: torch.device | str | None = None) -> Bool[Tensor, "T T"]:
+def prefix_mask(
+    T_q: int, prefix: int, T_k: int | None = None, *, device: torch.device | str | None = None
+) -> Bool[Tensor, "T_q T_k"]:
     """Let each query look at itself, the past, and the first `prefix` tokens (Raffel et al. 2020, fig. 4)."""
-    mask = causal_mask(T, device=device)
+    mask = causal_mask(T_q, T_k, device=device)
     mask[:, :prefix] = True
     return mask
 
@@ -138,7 +144,7 @@ def attention_weights(
     """
     check_attention(q, k, None, mask, "attention_weights")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = q @ k.transpose(-2, -1) * scale  # pyright: ignore[reportOperatorIssue]
+    scores = q @ k.transpose(-2, -1) * scale
     if mask is None:
         return torch.softmax(scores, dim=-1)
     scores = scores.masked_fill(~mask, float("-inf"))
