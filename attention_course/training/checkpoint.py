@@ -18,7 +18,7 @@ from attention_course.gpt import GPT, GPTConfig
 from attention_course.text import CharTokenizer, Data
 from attention_course.training.recipe import Recipe
 
-FORMAT = "attention_course checkpoint 1"
+FORMAT = "attention_course checkpoint 2"
 Task = TypedDict(
     "Task",
     {

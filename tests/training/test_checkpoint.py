@@ -186,7 +186,7 @@ def test_why_a_file_is_no_checkpoint_is_said(tmp_path):
         (whole.replace(table, bytes(len(table))), r"the checksum of archive/data/\d+ is wrong"),
         (
             bytes_of(state | {"format": "new"}),
-            "its format is 'new', expected 'attention_course checkpoint 1'",
+            "its format is 'new', expected 'attention_course checkpoint 2'",
         ),
         (bytes_of(rest), "it has no generator, task"),
         (
