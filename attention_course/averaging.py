@@ -4,17 +4,12 @@ The loop is the specification. The matrix product is the same sum, all rows at o
 the same thing in the form that attention needs: scores, a mask, weights.
 """
 
-from collections.abc import Callable
-from functools import wraps
-from inspect import signature
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 
-def check_tokens(x: Any, name: str) -> None:
+def check_tokens(x: object, name: str) -> None:
     """Raise unless `x` is a float tensor of shape (T, C) or (B, T, C) with at least one token.
 
     Args:
@@ -39,19 +34,6 @@ def check_tokens(x: Any, name: str) -> None:
         raise ValueError(f"{expected}, but its shape is {shape}: T = 0. Pass at least one token.")
 
 
-def takes_tokens(function: Callable) -> Callable:
-    """Decorate a function of tokens so that it checks its argument `x` with `check_tokens` first."""
-    parameters = signature(function)
-
-    @wraps(function)
-    def checked(*args, **kwargs):
-        check_tokens(parameters.bind(*args, **kwargs).arguments["x"], function.__name__)
-        return function(*args, **kwargs)
-
-    return checked
-
-
-@takes_tokens
 def causal_mean_loop(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
     """Average each token with all tokens before it, one position at a time.
 
@@ -65,13 +47,13 @@ def causal_mean_loop(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
         TypeError: `x` is not a float tensor.
         ValueError: `x` has another rank, or T = 0.
     """
+    check_tokens(x, "causal_mean_loop")
     out = torch.zeros_like(x)
     for t in range(x.shape[-2]):
         out[..., t, :] = x[..., : t + 1, :].mean(dim=-2)
     return out
 
 
-@takes_tokens
 def causal_mean_matmul(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
     """Average each token with all tokens before it, as one matrix product.
 
@@ -85,13 +67,13 @@ def causal_mean_matmul(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
         TypeError: `x` is not a float tensor.
         ValueError: `x` has another rank, or T = 0.
     """
+    check_tokens(x, "causal_mean_matmul")
     T = x.shape[-2]
     weights = torch.tril(torch.ones(T, T, dtype=x.dtype, device=x.device))
     weights = weights / weights.sum(dim=-1, keepdim=True)
     return weights @ x
 
 
-@takes_tokens
 def causal_mean_softmax(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
     """Average each token with all tokens before it, as a softmax over equal scores.
 
@@ -108,6 +90,7 @@ def causal_mean_softmax(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
         TypeError: `x` is not a float tensor.
         ValueError: `x` has another rank, or T = 0.
     """
+    check_tokens(x, "causal_mean_softmax")
     T = x.shape[-2]
     scores = torch.zeros(T, T, dtype=x.dtype, device=x.device)
     mask = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()

@@ -1,19 +1,11 @@
 """Rung 8: a text, the numbers that a model sees in its place, and batches of them.
 
-The embedded text is written by a small grammar in which every story is equally likely. So its entropy is
-known exactly: no model can expect a lower loss. The floors of models that look back a few characters only
-are counted in the text itself.
+The floors of models that look back a few characters only are counted in the text itself.
 """
 
 import math
 import os
-import random
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from inspect import signature
-from itertools import permutations
 from os import PathLike
 from pathlib import Path
 
@@ -23,156 +15,20 @@ from jaxtyping import Int
 from torch import Tensor
 
 from attention_course.names import look_up
-
-NAMES = ("Ann", "Ben", "Dan", "Eve", "Joe", "Kim", "Sam", "Tom")
-THINGS = ("bell", "cup", "drum", "fork", "hat", "kite", "map", "ring")
-PLACES = ("barn", "cave", "dock", "farm", "gate", "lake", "mill", "park")
-QUESTIONS = {
-    "receiver": "Who got it? Poor ",
-    "thing": "What? A ",
-    "place": "Where? At the ",
-}
-ORDERS = tuple(permutations(QUESTIONS))
-STORIES = len(NAMES) * (len(NAMES) - 1) * len(THINGS) * len(PLACES) * len(ORDERS)
+from attention_course.stories import write_stories
 
 
-@dataclass(frozen=True)
-class Story:
-    """The choices that make a story; `order` holds the keys of QUESTIONS as they are asked."""
-
-    giver: str
-    receiver: str
-    thing: str
-    place: str
-    order: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """The story as one line, without the newline at its end."""
-        asked = " ".join(f"{QUESTIONS[key]}{getattr(self, key)}." for key in self.order)
-        fact = f"Kind {self.giver} gave poor {self.receiver} a {self.thing} at the {self.place}."
-        return f"{fact} {asked}"
-
-
-def draw_story(rng: random.Random) -> Story:
-    """Draw one of the STORIES stories, each with the same probability.
-
-    Only `rng.random()` is called: its numbers are the same on every Python, those of `choice` need not be.
-    """
-
-    def pick(options):
-        return options[int(rng.random() * len(options))]
-
-    giver = pick(NAMES)
-    receiver = pick([name for name in NAMES if name != giver])
-    return Story(giver, receiver, pick(THINGS), pick(PLACES), pick(ORDERS))
-
-
-def write_stories(seed: int = 0, characters: int = 400_000) -> str:
-    """Write stories, one a line, the same ones on every machine.
-
-    Args:
-        seed: another seed gives other stories.
-        characters: at least so many; the text ends with the first story that reaches them.
-
-    Raises:
-        ValueError: `characters` is below 1.
-    """
-    if characters < 1:
-        raise ValueError(f"write_stories: characters = {characters}, expected at least 1.")
-    rng = random.Random(seed)
-    lines, length = [], 0
-    while length < characters:
-        lines.append(draw_story(rng).text + "\n")
-        length += len(lines[-1])
-    return "".join(lines)
-
-
-def any_of(words) -> str:
-    """Write a regular expression that fits each of the words and nothing else."""
-    return "|".join(re.escape(word) for word in words)
-
-
-FACT = re.compile(
-    rf"Kind (?P<giver>{any_of(NAMES)}) gave poor (?P<receiver>{any_of(NAMES)}) "
-    rf"a (?P<thing>{any_of(THINGS)}) at the (?P<place>{any_of(PLACES)})\. "
-)
-ANSWER = re.compile(rf"(?:{any_of(QUESTIONS.values())})(\w+)\.")
-
-
-def read_story(line: str) -> Story:
-    """Recover the choices from a line, with or without its newline.
-
-    Raises:
-        ValueError: the line is no story.
-    """
-    line = line.removesuffix("\n")
-    if fact := FACT.match(line):
-        choices = fact.groupdict()
-        starts = {key: line.find(f"{QUESTIONS[key]}{choices[key]}.") for key in QUESTIONS}
-        story = Story(**choices, order=tuple(sorted(starts, key=starts.get)))
-        if story.text == line and story.giver != story.receiver:
-            return story
-    example = Story("Ann", "Ben", "cup", "cave", ORDERS[0]).text
-    raise ValueError(
-        f"read_story: {line[:150]!r} is no story. Expected a fact about two people, then three questions, "
-        f"each once and with its true answer, as in {example!r}."
-    )
-
-
-def stories_entropy(text: str) -> float:
-    r"""Measure the entropy of a text of whole stories, in nats per character, newlines included.
-
-    A story has the probability 1 / STORIES; its surprise, ln STORIES, is spread over its characters. A model
-    that never saw the text cannot expect a lower mean loss. A text that was split begins within a story: cut
-    it first, text[text.index("\n") + 1 :].
-
-    Raises:
-        ValueError: the text is empty, or holds something other than whole stories, each with its newline.
-    """
-    *lines, rest = text.split("\n")
-    if rest or not lines:
-        raise ValueError(
-            f"stories_entropy: the text ends with {text[-40:]!r}, expected whole stories, each on a line. "
-            'Cut after the last newline: text[: text.rindex("\\n") + 1].'
-        )
-    for number, line in enumerate(lines, start=1):
-        try:
-            read_story(line)
-        except ValueError as error:
-            advice = 'Cut after it: text[text.index("\\n") + 1 :]. ' if number == 1 else ""
-            raise ValueError(f"stories_entropy: line {number} is no whole story. {advice}{error}") from None
-    return len(lines) * math.log(STORIES) / len(text)
-
-
-def answers(text: str) -> list[tuple[int, int]]:
-    """Find the words that answer the questions, in the order of the text: text[start:end] is one.
-
-    Any stretch of stories will do. Of a story that is cut off, the answers that are left are listed.
-    """
-    return [found.span(1) for found in ANSWER.finditer(text)]
-
-
-def takes_ids(function: Callable) -> Callable:
-    """Decorate a function so that it raises TypeError unless `ids` holds integers in the shape (T,)."""
-    parameters = signature(function)
+def check_ids(ids: object, name: str) -> None:
+    """Raise TypeError unless `ids`, given to the function `name`, holds integers in the shape (T,)."""
     integers = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
-    @wraps(function)
-    def checked(*args, **kwargs):
-        ids = parameters.bind(*args, **kwargs).arguments["ids"]
-        if not isinstance(ids, Tensor) or ids.dtype not in integers or ids.dim() != 1:
-            got = f"{ids.dtype}, {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
-            raise TypeError(
-                f"{function.__name__}: ids is {got}, expected an integer tensor of shape (T,). "
-                "From a text, make it with tokenizer.encode(text); of a batch, pass one row: ids[0]."
-            )
-        return function(*args, **kwargs)
-
-    return checked
+    if not isinstance(ids, Tensor) or ids.dtype not in integers or ids.dim() != 1:
+        got = f"{ids.dtype}, {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
+        raise TypeError(
+            f"{name}: ids is {got}, expected an integer tensor of shape (T,). "
+            "From a text, make it with tokenizer.encode(text); of a batch, pass one row: ids[0]."
+        )
 
 
-@takes_ids
 def ngram_floor(ids: Int[Tensor, " T"], n: int) -> float:
     """Count the lowest mean loss that any table of n-grams can have on these ids, in nats per token.
 
@@ -189,6 +45,7 @@ def ngram_floor(ids: Int[Tensor, " T"], n: int) -> float:
     Raises:
         ValueError: n is below 1, or there are fewer than n ids.
     """
+    check_ids(ids, "ngram_floor")
     if not 1 <= n <= len(ids):
         raise ValueError(f"ngram_floor: n = {n} with {len(ids)} ids, expected n from 1 to their number.")
     vocabulary, tokens = np.unique(ids.cpu().numpy(), return_inverse=True)
@@ -339,21 +196,21 @@ class CharTokenizer:
             )
         return torch.from_numpy(ids)
 
-    @takes_ids
     def decode(self, ids: Int[Tensor, " T"]) -> str:
         """Turn ids, shape (T,), back into a text.
 
         Raises:
             ValueError: an id is out of range.
         """
-        ids = ids.cpu().numpy()
-        unknown = np.flatnonzero((ids < 0) | (ids >= self.vocab_size))
+        check_ids(ids, "decode")
+        places = ids.cpu().numpy()
+        unknown = np.flatnonzero((places < 0) | (places >= self.vocab_size))
         if len(unknown):
             raise ValueError(
-                f"CharTokenizer: id {ids[unknown[0]]} at position {unknown[0]} stands for no character: ids "
-                f"go from 0 to {self.vocab_size - 1}. Use the tokenizer that made them."
+                f"CharTokenizer: id {places[unknown[0]]} at position {unknown[0]} stands for no character: "
+                f"ids go from 0 to {self.vocab_size - 1}. Use the tokenizer that made them."
             )
-        return self._codes[ids].tobytes().decode("utf-32-le")
+        return self._codes[places].tobytes().decode("utf-32-le")
 
     def __eq__(self, other):
         return isinstance(other, CharTokenizer) and self.characters == other.characters
@@ -365,7 +222,6 @@ class CharTokenizer:
         return f"CharTokenizer({self.characters!r})"
 
 
-@takes_ids
 def train_val_split(
     ids: Int[Tensor, " T"], val_share: float = 0.1
 ) -> tuple[Int[Tensor, " T_train"], Int[Tensor, " T_val"]]:
@@ -381,6 +237,7 @@ def train_val_split(
     Raises:
         ValueError: val_share is not between 0 and 1, or leaves nothing to train on.
     """
+    check_ids(ids, "train_val_split")
     cut = len(ids) - math.ceil(len(ids) * val_share) if 0 < val_share < 1 else 0
     if cut < 1:
         raise ValueError(
@@ -390,7 +247,6 @@ def train_val_split(
     return ids[:cut], ids[cut:]
 
 
-@takes_ids
 def get_batch(
     ids: Int[Tensor, " T_text"], block_size: int, batch_size: int, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
@@ -408,6 +264,7 @@ def get_batch(
     Raises:
         ValueError: a size is below 1, or the text has fewer than block_size + 1 ids.
     """
+    check_ids(ids, "get_batch")
     if block_size < 1 or batch_size < 1:
         raise ValueError(
             f"get_batch: block_size = {block_size}, batch_size = {batch_size}, expected at least 1."

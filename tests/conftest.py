@@ -1,5 +1,6 @@
 """Shared by all tests: pictures without a window, properties that are tried the same way each time."""
 
+import jaxtyping
 import matplotlib
 import pytest
 from hypothesis import settings
@@ -9,6 +10,14 @@ matplotlib.use("Agg")
 
 settings.register_profile("course", deadline=None, derandomize=True)  # no clock and no luck decides a test
 settings.load_profile("course")
+
+
+@pytest.fixture
+def shapes_unchecked():
+    """Call the package as a learner does: bad input meets the package's own messages, not jaxtyping's."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="module")

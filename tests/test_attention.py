@@ -1,18 +1,46 @@
-"""The mask, the softmax and the leak probe of rung 3."""
+"""Attention is what the rungs below say it is, and what PyTorch computes; many heads agree in all ways."""
+
+import contextlib
+import threading
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
 
+from attention_course import attention as attention_module
 from attention_course.attention import (
+    CrossAttentionHead,
+    Head,
+    MultiHeadAttention,
+    MultiHeadAttentionList,
+    attend,
+    attention,
+    attention_weights,
     causal_mask,
+    fuse,
     leak_probe,
     padding_mask,
     prefix_mask,
+    record_weights,
+    sdpa_is_slow,
     softmax,
+    to_torch,
     window_mask,
 )
+from attention_course.averaging import causal_mean_loop, causal_mean_matmul, causal_mean_softmax
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+sizes = st.integers(1, 7)
+seeds = st.integers(0, 2**32)
+each_dtype = pytest.mark.parametrize("dtype", TOLERANCE)
+each_tolerance = pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCE.items())
+
+
+# Masks and softmax
 
 
 def test_causal_mask_lets_a_query_see_itself_and_the_past():
@@ -26,6 +54,15 @@ def test_causal_mask_aligns_the_last_query_with_the_last_key(T_q, T_k):
     mask = causal_mask(T_q, T_k)
     assert mask.shape == (T_q, T_k)
     assert all(mask[t, s] == (s - (T_k - 1) <= t - (T_q - 1)) for t in range(T_q) for s in range(T_k))
+
+
+@given(T_q=st.integers(1, 9), T_k=st.integers(1, 9), n=st.integers(0, 9))
+def test_masks_of_a_window_and_a_prefix_align_them_alike(T_q, T_k, n):
+    """The last query is aligned with the last key; one that stands before the first key sees no past."""
+    T = max(T_q, T_k)
+    assert torch.equal(window_mask(T_q, n, T_k), window_mask(T, n)[-T_q:, -T_k:])
+    past = causal_mask(T_q, T_k)
+    assert torch.equal(prefix_mask(T_q, n, T_k), past | (torch.arange(T_k) < n))
 
 
 @pytest.mark.parametrize(
@@ -57,6 +94,532 @@ def test_softmax_of_masked_scores():
 def test_softmax_gradient():
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: softmax(x, -1), x)
+
+
+# One head
+
+
+def randn(seed, *shape, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def random_mask(seed, *shape):
+    """Draw a mask in which some queries may look at nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    seen = torch.rand(shape, generator=generator) < 0.6
+    return seen & (torch.rand((*shape[:-1], 1), generator=generator) < 0.8)
+
+
+@each_dtype
+@given(
+    B=sizes,
+    H=sizes,
+    T_q=sizes,
+    T_k=sizes,
+    head_size=sizes,
+    d_v=sizes,
+    masked=st.booleans(),
+    scale=st.sampled_from([None, 0.3, 2.0]),
+    seed=seeds,
+)
+def test_attention_is_pytorchs_forward_and_backward(
+    dtype, B, H, T_q, T_k, head_size, d_v, masked, scale, seed
+):
+    q = randn(seed, B, H, T_q, head_size, dtype=dtype).requires_grad_()
+    k = randn(seed + 1, B, H, T_k, head_size, dtype=dtype).requires_grad_()
+    v = randn(seed + 2, B, H, T_k, d_v, dtype=dtype).requires_grad_()
+    direction = randn(seed + 3, B, H, T_q, d_v, dtype=dtype)
+    mask = random_mask(seed, B, 1, T_q, T_k) if masked else None
+    ours, weights = attention(q, k, v, mask, scale)
+    assert torch.equal(weights, attention_weights(q, k, mask, scale))
+    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+    torch.testing.assert_close(ours, theirs, **close)
+    our_gradients = torch.autograd.grad(ours, (q, k, v), direction)
+    their_gradients = torch.autograd.grad(theirs, (q, k, v), direction)
+    for mine, reference in zip(our_gradients, their_gradients, strict=True):
+        torch.testing.assert_close(mine, reference, **close)
+
+
+@given(T=st.integers(1, 20), C=sizes, seed=seeds)
+def test_zero_queries_give_back_the_rungs_below(T, C, seed):
+    x = randn(seed, 2, T, C)
+    head = Head(C, C)
+    torch.nn.init.zeros_(head.query.weight)
+    torch.nn.init.eye_(head.value.weight)
+    output, _ = head(x, causal_mask(T))
+    for mean in (causal_mean_loop, causal_mean_matmul, causal_mean_softmax):
+        torch.testing.assert_close(output, mean(x))
+
+
+@given(T_q=sizes, T_k=sizes, masked=st.booleans(), seed=seeds, scale=st.sampled_from([None, 0.1, 1.0, 30.0]))
+def test_rows_sum_to_1_or_are_all_zero(T_q, T_k, masked, seed, scale):
+    mask = random_mask(seed, T_q, T_k) if masked else torch.ones(T_q, T_k, dtype=torch.bool)
+    weights = attention_weights(randn(seed, T_q, 5), randn(seed + 1, T_k, 5), mask, scale)
+    torch.testing.assert_close(weights.sum(dim=-1), mask.any(dim=-1).float())
+    assert (weights[~mask] == 0).all()
+    assert (weights >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "may_look"),
+    [
+        (lambda: causal_mask(7), lambda t, s: s <= t),
+        (lambda: window_mask(7, 3), lambda t, s: t - 3 < s <= t),
+        (lambda: window_mask(7, 1), lambda t, s: s == t),
+        (lambda: window_mask(7, 9), lambda t, s: s <= t),
+        (lambda: prefix_mask(7, 3), lambda t, s: s <= t or s < 3),
+        (lambda: prefix_mask(7, 0), lambda t, s: s <= t),
+        (lambda: padding_mask(torch.tensor([4]), 7)[0].expand(7, 7), lambda t, s: s < 4),
+    ],
+)
+def test_masks_say_who_may_look_and_the_leak_probe_agrees(make, may_look):
+    mask = make()
+    expected = torch.tensor([[may_look(t, s) for s in range(7)] for t in range(7)])
+    assert torch.equal(mask, expected)
+    torch.manual_seed(0)
+    head = Head(4, 4)
+    # A query also moves with its own token, from which it is made.
+    moved = leak_probe(lambda x: head(x, mask)[0], torch.randn(2, 7, 4))
+    assert torch.equal(moved | torch.eye(7, dtype=torch.bool), expected | torch.eye(7, dtype=torch.bool))
+
+
+def test_padding_mask_of_a_batch():
+    mask = padding_mask(torch.tensor([0, 2, 3]), 3)
+    assert mask.shape == (3, 1, 3)
+    assert mask[:, 0].tolist() == [[False] * 3, [True, True, False], [True] * 3]
+
+
+def test_causal_by_gradient():
+    x = torch.randn(6, 4, requires_grad=True)
+    output, _ = Head(4, 4)(x, causal_mask(6))
+    for t in range(6):
+        (gradient,) = torch.autograd.grad(output[t].sum(), x, retain_graph=True)
+        assert (gradient[t + 1 :] == 0).all()
+
+
+def test_rows_of_a_batch_never_talk():
+    head = Head(4, 3)
+    x = torch.randn(3, 5, 4)
+    before = head(x)[0]
+    x[1] += 1
+    after = head(x)[0]
+    assert torch.equal(before[[0, 2]], after[[0, 2]])
+    assert not torch.allclose(before[1], after[1])
+
+
+def test_without_a_mask_permuting_tokens_permutes_outputs():
+    head = Head(4, 3).double()
+    x = torch.randn(2, 6, 4, dtype=torch.float64)
+    order = torch.randperm(6)
+    torch.testing.assert_close(head(x[:, order])[0], head(x)[0][:, order])
+
+
+def test_a_constant_added_to_a_row_of_scores_changes_nothing():
+    """A key component that all keys share adds the same number to all scores of a query."""
+    q, k = torch.randn(5, 3, dtype=torch.float64), torch.randn(6, 3, dtype=torch.float64)
+    torch.testing.assert_close(attention_weights(q, k + 7.0), attention_weights(q, k))
+
+
+def test_cross_attention_on_itself_is_self_attention():
+    head, cross = Head(5, 3, d_v=4), CrossAttentionHead(5, 5, 3, d_v=4)
+    cross.load_state_dict(head.state_dict())
+    x = torch.randn(2, 6, 5)
+    for ours, reference in zip(cross(x, x, causal_mask(6)), head(x, causal_mask(6)), strict=True):
+        assert torch.equal(ours, reference)
+
+
+def test_cross_attention_shapes_may_differ_everywhere():
+    output, weights = CrossAttentionHead(5, 7, 3, d_v=4)(torch.randn(2, 6, 5), torch.randn(2, 8, 7))
+    assert output.shape == (2, 6, 4)
+    assert weights.shape == (2, 6, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype):
+    q, k, v = torch.randn(3, 2, 6, 4, dtype=dtype)
+    output, weights = attention(q, k, v, causal_mask(6))
+    assert output.dtype == weights.dtype == dtype
+    expected, _ = attention(q.double(), k.double(), v.double(), causal_mask(6))
+    torch.testing.assert_close(output.double(), expected, atol=5e-2, rtol=5e-2)
+
+
+def test_nobody_to_look_at_gives_zeros_and_finite_gradients():
+    q, k, v = (torch.randn(2, 3, requires_grad=True) for _ in range(3))
+    output, weights = attention(q, k, v, torch.tensor([[False, False], [True, True]]))
+    assert (output[0] == 0).all()
+    assert (weights[0] == 0).all()
+    output.sum().backward()
+    assert all(each.grad.isfinite().all() for each in (q, k, v))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"k": torch.zeros(2, 4, 5)}, ValueError, "q has head_size 3 and k has head_size 5"),
+        ({"v": torch.zeros(2, 6, 3)}, ValueError, "k holds 4 tokens and v holds 6"),
+        (
+            {"mask": torch.ones(4, 2, dtype=torch.bool)},
+            ValueError,
+            r"shape \(4, 2\).*scores have shape \(2, 2, 4\)",
+        ),
+        ({"mask": torch.ones(3, 2, 4, dtype=torch.bool)}, ValueError, r"shape \(3, 2, 4\)"),
+        ({"mask": torch.ones(1, 2, 2, 4, dtype=torch.bool)}, ValueError, r"shape \(1, 2, 2, 4\)"),
+        ({"mask": torch.zeros(2, 4)}, TypeError, "dtype torch.float32, expected torch.bool"),
+        ({"mask": torch.ones(2, 4, dtype=torch.int64)}, TypeError, "dtype torch.int64.*mask.bool()"),
+    ],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_bad_input_names_both_sides(change, error, words):
+    given = {"q": torch.zeros(2, 2, 3), "k": torch.zeros(2, 4, 3), "v": torch.zeros(2, 4, 3)} | change
+    for function in (attention, attend):
+        with pytest.raises(error, match=f"{function.__name__}: .*{words}"):
+            function(**given)
+    if "v" not in change:
+        with pytest.raises(error, match=f"attention_weights: .*{words}"):
+            attention_weights(given["q"], given["k"], given.get("mask"))
+
+
+# Many heads
+
+each_mask = pytest.mark.parametrize("kind", ["none", "causal", "padding", "random", "nothing"])
+
+many_sizes = st.tuples(st.integers(1, 3), st.integers(1, 7), st.integers(1, 5), st.integers(1, 5))
+
+
+def mask_of(kind, B, T):
+    """Return a mask; "padding" has an empty text, "random" and "nothing" have queries that see nothing."""
+    if kind == "padding":
+        return padding_mask(torch.randint(0, T + 1, (B,)), T)
+    return {
+        "none": None,
+        "causal": causal_mask(T),
+        "random": torch.rand(T, T) < 0.4,
+        "nothing": torch.zeros(T, T, dtype=torch.bool),
+    }[kind]
+
+
+# The proof: a list of heads, the fused module, recorded and not, nn.MultiheadAttention, SDPA
+
+
+def by_list(heads, x, mask):
+    parts = [getattr(head, part).weight for part in ("query", "key", "value") for head in heads.heads]
+    return heads(x, mask)[0], parts, heads.c_proj.weight
+
+
+def by_fused(heads, x, mask):
+    fused = fuse(heads)
+    return fused(x, mask), [fused.c_attn.weight], fused.c_proj.weight
+
+
+def by_recorded(heads, x, mask):
+    with record_weights():
+        return by_fused(heads, x, mask)
+
+
+def by_is_causal(heads, x, mask):
+    fused = fuse(heads)
+    return fused(x, is_causal=True), [fused.c_attn.weight], fused.c_proj.weight
+
+
+def by_torch(heads, x, mask):
+    theirs = to_torch(fuse(heads))
+    if mask is not None and mask.dim() == 3:
+        hidden = {"key_padding_mask": ~mask[:, 0]}
+    else:
+        hidden = {"attn_mask": None if mask is None else ~mask}
+    output = theirs(x, x, x, need_weights=False, **hidden)[0]
+    return output, [theirs.in_proj_weight], theirs.out_proj.weight
+
+
+def by_sdpa(heads, x, mask):
+    """Call PyTorch's function on queries, keys and values that are stacked head by head."""
+    _, parts, project = by_list(heads, x, mask)
+    parts = [part.detach().clone().requires_grad_() for part in parts]
+    project = project.detach().clone().requires_grad_()
+    n = len(heads.heads)
+    q, k, v = (torch.stack([x @ W.T for W in parts[i : i + n]], dim=1) for i in (0, n, 2 * n))
+    if mask is not None and mask.dim() == 3:
+        mask = mask[:, None]
+    output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return torch.cat(output.unbind(1), dim=-1) @ project.T, parts, project
+
+
+WAYS = (by_list, by_fused, by_recorded, by_torch, by_sdpa)
+
+
+def output_and_gradients(way, heads, x, mask, direction):
+    x = x.clone().requires_grad_()
+    output, parts, project = way(heads, x, mask)
+    of_x, of_project, *of_parts = torch.autograd.grad((output * direction).sum(), [x, project, *parts])
+    return output, of_x, of_project, torch.cat(of_parts)
+
+
+@each_tolerance
+@each_mask
+@given(size=many_sizes, seed=seeds)
+def test_all_ways_agree_forward_and_backward(dtype, tolerance, kind, size, seed):
+    B, T, n_head, head_size = size
+    torch.manual_seed(seed)
+    heads = MultiHeadAttentionList(n_head * head_size, n_head).to(dtype)
+    x, direction = torch.randn(2, B, T, n_head * head_size, dtype=dtype)
+    mask = mask_of(kind, B, T)
+    expected = output_and_gradients(WAYS[0], heads, x, mask, direction)
+    assert all(value.isfinite().all() for value in expected)
+    for way in (*WAYS[1:], *[by_is_causal] * (kind == "causal")):
+        found = output_and_gradients(way, heads, x, mask, direction)
+        torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+
+
+@each_mask
+@given(size=many_sizes, seed=seeds)
+def test_the_weights_of_list_and_fused_agree(kind, size, seed):
+    B, T, n_head, head_size = size
+    torch.manual_seed(seed)
+    heads = MultiHeadAttentionList(n_head * head_size, n_head)
+    x, mask = torch.randn(B, T, n_head * head_size), mask_of(kind, B, T)
+    with record_weights() as layers:
+        fuse(heads)(x, mask)
+    (weights,) = layers
+    assert weights.shape == (B, n_head, T, T)
+    torch.testing.assert_close(weights, heads(x, mask)[1])
+
+
+@each_tolerance
+@each_mask
+@given(size=many_sizes, seed=seeds, bias=st.booleans())
+def test_recording_changes_nothing(dtype, tolerance, kind, size, seed, bias):
+    B, T, n_head, head_size = size
+    torch.manual_seed(seed)
+    module = MultiHeadAttention(n_head * head_size, n_head, bias).to(dtype)
+    x = torch.randn(B, T, n_head * head_size, dtype=dtype, requires_grad=True)
+    direction, mask = torch.randn_like(x), mask_of(kind, B, T)
+    plain = module(x, mask)
+    with record_weights():
+        recorded = module(x, mask)
+    found = [
+        (output, *torch.autograd.grad((output * direction).sum(), [x, *module.parameters()]))
+        for output in (plain, recorded)
+    ]
+    torch.testing.assert_close(found[0], found[1], atol=tolerance, rtol=tolerance)
+
+
+@given(size=many_sizes, seed=seeds)
+def test_torch_agrees_with_bias_too(size, seed):
+    B, T, n_head, head_size = size
+    torch.manual_seed(seed)
+    module = MultiHeadAttention(n_head * head_size, n_head, bias=True)
+    theirs, x = to_torch(module), torch.randn(B, T, n_head * head_size)
+    output, weights = theirs(x, x, x, attn_mask=~causal_mask(T))
+    with record_weights() as layers:
+        torch.testing.assert_close(output, module(x, causal_mask(T)))
+    torch.testing.assert_close(
+        weights, layers[0].mean(dim=1)
+    )  # averaged over the heads, as the notebook says
+
+
+# How it is computed
+
+
+@pytest.fixture
+def sdpa_calls(monkeypatch):
+    """Note the options of each call of PyTorch's function."""
+    calls, usual = [], F.scaled_dot_product_attention
+
+    def spy(q, k, v, **options):
+        calls.append(options)
+        return usual(q, k, v, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    return calls
+
+
+def test_the_plain_causal_mask_is_no_table(sdpa_calls):
+    """The flash kernels of a GPU refuse an attn_mask, and take is_causal."""
+    MultiHeadAttention(6, 3)(torch.randn(2, 4, 6), is_causal=True)
+    assert sdpa_calls == [{"is_causal": True}]
+
+
+def test_other_masks_are_tables_that_hold_the_causal_one_too(sdpa_calls):
+    x, seen = torch.randn(2, 4, 6), padding_mask(torch.tensor([3, 4]), 4)
+    module = MultiHeadAttention(6, 3)
+    module(x)
+    module(x, seen)
+    module(x, seen, is_causal=True)
+    attend(x[:, :2], x, x, is_causal=True)  # two queries at the end of four keys
+    tables = [call.pop("attn_mask") for call in sdpa_calls]
+    assert sdpa_calls == [{}] * 4
+    assert tables[0] is None
+    assert torch.equal(tables[1], seen[:, None])
+    assert torch.equal(tables[2], seen[:, None] & causal_mask(4))
+    assert torch.equal(tables[3], causal_mask(2, 4))
+
+
+def test_weights_are_computed_once_and_only_when_they_are_recorded(sdpa_calls, monkeypatch):
+    computed, usual = [], attention_module.attention
+
+    def spy(*given):
+        computed.append(usual(*given))
+        return computed[-1]
+
+    monkeypatch.setattr(attention_module, "attention", spy)
+    module, x = MultiHeadAttention(6, 3), torch.randn(2, 4, 6)
+    module(x, is_causal=True)
+    assert computed == []
+    with record_weights() as layers:
+        module(x, is_causal=True)
+    assert len(sdpa_calls) == len(computed) == 1
+    assert layers[0] is computed[0][1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "T", "device", "slow"),
+    [
+        (torch.bfloat16, 128, "cpu", True),
+        (torch.bfloat16, 129, "cpu", False),
+        (torch.bfloat16, 128, "meta", False),
+        (torch.float32, 128, "cpu", False),
+    ],
+)
+def test_short_texts_in_bfloat16_on_a_cpu_are_written_out(sdpa_calls, dtype, T, device, slow):
+    q = torch.zeros(1, 2, T, 4, dtype=dtype, device=device)
+    assert sdpa_is_slow(q) == slow
+    attend(q, q, q, is_causal=True)
+    assert sdpa_calls == [{"is_causal": True}] * (not slow)
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+@each_tolerance
+@given(T_q=sizes, T_k=sizes, masked=st.booleans(), seed=seeds)
+def test_attend_is_attention_however_it_is_computed(is_causal, dtype, tolerance, T_q, T_k, masked, seed):
+    q, k, v = (randn(seed + i, 2, 3, T, 5, dtype=dtype) for i, T in enumerate((T_q, T_k, T_k)))
+    mask = random_mask(seed, 2, 1, T_q, T_k) if masked else None
+    both = torch.ones(T_q, T_k, dtype=torch.bool) if mask is None else mask
+    both = both & causal_mask(T_q, T_k) if is_causal else both
+    expected, weights = attention(q, k, v, both)
+    torch.testing.assert_close(attend(q, k, v, mask, is_causal), expected, atol=tolerance, rtol=tolerance)
+    with record_weights() as layers:
+        assert torch.equal(attend(q, k, v, mask, is_causal), expected)
+    assert torch.equal(layers[0], weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention_module, "sdpa_is_slow", lambda q: True)
+        assert torch.equal(attend(q, k, v, mask, is_causal), expected)
+
+
+def test_every_recording_that_is_open_gets_the_weights():
+    module, x = MultiHeadAttention(6, 3), torch.randn(2, 4, 6)
+    with record_weights() as outer:
+        module(x)
+        with record_weights() as inner:
+            module(x, is_causal=True)
+        module(x)
+    assert [len(outer), len(inner)] == [3, 1]
+    assert outer[1] is inner[0]
+    assert not inner[0].triu(diagonal=1).any()
+    module(x)
+    assert len(outer) == 3
+
+
+def test_an_error_ends_the_recording(sdpa_calls):
+    x = torch.randn(2, 4, 6)
+    with pytest.raises(ZeroDivisionError), record_weights() as layers:
+        1 / 0  # noqa: B018
+    MultiHeadAttention(6, 3)(x)
+    assert layers == []
+    assert len(sdpa_calls) == 1
+
+
+def test_a_recording_is_of_one_thread():
+    """A training in another thread goes on as it was, and does not fill the list."""
+    module, x = MultiHeadAttention(6, 3), torch.randn(2, 4, 6)
+    with record_weights() as layers:
+        thread = threading.Thread(target=module, args=(x,))
+        thread.start()
+        thread.join()
+    assert layers == []
+
+
+def test_weights_keep_their_gradient():
+    module, x = MultiHeadAttention(6, 3), torch.randn(2, 4, 6)
+    with record_weights() as layers:
+        module(x)
+    (gradient,) = torch.autograd.grad(layers[0].square().sum(), module.c_attn.weight)
+    assert gradient.any()
+
+
+@pytest.mark.parametrize("way", ["sdpa", "slow", "recorded"])
+def test_a_query_that_sees_nothing_gets_zeros(monkeypatch, way):
+    monkeypatch.setattr(attention_module, "sdpa_is_slow", lambda q: way == "slow")
+    x, mask = torch.randn(2, 4, 6), causal_mask(4)
+    mask[1] = False
+    with record_weights() if way == "recorded" else contextlib.nullcontext([]) as layers:
+        output = MultiHeadAttention(6, 3)(x, mask)
+    assert not output[:, 1].any()
+    assert output[:, [0, 2, 3]].all()
+    assert len(layers) == (way == "recorded")
+    assert not any(weights[:, :, 1].any() for weights in layers)
+
+
+@pytest.mark.parametrize("make", [MultiHeadAttentionList, MultiHeadAttention])
+@pytest.mark.parametrize(("n_embd", "n_head"), [(64, 5), (4, 8), (6, 0)])
+def test_a_width_that_cannot_be_split_names_both_numbers(make, n_embd, n_head):
+    with pytest.raises(ValueError, match=f"n_embd = {n_embd} .* n_head = {n_head} "):
+        make(n_embd, n_head)
+
+
+@pytest.mark.parametrize("n_head", [1, 2, 4, 8, 16])
+def test_the_number_of_parameters_does_not_depend_on_n_head(n_head):
+    for make in (MultiHeadAttentionList, MultiHeadAttention):
+        assert sum(p.numel() for p in make(16, n_head).parameters()) == 4 * 16**2
+
+
+@given(size=many_sizes, seed=seeds)
+def test_no_leak(size, seed):
+    B, T, n_head, head_size = size
+    torch.manual_seed(seed)
+    module = MultiHeadAttention(n_head * head_size, n_head).double()
+    x = torch.randn(B, T, n_head * head_size, dtype=torch.float64)
+    moved = leak_probe(lambda x: module(x, is_causal=True), x)
+    assert not moved.triu(diagonal=1).any()
+    with record_weights():
+        assert torch.equal(leak_probe(lambda x: module(x, causal_mask(T)), x), moved)
+
+
+def test_the_four_heads_of_source_001():
+    torch.manual_seed(123)
+    x = nn.Embedding(50_000, 3)(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
+    heads = [Head(3, 2, d_v=1) for _ in range(4)]
+    torch.manual_seed(123)
+    for head in heads:
+        for layer in (head.query, head.key, head.value):
+            layer.weight.data = torch.rand(3, layer.out_features).T
+    printed = [
+        [-0.0185, 0.0170, 0.1999, -0.0860],
+        [0.4003, 1.7137, 1.3981, 1.0497],
+        [-0.1103, -0.1609, 0.0079, -0.2416],
+        [0.0668, 0.3534, 0.2322, 0.1008],
+        [0.1180, 0.6949, 0.3157, 0.2807],
+        [-0.1827, -0.2060, -0.2393, -0.3167],
+    ]
+    wrapped = torch.cat([head(x)[0] for head in heads], dim=-1)
+    torch.testing.assert_close(wrapped, torch.tensor(printed), atol=6e-5, rtol=0)
+
+
+def test_sdpa_keeps_no_weights_for_the_way_back():
+    module, x = MultiHeadAttention(8, 2), torch.randn(1, 64, 8)
+    largest = {}
+    for recording in (record_weights, contextlib.nullcontext):
+        sizes = []
+        hooks = torch.autograd.graph.saved_tensors_hooks(
+            lambda tensor, sizes=sizes: sizes.append(tensor.numel()) or tensor, lambda tensor: tensor
+        )
+        with hooks, recording():
+            module(x)
+        largest[recording] = max(sizes)
+    assert largest == {record_weights: 2 * 64 * 64, contextlib.nullcontext: 64 * 8}
+
+
+# The leak probe
 
 
 def test_leak_probe_names_row_and_column():
@@ -117,6 +680,7 @@ def test_leak_probe_leaves_the_random_numbers_of_others_alone():
     assert torch.rand(1) == expected
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_leak_probe_refuses_what_are_no_tokens():
     with pytest.raises(ValueError, match="leak_probe expects"):
         leak_probe(lambda x: x, torch.ones(3))

@@ -1,6 +1,7 @@
 """What the notebooks say and no cell of theirs can show."""
 
 import math
+import re
 from pathlib import Path
 
 import nbformat
@@ -8,7 +9,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn import functional as F
+
+from attention_course import gpt
+from attention_course.exercises import EXERCISES
+from attention_course.questions import QUESTIONS
+from attention_course.stories import ORDERS, THINGS, Story, write_stories
+from attention_course.text import CharTokenizer, ngram_floor
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 
@@ -44,3 +52,110 @@ def test_no_share_gives_both_answers(s, seed):
     if (lead(2, 2) > lead(6, 6)).all():
         first, second = (lead(2, 6) - lead(6, 2)).tolist()
         assert not (first > 0 > second)
+
+
+def test_an_inverted_mask_leaves_the_last_query_with_zeros():
+    x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    out = F.scaled_dot_product_attention(x, x, x, attn_mask=torch.ones(5, 5).triu(1).bool())
+    assert not out[:, -1].any()
+    assert out[:, :-1].any(dim=-1).all()
+
+
+# What the questions claim
+
+
+def right(name):
+    return next(choice["text"] for choice in QUESTIONS[name]["choices"] if choice.get("right"))
+
+
+def test_nine_characters_hold_eight_pairs():
+    x, y = EXERCISES["get_batch"].reference(torch.arange(9), 8, torch.tensor([0]))
+    assert right("pairs_in_a_block") == str(x.numel()) == "8"
+    assert torch.equal(y, x + 1)
+    stretches = [(i, j) for i in range(8) for j in range(i, 8)]
+    assert any(
+        choice["text"].startswith(f"{len(stretches)}:") for choice in QUESTIONS["pairs_in_a_block"]["choices"]
+    )
+
+
+def test_the_loss_before_training_lies_about_half_a_nat_above_ln_v():
+    text = write_stories(0, 20_000)
+    tokenizer = CharTokenizer(text)
+    V = tokenizer.vocab_size
+    question = QUESTIONS["loss_before_training"]["question"]
+    assert f"{V} different characters, and ln {V} = {math.log(V):.2f}" in question
+    assert right("loss_before_training").startswith(f"About {math.log(V) + 0.5:.0f}")
+    blocks = tokenizer.encode(text).unfold(0, 65, 1)[::300]
+    excess = []
+    for seed in range(16):
+        torch.manual_seed(seed)
+        model = gpt.GPT(gpt.GPTConfig(V, block_size=64, n_layer=2, n_embd=64))
+        with torch.no_grad():
+            logits = model(blocks[:, :-1])
+        assert 0.6 < logits.var() < 1.5
+        excess.append(float(F.cross_entropy(logits.flatten(0, 1), blocks[:, 1:].flatten())) - math.log(V))
+    assert 0.4 < sum(excess) / len(excess) < 0.7
+    assert min(excess) > -0.3
+    assert max(excess) < 1.2
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=40), st.integers(0, 2**32))
+def test_no_bigram_table_is_below_the_counted_floor(tokens, seed):
+    assert right("below_the_bigram_floor").startswith("No: the floor is the best table")
+    ids = torch.tensor(tokens)
+    floor = ngram_floor(ids, 2)
+    table = 3 * torch.randn(4, 4, generator=torch.Generator().manual_seed(seed))
+    assert F.cross_entropy(table[ids[:-1]], ids[1:]) >= floor - 1e-5
+    counts = torch.zeros(4, 4).index_put((ids[:-1], ids[1:]), torch.ones(()), accumulate=True)
+    best = (counts + 1e-9).log()
+    assert abs(F.cross_entropy(best[ids[:-1]], ids[1:]) - floor) < 1e-4
+
+
+def test_the_story_of_the_question_is_one_and_there_are_as_many_things_as_it_says():
+    told = re.search(r"`(.*?) What", QUESTIONS["what_one_layer_gets"]["question"])[1]
+    names = re.match(r"Kind (\w+) gave poor (\w+) a (\w+) at the (\w+)\.", told).groups()
+    assert Story(*names, ORDERS[0]).text.startswith(told)
+    assert f"one of the {len(THINGS)} things" in right("what_one_layer_gets")
+
+
+def test_with_unshifted_targets_the_loss_falls_to_0_and_one_letter_is_repeated():
+    torch.manual_seed(0)
+    model = gpt.GPT(gpt.GPTConfig(6, block_size=8, n_layer=1, n_head=1, n_embd=16))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        ids = torch.randint(6, (16, 8))
+        loss = F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.1
+    written = gpt.generate(model, torch.tensor([[1, 4, 2, 5]]), 10, temperature=0.0)
+    assert written[0, 4:].tolist() == [5] * 10
+
+
+def test_near_temperature_zero_the_best_character_comes_each_time():
+    torch.manual_seed(0)
+    model = gpt.BigramLanguageModel(6)
+    start = torch.arange(6)[:, None]
+    best = gpt.generate(model, start, 8, temperature=0.0)
+    assert torch.equal(gpt.generate(model, start, 8, temperature=1e-4), best)
+    assert torch.equal(best[:, 1], model.table.weight.argmax(-1))
+    assert not torch.equal(gpt.generate(model, start, 8, temperature=1.0), best)
+
+
+def test_a_cropped_model_sees_the_last_128():
+    seen = []
+
+    class Spy(nn.Module):
+        block_size = 128
+
+        def forward(self, ids):
+            seen.append(ids[0] + 1)  # the first character is number 1
+            return torch.zeros(*ids.shape, 1000)
+
+    gpt.generate(Spy(), torch.arange(499)[None], 1)
+    first, last = int(seen[0][0]), int(seen[0][-1])
+    assert right("crop") == f"At the last {len(seen[0])}, the characters {first} to {last}"
+    model = gpt.GPT(gpt.GPTConfig(5, block_size=128, n_layer=1, n_head=1, n_embd=4))
+    with pytest.raises(ValueError, match="block_size is 128"):
+        model(torch.zeros(1, 499, dtype=torch.long))

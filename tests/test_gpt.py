@@ -7,10 +7,26 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from attention_course.gpt import GPT, MLP, BigramLanguageModel, Block, GPTConfig, generate, waves
+from attention_course.attention import MultiHeadAttention, record_weights, window_mask
+from attention_course.gpt import (
+    GPT,
+    MLP,
+    BigramLanguageModel,
+    Block,
+    GPTConfig,
+    autocast,
+    autocast_dtype,
+    block_size_of,
+    evaluating,
+    generate,
+    initialize,
+    sinusoidal_positions,
+)
 
 seeds = st.integers(0, 2**31)
+START = torch.tensor([[0]])
 
 
 def tiny(seed=0, **changes):
@@ -60,9 +76,10 @@ def test_with_nano_gpts_weights_the_logits_are_nano_gpts(bias, seed, T, B):
     state = random_state(model, seed)
     model.load_state_dict(state)
     ids = torch.randint(13, (B, T), generator=torch.Generator().manual_seed(seed))
-    for need_weights in (False, True):
-        logits, _ = model(ids, need_weights=need_weights)
-        torch.testing.assert_close(logits, nano_gpt(state, 5, ids), atol=1e-5, rtol=1e-5)
+    logits = nano_gpt(state, 5, ids)
+    torch.testing.assert_close(model(ids), logits, atol=1e-5, rtol=1e-5)
+    with record_weights():
+        torch.testing.assert_close(model(ids), logits, atol=1e-5, rtol=1e-5)
 
 
 def test_the_names_are_nano_gpts():
@@ -79,10 +96,16 @@ def test_the_names_are_nano_gpts():
     }
 
 
-def test_a_long_text_goes_through_sdpa_and_gives_the_same():
-    model = tiny(block_size=150)
-    ids = torch.randint(13, (2, 150), generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(model(ids)[0], model(ids, need_weights=True)[0], atol=1e-5, rtol=1e-5)
+def test_every_layer_asks_sdpa_for_the_plain_causal_mask(monkeypatch):
+    calls, usual = [], F.scaled_dot_product_attention
+
+    def spy(q, k, v, **options):
+        calls.append(options)
+        return usual(q, k, v, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    tiny()(torch.zeros(2, 7, dtype=torch.long))
+    assert calls == [{"is_causal": True}] * 3
 
 
 @given(seed=seeds, t=st.integers(1, 10))
@@ -91,22 +114,39 @@ def test_no_logit_depends_on_a_later_token(seed, t):
     ids = torch.randint(13, (1, 11), generator=torch.Generator().manual_seed(seed))
     other = ids.clone()
     other[:, t:] = (other[:, t:] + 1) % 13
-    before, after = model(ids)[0], model(other)[0]
+    before, after = model(ids), model(other)
     assert torch.equal(before[:, :t], after[:, :t])
     assert not torch.allclose(before[:, t:], after[:, t:])
 
 
 def test_position_counts():
-    logits, _ = tiny()(torch.full((1, 11), 3))
+    logits = tiny()(torch.full((1, 11), 3))
     assert not torch.allclose(logits[:, 0], logits[:, 1], atol=1e-2)
 
 
-def test_weights_are_those_that_made_the_logits():
-    _, weights = tiny()(torch.randint(13, (2, 7)), need_weights=True)
-    assert weights.shape == (3, 2, 5, 7, 7)
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, 2, 5, 7))
-    assert not weights.triu(diagonal=1).any()
-    assert tiny()(torch.randint(13, (2, 7)))[1] is None
+def test_weights_of_all_layers_are_recorded():
+    model, ids = tiny(), torch.randint(13, (2, 7))
+    with record_weights() as layers:
+        logits = model(ids)
+    assert len(layers) == 3
+    for weights in layers:
+        assert weights.shape == (2, 5, 7, 7)
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 5, 7))
+        assert not weights.triu(diagonal=1).any()
+    torch.testing.assert_close(model(ids), logits)
+
+
+def test_the_recorded_weights_made_the_logits():
+    """What the last layer adds to the tokens is computed anew from its weights."""
+    model, ids = tiny(n_layer=1), torch.randint(13, (2, 7))
+    with record_weights() as layers:
+        logits = model(ids)
+    block = model.transformer.h[0]
+    x = model.transformer.wte(ids) + model.transformer.wpe.weight[:7]
+    v = block.attn.c_attn(block.ln_1(x)).chunk(3, dim=-1)[2].unflatten(-1, (5, 7)).transpose(1, 2)
+    x = x + block.attn.c_proj((layers[0] @ v).transpose(1, 2).flatten(2))
+    x = x + block.mlp(block.ln_2(x))
+    torch.testing.assert_close(model.lm_head(model.transformer.ln_f(x)), logits)
 
 
 def test_one_table_reads_and_writes():
@@ -122,14 +162,14 @@ def test_the_start_costs_about_half_a_nat_more_than_knowing_nothing():
     for seed in range(5):
         model = tiny(seed, vocab_size=87, n_embd=80, block_size=64)
         ids = torch.randint(87, (8, 65), generator=torch.Generator().manual_seed(seed))
-        losses.append(F.cross_entropy(model(ids[:, :-1])[0].flatten(0, 1), ids[:, 1:].flatten()).item())
+        losses.append(F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()).item())
     assert 0.2 < sum(losses) / 5 - math.log(87) < 0.8
 
 
 @given(T=st.integers(1, 70), C=st.integers(1, 40), k=st.integers(1, 5))
 def test_a_step_along_the_waves_is_a_turn(T, C, k):
     """The dot product of two positions depends on their distance alone, for an even number of channels."""
-    table = waves(T + k, 2 * C).double()
+    table = sinusoidal_positions(T + k, 2 * C).double()
     assert table.shape == (T + k, 2 * C)
     products = (table[:-k] * table[k:]).sum(dim=-1)
     torch.testing.assert_close(products, products[:1].expand(T), atol=1e-4, rtol=1e-4)
@@ -137,11 +177,11 @@ def test_a_step_along_the_waves_is_a_turn(T, C, k):
 
 def test_the_waves_are_from_2_pi_to_block_size_tokens_long():
     t = torch.arange(64)
-    table = waves(64, 8)
+    table = sinusoidal_positions(64, 8)
     for column, wave in ((0, t.sin()), (3, (math.tau * t / 64).sin()), (4, t.cos())):
         torch.testing.assert_close(table[:, column], wave, atol=1e-4, rtol=0)
     torch.testing.assert_close(
-        waves(4, 4), torch.stack([w(t[:4]) for w in (torch.sin,) * 2 + (torch.cos,) * 2], 1)
+        sinusoidal_positions(4, 4), torch.stack([w(t[:4]) for w in (torch.sin,) * 2 + (torch.cos,) * 2], 1)
     )
 
 
@@ -153,21 +193,123 @@ def test_where_weights_begin():
         if name.endswith("c_proj.weight"):
             assert parameter.std().item() == pytest.approx(1 / 8 / 4, rel=0.05), name
         elif name.endswith("wpe.weight"):
-            torch.testing.assert_close(parameter.data, waves(16, 64) / 8)
+            torch.testing.assert_close(parameter.data, sinusoidal_positions(16, 64) / 8)
         elif parameter.dim() == 2:
             assert parameter.std().item() == pytest.approx(1 / 8, rel=0.05), name
         else:
             assert torch.equal(parameter.data, torch.full_like(parameter, name.endswith("weight"))), name
 
 
-def test_what_is_not_asked_for_is_left_out():
-    model, ids = tiny(), torch.tensor([[1, 2]])
-    assert model(ids)[1] is None
-    block = Block(model.config)
-    x = torch.randn(1, 2, model.config.n_embd)
-    assert block(x)[1] is None
-    assert block.attn(x)[1] is None
+def test_biases_are_left_out_unless_asked_for():
     assert MLP(8).c_fc.bias is None
+    assert not [name for name in tiny().state_dict() if name.endswith("bias")]
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"mask": window_mask(7, 2)}])
+def test_a_block_passes_the_mask_on(options):
+    block, x = Block(tiny().config), torch.randn(2, 7, 35)
+    added = x + block.attn(block.ln_1(x), **options)
+    torch.testing.assert_close(block(x, **options), added + block.mlp(block.ln_2(added)))
+
+
+def test_initialize_draws_as_nano_gpt_does():
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocab_size=300, block_size=64, n_layer=8, n_head=4, n_embd=64, bias=True))
+    for parameter in model.parameters():
+        nn.init.ones_(parameter)
+    initialize(model, 0.02, n_layer=8)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            expected = 0.02 / 4 if name.endswith("c_proj.weight") else 0.02
+            assert parameter.std().item() == pytest.approx(expected, rel=0.05), name
+        else:
+            assert torch.equal(parameter.data, torch.full_like(parameter, name.endswith("weight"))), name
+
+
+# A GPT of other parts
+
+
+class Window(MultiHeadAttention):
+    """Each query looks at the last two tokens."""
+
+    def forward(self, x, mask=None, is_causal=False):
+        return super().forward(x, window_mask(x.shape[1], 2), is_causal)
+
+
+class Swish(MLP):
+    def forward(self, x):
+        return self.c_proj(F.silu(self.c_fc(x)))
+
+
+def rms_norm(n_embd, bias):
+    return nn.RMSNorm(n_embd)
+
+
+def parts_of(model, kind):
+    return [name for name, module in model.named_modules() if type(module) is kind]
+
+
+def test_each_part_can_be_another_one():
+    config, ids = tiny().config, torch.arange(11)[None]
+    for kind, options in (
+        (Window, {"attn": Window}),
+        (nn.RMSNorm, {"norm": rms_norm}),
+        (Swish, {"mlp": Swish}),
+    ):
+        torch.manual_seed(0)
+        model = GPT(config, **options)
+        names = {"attn": "attn", "norm": "ln_1", "mlp": "mlp"}
+        expected = [f"transformer.h.{layer}.{names[next(iter(options))]}" for layer in range(3)]
+        assert set(parts_of(model, kind)) >= set(expected)
+        assert model.state_dict().keys() == tiny().state_dict().keys()
+        assert model(ids).shape == (1, 11, 13)
+        assert not torch.allclose(model(ids), tiny()(ids), atol=1e-3)
+    norms = parts_of(GPT(config, norm=rms_norm), nn.RMSNorm)
+    assert len(norms) == 7
+    assert norms[-1] == "transformer.ln_f"
+    assert not parts_of(GPT(config, norm=rms_norm), nn.LayerNorm)
+
+
+def test_one_block_can_get_a_part_of_its_own():
+    model, ids = tiny(), torch.arange(11)[None]
+    before = model(ids)
+    window = Window(35, 5)
+    window.load_state_dict(model.transformer.h[2].attn.state_dict())
+    model.transformer.h[2].attn = window
+    with record_weights() as layers:
+        after = model(ids)
+    assert [bool((weights > 0).tril(-2).any()) for weights in layers] == [True, True, False]
+    torch.testing.assert_close(after[:, :2], before[:, :2])
+    assert not torch.allclose(after, before)
+
+
+def test_without_positions_tokens_are_told_apart_by_what_stands_before_them_alone():
+    torch.manual_seed(0)
+    model = GPT(tiny().config, wpe=None)
+    assert "transformer.wpe.weight" not in model.state_dict()
+    logits = model(torch.full((1, 11), 3))
+    torch.testing.assert_close(logits, logits[:, :1].expand_as(logits))
+
+
+class Ramp(nn.Module):
+    """Positions that are not learned."""
+
+    def __init__(self, block_size, n_embd):
+        super().__init__()
+        self.n_embd = n_embd
+        self.asked = []
+
+    def forward(self, positions):
+        self.asked.append(positions.tolist())
+        return positions[:, None] / torch.arange(1, self.n_embd + 1)
+
+
+def test_positions_can_be_replaced():
+    torch.manual_seed(0)
+    model = GPT(tiny().config, wpe=Ramp)
+    logits = model(torch.full((1, 7), 3))
+    assert model.transformer.wpe.asked == [list(range(7))]
+    assert not torch.allclose(logits[:, 0], logits[:, 1], atol=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -193,9 +335,54 @@ def test_more_tokens_than_positions_are_refused():
 def test_dropout_acts_in_training_only():
     model = tiny(dropout=0.5)
     ids = torch.randint(13, (2, 7))
-    assert torch.equal(model.eval()(ids)[0], model(ids)[0])
+    assert torch.equal(model.eval()(ids), model(ids))
     model.train()
-    assert not torch.allclose(model(ids)[0], model(ids)[0])
+    assert not torch.allclose(model(ids), model(ids))
+
+
+# Running a model
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_evaluating_leaves_the_mode_as_it_was(mode):
+    model = tiny(dropout=0.9).train(mode)
+    with evaluating(model):
+        assert not model.training
+        assert not model(START).requires_grad
+    assert model.training == mode
+    assert model(START).requires_grad
+    with pytest.raises(IndexError), evaluating(model):
+        model(START + 1000)
+    assert model.training == mode
+
+
+def test_a_model_says_how_much_it_reads():
+    assert block_size_of(tiny()) == 11
+    assert block_size_of(BigramLanguageModel(3)) == 128
+    with pytest.raises(
+        TypeError, match=r"Linear has block_size = None, expected an integer: .* block_size = 128"
+    ):
+        block_size_of(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [({"amx_bf16": True}, torch.bfloat16), ({"avx512_bf16": True}, torch.float32), ({}, torch.float32)],
+)
+def test_auto_is_bfloat16_where_a_cpu_has_circuits_for_it(monkeypatch, found, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    with autocast("auto", torch.device("cpu")):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_auto_asks_a_gpu_for_circuits_of_its_own(monkeypatch, able):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": not able})
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: able or including_emulation
+    )
+    expected = torch.bfloat16 if able else torch.float32
+    assert autocast_dtype(torch.device("cuda")) is expected
 
 
 # generate
@@ -206,9 +393,6 @@ def table(*rows):
     model = BigramLanguageModel(len(rows))
     model.table.weight.data = torch.tensor(rows).log()
     return model
-
-
-START = torch.tensor([[0]])
 
 
 def test_generate_draws_with_the_models_probabilities():
@@ -264,7 +448,7 @@ def test_the_model_sees_the_last_block():
     assert torch.equal(written[:, 30:], too[:, 30:])
     assert torch.equal(written[:, :30], ids)
     other[:, -11] = (other[:, -11] + 1) % 13
-    assert not torch.equal(model(other[:, -11:])[0][:, -1], model(ids[:, -11:])[0][:, -1])
+    assert not torch.equal(model(other[:, -11:])[:, -1], model(ids[:, -11:])[:, -1])
 
 
 @pytest.mark.parametrize("training", [True, False])

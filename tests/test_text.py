@@ -1,12 +1,10 @@
-"""The stories are what their entropy claims, the floors are the lowest losses, and no id gets lost."""
+"""A text is read as it stands, the floors are the lowest losses, and no id gets lost."""
 
 import gc
 import hashlib
 import http.server
 import itertools
 import math
-import random
-import re
 import socket
 import subprocess
 import sys
@@ -24,201 +22,20 @@ from hypothesis import strategies as st
 
 from attention_course import text as text_module
 from attention_course.gpt import BigramLanguageModel
+from attention_course.stories import stories_entropy, write_stories
 from attention_course.text import (
-    NAMES,
-    ORDERS,
-    PLACES,
-    QUESTIONS,
-    STORIES,
-    THINGS,
     CharTokenizer,
     Data,
-    Story,
-    answers,
-    draw_story,
     get_batch,
     load_text,
     ngram_floor,
-    read_story,
-    stories_entropy,
     train_val_split,
-    write_stories,
 )
-
-A_STORY = "Kind Ann gave poor Ben a cup at the cave. Who got it? Poor Ben. Where? At the cave. What? A cup."
 
 
 @pytest.fixture(scope="module")
 def stories():
     return write_stories()
-
-
-# The stories
-
-
-def test_default_text_is_the_same_everywhere(stories):
-    assert hashlib.sha256(stories.encode("ascii")).hexdigest() == (
-        "fc6c25084c44fcb3592670763fae3567f1d7ebcdd171b83fd9f27af34c3ca7bd"
-    )
-    assert load_text("stories") == stories == write_stories(seed=0)
-    assert write_stories(seed=1, characters=1000) != write_stories(characters=1000)
-
-
-def test_text_ends_with_the_story_that_reaches_the_length(stories):
-    for characters in (1, 98, 99, 5000):
-        text = write_stories(characters=characters)
-        assert stories.startswith(text)
-        assert text.endswith("\n")
-        assert len(text) >= characters
-        assert text[:-1].rfind("\n") + 1 < characters
-    with pytest.raises(ValueError, match="characters = 0, expected at least 1"):
-        write_stories(characters=0)
-
-
-def test_words_can_be_told_apart_by_their_first_letter():
-    for words, lengths in ((NAMES, {3}), (THINGS, {3, 4}), (PLACES, {4})):
-        assert len(words) == len({word[0] for word in words}) == 8
-        assert {len(word) for word in words} <= lengths
-    assert not any(thing[0] in "aeiou" for thing in THINGS)  # "a", never "an"
-
-
-def test_longest_story_fits_into_a_block():
-    longest = [max(words, key=len) for words in (NAMES, NAMES, THINGS, PLACES)]
-    assert len(Story(*longest, ORDERS[0]).text + "\n") <= 128
-
-
-def test_a_story_by_hand():
-    story = Story("Ann", "Ben", "cup", "cave", ("receiver", "place", "thing"))
-    assert story.text == A_STORY
-    assert read_story(A_STORY) == read_story(A_STORY + "\n") == story
-
-
-def test_every_choice_can_be_recovered():
-    people = list(itertools.permutations(NAMES, 2))
-    facts = list(itertools.product(people, THINGS, PLACES))
-    assert len(facts) * len(ORDERS) == STORIES == 21_504
-    assert len(set(ORDERS)) == math.factorial(len(QUESTIONS))
-    orders = itertools.cycle(ORDERS)
-    for ((giver, receiver), thing, place), order in zip(facts, orders, strict=False):
-        story = Story(giver, receiver, thing, place, order)
-        assert read_story(story.text) == story
-    for order in ORDERS:
-        story = Story("Tom", "Eve", "ring", "mill", order)
-        assert read_story(story.text) == story
-
-
-def test_reading_and_writing_a_whole_text_changes_nothing(stories):
-    read = [read_story(line) for line in stories.splitlines()]
-    assert "".join(story.text + "\n" for story in read) == stories
-    rng = random.Random(0)
-    assert read == [draw_story(rng) for _ in read]
-
-
-def test_every_choice_is_uniform_and_takes_no_side():
-    rng = random.Random(5)
-    drawn = [draw_story(rng) for _ in range(6000)]
-    parts = [
-        (Counter((story.giver, story.receiver) for story in drawn), 56),
-        (Counter(story.order for story in drawn), 6),
-        (Counter((story.thing, story.place) for story in drawn), 64),
-        (Counter((story.giver, story.thing) for story in drawn), 64),
-        (Counter((story.place, story.order[0]) for story in drawn), 24),
-    ]
-    for counts, expected in parts:
-        assert len(counts) == expected
-        share = 1 / expected
-        sigma = math.sqrt(len(drawn) * share * (1 - share))
-        assert all(abs(count - len(drawn) * share) < 5 * sigma for count in counts.values())
-
-
-@pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
-def test_the_ends_of_random_are_choices_too(number):
-    class Fixed(random.Random):
-        def random(self):
-            return number
-
-    end = 0 if number == 0 else -1
-    names = list(NAMES)
-    giver = names.pop(end)
-    expected = Story(giver, names[end], THINGS[end], PLACES[end], ORDERS[end])
-    assert draw_story(Fixed()) == expected
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "To be, or not to be: that is the question.",
-        A_STORY + " ",
-        " " + A_STORY,
-        A_STORY + "\n\n",
-        A_STORY[10:],
-        A_STORY[:-20],
-        A_STORY.replace("Ben", "Ann"),  # giver and receiver are one
-        A_STORY.replace("it? Poor Ben", "it? Poor Dan"),  # a false answer
-        A_STORY.replace("A cup", "A map"),
-        A_STORY.replace("cup", "cap"),
-        A_STORY.replace("gave", "took"),
-        A_STORY.replace(" What? A cup.", ""),
-        A_STORY + " What? A cup.",
-        A_STORY.replace("What? A cup.", "Who got it? Poor Ben."),
-    ],
-)
-def test_other_lines_are_refused(line):
-    with pytest.raises(
-        ValueError, match=r"is no story\. Expected a fact about two people, .* as in 'Kind Ann gave"
-    ):
-        read_story(line)
-
-
-def test_the_example_of_a_story_is_one():
-    with pytest.raises(ValueError, match="is no story") as caught:
-        read_story("hello")
-    example = re.search(r"as in '(.*)'\.$", str(caught.value))[1]
-    assert read_story(example).text == example
-
-
-def test_entropy_of_one_story():
-    assert stories_entropy(A_STORY + "\n") == pytest.approx(math.log(21_504) / 97)
-
-
-def test_entropy_of_the_default_text(stories):
-    count = stories.count("\n")
-    surprise = count * (math.log(8) + math.log(7) + 2 * math.log(8) + math.log(6))
-    assert stories_entropy(stories) == pytest.approx(surprise / len(stories))
-    assert round(stories_entropy(stories), 3) == 0.102
-
-
-def test_entropy_says_how_to_cut_a_text(stories):
-    train, val = stories[:3000], stories[3000:]
-    with pytest.raises(ValueError, match=r"the text ends with .*newline: text\[: text.rindex") as caught:
-        stories_entropy(train)
-    assert r'text[: text.rindex("\n") + 1]' in str(caught.value)
-    with pytest.raises(ValueError, match=r"line 1 is no whole story\. Cut after it") as caught:
-        stories_entropy(val)
-    assert r'text[text.index("\n") + 1 :]' in str(caught.value)
-    whole = train[: train.rindex("\n") + 1], val[val.index("\n") + 1 :]
-    assert all(stories_entropy(part) == pytest.approx(0.102, abs=2e-3) for part in whole)
-    with pytest.raises(ValueError, match="ends with '', expected whole stories"):
-        stories_entropy("")
-    with pytest.raises(ValueError, match=r"line 2 is no whole story\. read_story: 'hello' is no story"):
-        stories_entropy(f"{A_STORY}\nhello\n{A_STORY}\n")
-
-
-def test_answers_are_the_words_that_were_told(stories):
-    found = iter(stories[start:end] for start, end in answers(stories))
-    for line in stories.splitlines():
-        story = read_story(line)
-        assert [next(found) for _ in story.order] == [getattr(story, key) for key in story.order]
-    assert next(found, None) is None
-    starts = [A_STORY.rindex(word) for word in ("Ben", "cave", "cup")]
-    assert [start for start, _ in answers(A_STORY)] == starts
-
-
-def test_answers_of_a_stretch():
-    text = A_STORY[10 : A_STORY.index(" A cup.") + 5]  # the thing's answer is cut short
-    assert [text[start:end] for start, end in answers(text)] == ["Ben", "cave"]
-    assert answers("Is it? No.") == []
 
 
 # The floors
@@ -265,12 +82,12 @@ def test_floor_is_the_loss_of_the_best_bigram_model():
     model = BigramLanguageModel(V).double()
     with torch.no_grad():
         model.table.weight.copy_(counts.log().clamp(min=-1e4))
-        loss = F.cross_entropy(model(ids[None, :-1])[0][0], ids[1:])
+        loss = F.cross_entropy(model(ids[None, :-1])[0], ids[1:])
         assert ngram_floor(ids, 2) == pytest.approx(loss.item(), abs=1e-9)
         for seed in range(3):  # any other table is worse
             noise = torch.randn(V, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
             model.table.weight.copy_((counts + 0.1).log() + 0.1 * noise)
-            assert F.cross_entropy(model(ids[None, :-1])[0][0], ids[1:]) > ngram_floor(ids, 2)
+            assert F.cross_entropy(model(ids[None, :-1])[0], ids[1:]) > ngram_floor(ids, 2)
 
 
 @given(ids=st.lists(st.integers(0, 2), min_size=2, max_size=80), n=st.integers(1, 5))
@@ -658,6 +475,7 @@ def test_a_text_can_be_too_short():
         (torch.ones(2, 9, dtype=torch.int64), r"ids is torch.int64, \(2, 9\), .*one row: ids\[0\]"),
     ],
 )
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_what_is_no_row_of_ids_is_refused(ids, words):
     calls = {
         "ngram_floor": lambda: ngram_floor(ids, 1),

@@ -12,12 +12,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
 
-from attention_course.gpt import GPT, GPTConfig
+from attention_course.gpt import GPT, GPTConfig, initialize
 from attention_course.text import Data, load_text
-from attention_course.training import RECIPES, SIZES, Recipe, Trainer, evaluate
+from attention_course.training import RECIPES, SIZES, Recipe, Trainer, evaluate, parameter_groups
 
 ROUNDS = 20  # so many losses are measured
 TURNS = 10  # a round consists of so many turns
@@ -36,49 +34,27 @@ NANO_GPT = Recipe(
 )
 
 
-class NanoGPT(GPT):
-    """Our GPT with nanoGPT's start, and with its call of `scaled_dot_product_attention`."""
-
-    def __init__(self, config):
-        super().__init__(config)
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                layers = 2 * config.n_layer if name.endswith("c_proj.weight") else 1
-                nn.init.normal_(parameter, std=0.02 * layers**-0.5)
-
-    def forward(self, ids):
-        x = self.transformer.wte(ids) + self.transformer.wpe.weight[: ids.shape[1]]
-        for block in self.transformer.h:
-            parts = block.attn.c_attn(block.ln_1(x)).chunk(3, dim=-1)
-            q, k, v = (part.unflatten(-1, (self.config.n_head, -1)).transpose(1, 2) for part in parts)
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + block.attn.c_proj(mixed.transpose(1, 2).flatten(2))
-            x = x + block.mlp(block.ln_2(x))
-        return self.lm_head(self.transformer.ln_f(x)), None
+def nano_gpt(data, recipe):
+    """Return a trainer as nanoGPT begins, with the AdamW that it takes on a CPU, which is not fused."""
+    model = ours(data)
+    initialize(model, 0.02, model.config.n_layer)
+    groups = parameter_groups(model, recipe.weight_decay)
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, recipe.beta2), fused=False)
+    return Trainer(model, data, recipe, optimizer)
 
 
-class NanoTrainer(Trainer):
-    """Steps with the AdamW that nanoGPT takes on a CPU, which is not fused."""
-
-    def __init__(self, model, data, recipe):
-        super().__init__(model, data, recipe)
-        groups = [
-            {key: group[key] for key in ("params", "weight_decay")} for group in self.optimizer.param_groups
-        ]
-        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, recipe.beta2), fused=False)
+def ours(data):
+    torch.manual_seed(1337)
+    return GPT(GPTConfig(vocab_size=data.tokenizer.vocab_size, **SIZES["shakespeare"]))
 
 
 def trainers(data, steps):
     """Return both trainers by name; each model starts from the same seed."""
-    config = GPTConfig(vocab_size=data.tokenizer.vocab_size, **SIZES["shakespeare"])
-    made = {}
-    for name, model, trainer, recipe in (
-        ("nanoGPT", NanoGPT, NanoTrainer, NANO_GPT),
-        ("ours", GPT, Trainer, replace(RECIPES["shakespeare"], evaluate_every=10**9)),
-    ):
-        torch.manual_seed(1337)
-        made[name] = trainer(model(config), data, replace(recipe, steps=steps or recipe.steps))
-    return made
+    quick = replace(RECIPES["shakespeare"], evaluate_every=10**9)
+    return {
+        "nanoGPT": nano_gpt(data, replace(NANO_GPT, steps=steps or NANO_GPT.steps)),
+        "ours": Trainer(ours(data), data, replace(quick, steps=steps or quick.steps)),
+    }
 
 
 def seconds_until(mark, curve):

@@ -1,6 +1,6 @@
 """Planted bugs: `make mutants` changes the package in thousands of places, one by one; do the tests notice?
 
-mutmut works on a copy, and leaves functions with a decorator alone. In the copy a decorator is therefore
+mutmut works on a copy, and leaves functions with a decorator alone. In the copy `contextmanager` is therefore
 called below its function. Processes that try mutants are ended when they take too long; tqdm's bars share a
 lock between processes, which would then stay locked for all: in the copy each process has its own. The copy
 stays in .mutants; look at a mutant with `cd .mutants && mutmut show NAME`.
@@ -23,23 +23,18 @@ OWN_LOCK = "\nimport threading\n\nimport tqdm\n\ntqdm.tqdm.set_lock(threading.RL
 UNNOTICED = (0, 5, 33, None)  # exit codes of mutmut: tests passed, or none ran; others mean failed or hung
 
 
-def call_decorators(source: str) -> str:
-    """Return a module in which what `@decorate` made of a function is made anew below it, at every call.
-
-    A mutant comes to life when tests begin, and by then a decorator above a function has done its work.
-    """
+def lower_decorators(source: str) -> str:
+    """Return a module in which `@decorate` above a function is `function = decorate(function)` below it."""
     lines = source.splitlines()
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     for function in sorted(functions, key=lambda node: node.lineno, reverse=True):
         decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
         if not decorators or {"property", "cached_property", "staticmethod", "classmethod"} & set(decorators):
             continue
-        decorated = "f"
+        decorated = function.name
         for decorator in reversed(decorators):
             decorated = f"{decorator}({decorated})"
-        called = f"lambda *args, **kwargs: {decorated}(*args, **kwargs)"
-        late = f"(lambda f: __import__('functools').wraps(f)({called}))({function.name})"
-        lines.insert(function.end_lineno, f"{' ' * function.col_offset}{function.name} = {late}")
+        lines.insert(function.end_lineno, f"{' ' * function.col_offset}{function.name} = {decorated}")
         del lines[function.decorator_list[0].lineno - 1 : function.lineno - 1]
     return "\n".join(lines) + "\n"
 
@@ -50,7 +45,7 @@ def main() -> None:
     shutil.copytree(ROOT, COPY, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     for module in MODULES:
         path = COPY / module
-        path.write_text(call_decorators(path.read_text()))
+        path.write_text(lower_decorators(path.read_text()))
     with (COPY / "tests" / "conftest.py").open("a") as conftest:
         conftest.write(OWN_LOCK)
     mutmut = [sys.executable, "-m", "mutmut", "run", "--max-children", "2"]

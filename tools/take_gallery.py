@@ -13,7 +13,8 @@ from IPython.display import display
 
 from attention_course.explorers import LiveTraining, explore
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import Data, load_text, ngram_floor, stories_entropy
+from attention_course.stories import stories_entropy
+from attention_course.text import Data, load_text, ngram_floor
 from attention_course.training import Recipe, train
 
 text = load_text("stories")
@@ -23,7 +24,7 @@ torch.manual_seed(0)
 model = GPT(GPTConfig(data.tokenizer.vocab_size))
 watch = LiveTraining(data.tokenizer, floors)
 display(watch)
-_ = train(model, data, Recipe(steps=700), watch=watch)"""
+_ = train(model, data, Recipe(steps=700), callback=watch)"""
 
 LEARNT = "model=model, tokenizer=data.tokenizer, "
 # What is looked at, and where the controls stand, where an explorer has more to say than at first.

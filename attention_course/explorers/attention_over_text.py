@@ -1,7 +1,6 @@
 """Rung 8: where each head of a model looks in a text, and which character the model expects next."""
 
 from functools import lru_cache
-from inspect import signature
 from typing import Any
 
 import ipywidgets
@@ -9,6 +8,7 @@ import torch
 import torch.nn as nn
 from torch import Tensor
 
+from attention_course.attention import record_weights
 from attention_course.explorers.figure import LiveFigure
 from attention_course.explorers.subject import (
     STORY,
@@ -21,7 +21,8 @@ from attention_course.explorers.subject import (
     state_of,
 )
 from attention_course.plots import Bars, Text, sign
-from attention_course.text import CharTokenizer, answers
+from attention_course.stories import answers
+from attention_course.text import CharTokenizer
 
 MOST_LOOKED_AT = 8  # characters that get a bar
 FULL = 0.5  # the weight with the full colour
@@ -31,9 +32,19 @@ FULL = 0.5  # the weight with the full colour
 def read(
     model: nn.Module, state: tuple[int, ...], tokenizer: CharTokenizer, text: str
 ) -> tuple[Tensor, Tensor]:
-    """Return logits (T, V) and weights (n_layer, n_head, T, T) of a model that reads a text."""
-    logits, weights = look(model, ids_of(text, tokenizer, model), need_weights=True)
-    return logits[0], weights[:, 0]
+    """Return logits (T, V) and weights (n_layer, n_head, T, T) of a model that reads a text.
+
+    Raises:
+        ValueError: no weights were recorded.
+    """
+    with record_weights() as layers:
+        logits = look(model, ids_of(text, tokenizer, model))
+    if not layers:
+        raise ValueError(
+            f"{type(model).__name__} has no weights to look at: it computes no multi-head attention. "
+            "Pass a GPT."
+        )
+    return logits[0], torch.cat(layers).cpu()
 
 
 def controls(
@@ -44,11 +55,6 @@ def controls(
     Raises:
         ValueError: model, tokenizer and text do not go together, or the model has no weights to show.
     """
-    if "need_weights" not in signature(model.forward).parameters:
-        raise ValueError(
-            f"{type(model).__name__} has no weights to look at: its forward takes no need_weights. "
-            "Pass a GPT."
-        )
     fit(model, tokenizer, text)
     n_layer, n_head, T, _ = read(model, state_of(model), tokenizer, text)[1].shape
     places = [start - 1 for start, _ in answers(text[-T:]) if start > 0]

@@ -4,7 +4,7 @@ import ipywidgets
 import torch
 from torch import Tensor
 
-from attention_course.attention import attention, causal_mask, padding_mask, window_mask
+from attention_course.attention import attention, causal_mask, padding_mask, prefix_mask, window_mask
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Heatmap
 
@@ -22,12 +22,12 @@ def top_left(T_q: int, T_k: int) -> Tensor:
 
 def window_of_3(T_q: int, T_k: int) -> Tensor:
     """Show the last 3 keys, the last query being aligned with the last key."""
-    return window_mask(max(T_q, T_k), 3)[-T_q:, -T_k:]
+    return window_mask(T_q, 3, T_k)
 
 
 def prefix_of_2(T_q: int, T_k: int) -> Tensor:
     """Show the past and the first 2 keys."""
-    return causal_mask(T_q, T_k) | (torch.arange(T_k) < 2)
+    return prefix_mask(T_q, 2, T_k)
 
 
 def two_of_padding(T_q: int, T_k: int) -> Tensor:

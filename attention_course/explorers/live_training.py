@@ -1,7 +1,6 @@
 """Rung 8: watch a training while it runs, and stop it."""
 
 import math
-from numbers import Real
 from threading import Event
 from time import perf_counter
 
@@ -27,7 +26,7 @@ ABOUT = (
 class LiveTraining(ipywidgets.VBox):
     """A progress bar, a stop button, the losses and a sample, while a training runs.
 
-    Display it, then pass it on: `train(model, data, recipe, watch=watch)`.
+    Display it, then pass it on: `train(model, data, recipe, callback=live)`.
 
     With JupyterLab 4.4 and ipykernel 7, or newer ones, a press of the button arrives while the cell runs, in
     another thread. Elsewhere it waits until the cell has ended; there the kernel's own interrupt button (■)
@@ -41,14 +40,16 @@ class LiveTraining(ipywidgets.VBox):
     Attributes:
         bar: the progress.
         words: step, loss and seconds left.
-        stop: the button; `watch.stop.click()` presses it.
+        stop: the button; `live.stop.click()` presses it.
         figure: losses and sample.
 
     Raises:
         ValueError: the prompt is empty, or the tokenizer does not know one of its characters.
     """
 
-    def __init__(self, tokenizer: CharTokenizer, floors: dict[str, Real] | None = None, prompt: str = "\n"):
+    def __init__(
+        self, tokenizer: CharTokenizer, floors: dict[str, int | float] | None = None, prompt: str = "\n"
+    ):
         if not prompt:
             raise ValueError("LiveTraining: the prompt is empty. Give at least one character to start from.")
         self.bar = ipywidgets.IntProgress(0, 0, 1, layout={"width": "300px"})
@@ -145,7 +146,7 @@ class LiveTraining(ipywidgets.VBox):
         return ABOUT
 
     def _repr_mimebundle_(self, **kwargs):
-        return super()._repr_mimebundle_(**kwargs) | {"text/plain": ABOUT}
+        return (super()._repr_mimebundle_(**kwargs) or {}) | {"text/plain": ABOUT}
 
 
 def _answer_in_any_thread(widget: ipywidgets.Widget) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import ipywidgets
 import torch
 import torch.nn as nn
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
 from attention_course.explorers.subject import TOKENIZER, UNTRAINED, fit, ids_of, look, remark, state_of
-from attention_course.gpt import generate
+from attention_course.gpt import block_size_of, generate
 from attention_course.plots import Bars, Text, sign, visible
 from attention_course.text import CharTokenizer
 
@@ -53,7 +54,7 @@ def probabilities_of(logits: Tensor, temperature: float, top_k: int) -> Tensor:
 @lru_cache(maxsize=REMEMBERED)
 def answer(model: nn.Module, state: tuple[int, ...], ids: tuple[int, ...]) -> Tensor:
     """Return logits (1, 1, V) for what follows ids."""
-    return look(model, torch.tensor([ids]))[0][:, -1:]
+    return look(model, torch.tensor([ids]))[:, -1:]
 
 
 class Remembered(nn.Module):
@@ -61,12 +62,12 @@ class Remembered(nn.Module):
 
     def __init__(self, model: nn.Module, state: tuple[int, ...]):
         super().__init__()
-        self.block_size = model.block_size
+        self.block_size = block_size_of(model)
         self.answer = partial(answer, model, state)
 
-    def forward(self, ids):
-        """Return logits (1, 1, V) for ids (1, T), and no weights."""
-        return self.answer(tuple(ids[0].tolist())), None
+    def forward(self, ids: Int[Tensor, "1 T"]) -> Float[Tensor, "1 1 V"]:
+        """Return logits (1, 1, V) for ids (1, T)."""
+        return self.answer(tuple(ids[0].tolist()))
 
 
 def write(

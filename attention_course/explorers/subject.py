@@ -6,8 +6,9 @@ import torch
 import torch.nn as nn
 from torch import Tensor
 
-from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import CharTokenizer, write_stories
+from attention_course.gpt import GPT, GPTConfig, block_size_of, evaluating
+from attention_course.stories import write_stories
+from attention_course.text import CharTokenizer
 
 STORY = write_stories(seed=2, characters=1)
 TOKENIZER = CharTokenizer(write_stories(characters=50_000))  # in so many, every character occurs
@@ -37,7 +38,7 @@ def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
     """
     if not text:
         raise ValueError("The text is empty. Give at least one character to start from.")
-    return tokenizer.encode(text)[None, -model.block_size :]
+    return tokenizer.encode(text)[None, -block_size_of(model) :]
 
 
 def state_of(model: nn.Module) -> tuple[int, ...]:
@@ -46,19 +47,15 @@ def state_of(model: nn.Module) -> tuple[int, ...]:
     PyTorch's own count of changes, `_version`, misses a step of a fused optimizer.
     """
     return tuple(
-        crc32(parameter.detach().cpu().flatten().view(torch.uint8).numpy())
+        crc32(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
         for parameter in model.parameters()
     )
 
 
-@torch.no_grad()
-def look(model: nn.Module, ids: Tensor, **wanted: bool) -> tuple[Tensor, Tensor | None]:
-    """Return logits and weights for ids (B, T), on the CPU, in eval mode, and leave the model as it was."""
-    training = model.training
-    model.eval()
-    logits, weights = model(ids.to(next(model.parameters()).device), **wanted)
-    model.train(training)
-    return logits.cpu(), None if weights is None else weights.cpu()
+def look(model: nn.Module, ids: Tensor) -> Tensor:
+    """Return logits (B, T, V) for ids (B, T), on the CPU, in eval mode, and leave the model as it was."""
+    with evaluating(model):
+        return model(ids.to(next(model.parameters()).device)).cpu()
 
 
 def fit(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
@@ -68,7 +65,7 @@ def fit(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
         ValueError: the model gives logits for another number of characters; or see `ids_of`.
     """
     ids = ids_of(text, tokenizer, model)
-    given = look(model, torch.zeros_like(ids[:, :1]))[0].shape[-1]
+    given = look(model, torch.zeros_like(ids[:, :1])).shape[-1]
     if given != tokenizer.vocab_size:
         raise ValueError(
             f"The model gives logits for {given} characters, but the tokenizer knows {tokenizer.vocab_size}. "

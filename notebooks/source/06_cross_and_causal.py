@@ -90,13 +90,13 @@ torch.testing.assert_close(head(x)[0], encode(x)[0])
 
 
 # %%
-def window_mask(T, window, *, device=None):
-    mask = causal_mask(T, device=device)
-    return mask & ~mask.tril(-window)
+def window_mask(T_q, window, T_k=None, *, device=None):
+    mask = causal_mask(T_q, T_k, device=device)
+    return mask & ~mask.tril(mask.shape[1] - T_q - window)
 
 
-def prefix_mask(T, prefix, *, device=None):
-    mask = causal_mask(T, device=device)
+def prefix_mask(T_q, prefix, T_k=None, *, device=None):
+    mask = causal_mask(T_q, T_k, device=device)
     mask[:, :prefix] = True
     return mask
 

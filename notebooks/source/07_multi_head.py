@@ -22,8 +22,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 from tqdm.auto import tqdm
 
-from attention_course.attention import CrossAttentionHead, Head, attention
+from attention_course.attention import CrossAttentionHead, Head, attend, attention
 from attention_course.attention import causal_mask, head_size_of, leak_probe
+from attention_course.attention import record_weights
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import explore
 from attention_course.plots import Bars, Heatmap, Lines, picture
@@ -400,7 +401,7 @@ except RuntimeError:
 assert torch.equal(back.reshape(2, 4), tokens)
 
 # %% [markdown]
-# Here is the whole module, the one that everything later uses. When nobody asks for the weights, PyTorch's own function does the work.
+# Here is the whole module, the one that everything later uses. It returns the output alone. `attend` is the package's function for that: it computes what `attention` does, and lets PyTorch's own function do the work. With `is_causal=True` nobody has to make the causal mask.
 
 
 # %%
@@ -411,7 +412,7 @@ class MultiHeadAttention(nn.Module):
         self.c_attn = nn.Linear(n_embd, 3 * n_embd, bias=bias)
         self.c_proj = nn.Linear(n_embd, n_embd, bias=bias)
 
-    def forward(self, x, mask=None, need_weights=False):
+    def forward(self, x, mask=None, is_causal=False):
         B, T, C = x.shape
         q, k, v = (
             # (B, T, C) to (B, n_head, T, head_size)
@@ -420,16 +421,14 @@ class MultiHeadAttention(nn.Module):
         )
         if mask is not None and mask.dim() == 3:
             mask = mask[:, None]  # (B, 1, 1 or T, T): one mask a text, for every head
-        if need_weights:
-            output, weights = attention(q, k, v, mask)
-        else:
-            output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-            weights = None
-        return self.c_proj(output.transpose(1, 2).reshape(B, T, C)), weights
+        output = attend(q, k, v, mask, is_causal)
+        return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
 
 # %% [markdown]
 # `attention` did not have to change: it works on the last two dimensions and leaves all others alone. A mask of shape (T, T) serves all heads as it is. A mask for each text gets one more dimension, for the heads.
+#
+# And who wants to see the weights? PyTorch's function does not give them. Inside `with record_weights() as layers:`, `attend` calls our `attention`, and the list `layers` keeps the weights of each module that runs.
 #
 # ## Prove
 #
@@ -455,10 +454,11 @@ def fuse(heads):
 # %%
 fused = fuse(heads)
 output, weights = heads(x, causal_mask(T))
-torch.testing.assert_close(fused(x, causal_mask(T))[0], output)
-torch.testing.assert_close(
-    fused(x, causal_mask(T), need_weights=True), (output, weights)
-)
+torch.testing.assert_close(fused(x, causal_mask(T)), output)
+torch.testing.assert_close(fused(x, is_causal=True), output)
+with record_weights() as layers:
+    torch.testing.assert_close(fused(x, causal_mask(T)), output)
+torch.testing.assert_close(layers, [weights])
 
 # %% [markdown]
 # The package has these two classes, and `fuse`. It also has `to_torch`, which copies the parameters into PyTorch's `nn.MultiheadAttention`. From here on we import them.
@@ -474,8 +474,10 @@ def four_ways(heads, x, mask):
     fused = fuse(heads)
     hidden = None if mask is None else ~mask
     yield heads(x, mask)[0]
-    yield fused(x, mask, need_weights=True)[0]  # our attention()
-    yield fused(x, mask)[0]  # F.scaled_dot_product_attention
+    with record_weights():
+        recorded = fused(x, mask)  # our attention()
+    yield recorded
+    yield fused(x, mask)  # F.scaled_dot_product_attention
     yield to_torch(fused)(x, x, x, attn_mask=hidden, need_weights=False)[0]
 
 
@@ -505,7 +507,7 @@ for gradient in others:
 # %%
 fused = fuse(heads)
 heads(x, causal_mask(13))[0].square().sum().backward()
-fused(x, causal_mask(13))[0].square().sum().backward()
+fused(x, causal_mask(13)).square().sum().backward()
 pieces = [
     getattr(head, part).weight.grad
     for part in ("query", "key", "value")
@@ -541,14 +543,19 @@ def loop(heads, x):
     return heads.c_proj(torch.cat(outputs, dim=-1))
 
 
+def recorded(x):
+    with record_weights():
+        return fused(x)
+
+
 torch.manual_seed(0)
 heads = MultiHeadAttentionList(32, 4)
 fused = fuse(heads)
 ways = {
     "loop": lambda x: loop(heads, x),
     "list": lambda x: heads(x)[0],
-    "fused": lambda x: fused(x, need_weights=True)[0],
-    "SDPA": lambda x: fused(x)[0],
+    "fused": recorded,
+    "SDPA": fused,
 }
 
 

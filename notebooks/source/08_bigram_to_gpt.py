@@ -26,18 +26,18 @@ import torch.nn as nn
 import torch.nn.functional as F
 from IPython.display import display
 
-from attention_course.attention import MultiHeadAttention, causal_mask
+from attention_course.attention import MultiHeadAttention, record_weights
 from attention_course.averaging import causal_mean_matmul
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import LiveTraining, explore
-from attention_course.gpt import GPT, GPTConfig, generate, waves
+from attention_course.gpt import GPT, GPTConfig, generate, sinusoidal_positions
 from attention_course.plots import Bars, Lines, picture
 from attention_course.questions import ask
-from attention_course.text import CharTokenizer, Data, answers
-from attention_course.text import get_batch, load_text, ngram_floor
-from attention_course.text import stories_entropy, train_val_split
+from attention_course.stories import answers, recall, stories_entropy
+from attention_course.text import CharTokenizer, Data, get_batch
+from attention_course.text import load_text, ngram_floor, train_val_split
 from attention_course.training import Recipe, Trainer, evaluate
-from attention_course.training import load_model, recall, run, train
+from attention_course.training import load_model, run, train
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -193,11 +193,8 @@ class BigramLanguageModel(nn.Module):
         self.table = nn.Embedding(vocab_size, vocab_size)
 
     def forward(self, ids):
-        return self.table(ids), None
+        return self.table(ids)
 
-
-# %% [markdown]
-# `None` stands where attention will return its weights.
 
 # %%
 ask("loss_before_training")
@@ -206,7 +203,7 @@ ask("loss_before_training")
 torch.manual_seed(4)
 bigram = BigramLanguageModel(V)
 x, y = get_batch(train_ids, 128, 24, generator)
-logits, _ = bigram(x)  # (B, T, V)
+logits = bigram(x)  # (B, T, V)
 loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
 print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
 
@@ -217,7 +214,7 @@ print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
 optimizer = torch.optim.AdamW(bigram.parameters(), lr=0.1)
 for _ in range(300):
     x, y = get_batch(train_ids, 128, 24, generator)
-    loss = F.cross_entropy(bigram(x)[0].flatten(0, 1), y.flatten())
+    loss = F.cross_entropy(bigram(x).flatten(0, 1), y.flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -277,7 +274,7 @@ class Model(nn.Module):
         x = self.token(ids)  # (B, T, n_embd)
         if self.position:
             x = x + self.position.weight[: ids.shape[1]]
-        return self.parts(x) @ self.token.weight.T, None
+        return self.parts(x) @ self.token.weight.T
 
 
 # %% [markdown]
@@ -296,8 +293,7 @@ class Attention(nn.Module):
         self.attn = MultiHeadAttention(n_embd, n_head)
 
     def forward(self, x):
-        mask = causal_mask(x.shape[1])
-        return self.attn(x, mask, need_weights=True)[0]  # faster here than SDPA
+        return self.attn(x, is_causal=True)
 
 
 # %% [markdown]
@@ -396,7 +392,7 @@ def fresh(make):
                 less = 0.5 if name.endswith("c_proj.weight") else 1.0
                 nn.init.normal_(parameter, std=less * n_embd**-0.5)
         if model.position:
-            start = waves(block_size, n_embd) * n_embd**-0.5
+            start = sinusoidal_positions(block_size, n_embd) * n_embd**-0.5
             model.position.weight.data = start
     return model
 
@@ -431,16 +427,16 @@ for name in ("residual", "LayerNorm"):
 
 # %%
 gpt = fresh(ladder["second layer"])
-watch = LiveTraining(tokenizer, floors={**floors, "entropy": entropy})
-display(watch)
-history = train(gpt, data, recipe, watch=watch)
+live = LiveTraining(tokenizer, floors={**floors, "entropy": entropy})
+display(live)
+history = train(gpt, data, recipe, callback=live)
 
 # %% [markdown]
 # Here is the same picture once more, for a page without a kernel.
 
 # %%
 models["second layer"], histories["second layer"] = gpt, history
-watch.figure.still()
+live.figure.still()
 
 # %% [markdown]
 # ## The table
@@ -548,7 +544,7 @@ total = count = 0
 with torch.no_grad():
     for story in new_stories[:200]:
         ids = tokenizer.encode(f"\n{story}\n")[None]
-        logits, _ = gpt(ids[:, :-1])
+        logits = gpt(ids[:, :-1])
         total += F.cross_entropy(logits[0], ids[0, 1:], reduction="sum").item()
         count += ids.shape[1] - 1
 assert entropy * 0.97 < total / count < entropy * 1.15
@@ -577,7 +573,9 @@ explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 # Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the two characters after it.
 
 # %% tags=["nbval-ignore-output"]
-_, weights = gpt(tokenizer.encode(story)[None], need_weights=True)
+with record_weights() as layers:
+    gpt(tokenizer.encode(story)[None])
+weights = torch.stack(layers)
 print(tuple(weights.shape), "= layers, texts, heads, queries, keys")
 for start, end in moments:
     query = start - 1  # here the model has to find the first letter
@@ -619,7 +617,7 @@ explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 # %% tags=["nbval-ignore-output"]
 ids = tokenizer.encode(prompt)[None]
 with torch.no_grad():
-    probabilities = torch.softmax(gpt(ids)[0][0, -1], dim=-1)
+    probabilities = torch.softmax(gpt(ids)[0, -1], dim=-1)
 names = torch.tensor([ids_of[letter] for letter in "BDEJKST"])
 assert probabilities[names].sum() > 0.8
 assert probabilities[names].max() < 0.5
@@ -686,7 +684,7 @@ broken = fresh(ladder["second layer"])
 optimizer = torch.optim.AdamW(broken.parameters(), lr=8e-3)
 for _ in range(60):
     x, y = almost_get_batch(train_ids, 64, 16)
-    loss = F.cross_entropy(broken(x)[0].flatten(0, 1), y.flatten())
+    loss = F.cross_entropy(broken(x).flatten(0, 1), y.flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -32,14 +32,15 @@ from IPython.display import display
 
 from attention_course.explorers import LiveTraining
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import Data, write_stories
+from attention_course.stories import write_stories
+from attention_course.text import Data
 from attention_course.training import Recipe, train
 
 data = Data.of(write_stories(characters=20_000))
 model = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=32, n_layer=1, n_head=1, n_embd=16))
 watch = LiveTraining(data.tokenizer, floors={"a floor": 1.5})
 display(watch)
-history = train(model, data, Recipe(steps=1_000_000), watch=watch)"""
+history = train(model, data, Recipe(steps=1_000_000), callback=watch)"""
 
 AFTER = "print('stopped:', history.stopped, 'after as many losses as steps:', len(history.losses) > 10)"
 

@@ -4,10 +4,11 @@ import pytest
 import torch
 from explorers.words import seen
 
+from attention_course.attention import record_weights
 from attention_course.explorers import attention_over_text, explore
 from attention_course.explorers.subject import STORY
 from attention_course.gpt import BigramLanguageModel
-from attention_course.text import answers
+from attention_course.stories import answers
 
 
 def says(out, layer, head, position):
@@ -19,8 +20,9 @@ def says(out, layer, head, position):
 
 def test_weights_are_the_models_and_the_prediction_is_too(model, tokenizer):
     out = attention_over_text.compute(2, 1, 5, model, tokenizer, "the cat sat")
-    logits, weights = model.eval()(tokenizer.encode("the cat sat")[None], need_weights=True)
-    torch.testing.assert_close(out["weights"], weights[2, 0, 1, 5])
+    with record_weights() as layers:
+        logits = model.eval()(tokenizer.encode("the cat sat")[None])
+    torch.testing.assert_close(out["weights"], layers[2][0, 1, 5])
     assert out["weights"].sum().item() == pytest.approx(1, abs=1e-5)
     assert out["expected"] == tokenizer.characters[logits[0, 5].argmax()]
 

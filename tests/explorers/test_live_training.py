@@ -176,7 +176,7 @@ def test_watching_does_not_change_the_training(watch, tokenizer, text):
     for watching in (None, watch):
         torch.manual_seed(5)
         learner = GPT(GPTConfig(tokenizer.vocab_size, 16, n_layer=1, n_head=2, n_embd=8, dropout=0.5))
-        histories.append(train(learner, data, recipe, watch=watching))
+        histories.append(train(learner, data, recipe, callback=watching))
     assert histories[0].losses == histories[1].losses
     assert watch.bar.value == 6
 

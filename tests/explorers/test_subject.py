@@ -8,7 +8,8 @@ import torch
 
 from attention_course.explorers import EXPLORERS, explore, subject
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import CharTokenizer, Data, write_stories
+from attention_course.stories import write_stories
+from attention_course.text import CharTokenizer, Data
 from attention_course.training import Recipe, train
 
 TAKES = {name: list(signature(module.controls).parameters) for name, module in EXPLORERS.items()}

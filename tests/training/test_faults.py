@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import Data, write_stories
+from attention_course.stories import write_stories
+from attention_course.text import Data
 from attention_course.training import Recipe, Trainer, read_checkpoint
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,27 @@
+"""Rung 8: training, in a notebook, from the command line, or by several processes that share the work.
+
+    python -m attention_course.training --text stories
+    python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt
+    torchrun --nproc-per-node=2 -m attention_course.training --text stories
+
+A run that was stopped goes on from its checkpoint when the same command is given again.
+"""
+
+from attention_course.training.checkpoint import load_model, read_checkpoint
+from attention_course.training.loop import Callback, Trainer, evaluate, parameter_groups, run, train
+from attention_course.training.recipe import RECIPES, SIZES, History, Recipe
+
+__all__ = [
+    "RECIPES",
+    "SIZES",
+    "Callback",
+    "History",
+    "Recipe",
+    "Trainer",
+    "evaluate",
+    "load_model",
+    "parameter_groups",
+    "read_checkpoint",
+    "run",
+    "train",
+]

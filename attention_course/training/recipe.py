@@ -1,0 +1,94 @@
+"""What is decided before a training, and what is noted during it."""
+
+import math
+from dataclasses import dataclass, field
+
+from attention_course.names import look_up
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train.
+
+    Attributes:
+        steps: number of updates.
+        batch_size: texts of block_size tokens that one update looks at, over all processes.
+        learning_rate: the highest one; it rises for `warmup` steps and then falls like a cosine.
+        final_learning_rate: where the cosine ends.
+        warmup: steps until the learning rate is reached.
+        weight_decay: of matrices; biases and LayerNorms have none.
+        beta2: how slowly AdamW forgets squared gradients.
+        clip: the largest norm that the gradient of one step may have.
+        evaluate_every: steps between two validation losses.
+        precision: "float32", "bfloat16", or "auto", which is the faster one on this machine.
+        seed: of the batches, and of what dropout sets to zero.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    steps: int = 600
+    batch_size: int = 24
+    learning_rate: float = 8e-3
+    final_learning_rate: float = 0.0
+    warmup: int = 50
+    weight_decay: float = 0.1
+    beta2: float = 0.95
+    clip: float = 1.0
+    evaluate_every: int = 100
+    precision: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self):
+        for name, least in (("steps", 1), ("batch_size", 1), ("evaluate_every", 1), ("warmup", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"Recipe: {name} = {value!r}, expected an integer of at least {least}.")
+        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise ValueError(f"Recipe: seed = {self.seed!r}, expected an integer, 0 <= seed < 2**63.")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"Recipe: {name} = {getattr(self, name)!r}, expected a number above 0.")
+        for name, below in (("beta2", 1), ("weight_decay", math.inf), ("final_learning_rate", math.inf)):
+            if not 0 <= getattr(self, name) < below:
+                raise ValueError(f"Recipe: {name} = {getattr(self, name)!r}, expected 0 <= {name} < {below}.")
+        look_up(self.precision, dict.fromkeys(("auto", "float32", "bfloat16")), "precision")
+
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of update number `step`, counted from 0."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        done = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
+        falling = 0.5 * (1 + math.cos(math.pi * done))
+        return self.final_learning_rate + falling * (self.learning_rate - self.final_learning_rate)
+
+
+@dataclass
+class History:
+    """What a run measured.
+
+    Attributes:
+        losses: training loss of every step, in nats per token.
+        val_steps: the steps after which the validation loss was measured.
+        val_losses: what it was.
+        val_seconds: seconds of training until then, without the measuring.
+        stopped: whether somebody stopped the run before its end.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    val_steps: list[int] = field(default_factory=list)
+    val_losses: list[float] = field(default_factory=list)
+    val_seconds: list[float] = field(default_factory=list)
+    stopped: bool = False
+
+
+SIZES = {
+    "stories": dict(block_size=128, n_layer=2, n_head=4, n_embd=64),
+    "shakespeare": dict(block_size=64, n_layer=4, n_head=4, n_embd=128),
+    "shakespeare-gpu": dict(block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2),
+}
+RECIPES = {
+    "stories": Recipe(steps=900),
+    "shakespeare": Recipe(steps=1100, batch_size=20, learning_rate=2.5e-3, evaluate_every=100),
+    "shakespeare-gpu": Recipe(steps=5000, batch_size=64, learning_rate=2e-3, warmup=200, evaluate_every=250),
+}

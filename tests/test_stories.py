@@ -1,0 +1,313 @@
+"""The stories are what their entropy claims, and recall counts the answers that a model gets right."""
+
+import hashlib
+import itertools
+import math
+import random
+import re
+from collections import Counter
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
+from attention_course.stories import (
+    FACT,
+    NAMES,
+    ORDERS,
+    PLACES,
+    QUESTIONS,
+    STORIES,
+    THINGS,
+    Story,
+    answers,
+    draw_story,
+    read_story,
+    recall,
+    stories_entropy,
+    write_stories,
+)
+from attention_course.text import CharTokenizer, load_text, ngram_floor
+from attention_course.training import evaluate
+
+A_STORY = "Kind Ann gave poor Ben a cup at the cave. Who got it? Poor Ben. Where? At the cave. What? A cup."
+
+
+@pytest.fixture(scope="module")
+def stories():
+    return write_stories()
+
+
+# The stories
+
+
+def test_default_text_is_the_same_everywhere(stories):
+    assert hashlib.sha256(stories.encode("ascii")).hexdigest() == (
+        "fc6c25084c44fcb3592670763fae3567f1d7ebcdd171b83fd9f27af34c3ca7bd"
+    )
+    assert load_text("stories") == stories == write_stories(seed=0)
+    assert write_stories(seed=1, characters=1000) != write_stories(characters=1000)
+
+
+def test_text_ends_with_the_story_that_reaches_the_length(stories):
+    for characters in (1, 98, 99, 5000):
+        text = write_stories(characters=characters)
+        assert stories.startswith(text)
+        assert text.endswith("\n")
+        assert len(text) >= characters
+        assert text[:-1].rfind("\n") + 1 < characters
+    with pytest.raises(ValueError, match="characters = 0, expected at least 1"):
+        write_stories(characters=0)
+
+
+def test_words_can_be_told_apart_by_their_first_letter():
+    for words, lengths in ((NAMES, {3}), (THINGS, {3, 4}), (PLACES, {4})):
+        assert len(words) == len({word[0] for word in words}) == 8
+        assert {len(word) for word in words} <= lengths
+    assert not any(thing[0] in "aeiou" for thing in THINGS)  # "a", never "an"
+
+
+def test_longest_story_fits_into_a_block():
+    longest = [max(words, key=len) for words in (NAMES, NAMES, THINGS, PLACES)]
+    assert len(Story(*longest, ORDERS[0]).text + "\n") <= 128
+
+
+def test_a_story_by_hand():
+    story = Story("Ann", "Ben", "cup", "cave", ("receiver", "place", "thing"))
+    assert story.text == A_STORY
+    assert read_story(A_STORY) == read_story(A_STORY + "\n") == story
+
+
+def test_every_choice_can_be_recovered():
+    people = list(itertools.permutations(NAMES, 2))
+    facts = list(itertools.product(people, THINGS, PLACES))
+    assert len(facts) * len(ORDERS) == STORIES == 21_504
+    assert len(set(ORDERS)) == math.factorial(len(QUESTIONS))
+    orders = itertools.cycle(ORDERS)
+    for ((giver, receiver), thing, place), order in zip(facts, orders, strict=False):
+        story = Story(giver, receiver, thing, place, order)
+        assert read_story(story.text) == story
+    for order in ORDERS:
+        story = Story("Tom", "Eve", "ring", "mill", order)
+        assert read_story(story.text) == story
+
+
+def test_reading_and_writing_a_whole_text_changes_nothing(stories):
+    read = [read_story(line) for line in stories.splitlines()]
+    assert "".join(story.text + "\n" for story in read) == stories
+    rng = random.Random(0)
+    assert read == [draw_story(rng) for _ in read]
+
+
+def test_every_choice_is_uniform_and_takes_no_side():
+    rng = random.Random(5)
+    drawn = [draw_story(rng) for _ in range(6000)]
+    parts = [
+        (Counter((story.giver, story.receiver) for story in drawn), 56),
+        (Counter(story.order for story in drawn), 6),
+        (Counter((story.thing, story.place) for story in drawn), 64),
+        (Counter((story.giver, story.thing) for story in drawn), 64),
+        (Counter((story.place, story.order[0]) for story in drawn), 24),
+    ]
+    for counts, expected in parts:
+        assert len(counts) == expected
+        share = 1 / expected
+        sigma = math.sqrt(len(drawn) * share * (1 - share))
+        assert all(abs(count - len(drawn) * share) < 5 * sigma for count in counts.values())
+
+
+@pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
+def test_the_ends_of_random_are_choices_too(number):
+    class Fixed(random.Random):
+        def random(self):
+            return number
+
+    end = 0 if number == 0 else -1
+    names = list(NAMES)
+    giver = names.pop(end)
+    expected = Story(giver, names[end], THINGS[end], PLACES[end], ORDERS[end])
+    assert draw_story(Fixed()) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "To be, or not to be: that is the question.",
+        A_STORY + " ",
+        " " + A_STORY,
+        A_STORY + "\n\n",
+        A_STORY[10:],
+        A_STORY[:-20],
+        A_STORY.replace("Ben", "Ann"),  # giver and receiver are one
+        A_STORY.replace("it? Poor Ben", "it? Poor Dan"),  # a false answer
+        A_STORY.replace("A cup", "A map"),
+        A_STORY.replace("cup", "cap"),
+        A_STORY.replace("gave", "took"),
+        A_STORY.replace(" What? A cup.", ""),
+        A_STORY + " What? A cup.",
+        A_STORY.replace("What? A cup.", "Who got it? Poor Ben."),
+    ],
+)
+def test_other_lines_are_refused(line):
+    with pytest.raises(
+        ValueError, match=r"is no story\. Expected a fact about two people, .* as in 'Kind Ann gave"
+    ):
+        read_story(line)
+
+
+def test_the_example_of_a_story_is_one():
+    with pytest.raises(ValueError, match="is no story") as caught:
+        read_story("hello")
+    example = re.search(r"as in '(.*)'\.$", str(caught.value))[1]
+    assert read_story(example).text == example
+
+
+def test_entropy_of_one_story():
+    assert stories_entropy(A_STORY + "\n") == pytest.approx(math.log(21_504) / 97)
+
+
+def test_entropy_of_the_default_text(stories):
+    count = stories.count("\n")
+    surprise = count * (math.log(8) + math.log(7) + 2 * math.log(8) + math.log(6))
+    assert stories_entropy(stories) == pytest.approx(surprise / len(stories))
+    assert round(stories_entropy(stories), 3) == 0.102
+
+
+def test_entropy_says_how_to_cut_a_text(stories):
+    train, val = stories[:3000], stories[3000:]
+    with pytest.raises(ValueError, match=r"the text ends with .*newline: text\[: text.rindex") as caught:
+        stories_entropy(train)
+    assert r'text[: text.rindex("\n") + 1]' in str(caught.value)
+    with pytest.raises(ValueError, match=r"line 1 is no whole story\. Cut after it") as caught:
+        stories_entropy(val)
+    assert r'text[text.index("\n") + 1 :]' in str(caught.value)
+    whole = train[: train.rindex("\n") + 1], val[val.index("\n") + 1 :]
+    assert all(stories_entropy(part) == pytest.approx(0.102, abs=2e-3) for part in whole)
+    with pytest.raises(ValueError, match="ends with '', expected whole stories"):
+        stories_entropy("")
+    with pytest.raises(ValueError, match=r"line 2 is no whole story\. read_story: 'hello' is no story"):
+        stories_entropy(f"{A_STORY}\nhello\n{A_STORY}\n")
+
+
+def test_answers_are_the_words_that_were_told(stories):
+    found = iter(stories[start:end] for start, end in answers(stories))
+    for line in stories.splitlines():
+        story = read_story(line)
+        assert [next(found) for _ in story.order] == [getattr(story, key) for key in story.order]
+    assert next(found, None) is None
+    starts = [A_STORY.rindex(word) for word in ("Ben", "cave", "cup")]
+    assert [start for start, _ in answers(A_STORY)] == starts
+
+
+def test_answers_of_a_stretch():
+    text = A_STORY[10 : A_STORY.index(" A cup.") + 5]  # the thing's answer is cut short
+    assert [text[start:end] for start, end in answers(text)] == ["Ben", "cave"]
+    assert answers("Is it? No.") == []
+
+
+# Recall
+
+
+TEXT = write_stories(seed=1, characters=1500)
+LETTERS = CharTokenizer(TEXT)
+
+
+class Reader(nn.Module):
+    """Reads the fact of a story with the course's own expressions, and answers questions about it."""
+
+    def __init__(self, tokenizer, block_size=160, keys=tuple(QUESTIONS)):
+        super().__init__()
+        self.tokenizer, self.block_size, self.keys = tokenizer, block_size, keys
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, ids):
+        rows = [[self.next(self.tokenizer.decode(row[: t + 1])) for t in range(len(row))] for row in ids]
+        return F.one_hot(torch.tensor(rows), self.tokenizer.vocab_size).float() + self.bias
+
+    def next(self, read):
+        asked = max(QUESTIONS, key=lambda key: read.rfind(QUESTIONS[key]))
+        *_, fact = [None, *FACT.finditer(read)]
+        begun = read.rsplit(QUESTIONS[asked], 1)[-1]
+        told = fact[asked] + "." if fact and asked in self.keys else ""
+        right = told.startswith(begun) and len(begun) < len(told)
+        return int(self.tokenizer.encode(told[len(begun)] if right else "?")[0])
+
+
+def test_a_reader_recalls_every_answer():
+    assert recall(Reader(LETTERS), TEXT, LETTERS) == 1
+
+
+def test_recall_is_the_share_of_answers():
+    reader = Reader(LETTERS, keys=("place", "thing"))
+    kept = [TEXT[:start] for start, end in answers(TEXT) if end > reader.block_size]
+    right = sum(before.endswith((QUESTIONS["place"], QUESTIONS["thing"])) for before in kept)
+    assert recall(reader, TEXT, LETTERS) == right / len(kept)
+
+
+def test_recall_shows_no_more_than_block_size_characters():
+    assert recall(Reader(LETTERS, block_size=45), TEXT, LETTERS) < 0.5
+
+
+def test_an_answer_counts_when_block_size_characters_stand_before_its_last_one():
+    end = next(end for _, end in answers(TEXT) if end > 160)
+    assert recall(Reader(LETTERS, block_size=end - 1), TEXT[: end + 1], LETTERS) == 1
+    with pytest.raises(ValueError, match="no answer"):
+        recall(Reader(LETTERS, block_size=end), TEXT[: end + 1], LETTERS)
+
+
+def test_a_bigram_model_recalls_nothing():
+    counts = torch.zeros(LETTERS.vocab_size, LETTERS.vocab_size)
+    ids = LETTERS.encode(TEXT)
+    counts.index_put_((ids[:-1], ids[1:]), torch.ones(len(ids) - 1), accumulate=True)
+    model = BigramLanguageModel(LETTERS.vocab_size)
+    model.table.weight.data = counts.add(1e-3).log()
+    assert evaluate(model, ids, "float32") == pytest.approx(ngram_floor(ids, 2), abs=0.02)
+    assert recall(model, TEXT, LETTERS) == 0
+
+
+class Oracle(nn.Module):
+    """Knows some stretches of ids by heart, and says nothing about others."""
+
+    def __init__(self, stretches, block_size):
+        super().__init__()
+        self.block_size = block_size
+        self.follows = {tuple(ids[:-1].tolist()): ids[1:] for ids in stretches}
+        self.asked = []
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, ids):
+        rows = [tuple(row) for row in ids.tolist()]
+        self.asked += rows
+        nothing = torch.full((self.block_size,), LETTERS.vocab_size)
+        told = torch.stack([self.follows.get(row, nothing) for row in rows])
+        return F.one_hot(told, LETTERS.vocab_size + 1).float() + self.bias
+
+
+def test_recall_asks_for_the_first_thousand_answers_with_block_size_characters_before_them():
+    text = write_stories(seed=2, characters=80_000)
+    ids = LETTERS.encode(text)
+    ends = [end for _, end in answers(text) if end > 160]
+    stretches = [ids[end - 161 : end] for end in ends]
+    oracle = Oracle(stretches[1:900], block_size=160)
+    assert recall(oracle, text, LETTERS) == 0.899
+    assert len(oracle.asked) == 1000 < len(ends)
+
+
+@pytest.mark.parametrize("text", ["", "Sam gave Kim a ring. " * 20, TEXT[:150]])
+def test_recall_of_a_text_without_answers_is_refused(text):
+    with pytest.raises(ValueError, match="no answer in this text"):
+        recall(Reader(LETTERS), text, LETTERS)
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_recall_is_without_dropout_and_leaves_the_mode_as_it_was(mode):
+    torch.manual_seed(0)
+    config = GPTConfig(LETTERS.vocab_size, block_size=7, n_layer=1, n_head=2, n_embd=6, dropout=0.9)
+    model, modes = GPT(config).train(mode), set()
+    model.register_forward_pre_hook(lambda model, _: modes.add(model.training))
+    recall(model, TEXT, LETTERS)
+    assert modes == {False}
+    assert model.training == mode

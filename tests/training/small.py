@@ -1,0 +1,55 @@
+"""A small model, a short text and a quick recipe for the tests of training."""
+
+import random
+import signal
+from dataclasses import replace
+
+import torch
+
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.stories import write_stories
+from attention_course.text import Data
+from attention_course.training import Recipe, Trainer, run
+
+TEXT = write_stories(seed=3, characters=4000)
+DATA = Data.of(TEXT)
+RECIPE = Recipe(steps=10, batch_size=4, learning_rate=1e-2, warmup=3, evaluate_every=4, precision="float32")
+
+
+def tiny(seed=0, **changes):
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": DATA.tokenizer.vocab_size, "block_size": 7, "n_layer": 1, "n_head": 2, "n_embd": 6}
+    return GPT(GPTConfig(**sizes | changes))
+
+
+def equal(model, other):
+    ours, theirs = model.state_dict(), other.state_dict()
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def without_clock(history):
+    return replace(history, val_seconds=[0.0 for _ in history.val_seconds])
+
+
+def markov_text(length):
+    """A text in which each character depends on the one before it, and on nothing else."""
+    rng = random.Random(0)
+    follow = {"a": "aaab", "b": "ccca", "c": "abcd", "d": "dddb"}
+    characters = ["a"]
+    while len(characters) < length:
+        characters.append(rng.choice(follow[characters[-1]]))
+    return "".join(characters)
+
+
+def whole_run():
+    trainer = Trainer(tiny(dropout=0.3), DATA, RECIPE)
+    run(trainer, callback=lambda t: None)
+    return trainer
+
+
+def interrupt(*given):
+    raise KeyboardInterrupt
+
+
+def press(*given):
+    signal.raise_signal(signal.SIGINT)
