@@ -1,11 +1,10 @@
 """Build the notebooks: `make notebooks`, or `python notebooks/build.py 01_bag_of_words` for one of them.
 
 What is edited lies in `source/` (jupytext's py:percent); what a learner opens is made from it here, with its
-outputs. Where a source says `<!--ladder-->`, the notebook has a line that leads to all rungs; for
-`<!--task NAME-->` it has the task of that exercise. The same source always gives the same file, so that a diff
-shows what a change really moved: cell ids come from the cells themselves, and everything that differs from run
-to run is left out. A notebook is written when all its cells have run; one that fails leaves the old file as it
-was.
+outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!--task NAME-->` the task of an
+exercise. The same source always gives the same file, so that a diff shows what a change really moved: ids of
+cells come from the cells themselves, and everything that differs from run to run is left out. A notebook is
+written when all its cells have run; one that fails leaves the old file as it was.
 """
 
 import hashlib

@@ -131,8 +131,8 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
             mask[:, 0] = True
             mask[0, 1:] = False  # a mask that hides something, and rows that differ
             mask[-1, 1] = True
-        if number in (4, 7):
-            mask[1], mask[2] = False, True
+            if number in (4, 7):
+                mask[1], mask[2] = False, True
         if number == 5:
             mask = padding_mask(torch.tensor([T_k - 1, 0, T_k]), T_k)
         drawn.append((x, context, *matrices, mask))

@@ -341,6 +341,7 @@ def details(cases: list[Case], case: Case) -> str:
     target, yours = case.target.value, case.outcome.error or case.outcome.value
     if isinstance(yours, Tensor) and not is_plain(yours):
         yours = yours.layout
-    comparable = is_plain(yours) and yours.shape == target.shape
-    marked = different(target, yours, case.exercise.tolerance) if comparable else None
+    marked = None
+    if is_plain(yours) and yours.shape == target.shape:
+        marked = different(target, yours, case.exercise.tolerance)
     return checklist + panel.example(case.named_arguments(), target, yours, marked)

@@ -58,14 +58,14 @@ def example(
 
     Of a tensor with more than two dimensions one slice is shown: the first in which something differs.
     """
-    differing = marked.nonzero() if marked is not None else ()
-    first = tuple(differing[0].tolist()[:-2]) if len(differing) else (0,) * max(0, target.dim() - 2)
+    differing = [] if marked is None else marked.nonzero().tolist()
+    first = tuple(differing[0][:-2]) if differing else (0,) * max(0, target.dim() - 2)
     drawn = "".join(table(name, value, first) for name, value in arguments)
     if isinstance(yours, BaseException):
         answer = caption("yours", f"raised {type(yours).__name__}")
     else:
         answer = table("yours", yours, first, marked)
-    note = "In <em>yours</em>, the framed cells differ from the target." if len(differing) else ""
+    note = "In <em>yours</em>, the framed cells differ from the target." if differing else ""
     row = "display:flex;flex-wrap:wrap;gap:6px 28px;align-items:flex-start"
     pair = f'<div style="{row};flex-wrap:nowrap">{table("target", target, first)}{answer}</div>'
     return (
@@ -101,9 +101,9 @@ def table(name: str, value: Any, first: tuple[int, ...] = (), marked: Tensor | N
         remark += f", the first {LARGEST} rows and columns"
     numbered = value.dim() == 2
     rows = value.reshape(-1, value.shape[-1] if value.dim() else 1)
-    marked = rows.isnan() & False if marked is None else marked.reshape(rows.shape)
+    framed = rows.isnan() & False if marked is None else marked.reshape(rows.shape)
     lines = []
-    for t, (row, marks) in enumerate(zip(rows[:LARGEST], marked[:LARGEST], strict=True)):
+    for t, (row, marks) in enumerate(zip(rows[:LARGEST], framed[:LARGEST], strict=True)):
         pairs = zip(row[:LARGEST].tolist(), marks[:LARGEST].tolist(), strict=True)
         cells = [f'<td style="{MARKED if mark else CELL}">{number + 0:.4g}</td>' for number, mark in pairs]
         number = f'<th scope="row" style="{CELL};{MUTED};font-weight:400">{t}</th>' if numbered else ""

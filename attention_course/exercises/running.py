@@ -69,9 +69,10 @@ def run(function: Callable, arguments: tuple) -> Outcome:
         thread.join(TIME_LIMIT)
     finally:  # also when the learner interrupts the kernel
         stopped = stop(thread)
-    if ended and isinstance(ended[0], Outcome):
-        return ended[0]
-    raise Hung(arguments, ended[0] if ended else None, stopped)
+    end = ended[0] if ended else None
+    if isinstance(end, Outcome):
+        return end
+    raise Hung(arguments, end, stopped)
 
 
 def stop(thread: threading.Thread) -> bool:

@@ -1,73 +1,13 @@
-"""Right answers pass, wrong ones are rejected, and what went wrong is called by its name."""
+"""What went wrong is called by its name; what is right but forbidden or cut off from gradients is told so."""
 
-from importlib import import_module
-from itertools import combinations
-from pathlib import Path
-
-import answers
 import pytest
 import torch
-from answers import RIGHT, WRONG, bad, mean_of_past
+from answers import bad, mean_of_past
 
 from attention_course.exercises import EXERCISES, check, judging
-from attention_course.exercises.comparing import same
 from attention_course.exercises.exercise import Mistake
-from attention_course.exercises.problems import Case
-from attention_course.exercises.running import call
-
-for file in Path(answers.__file__).parent.glob("[a-z]*.py"):
-    import_module(f"answers.{file.stem}")
 
 NAMES = list(EXERCISES)
-SEEDS = range(2)
-
-
-def recognised(exercise, function, seed):
-    """Name the mistakes of a function as `check` does, without drawing a panel."""
-    drawn = judging.trial(exercise, seed)
-    cases = [
-        Case(exercise, function, arguments, target, call(function, arguments))
-        for arguments, target in zip(drawn.inputs, drawn.targets, strict=True)
-    ]
-    found = judging.recognise(drawn, cases)
-    return found and found[0]
-
-
-# Named mistakes
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_reference_passes_50_draws(name):
-    for seed in range(50):
-        verdict = check(name, EXERCISES[name].reference, seed)
-        assert verdict.passed, f"seed {seed}: {verdict}"
-        assert (verdict.mistake, verdict.mistakes) == (None, ())
-        assert "✗" not in verdict._repr_html_()
-        insight = EXERCISES[name].insight
-        assert verdict.message.endswith(f" inputs, drawn anew for this check. {insight}")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_mistake_is_rejected_under_its_own_name(name):
-    exercise = EXERCISES[name]
-    for mistake in exercise.mistakes:
-        verdict = check(name, mistake.function, 0)
-        assert (verdict.passed, verdict.mistakes) == (False, mistake.names), mistake
-        assert verdict.mistake == mistake.names[0]
-        assert verdict.message == mistake.message
-        assert "yours" in verdict._repr_html_()
-        assert exercise.insight not in repr(verdict)
-        for seed in range(1, 4):
-            assert recognised(exercise, mistake.function, seed) == mistake.names, mistake
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_two_mistakes_at_once_get_both_names(name):
-    """Not all: one can hide the other, and two can look like a third."""
-    pairs = EXERCISES[name].pairs
-    named = [set(recognised(EXERCISES[name], pair.function, 0) or ()) for pair in pairs]
-    both = sum(names == set(pair.names) for names, pair in zip(named, pairs, strict=True))
-    assert both >= 0.7 * len(pairs), f"{both} of {len(pairs)}"
 
 
 def test_two_mistakes_are_both_told():
@@ -106,45 +46,6 @@ def test_an_answer_that_is_right_but_for_a_row_is_told_so(row, name):
 
     assert f"All is right but {name}." in bad(one_row_is_wrong).message
     assert "All is right" not in bad(lambda x: mean_of_past(x) + 1).message
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_two_mistakes_are_the_same_function(name):
-    exercise = EXERCISES[name]
-    drawn = judging.trial(exercise, 0)
-    did = [[drawn.outcome(m, i) for i in range(len(drawn.inputs))] for m in exercise.mistakes]
-    for one, other in combinations(did, 2):
-        assert not all(same(a, b, exercise.tolerance) for a, b in zip(one, other, strict=True))
-
-
-# Answers that nobody planned for
-
-
-def ids(given):
-    named = [f"{name}-{answer.__name__}" for name, answer, *_ in given]
-    assert len(set(named)) == len(named)
-    return named
-
-
-@pytest.mark.parametrize(("name", "answer"), RIGHT, ids=ids(RIGHT))
-def test_a_right_answer_passes(name, answer):
-    for seed in SEEDS:
-        verdict = check(name, answer, seed)
-        assert verdict.passed, f"seed {seed}: {verdict}"
-
-
-@pytest.mark.parametrize(("name", "answer", "mistakes"), WRONG, ids=ids(WRONG))
-def test_a_wrong_answer_is_rejected(name, answer, mistakes):
-    for seed in SEEDS:
-        verdict = check(name, answer, seed)
-        assert not verdict.passed
-        assert set(verdict.mistakes) == set(mistakes), f"seed {seed}: {verdict}"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_there_are_enough_answers(name):
-    assert sum(exercise == name for exercise, _ in RIGHT) >= 3
-    assert sum(exercise == name for exercise, *_ in WRONG) >= 3
 
 
 def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():
