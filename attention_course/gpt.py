@@ -148,12 +148,11 @@ class GPT(nn.Module):
             raise ValueError(
                 f"GPT: {T} tokens, but block_size is {self.block_size}. Keep ids[:, -{self.block_size}:]."
             )
-        written_out = need_weights or (T <= 128 and ids.device.type == "cpu")  # faster there than SDPA
         mask = causal_mask(T, device=ids.device)
         x = self.transformer.drop(self.transformer.wte(ids) + self.transformer.wpe.weight[:T])
         of_layers = []
         for block in self.transformer.h:
-            x, weights = block(x, mask, written_out)
+            x, weights = block(x, mask, need_weights)
             of_layers.append(weights)
         logits = self.lm_head(self.transformer.ln_f(x))
         return logits, torch.stack(of_layers) if need_weights else None
