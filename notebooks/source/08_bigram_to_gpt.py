@@ -461,7 +461,7 @@ for name, model in models.items():
 # - The **mean of the past** is worse than the table of pairs, and hardly better than knowing how often each character occurs. It knows which characters came, and no longer which one came last. Order is nearly everything.
 # - **One head** can choose where to look, and beats the table.
 # - **Position** tells it where things stand. The loss falls to less than half<!--shown-->.
-# - With **four heads** it halves again.
+# - With **four heads** it falls again, by more than a quarter.
 # - **Feed-forward** lowers it further. **Residual** and **LayerNorm** bring little here. They are there for what comes next: see below.
 # - With a **second layer** something new happens. Recall was near 0 for the models that cannot spell. The others with one layer find some of the answers at most. Now it is nearly perfect.
 
@@ -473,7 +473,7 @@ assert climbed[5] > climbed[7] > climbed[8]
 assert climbed[2] < climbed[0]
 assert abs(losses["mean of the past"] - floors["1-gram"]) < 0.05
 assert losses["position"] < 0.5 * losses["one head"]
-assert losses["four heads"] < 0.55 * losses["position"]
+assert losses["four heads"] < 0.75 * losses["position"]
 assert max(list(recalls.values())[:-1]) < 0.6
 assert recalls["second layer"] > 0.9
 
@@ -515,7 +515,7 @@ picture(
         last,
         ["one, bare", "two, bare", "two, with both"],
         "model",
-        (0, 0.6),
+        (0, 2),
     ),
     alt="Three bars. One layer without residual and LayerNorm ends at 0.2 nats per character, two such layers "
     "far higher. With both, two layers end lowest, at about 0.15.",
@@ -605,7 +605,7 @@ prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at the bar of A, for only Ann's name begins with it. Has the model learned the rule? If the bar is low but not 0, it has learned it in part.
+# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at the bar of A, for only Ann's name begins with it. Has the model learned the rule? If the bar is low but not 0, it has learned it in part. If it is as high as the others, it has learned the names and not yet the rule.
 
 # %% tags=["nbval-ignore-output"]
 ids = tokenizer.encode(prompt)[None]
