@@ -565,7 +565,7 @@ explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 # %% [markdown]
 # The picture shows the very weights that made the logits. In layer 0 most heads look at the last few characters. In layer 1 one head goes back to the first sentence, where the answer was told. Often it does not look at the answer's first letter, but a little after it. Why there? In layer 0 each letter could look at the letters before it, so its vector can say what stands there: "I come after the l of a place." That is what the query needs.
 #
-# Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the two characters after it.
+# Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the four characters after it.
 
 # %% tags=["nbval-ignore-output"]
 _, weights = gpt(tokenizer.encode(story)[None], need_weights=True)
@@ -573,7 +573,7 @@ print(tuple(weights.shape), "= layers, texts, heads, queries, keys")
 for start, end in moments:
     query = start - 1  # here the model has to find the first letter
     told = story.index(story[start:end])  # where the first sentence says it
-    stop = told + (end - start) + 2  # the answer, and two characters more
+    stop = told + (end - start) + 4  # the answer, and four characters more
     to_it = weights[1, 0, :, query, told:stop].sum(dim=-1)  # one number for each head
     assert to_it.max() > 0.5
     print(f"{story[start:end]:5} head {to_it.argmax()}: {100 * to_it.max():.0f} %")
