@@ -315,7 +315,8 @@ def words_of_exercise(name: str) -> list[str]:
     """All that `check`, `hint` and `solution` can say about one exercise."""
     exercise = EXERCISES[name]
     solution = getattr(exercise.reference, "func", exercise.reference)
-    judged = strings([vars(each) for each in (*exercise.properties, *exercise.mistakes)])
+    judged = [prop.claim for prop in exercise.properties]
+    judged += [each.message for each in (*exercise.properties, *exercise.mistakes)]
     texts = [check(name, None).message, *exercise.hints, *judged, exercise.insight]
     return texts + re.findall(r'""".*?"""|# .*', inspect.getsource(solution), flags=re.S)
 
@@ -417,6 +418,7 @@ def lines_of_the_course() -> list[tuple[str, str]]:
     files = sorted((ROOT / "attention_course").rglob("*.*"))
     files = [file for file in files if file.suffix in (".py", ".toml", ".js")]
     lines = [(file.stem, line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = [each for each in lines if not re.match(r"patches = |    \{ ", each[1])]  # code that is wrong
     for rung, path in zip(RUNGS, PATHS, strict=True):
         lines += [(rung.stem, line) for cell in cells_of(path) for line in cell.source.splitlines()]
     # What the notebooks show stands in the files above, too, but there a line may end within a phrase.

