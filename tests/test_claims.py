@@ -259,7 +259,12 @@ def computed_in(section: Section) -> set[float]:
 
 
 def unmarked_in(prose: str) -> list[str]:
-    """The numbers that need a mark and have none: a decimal point, a fraction, three digits or more."""
+    """The numbers that need a mark and have none: a decimal point, a fraction, three digits or more.
+
+    Those of a task are given by it.
+    """
+    for exercise in EXERCISES.values():
+        prose = prose.replace(exercise.task, "")
     unmarked = re.sub(f"{MARKED}({SHOWN}|{GIVEN})", "", without_code(prose), flags=re.I)
     found = re.findall(NUMBER, unmarked)
     return [each for each in found if re.search(r"\d[.e/-]+\d|\d{3}", each.replace(",", ""))]

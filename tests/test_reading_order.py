@@ -1,4 +1,4 @@
-"""The package can be read in the order that it names, and that is the order of its imports."""
+"""The package can be read in the order that it names; its tests stand where its modules do."""
 
 import re
 import tomllib
@@ -34,3 +34,11 @@ def test_the_reading_order_is_that_of_the_imports():
     layer_of = {name: number for number, layer in enumerate(layers()) for name in layer}
     order = [layer_of[name] for name in named()]
     assert all(before <= after for before, after in pairwise(order)), named()
+
+
+def test_every_module_has_its_tests():
+    folder = ROOT / "attention_course"
+    for path in folder.rglob("*.py"):
+        name = f"test_{path.stem.strip('_')}.py"  # __main__ is tested by test_main
+        if path.stem != "__init__":
+            assert (ROOT / "tests" / path.relative_to(folder).with_name(name)).is_file(), path.stem

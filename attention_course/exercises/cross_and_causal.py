@@ -208,7 +208,7 @@ def leaking(leak: Callable[[Tensor], Tensor], *into: int) -> Callable:
     return lambda x, q, k, v: v + later(leak(x)).sin() * torch.tensor(into)
 
 
-def rounded(z: Tensor) -> Tensor:
+def in_64ths(z: Tensor) -> Tensor:
     """Round to multiples of 1/64, times 64: a derivative, or a tiny nudge, sees nothing of z."""
     return (64 * z).round()
 
@@ -227,7 +227,7 @@ KINDS = {
     "every other": lambda x, q, k, v: v.cumsum(dim=0) * (torch.arange(len(v)) % 2 == 0)[:, None],
     "share of the length": lambda x, q, k, v: v.cumsum(dim=0) / len(v),
     "one channel so far": lambda x, q, k, v: x[:, -1:].cumsum(dim=0) * torch.tensor([0, 1, 1, 1]),
-    "differences so far": lambda x, q, k, v: rounded(x[:, -1:] - x[:, :1]).cumsum(dim=0).expand(-1, 4),
+    "differences so far": lambda x, q, k, v: in_64ths(x[:, -1:] - x[:, :1]).cumsum(dim=0).expand(-1, 4),
     # The rest leaks.
     "no mask": head(lambda T: torch.ones(T, T, dtype=torch.bool)),
     "one step ahead": head(lambda T: torch.ones(T, T, dtype=torch.bool).tril(1)),
@@ -237,11 +237,11 @@ KINDS = {
     "hole 3 5": hole(3, 5),
     "mask after softmax": lambda x, q, k, v: torch.softmax(q @ k.transpose(-2, -1) / 2, dim=-1).tril() @ v,
     "next": lambda x, q, k, v: torch.cat([v[1:], torch.zeros_like(v[:1])]),
-    "first channel": leaking(lambda x: rounded(x[:, :1]), 0, 0, 0, 1),
+    "first channel": leaking(lambda x: in_64ths(x[:, :1]), 0, 0, 0, 1),
     "last channel": leaking(lambda x: x[:, -1:], 1, 0, 0, 0),
     "squares": leaking(lambda x: x.square().sum(dim=-1, keepdim=True), 0, 1, -1, 0),  # the sum stays
-    "directions": leaking(lambda x: rounded(F.normalize(x, dim=-1)).cumsum(-1).sum(-1, True), 0, 0, 1, 0),
-    "differences": leaking(lambda x: rounded(x[:, -1:] - x[:, :1]), 1, 1, 1, 1),
+    "directions": leaking(lambda x: in_64ths(F.normalize(x, dim=-1)).cumsum(-1).sum(-1, True), 0, 0, 1, 0),
+    "differences": leaking(lambda x: in_64ths(x[:, -1:] - x[:, :1]), 1, 1, 1, 1),
     "weak": lambda x, q, k, v: 1 + v.sigmoid() + 4e-7 * later(v).sin(),  # float32 has steps of 1e-7 there
     "distances": distances,
 }

@@ -453,6 +453,8 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
+# Texts of a batch differ in length; the short ones are filled up with padding at the end. So there are scores for T_q queries and T_k keys, and not all keys are real.
+#
 # <!--task padding_weights-->
 
 

@@ -428,7 +428,7 @@ class MultiHeadAttention(nn.Module):
 # %% [markdown]
 # `attention` did not have to change: it works on the last two dimensions and leaves all others alone. A mask of shape (T, T) serves all heads as it is. A mask for each text gets one more dimension, for the heads.
 #
-# And who wants to see the weights? PyTorch's function does not give them. Inside `with record_weights() as layers:`, `attend` calls our `attention`, and the list `layers` keeps the weights of each module that runs.
+# And who wants to see the weights? PyTorch's function does not give them. Inside `with record_weights() as kept:`, `attend` calls our `attention`, and the list `kept` holds the weights of each module that runs.
 #
 # ## Prove
 #
@@ -456,9 +456,9 @@ fused = fuse(heads)
 output, weights = heads(x, causal_mask(T))
 torch.testing.assert_close(fused(x, causal_mask(T)), output)
 torch.testing.assert_close(fused(x, is_causal=True), output)
-with record_weights() as layers:
+with record_weights() as kept:
     torch.testing.assert_close(fused(x, causal_mask(T)), output)
-torch.testing.assert_close(layers, [weights])
+torch.testing.assert_close(kept, [weights])
 
 # %% [markdown]
 # The package has these two classes, and `fuse`. It also has `to_torch`, which copies the parameters into PyTorch's `nn.MultiheadAttention`. From here on we import them.
