@@ -1,6 +1,6 @@
 """Rungs 3 to 7: attention, from the mask to many heads, and the probe that finds a leak from the future."""
 # pyright: reportOperatorIssue=false
-# (it takes int ** float for Any: the scale, then, for None)
+# (head_size ** -0.5 has no type: an int to a negative power)
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -267,6 +267,7 @@ class MultiHeadAttentionList(nn.Module):
 
 
 _recordings: ContextVar[tuple[list[Tensor], ...]] = ContextVar("_recordings", default=())
+_open_recordings = 0  # in all threads
 
 
 @contextmanager
@@ -279,11 +280,14 @@ def record_weights() -> Iterator[list[Tensor]]:
         A list that grows by a tensor (B, n_head, T_q, T_k) for each call of `attend`, in their order. These
         are the very weights that make the outputs. Calls in other threads are not recorded.
     """
+    global _open_recordings
     layers: list[Tensor] = []
     outside = _recordings.set((*_recordings.get(), layers))
+    _open_recordings += 1
     try:
         yield layers
     finally:
+        _open_recordings -= 1
         _recordings.reset(outside)
 
 
@@ -319,16 +323,17 @@ def attend(
     """
     check_attention(q, k, v, mask, "attend")
     T_q, T_k = q.shape[-2], k.shape[-2]
-    written_out = bool(_recordings.get()) or sdpa_is_slow(q)
-    if is_causal and mask is None and T_q == T_k and not written_out:
+    recordings = _recordings.get() if _open_recordings else ()  # torch.compile cannot read a ContextVar
+    explicit = bool(recordings) or sdpa_is_slow(q)
+    if is_causal and mask is None and T_q == T_k and not explicit:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     if is_causal:
         causal = causal_mask(T_q, T_k, device=q.device)
         mask = causal if mask is None else mask & causal
-    if not written_out:
+    if not explicit:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     output, weights = attention(q, k, v, mask)
-    for layers in _recordings.get():
+    for layers in recordings:
         layers.append(weights)
     return output
 

@@ -185,7 +185,7 @@ class GPT(nn.Module):
         self.lm_head.weight = self.transformer.wte.weight  # one table for reading and for writing
         std = config.n_embd**-0.5
         initialize(self, std, config.n_layer)
-        if isinstance(self.transformer.wpe, nn.Embedding):
+        if wpe is nn.Embedding and self.transformer.wpe is not None:
             table = sinusoidal_positions(config.block_size, config.n_embd)
             self.transformer.wpe.weight.data = std * table
 

@@ -21,11 +21,12 @@ from nbformat import NotebookNode
 
 from attention_course.exercises import EXERCISES
 from attention_course.ladder import RUNGS
+from attention_course.names import look_up
 
 HERE = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 NAVIGATION = "<!--ladder-->"
-TASK = re.compile(r"<!--task (\w+)-->")
+TASK = re.compile(r"<!--task (.+?)-->")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -35,10 +36,16 @@ def navigation(name: str) -> str:
     return " · ".join(f"**▶ {step}**" if at == name else f"[{step}]({at}.ipynb)" for at, step in steps)
 
 
+def task(name: str) -> str:
+    """Return what an exercise asks for, and how long it takes."""
+    exercise = look_up(name, EXERCISES, "exercise")
+    return f"{exercise.task} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5."
+
+
 def read(source: Path) -> str:
     """Read the file `source`, with the navigation and the tasks of the exercises in their places."""
     text = source.read_text(encoding="utf-8").replace(NAVIGATION, navigation(source.stem))
-    return TASK.sub(lambda found: EXERCISES[found[1]].task, text)
+    return TASK.sub(lambda found: task(found[1]), text)
 
 
 def cells_of(source: str) -> list[NotebookNode]:

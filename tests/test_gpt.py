@@ -470,3 +470,13 @@ def test_generate_writes_without_dropout_and_leaves_the_mode_as_it_was(training)
 def test_generate_refuses_what_it_cannot_do(ids, options, message):
     with pytest.raises(ValueError, match=message):
         generate(tiny(), ids, 3, **options)
+
+
+def test_a_gpt_compiles_into_one_graph_and_its_weights_can_still_be_recorded():
+    model = tiny().eval()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    ids = torch.randint(13, (2, 7))
+    torch.testing.assert_close(compiled(ids), model(ids))
+    with record_weights() as layers:
+        model(ids)
+    assert len(layers) == model.config.n_layer

@@ -119,18 +119,22 @@ def exercise(
         functions: mistakes that no patch can say; each bears the name of its mistake.
     """
     entry = texts(module.rpartition(".")[2])[name]
-    written_out = {function.__name__: function for function in functions}
+    by_name = {function.__name__: function for function in functions}
 
     mistakes = []
     for mistake, given in entry.pop("mistakes").items():
         message, patches = given.get("message") or CATALOGUE[mistake], given.get("patches", [])
-        if mistake in written_out or not patches:
-            mistakes.append(Mistake((mistake,), message, written_out.pop(mistake)))
+        if mistake in by_name:
+            mistakes.append(Mistake((mistake,), message, by_name.pop(mistake)))
+        elif not patches:
+            raise ValueError(
+                f"{name}: {mistake} has no patches in the TOML file, and no function is called so."
+            )
         for patch in patches:
             edits = tuple(patch.items())
             mistakes.append(Mistake((mistake,), message, patched(reference, edits), edits))
-    if written_out:
-        raise ValueError(f"{name}: no mistake in the TOML file is called {', '.join(written_out)}.")
+    if by_name:
+        raise ValueError(f"{name}: no mistake in the TOML file is called {', '.join(by_name)}.")
     hints, forbidden = tuple(entry.pop("hints")), tuple(entry.pop("forbidden", ()))
     return Exercise(
         name=name,

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -171,10 +172,13 @@ def recognise(drawn: Trial, cases: list[Case]) -> tuple[tuple[str, ...], str] | 
     if all(case.is_right() or case.outcome.error for case in cases):
         return None
     wrong_first = sorted(range(len(cases)), key=lambda i: cases[i].is_right())
-    for mistake in (*exercise.mistakes, *exercise.pairs):
+    nothing = all(is_constant(case.outcome.value) for case in cases)  # fits many pairs, and tells of none
+    for mistake in exercise.mistakes if nothing else (*exercise.mistakes, *exercise.pairs):
         outcomes = ((drawn.outcome(mistake, i), cases[i].outcome) for i in wrong_first)
         if all(same(theirs, yours, exercise.tolerance) for theirs, yours in outcomes):
             return mistake.names, mistake.message
+    if nothing or min(case.target.value.dim() for case in cases) < 2:
+        return None
     for mistake in exercise.mistakes:
         place = differing_place((drawn.outcome(mistake, i) for i in range(len(cases))), cases)
         if place and sum(is_wrong_elsewhere(case, place) for case in cases) > 1:
@@ -199,7 +203,12 @@ def differing_place(theirs: Iterable[Outcome], cases: list[Case]) -> tuple[int, 
             places &= where_all_lie(different(other.value, case.outcome.value, case.exercise.tolerance))
             if not places:
                 return None
-    return max(places, default=None)
+    return min(places, key=lambda place: (place[0] != -2, -place[1]), default=None)  # a row, and the first
+
+
+def is_constant(value: Any) -> bool:
+    """Say whether one number, or NaN, is all that there is in a value."""
+    return is_plain(value) and len(value.double().nan_to_num(0.5).unique()) < 2
 
 
 def is_wrong_elsewhere(case: Case, place: tuple[int, int]) -> bool:
@@ -262,7 +271,8 @@ def forbidden_call(cases: list[Case]) -> Verdict | None:
     exercise = cases[0].exercise
     if not exercise.forbidden:
         return None
-    found = called_by(cases[-1].function, cases[-1].arguments) & set(exercise.forbidden)
+    called = set().union(*(called_by(case.function, case.arguments) for case in cases))
+    found = called & set(exercise.forbidden)
     if not found:
         return None
     message = f"Your values are right, and your function calls `{min(found)}`. The task is to do without it."

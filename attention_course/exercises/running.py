@@ -7,12 +7,12 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
 from torch import Tensor
 
-LIBRARIES = ("torch", "attention_course")
 TIME_LIMIT = 5.0  # seconds that one call of an answer may take
 
 
@@ -35,7 +35,8 @@ class Hung(BaseException):
 def call(function: Callable, arguments: tuple) -> Outcome:
     """Call `function` with clones of `arguments`. What it raises, even SystemExit, stays in the outcome.
 
-    The value is detached, unless one of the arguments asks for its gradient.
+    The value is detached, unless one of the arguments asks for its gradient. Only an interrupt of the main
+    thread, where the learner's own arrives, gets out.
     """
     outcome = Outcome(tuple(a.clone() if isinstance(a, Tensor) else a for a in arguments))
     with_gradient = any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
@@ -45,6 +46,9 @@ def call(function: Callable, arguments: tuple) -> Outcome:
     except Hung:
         raise
     except BaseException as error:
+        in_main = threading.current_thread() is threading.main_thread()
+        if isinstance(error, KeyboardInterrupt) and in_main:
+            raise
         outcome.error = error
     return outcome
 
@@ -89,19 +93,20 @@ def stop(thread: threading.Thread) -> bool:
 
 
 def called_by(function: Callable, arguments: tuple) -> set[str]:
-    """Return the names of the functions of libraries that a call of `function` calls.
+    """Return the names of all functions that a call of `function` calls, as `softmax` for `torch._softmax`.
 
     Raises:
         Hung: see `run`.
     """
     names = set()
+    while isinstance(function, partial):
+        function = function.func
+        names.add(function.__name__)
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
-            names.add(argument.__name__)
-        elif event == "call" and frame.f_globals.get("__name__", "").startswith(
-            ("torch", "attention_course")
-        ):
+            names.add(argument.__name__.removeprefix("special_").strip("_"))
+        elif event == "call" and frame.f_code is not code_of(function):
             names.add(frame.f_code.co_name)
 
     def noted(*given):

@@ -401,7 +401,7 @@ except RuntimeError:
 assert torch.equal(back.reshape(2, 4), tokens)
 
 # %% [markdown]
-# Here is the whole module, the one that everything later uses. It returns the output alone. `attend` is the package's function for that: it computes what `attention` does, and lets PyTorch's own function do the work. With `is_causal=True` nobody has to make the causal mask.
+# Here is the whole module, the one that everything later uses. It returns the output and no weights. `attend` is a function of the package: it gives the output of `attention`. Where that is faster, it calls `F.scaled_dot_product_attention`, which never shows the weights. `is_causal=True` stands for the causal mask. It aligns the last query with the last key, so it is not the trap of rung 6.
 
 
 # %%
@@ -428,7 +428,7 @@ class MultiHeadAttention(nn.Module):
 # %% [markdown]
 # `attention` did not have to change: it works on the last two dimensions and leaves all others alone. A mask of shape (T, T) serves all heads as it is. A mask for each text gets one more dimension, for the heads.
 #
-# And who wants to see the weights? PyTorch's function does not give them. Inside `with record_weights() as kept:`, `attend` calls our `attention`, and the list `kept` holds the weights of each module that runs.
+# To see the weights, run the module inside `with record_weights() as kept:`. Then `attend` uses our `attention`, and each call of a module appends one tensor of shape (B, n_head, T, T) to the list `kept`.
 #
 # ## Prove
 #

@@ -13,23 +13,27 @@ RIGHT: list[tuple[str, Callable]] = []
 WRONG: list[tuple[str, Callable, tuple[str, ...]]] = []
 
 
-def right(exercise: str) -> Callable:
-    """Register a right answer in a style of its own."""
+def right(exercise: str, **answers: Callable) -> Callable:
+    """Register right answers: what is one expression by its name, the others as a decorator."""
 
     def decorate(function: Callable) -> Callable:
         RIGHT.append((exercise, function))
         return function
 
+    for name, answer in answers.items():
+        decorate(answer).__name__ = name
     return decorate
 
 
-def wrong(exercise: str, *mistakes: str) -> Callable:
-    """Register a plausible wrong answer, and the names that its mistakes get; none if it has no name."""
+def wrong(exercise: str, *mistakes: str, **answers: Callable) -> Callable:
+    """Register plausible wrong answers, as `right` does, and the names of their mistakes, if any."""
 
     def decorate(function: Callable) -> Callable:
         WRONG.append((exercise, function, mistakes))
         return function
 
+    for name, answer in answers.items():
+        decorate(answer).__name__ = name
     return decorate
 
 

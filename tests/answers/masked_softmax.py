@@ -49,85 +49,26 @@ def seen(scores, mask):
 # causal_mean_softmax
 
 
-@right("causal_mean_softmax")
-def softmax_by_the_notebook(x):
-    T = x.shape[-2]
-    scores = torch.zeros(T, T, dtype=x.dtype)
-    mask = torch.ones(T, T, dtype=torch.bool).tril()
-    return torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ x
-
-
-@right("causal_mean_softmax")
-def softmax_of_the_log_of_the_triangle(x):
-    return torch.softmax(torch.ones_like(zeros(x)).tril().log(), dim=-1) @ x
-
-
-@right("causal_mean_softmax")
-def softmax_of_triu_of_minus_infinity(x):
-    T = x.shape[-2]
-    scores = torch.full((T, T), -torch.inf, dtype=x.dtype).triu(diagonal=1)
-    return torch.einsum("ts,...sc->...tc", scores.softmax(-1), x)
-
-
-@right("causal_mean_softmax")
-def softmax_with_where(x):
-    position = torch.arange(x.shape[-2])
-    scores = torch.where(position[:, None] >= position[None, :], 0.0, float("-inf"))
-    return F.softmax(scores, dim=1).to(x.dtype) @ x
-
-
-@right("causal_mean_softmax")
-def softmax_with_scores_for_each_text(x):
-    scores = x @ x.transpose(-2, -1) * 0
-    mask = torch.ones_like(scores, dtype=torch.bool).tril()
-    return torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ x
+right(
+    "causal_mean_softmax",
+    softmax_of_the_log_of_the_triangle=lambda x: (
+        torch.softmax(torch.ones_like(zeros(x)).tril().log(), dim=-1) @ x
+    ),
+    softmax_of_triu_of_minus_infinity=lambda x: torch.einsum(
+        "ts,...sc->...tc", torch.full_like(zeros(x), -INF).triu(1).softmax(-1), x
+    ),
+    softmax_with_pytorch_attention=lambda x: F.scaled_dot_product_attention(
+        torch.zeros_like(x), x, x, is_causal=True
+    ),
+    softmax_with_minus_a_billion=lambda x: F.softmax(zeros(x).masked_fill(~past(x), -1e9), dim=-1).matmul(x),
+    softmax_by_vmap=lambda x: torch.vmap(causal(x).matmul)(x) if x.ndim == 3 else causal(x) @ x,
+)
 
 
 @right("causal_mean_softmax")
 def softmax_by_hand_in_float64(x):
-    T = x.shape[-2]
-    scores = torch.zeros(T, T, dtype=torch.float64)
-    scores[torch.triu_indices(T, T, 1).unbind()] = -math.inf
-    return (scores.exp() / scores.exp().sum(-1, keepdim=True) @ x.double()).to(x.dtype)
-
-
-@right("causal_mean_softmax")
-def softmax_with_pytorch_attention(x):
-    return F.scaled_dot_product_attention(torch.zeros_like(x), x, x, is_causal=True)
-
-
-@right("causal_mean_softmax")
-def softmax_row_by_row(x):
-    T = x.shape[-2]
-    rows = []
-    for t in range(T):
-        scores = torch.tensor([0.0] * (t + 1) + [float("-inf")] * (T - t - 1), dtype=x.dtype)
-        rows.append((torch.softmax(scores, dim=0)[:, None] * x).sum(dim=-2))
-    return torch.stack(rows, dim=-2)
-
-
-@right("causal_mean_softmax")
-def softmax_with_minus_a_billion(x):
-    scores = zeros(x).masked_fill(torch.ones_like(zeros(x)).triu(1).bool(), -1e9)
-    return torch.matmul(F.softmax(scores, dim=-1), x)
-
-
-@right("causal_mean_softmax")
-def softmax_by_vmap(x):
-    weights = torch.softmax(zeros(x).masked_fill(torch.ones_like(zeros(x)).tril() == 0, -math.inf), -1)
-    return torch.vmap(weights.matmul)(x) if x.ndim == 3 else weights @ x
-
-
-@right("causal_mean_softmax")
-def no_softmax_at_all(x):
-    return x.cumsum(dim=-2) / torch.arange(1, x.shape[-2] + 1)[:, None]
-
-
-@wrong("causal_mean_softmax", "zero_in_place_of_inf")
-def fill_not_kept(x):
-    scores = zeros(x)
-    scores.masked_fill(~past(x), -INF)
-    return scores.softmax(dim=-1) @ x
+    exp = torch.full_like(zeros(x), -math.inf, dtype=torch.float64).triu(1).exp()
+    return (divided(exp) @ x.double()).to(x.dtype)
 
 
 @wrong("causal_mean_softmax", "finite_fill")
@@ -135,31 +76,9 @@ def softmax_of_a_triangle_of_ones(x):
     return torch.ones_like(zeros(x)).tril().softmax(dim=-1) @ x
 
 
-@wrong("causal_mean_softmax", "finite_fill")
-def softmax_with_minus_ten_for_the_future(x):
-    return torch.where(past(x), 0.0, -10.0).softmax(dim=-1) @ x
-
-
 @wrong("causal_mean_softmax", "diagonal_excluded")
 def minus_infinity_from_the_diagonal_on(x):
     return torch.full_like(zeros(x), -INF).triu().softmax(dim=-1) @ x
-
-
-@wrong("causal_mean_softmax", "diagonal_excluded")
-def row_0_repaired(x):
-    weights = torch.full_like(zeros(x), -INF).triu().softmax(dim=-1)
-    weights[0] = torch.eye(len(weights))[0]
-    return weights @ x
-
-
-@wrong("causal_mean_softmax", "upper_triangle")
-def minus_infinity_before_the_diagonal(x):
-    return torch.full_like(zeros(x), -INF).tril(-1).softmax(dim=-1) @ x
-
-
-@wrong("causal_mean_softmax", "one_step_ahead")
-def fills_from_the_second_diagonal(x):
-    return zeros(x).masked_fill(torch.ones_like(zeros(x)).triu(2) == 1, -INF).softmax(dim=-1) @ x
 
 
 @wrong("causal_mean_softmax", "one_step_ahead", "transposed")
@@ -177,70 +96,35 @@ def softmax_of_the_mask_times_infinity(x):
     return torch.softmax(torch.ones_like(zeros(x)).triu(diagonal=1) * -INF, dim=-1) @ x
 
 
-@wrong("causal_mean_softmax", "one_sum_for_all")
-def softmax_of_all_scores_at_once(x):
-    exp = torch.full_like(zeros(x), -INF).triu(1).exp()
-    return exp / exp.sum() @ x
-
-
 @wrong("causal_mean_softmax")
 def softmax_dim_1_of_a_batch_of_scores(x):
     scores = torch.zeros(*x.shape[:-1], x.shape[-2]).masked_fill(~past(x), -INF)
     return torch.softmax(scores, dim=1) @ x
 
 
-@wrong("causal_mean_softmax")
-def softmax_of_positions(x):
-    return torch.arange(x.shape[-2]).to(zeros(x)).masked_fill(~past(x), -INF).softmax(dim=-1) @ x
-
-
-@wrong("causal_mean_softmax")
-def softmax_and_a_product_with_the_transpose(x):
-    return (x.mT @ causal(x)).mT if x.dim() == 3 else causal(x) @ x
-
-
-@wrong("causal_mean_softmax")
-def softmax_mix_squeezed(x):
-    return (causal(x) @ x).squeeze()
-
-
-@wrong("causal_mean_softmax")
-def softmax_fills_the_argument(x):
-    return x.copy_(causal(x) @ x)
-
-
-@wrong("causal_mean_softmax")
-def softmax_of_the_first_text_for_all(x):
-    return (causal(x) @ x.reshape(-1, *x.shape[-2:])[0]).expand_as(x)
+wrong(
+    "causal_mean_softmax",
+    softmax_of_positions=lambda x: (
+        torch.arange(x.shape[-2]).to(zeros(x)).masked_fill(~past(x), -INF).softmax(dim=-1) @ x
+    ),
+    softmax_and_a_product_with_the_transpose=lambda x: (
+        (x.mT @ causal(x)).mT if x.dim() == 3 else causal(x) @ x
+    ),
+    softmax_of_the_first_text_for_all=lambda x: (causal(x) @ x.reshape(-1, *x.shape[-2:])[0]).expand_as(x),
+)
 
 
 # stable_softmax
 
 
-@right("stable_softmax")
-def stable_by_logsumexp(x):
-    return torch.exp(x - torch.logsumexp(x, dim=-1, keepdim=True))
-
-
-@right("stable_softmax")
-def stable_by_pairwise_differences(x):
-    return 1 / (x[..., None, :] - x[..., :, None]).exp().sum(dim=-1)
-
-
-@right("stable_softmax")
-def stable_in_float64_with_max_values(x):
-    y = x.double()
-    e = torch.exp(y - y.max(-1, keepdim=True).values)
-    return (e / torch.einsum("...c->...", e)[..., None]).to(x.dtype)
-
-
-@right("stable_softmax")
-def stable_row_by_row(x):
-    out = []
-    for row in x.reshape(-1, x.shape[-1]):
-        e = (row - row.max()).exp()
-        out.append(e / e.sum())
-    return torch.stack(out).reshape(x.shape)
+right(
+    "stable_softmax",
+    stable_by_logsumexp=lambda x: torch.exp(x - torch.logsumexp(x, dim=-1, keepdim=True)),
+    stable_by_pairwise_differences=lambda x: 1 / (x[..., None, :] - x[..., :, None]).exp().sum(dim=-1),
+    stable_in_float64_with_max_values=lambda x: divided(
+        torch.exp(x.double() - x.max(-1, keepdim=True).values)
+    ).to(x.dtype),
+)
 
 
 @right("stable_softmax")
@@ -265,27 +149,16 @@ def stable_in_place_on_a_copy(x):
     out = x.clone()
     out -= out.amax(-1, keepdim=True)
     out.exp_()
-    out /= out.sum(-1, keepdim=True)
-    return out
+    return out.div_(out.sum(-1, keepdim=True))
 
 
-@right("stable_softmax")
-def weights_by_vmap_over_all_rows(x):
-    def one_row(row):
-        exp = (row - row.amax()).exp()
-        return exp / exp.sum()
-
-    return torch.vmap(one_row)(x.reshape(-1, x.shape[-1])).reshape(x.shape)
-
-
-@wrong("stable_softmax")
-def pytorchs_module(x):
-    return torch.nn.Softmax(dim=-1)(x)
-
-
-@wrong("stable_softmax")
-def pytorchs_log_softmax(x):
-    return F.log_softmax(x, -1).exp()
+wrong(
+    "stable_softmax",
+    pytorchs_module=lambda x: torch.nn.Softmax(dim=-1)(x),
+    pytorchs_log_softmax=lambda x: F.log_softmax(x, -1).exp(),
+    clamps_the_differences=lambda x: divided((x - x.amax(dim=-1, keepdim=True)).clamp(min=-10).exp()),
+    subtracts_from_the_argument_in_place=lambda x: divided(x.sub_(x.amax(dim=-1, keepdim=True)).exp()),
+)
 
 
 @wrong("stable_softmax", "no_max_subtraction")
@@ -300,14 +173,7 @@ def columns_without_the_subtraction(x):
 
 @wrong("stable_softmax", "one_maximum_for_all", "one_sum_for_all")
 def softmax_of_the_whole_tensor(x):
-    exp = (x - x.max()).exp()
-    return exp / exp.sum()
-
-
-@wrong("stable_softmax", "wrong_softmax_dim")
-def softmax_along_the_queries(x):
-    dim = -2 if x.dim() > 1 else -1
-    return divided((x - x.amax(dim=dim, keepdim=True)).exp(), dim=dim)
+    return x.flatten().softmax(dim=0).view(x.shape)
 
 
 @wrong("stable_softmax", "wrong_softmax_dim")
@@ -322,8 +188,7 @@ def subtracts_only_from_large_scores(x):
 
 @wrong("stable_softmax", "divides_by_the_maximum", "one_sum_for_all")
 def divides_by_the_largest_and_by_one_sum(x):
-    exp = (x / x.abs().amax(dim=-1, keepdim=True)).exp()
-    return exp / exp.sum()
+    return softmax_of_the_whole_tensor(x / x.abs().amax(dim=-1, keepdim=True))
 
 
 @wrong("stable_softmax", "clamps_the_scores")
@@ -331,26 +196,10 @@ def clamps_at_50(x):
     return divided(x.clamp(max=50).exp())
 
 
-@wrong("stable_softmax", "logarithm")
-def the_log_of_the_softmax(x):
-    return x - x.logsumexp(dim=-1, keepdim=True)
-
-
-@wrong("stable_softmax")
-def clamps_the_differences(x):
-    return divided((x - x.amax(dim=-1, keepdim=True)).clamp(min=-10).exp())
-
-
 @wrong("stable_softmax")
 def adds_a_little_to_the_sum(x):
     exp = (x - x.amax(dim=-1, keepdim=True)).exp()
     return exp / (exp.sum(dim=-1, keepdim=True) + 1e-3)
-
-
-@wrong("stable_softmax")
-def subtracts_from_the_argument_in_place(x):
-    x -= x.amax(dim=-1, keepdim=True)
-    return divided(x.exp())
 
 
 @wrong("stable_softmax")
@@ -367,28 +216,9 @@ def running_sum_is_not_rescaled(x):
 
 
 @right("padding_weights")
-def padding_text_by_text(scores, lengths):
-    out = torch.zeros_like(scores)
-    for b, length in enumerate(lengths.tolist()):
-        if length > 0:
-            out[b, :, :length] = torch.softmax(scores[b, :, :length], dim=-1)
-    return out
-
-
-@right("padding_weights")
-def padding_by_nan_to_num(scores, lengths):
-    B, T_q, T_k = scores.shape
-    hidden = (torch.arange(T_k).repeat(B, 1) >= lengths.unsqueeze(1)).unsqueeze(1).expand(B, T_q, T_k)
-    s = scores.clone()
-    s[hidden] = -torch.inf
-    return torch.nan_to_num(s.softmax(dim=2))
-
-
-@right("padding_weights")
 def padding_by_where_for_empty_texts(scores, lengths):
-    padding = torch.arange(scores.size(2)) >= lengths.view(-1, 1, 1)
-    weights = F.softmax(torch.where(padding, -math.inf, scores), dim=-1)
-    return torch.where((lengths == 0)[:, None, None], torch.zeros(()), weights)
+    weights = F.softmax(torch.where(real(scores, lengths), scores, -INF), dim=-1)
+    return torch.where((lengths == 0)[:, None, None], 0.0, weights)
 
 
 @right("padding_weights")
@@ -401,33 +231,20 @@ def padding_by_hand_with_a_safe_largest(scores, lengths):
 
 @right("padding_weights")
 def padding_by_list_and_pad(scores, lengths):
-    T_k = scores.shape[-1]
-    parts = [F.pad(s[:, :n].softmax(-1), (0, T_k - n)) for s, n in zip(scores, lengths.tolist(), strict=True)]
-    return torch.stack(parts)
+    pairs = zip(scores, lengths.tolist(), strict=True)
+    return torch.stack([F.pad(s[:, :n].softmax(-1), (0, s.shape[-1] - n)) for s, n in pairs])
 
 
 @right("padding_weights")
-def padding_by_vmap(scores, lengths):
+def padding_text_by_text_with_vmap(scores, lengths):
     keys = torch.arange(scores.shape[-1])
-
-    def one_text(s, n):
-        return torch.softmax(s.masked_fill(keys >= n, -1e30), dim=-1) * (keys < n)
-
-    return torch.vmap(one_text)(scores, lengths)
+    return torch.vmap(lambda s, n: s.masked_fill(keys >= n, -1e30).softmax(-1) * (keys < n))(scores, lengths)
 
 
 @wrong("padding_weights", "no_mask")
 def padding_fill_not_kept(scores, lengths):
     scores.masked_fill(~real(scores, lengths), -INF)
     return scores.softmax(dim=-1)
-
-
-@wrong("padding_weights", "mask_after_softmax")
-def padding_zeroed_text_by_text(scores, lengths):
-    weights = scores.softmax(dim=-1)
-    for b, n in enumerate(lengths.tolist()):
-        weights[b, :, n:] = 0
-    return weights
 
 
 @wrong("padding_weights", "pads_the_queries")
@@ -455,14 +272,6 @@ def sees_the_padding(scores, lengths):
     return torch.softmax(scores.masked_fill(real(scores, lengths), -INF), dim=-1)
 
 
-@wrong("padding_weights", "one_length_for_all")
-def the_longest_length_for_all(scores, lengths):
-    out = torch.zeros_like(scores)
-    longest = int(lengths.max())
-    out[:, :, :longest] = torch.softmax(scores[:, :, :longest], dim=-1)
-    return out
-
-
 @wrong("padding_weights", "renormalised_by_hand")
 def renormalises_and_removes_nan(scores, lengths):
     return divided(torch.softmax(scores, dim=-1) * real(scores, lengths)).nan_to_num()
@@ -471,12 +280,6 @@ def renormalises_and_removes_nan(scores, lengths):
 @wrong("padding_weights", "zero_in_place_of_inf", "wrong_softmax_dim")
 def scores_of_padding_are_zero_and_columns_sum_to_1(scores, lengths):
     return torch.softmax(scores * real(scores, lengths), dim=1) * (lengths > 0)[:, None, None]
-
-
-@wrong("padding_weights", "fully_masked_row_is_nan")
-def only_a_batch_of_empty_texts_is_special(scores, lengths):
-    weights = torch.softmax(scores.masked_fill(~real(scores, lengths), -INF), dim=-1)
-    return weights if lengths.any() else torch.zeros_like(scores)
 
 
 @wrong("padding_weights")
@@ -491,17 +294,9 @@ def padding_scores_just_below_the_smallest(scores, lengths):
     return torch.softmax(torch.where(mask, scores, scores.amin(dim=-1, keepdim=True) - 10), dim=-1) * mask
 
 
-@wrong("padding_weights")
-def padding_and_causal(scores, lengths):
-    return seen(scores, real(scores, lengths) & torch.ones(scores.shape[1:], dtype=torch.bool).tril())
-
-
-@wrong("padding_weights")
-def fills_the_scores_in_place(scores, lengths):
-    scores.masked_fill_(~real(scores, lengths), -INF)
-    return torch.softmax(scores, dim=-1).nan_to_num()
-
-
-@wrong("padding_weights")
-def one_empty_text_empties_the_batch(scores, lengths):
-    return seen(scores, real(scores, lengths)) * bool((lengths > 0).all())
+wrong(
+    "padding_weights",
+    padding_and_causal=lambda s, n: seen(s, real(s, n) & torch.ones(s.shape[1:], dtype=torch.bool).tril()),
+    fills_the_scores_in_place=lambda s, n: s.masked_fill_(~real(s, n), -INF).softmax(dim=-1).nan_to_num(),
+    one_empty_text_empties_the_batch=lambda s, n: seen(s, real(s, n)) * bool((n > 0).all()),
+)

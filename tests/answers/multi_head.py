@@ -12,9 +12,12 @@ from attention_course import attention as package
 # split_heads
 
 
-@right("split_heads")
-def split_by_unflatten_and_permute(x, n_head):
-    return x.unflatten(-1, (n_head, -1)).permute(0, 2, 1, 3)
+right(
+    "split_heads",
+    split_by_unflatten_and_permute=lambda x, n_head: x.unflatten(-1, (n_head, -1)).permute(0, 2, 1, 3),
+    split_by_vmap=lambda x, n_head: torch.vmap(lambda text: text.unflatten(1, (n_head, -1)).movedim(1, 0))(x),
+    split_with_channels_first=lambda x, n_head: x.mT.unflatten(1, (n_head, -1)).mT,
+)
 
 
 @right("split_heads")
@@ -24,37 +27,10 @@ def split_by_chunks(x, n_head):
 
 @right("split_heads")
 def split_by_loops(x, n_head):
-    B, T, C = x.shape
-    size = C // n_head
-    out = torch.empty(B, n_head, T, size, dtype=x.dtype)
-    for h in range(n_head):
-        for d in range(size):
-            out[:, h, :, d] = x[:, :, h * size + d]
+    out = x.new_empty(len(x), n_head, x.shape[1], x.shape[2] // n_head)
+    for h, part in enumerate(x.split(x.shape[2] // n_head, dim=2)):
+        out[:, h] = part
     return out
-
-
-@right("split_heads")
-def split_by_vmap(x, n_head):
-    return torch.vmap(lambda text: text.unflatten(1, (n_head, -1)).movedim(1, 0))(x)
-
-
-@right("split_heads")
-def split_by_unfold(x, n_head):
-    size = x.shape[-1] // n_head
-    return x.unfold(-1, size, size).permute(0, 2, 1, 3)
-
-
-@right("split_heads")
-def split_by_index(x, n_head):
-    channels = torch.arange(x.shape[-1]).view(n_head, 1, -1)
-    tokens = torch.arange(x.shape[1])[None, :, None]
-    return x[:, tokens, channels]
-
-
-@right("split_heads")
-def split_with_channels_first(x, n_head):
-    B, T, C = x.shape
-    return x.mT.reshape(B, n_head, C // n_head, T).mT
 
 
 @wrong("split_heads", "detached")
@@ -82,21 +58,6 @@ def split_every_nth_channel_last_head_first(x, n_head):
     return torch.stack([x[..., h::n_head] for h in reversed(range(n_head))], dim=1)
 
 
-@wrong("split_heads", "one_head_for_all")
-def split_every_head_is_the_first(x, n_head):
-    size = x.shape[-1] // n_head
-    return torch.stack([x[..., :size] for _ in range(n_head)], dim=1)
-
-
-@wrong("split_heads", "one_head_for_all")
-def split_a_loop_that_overwrites(x, n_head):
-    B, T, C = x.shape
-    out = torch.empty(B, n_head, T, C // n_head, dtype=x.dtype)
-    for h in range(n_head):
-        out[:] = x[:, None, :, h * (C // n_head) : (h + 1) * (C // n_head)]
-    return out
-
-
 @wrong("split_heads", "heads_overlap")
 def split_overlapping(x, n_head):
     size = x.shape[-1] // n_head
@@ -110,39 +71,21 @@ def split_head_size_times_too_small_a_step(x, n_head):
     return torch.stack([x[..., s : s + size] for s in starts], dim=1)
 
 
-@wrong("split_heads")
-def split_first_text_only(x, n_head):
-    B, T, C = x.shape
-    return x[0].view(T, n_head, C // n_head).transpose(0, 1).expand(B, -1, -1, -1)
-
-
-@wrong("split_heads")
-def split_stacked_behind_the_tokens_then_viewed(x, n_head):
-    B, T, C = x.shape
-    heads = torch.stack(x.split(C // n_head, dim=-1), dim=-1)
-    return heads.reshape(B, n_head, T, C // n_head)
-
-
-@wrong("split_heads")
-def split_batch_and_tokens_swapped(x, n_head):
-    B, T, C = x.shape
-    return x.reshape(T, B, n_head, C // n_head).permute(1, 2, 0, 3)
-
-
-@wrong("split_heads")
-def split_tokens_first_then_reshaped(x, n_head):
-    B, T, C = x.shape
-    return x.transpose(0, 1).reshape(B, T, n_head, C // n_head).transpose(1, 2)
-
-
-@wrong("split_heads")
-def split_channels_rolled_by_one(x, n_head):
-    return torch.stack(x.roll(-1, dims=-1).chunk(n_head, dim=-1), dim=1)
-
-
-@wrong("split_heads")
-def split_squeezed(x, n_head):
-    return torch.stack(x.chunk(n_head, dim=-1), dim=1).squeeze()
+wrong(
+    "split_heads",
+    split_first_text_only=lambda x, n_head: split_by_chunks(x[:1], n_head).expand(len(x), -1, -1, -1),
+    split_stacked_behind_the_tokens_then_viewed=lambda x, n_head: torch.stack(
+        x.chunk(n_head, dim=-1), dim=-1
+    ).reshape(len(x), n_head, x.shape[1], -1),
+    split_batch_and_tokens_swapped=lambda x, n_head: x.reshape(x.shape[1], len(x), n_head, -1).permute(
+        1, 2, 0, 3
+    ),
+    split_tokens_first_then_reshaped=lambda x, n_head: split_by_chunks(
+        x.transpose(0, 1).reshape(x.shape), n_head
+    ),
+    split_channels_rolled_by_one=lambda x, n_head: split_by_chunks(x.roll(-1, dims=-1), n_head),
+    split_squeezed=lambda x, n_head: split_by_chunks(x, n_head).squeeze(),
+)
 
 
 # merge_heads
@@ -162,26 +105,14 @@ def merge_by_loops(heads):
     return out
 
 
-@right("merge_heads")
-def merge_by_vmap(heads):
-    return torch.vmap(lambda text: torch.hstack(tuple(text)))(heads)
-
-
-@right("merge_heads")
-def merge_with_channels_first(heads):
-    return heads.mT.flatten(1, 2).mT
-
-
-@right("merge_heads")
-def merge_by_contiguous_view(heads):
-    out = heads.permute(0, 2, 1, 3).contiguous()
-    return out.view(*out.shape[:2], -1)
-
-
-@right("merge_heads")
-def merge_by_a_sum_of_padded_heads(heads):
-    _, n_head, _, size = heads.shape
-    return sum(F.pad(heads[:, h], (h * size, (n_head - 1 - h) * size)) for h in range(n_head))
+right(
+    "merge_heads",
+    merge_by_vmap=lambda heads: torch.vmap(lambda text: torch.hstack(tuple(text)))(heads),
+    merge_with_channels_first=lambda heads: heads.mT.flatten(1, 2).mT,
+    merge_by_contiguous_view=lambda heads: (
+        heads.permute(0, 2, 1, 3).contiguous().view(len(heads), heads.shape[2], -1)
+    ),
+)
 
 
 @wrong("merge_heads", "detached")
@@ -189,9 +120,22 @@ def merge_in_numpy(heads):
     return torch.from_numpy(np.concatenate(list(np.moveaxis(heads.numpy(), 1, 0)), axis=-1))
 
 
-@wrong("merge_heads")
-def merge_by_view_after_the_transpose(heads):
-    return heads.transpose(1, 2).view(len(heads), heads.shape[2], -1)
+wrong(
+    "merge_heads",
+    merge_by_view_after_the_transpose=lambda heads: heads.transpose(1, 2).view(
+        len(heads), heads.shape[2], -1
+    ),
+    merge_channels_not_turned_back=lambda heads: heads.reshape(len(heads), -1, heads.shape[2]).transpose(
+        1, 2
+    ),
+    merge_first_head_everywhere=lambda heads: heads[:, 0].repeat(1, 1, heads.shape[1]),
+    merge_batch_and_tokens_swapped=lambda heads: heads.permute(2, 0, 1, 3).reshape(
+        len(heads), heads.shape[2], -1
+    ),
+    merge_first_text_for_all=lambda heads: merge_by_cat(heads[:1]).repeat(len(heads), 1, 1),
+    merge_channels_backwards_in_each_head=lambda heads: torch.cat(heads.flip(-1).unbind(dim=1), dim=-1),
+    merge_tokens_backwards=lambda heads: heads.flip(2).transpose(1, 2).flatten(2),
+)
 
 
 @wrong("merge_heads", "concatenated_along_time")
@@ -211,17 +155,7 @@ def merge_last_head_first(heads):
 
 @wrong("merge_heads", "loops_over_the_batch")
 def merge_stacked_in_front(heads):
-    B, n_head, T, size = heads.shape
-    return heads.transpose(0, 1).transpose(1, 2).reshape(B, T, n_head * size)
-
-
-@wrong("merge_heads", "heads_overlap")
-def merge_a_loop_that_overwrites(heads):
-    B, n_head, T, size = heads.shape
-    out = heads.new_zeros(B, T, n_head * size)
-    for h in range(n_head):
-        out[:, :, :size] = heads[:, h]
-    return out
+    return heads.permute(1, 2, 0, 3).reshape(len(heads), heads.shape[2], -1)
 
 
 @wrong("merge_heads")
@@ -232,39 +166,6 @@ def merge_with_swapped_sizes(heads):
         for d in range(size):
             out[:, :, (h * n_head + d) % (n_head * size)] = heads[:, h, :, d]
     return out
-
-
-@wrong("merge_heads")
-def merge_channels_not_turned_back(heads):
-    B, n_head, T, size = heads.shape
-    return heads.reshape(B, n_head * size, T).transpose(1, 2)
-
-
-@wrong("merge_heads")
-def merge_first_head_everywhere(heads):
-    return heads[:, 0].repeat(1, 1, heads.shape[1])
-
-
-@wrong("merge_heads")
-def merge_batch_and_tokens_swapped(heads):
-    B, n_head, T, size = heads.shape
-    return heads.permute(2, 0, 1, 3).reshape(B, T, n_head * size)
-
-
-@wrong("merge_heads")
-def merge_first_text_for_all(heads):
-    B, n_head, T, size = heads.shape
-    return heads[0].transpose(0, 1).reshape(1, T, n_head * size).repeat(B, 1, 1)
-
-
-@wrong("merge_heads")
-def merge_channels_backwards_in_each_head(heads):
-    return torch.cat(heads.flip(-1).unbind(dim=1), dim=-1)
-
-
-@wrong("merge_heads")
-def merge_tokens_backwards(heads):
-    return heads.flip(2).transpose(1, 2).flatten(2)
 
 
 # multi_head_forward
@@ -301,49 +202,22 @@ def multi_head_after_head(x, W_qkv, W_proj, n_head, mask):
 
 
 @right("multi_head_forward")
-def multi_in_float64_query_by_query(x, W_qkv, W_proj, n_head, mask):
-    B, T, C = x.shape
-    size = C // n_head
-    q, k, v = F.linear(x.double(), W_qkv.double()).chunk(3, dim=-1)
-    found = torch.zeros(B, T, C, dtype=torch.float64)
-    for b in range(B):
-        for h in range(n_head):
-            part = slice(h * size, h * size + size)
-            for t in range(T):
-                seen = mask[t]
-                if seen.any():
-                    weights = torch.softmax(k[b, seen, part] @ q[b, t, part] / size**0.5, dim=0)
-                    found[b, t, part] = weights @ v[b, seen, part]
-    return F.linear(found, W_proj.double()).to(x.dtype)
-
-
-@right("multi_head_forward")
-def multi_by_vmap_over_texts_and_heads(x, W_qkv, W_proj, n_head, mask):
-    def head(q, k, v):
-        scores = q @ k.T * q.shape[-1] ** -0.5
-        heights = torch.where(mask, (scores - scores.amax(dim=-1, keepdim=True)).exp(), 0.0)
-        total = heights.sum(dim=-1, keepdim=True)
-        return heights / torch.where(total > 0, total, 1.0) @ v
-
-    def text(x):
-        parts = (x @ W_qkv.T).unflatten(-1, (3, n_head, -1)).permute(1, 2, 0, 3)
-        return torch.vmap(head)(*parts).transpose(0, 1).flatten(1) @ W_proj.T
-
-    return torch.vmap(text)(x)
+def multi_in_float64(x, W_qkv, W_proj, n_head, mask):
+    return multi_by_rung_4(x.double(), W_qkv.double(), W_proj.double(), n_head, mask).to(x.dtype)
 
 
 @right("multi_head_forward")
 def multi_by_the_module_called_with_the_weights(x, W_qkv, W_proj, n_head, mask):
     module = package.MultiHeadAttention(x.shape[-1], n_head)
     weights = {"c_attn.weight": W_qkv, "c_proj.weight": W_proj}
-    return torch.func.functional_call(module, weights, (x, mask))[0]
+    return torch.func.functional_call(module, weights, (x, mask))
 
 
 @wrong("multi_head_forward", "detached")
 def multi_by_the_module_of_the_notebook(x, W_qkv, W_proj, n_head, mask):
     module = package.MultiHeadAttention(x.shape[-1], n_head)
     module.load_state_dict({"c_attn.weight": W_qkv, "c_proj.weight": W_proj})
-    return module(x, mask)[0].detach()
+    return module(x, mask).detach()
 
 
 def _qkv(x, W_qkv, n_head):
@@ -364,26 +238,13 @@ def _attend(q, k, v, mask, scale=None):
 
 
 @right("multi_head_forward")
-def multi_by_unflatten_and_cat(x, W_qkv, W_proj, n_head, mask):
-    return F.linear(_merged(_attend(*_qkv(x, W_qkv, n_head), mask)), W_proj)
-
-
-@right("multi_head_forward")
 def multi_by_pytorch(x, W_qkv, W_proj, n_head, mask):
-    out = F.scaled_dot_product_attention(*_qkv(x, W_qkv, n_head), attn_mask=mask)
-    return _merged(out) @ W_proj.T
-
-
-@wrong("multi_head_forward", "view_without_transpose")
-def multi_split_by_reshape(x, W_qkv, W_proj, n_head, mask):
-    q, k, v = (p.reshape(len(x), n_head, x.shape[1], -1) for p in F.linear(x, W_qkv).chunk(3, dim=-1))
-    return _merged(_attend(q, k, v, mask)) @ W_proj.T
+    return _merged(F.scaled_dot_product_attention(*_qkv(x, W_qkv, n_head), attn_mask=mask)) @ W_proj.T
 
 
 @wrong("multi_head_forward", "view_without_transpose")
 def multi_split_by_a_view_that_pytorch_refuses(x, W_qkv, W_proj, n_head, mask):
-    B, T, C = x.shape
-    q, k, v = (p.view(B, n_head, T, C // n_head) for p in F.linear(x, W_qkv).chunk(3, dim=-1))
+    q, k, v = (p.view(len(x), n_head, x.shape[1], -1) for p in F.linear(x, W_qkv).chunk(3, dim=-1))
     return _merged(_attend(q, k, v, mask)) @ W_proj.T
 
 
@@ -391,15 +252,6 @@ def multi_split_by_a_view_that_pytorch_refuses(x, W_qkv, W_proj, n_head, mask):
 def multi_merged_by_cat_along_time(x, W_qkv, W_proj, n_head, mask):
     out = _attend(*_qkv(x, W_qkv, n_head), mask)
     return torch.cat(out.unbind(1), dim=1).view(x.shape) @ W_proj.T
-
-
-@wrong("multi_head_forward", "heads_interleaved")
-def multi_every_nth_channel(x, W_qkv, W_proj, n_head, mask):
-    q, k, v = (
-        torch.stack([p[..., h::n_head] for h in range(n_head)], dim=1)
-        for p in F.linear(x, W_qkv).chunk(3, dim=-1)
-    )
-    return _merged(_attend(q, k, v, mask)) @ W_proj.T
 
 
 @wrong("multi_head_forward", "softmax_over_heads", "fully_masked_row_is_nan")
@@ -421,23 +273,7 @@ def multi_queries_used_as_keys(x, W_qkv, W_proj, n_head, mask):
 
 @wrong("multi_head_forward", "always_causal")
 def multi_causal_whatever_the_mask_is(x, W_qkv, W_proj, n_head, mask):
-    out = F.scaled_dot_product_attention(*_qkv(x, W_qkv, n_head), is_causal=True)
-    return _merged(out) @ W_proj.T
-
-
-@wrong("multi_head_forward", "zero_in_place_of_inf")
-def multi_hidden_scores_are_zero(x, W_qkv, W_proj, n_head, mask):
-    q, k, v = _qkv(x, W_qkv, n_head)
-    scores = (q @ k.mT * q.shape[-1] ** -0.5) * mask
-    return _merged(torch.softmax(scores, dim=-1) @ v) @ W_proj.T
-
-
-@wrong("multi_head_forward", "one_head")
-def multi_scores_of_all_heads_shared(x, W_qkv, W_proj, n_head, mask):
-    q, k, v = _qkv(x, W_qkv, n_head)
-    scores = torch.einsum("bhtd,bhsd->bts", q, k) * q.shape[-1] ** -0.5
-    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1).nan_to_num()
-    return _merged(weights[:, None] @ v) @ W_proj.T
+    return _merged(F.scaled_dot_product_attention(*_qkv(x, W_qkv, n_head), is_causal=True)) @ W_proj.T
 
 
 @wrong("multi_head_forward")
@@ -464,41 +300,14 @@ def multi_one_maximum_for_the_whole_table(x, W_qkv, W_proj, n_head, mask):
 # fuse_heads
 
 
-@right("fuse_heads")
-def fuse_by_cat_and_view(W_q, W_k, W_v):
-    return torch.cat([W_q, W_k, W_v]).reshape(-1, W_q.shape[-1])
-
-
-@right("fuse_heads")
-def fuse_by_stack_and_flatten(W_q, W_k, W_v):
-    return torch.stack((W_q, W_k, W_v)).flatten(0, 2)
-
-
-@right("fuse_heads")
-def fuse_row_by_row(W_q, W_k, W_v):
-    n_head, size, C = W_q.shape
-    fused = torch.zeros(3 * C, C, dtype=W_q.dtype)
-    for p, W in enumerate((W_q, W_k, W_v)):
-        for h in range(n_head):
-            for d in range(size):
-                fused[p * C + h * size + d] = W[h, d]
-    return fused
-
-
-@right("fuse_heads")
-def fuse_by_a_list_of_heads(W_q, W_k, W_v):
-    return torch.vstack([head for W in (W_q, W_k, W_v) for head in W])
-
-
-@right("fuse_heads")
-def fuse_by_unpacking(W_q, W_k, W_v):
-    return torch.cat([*W_q, *W_k, *W_v])
-
-
-@right("fuse_heads")
-def fuse_by_what_it_does_to_the_identity(W_q, W_k, W_v):
-    eye = torch.eye(W_q.shape[-1], dtype=W_q.dtype)
-    return torch.cat([eye @ head.T for W in (W_q, W_k, W_v) for head in W], dim=-1).T
+right(
+    "fuse_heads",
+    fuse_by_stack_and_flatten=lambda W_q, W_k, W_v: torch.stack((W_q, W_k, W_v)).flatten(0, 2),
+    fuse_by_a_list_of_heads=lambda W_q, W_k, W_v: torch.vstack([head for W in (W_q, W_k, W_v) for head in W]),
+    fuse_column_by_column_with_vmap=lambda W_q, W_k, W_v: torch.vmap(
+        lambda *ws: torch.cat([w.flatten() for w in ws]), in_dims=2, out_dims=1
+    )(W_q, W_k, W_v),
+)
 
 
 @right("fuse_heads")
@@ -507,53 +316,26 @@ def fuse_in_numpy(W_q, W_k, W_v):
     return torch.tensor(np.concatenate(parts, axis=0))
 
 
-@right("fuse_heads")
-def fuse_column_by_column_with_vmap(W_q, W_k, W_v):
-    return torch.vmap(lambda *ws: torch.cat([w.flatten() for w in ws]), in_dims=2, out_dims=1)(W_q, W_k, W_v)
-
-
 @wrong("fuse_heads", "head_after_head")
 def fuse_stacked_behind_the_heads(W_q, W_k, W_v):
     return torch.stack([W_q, W_k, W_v], dim=1).flatten(0, 2)
 
 
 @wrong("fuse_heads", "heads_overlap")
-def fuse_a_loop_that_overwrites(W_q, W_k, W_v):
-    n_head, size, C = W_q.shape
-    fused = W_q.new_zeros(3 * C, C)
-    for p, W in enumerate((W_q, W_k, W_v)):
-        for h in range(n_head):
-            fused[p * C : p * C + size] = W[h]
-    return fused
+def fuse_the_last_head_over_the_others(W_q, W_k, W_v):
+    return torch.cat([F.pad(W[-1], (0, 0, 0, W.shape[2] - W.shape[1])) for W in (W_q, W_k, W_v)])
 
 
-@wrong("fuse_heads")
-def fuse_with_the_scale_in_the_queries(W_q, W_k, W_v):
-    return torch.cat([W_q * W_q.shape[1] ** -0.5, W_k, W_v]).flatten(0, 1)
-
-
-@wrong("fuse_heads")
-def fuse_first_head_for_all(W_q, W_k, W_v):
-    return torch.cat([W[0].repeat(len(W), 1) for W in (W_q, W_k, W_v)])
-
-
-@wrong("fuse_heads")
-def fuse_by_permuting_columns_first(W_q, W_k, W_v):
-    C = W_q.shape[-1]
-    return torch.cat([W.permute(1, 2, 0).reshape(C, C) for W in (W_q, W_k, W_v)])
-
-
-@wrong("fuse_heads")
-def fuse_stacked_behind_the_columns(W_q, W_k, W_v):
-    return torch.stack([W_q, W_k, W_v], dim=-1).reshape(-1, W_q.shape[-1])
-
-
-@wrong("fuse_heads")
-def fuse_with_rows_in_reverse(W_q, W_k, W_v):
-    return torch.cat([W_q.flip(1), W_k.flip(1), W_v.flip(1)]).flatten(0, 1)
-
-
-@wrong("fuse_heads")
-def fuse_two_heads_only(W_q, W_k, W_v):
-    n_head, _size, C = W_q.shape
-    return torch.cat([torch.cat([W[0], W[-1]] * n_head)[:C] for W in (W_q, W_k, W_v)])
+wrong(
+    "fuse_heads",
+    fuse_with_the_scale_in_the_queries=lambda W_q, W_k, W_v: torch.cat(
+        [W_q * W_q.shape[1] ** -0.5, W_k, W_v]
+    ).flatten(0, 1),
+    fuse_first_head_for_all=lambda *Ws: torch.cat([W[0].repeat(len(W), 1) for W in Ws]),
+    fuse_by_permuting_columns_first=lambda *Ws: torch.cat(
+        [W.permute(1, 2, 0).reshape(-1, W.shape[-1]) for W in Ws]
+    ),
+    fuse_stacked_behind_the_columns=lambda *Ws: torch.stack(Ws, dim=-1).reshape(-1, Ws[0].shape[-1]),
+    fuse_with_rows_in_reverse=lambda *Ws: torch.cat([W.flip(1).flatten(0, 1) for W in Ws]),
+    fuse_two_heads_only=lambda *Ws: torch.cat([torch.cat([W[0], W[-1]] * len(W))[: W.shape[-1]] for W in Ws]),
+)

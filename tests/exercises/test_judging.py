@@ -48,6 +48,15 @@ def test_an_answer_that_is_right_but_for_a_row_is_told_so(row, name):
     assert "All is right" not in bad(lambda x: mean_of_past(x) + 1).message
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_an_answer_that_is_zero_everywhere_is_told_of_one_mistake_at_most(name):
+    """Zeros fit many pairs of mistakes, and tell of none."""
+    verdict = check(name, lambda *given: torch.zeros_like(EXERCISES[name].reference(*given)), 0)
+    assert not verdict.passed
+    assert len(verdict.mistakes) < 2
+    assert not verdict.message.startswith("But for")
+
+
 def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():
     inputs = judging.trial(EXERCISES["causal_mean_loop"], 3).inputs
     known = {str(x): mean_of_past(x) for (x,) in inputs}

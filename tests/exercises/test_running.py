@@ -1,5 +1,6 @@
 """An answer is run where it can be stopped, and no error of it gets out."""
 
+import functools
 import re
 import threading
 
@@ -145,10 +146,25 @@ def test_the_callers_grad_mode_and_random_state_do_not_matter():
 
 
 def test_what_an_answer_calls_is_known_by_name():
-    def softmax(x):  # a learner's own may be called as it likes
+    def softmax(x):
         return x.exp() / x.exp().sum()
 
     x = torch.ones(3)
-    assert "softmax" not in running.called_by(softmax, (x,))
-    for answer in (lambda x: torch.softmax(x, -1), lambda x: x.softmax(-1), torch.nn.Softmax(-1)):
+    assert "softmax" not in running.called_by(softmax, (x,))  # the answer itself may be called so
+    for answer in (
+        lambda x: softmax(x),
+        lambda x: x.softmax(-1),
+        lambda x: torch.special.softmax(x, -1),
+        lambda x: torch._softmax(x, -1, False),
+        functools.partial(torch.softmax, dim=-1),
+        torch.nn.Softmax(-1),
+    ):
         assert "softmax" in running.called_by(answer, (x,))
+
+
+def test_an_interrupt_in_the_main_thread_gets_out():
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        running.call(interrupted, (1,))
