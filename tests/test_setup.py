@@ -262,7 +262,7 @@ class Number:
     def seven(self):
         return 7
 """
-    rewritten = mutants.call_decorators(source)
+    rewritten = mutants.lower_decorators(source)
     assert "@add" not in rewritten
     for text in (source, rewritten):
         names = {}

@@ -612,8 +612,9 @@ with torch.no_grad():
 names = torch.tensor([ids_of[letter] for letter in "BDEJKST"])
 assert probabilities[names].sum() > 0.8
 assert probabilities[names].max() < 0.5
+assert round(math.log(8 / 7), 2) == 0.13
+assert round(math.log(forms)) == 10
 print(f"A: {probabilities[ids_of['A']]:.3f}, and one name in eight is {1 / 8:.3f}")
-print(f"{math.log(8 / 7):.2f} of {math.log(forms):.0f} nats")
 
 # %% [markdown]
 # What if the text gets longer than block_size?

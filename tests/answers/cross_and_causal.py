@@ -407,3 +407,13 @@ def leaks_by_cutting_the_text(models, x):
 @wrong("leaks", "only_the_last_token", "only_the_first_output")
 def leaks_from_the_last_token_to_the_first(models, x):
     return torch.stack([(m(_nudged(x, -1, _noise(x)))[0] != m(x)[0]).any() for m in models])
+
+
+@wrong("leaks")
+def leaks_by_the_sum_of_what_comes_before(models, x):
+    def leak(model):
+        before = model(x)
+        nudged = [x + torch.randn(x.shape[1]) * (torch.arange(len(x)) == j)[:, None] for j in range(len(x))]
+        return any(bool(model(y)[:j].sum() != before[:j].sum()) for j, y in enumerate(nudged))
+
+    return torch.tensor([leak(model) for model in models])

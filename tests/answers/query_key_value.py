@@ -242,18 +242,6 @@ def previous_by_random_keys(T):
     return position_weights(W_key.roll(1, dims=0), W_key)
 
 
-@right("previous_token")
-def previous_by_training(T):
-    torch.manual_seed(0)
-    matrices = [torch.randn(T, 16, requires_grad=True) for _ in range(2)]
-    optimizer = torch.optim.Adam(matrices, lr=0.5)
-    for _ in range(40):
-        optimizer.zero_grad()
-        position_weights(*matrices).diagonal(-1).clamp(min=1e-9).log().sum().neg().backward()
-        optimizer.step()
-    return position_weights(*matrices)
-
-
 wrong(
     "previous_token",
     parabola_with_its_top_between_two_tokens=lambda T: parabola(T, 0.5, 10),
