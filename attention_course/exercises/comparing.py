@@ -1,7 +1,7 @@
 """When two values are the same, and whether gradients get through: for the judge and for properties."""
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from attention_course.exercises.exercise import Property
 from attention_course.exercises.running import Outcome
 
 
-def is_plain(value: Any) -> TypeGuard[Tensor]:
+def is_plain(value: object) -> TypeGuard[Tensor]:
     """Say whether `value` is a tensor whose values can be read here: dense, and in main memory."""
     return isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
 

@@ -194,7 +194,7 @@ def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
         start = body.index(old)
         body = body[:start] + new + body[start + len(old) :]
 
-    made: dict[str, Any] = {}
+    made: dict[str, Callable] = {}
 
     def mistaken(*arguments):
         if not made:

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -206,7 +205,7 @@ def differing_place(theirs: Iterable[Outcome], cases: list[Case]) -> tuple[int, 
     return min(places, key=lambda place: (place[0] != -2, -place[1]), default=None)  # a row, and the first
 
 
-def is_constant(value: Any) -> bool:
+def is_constant(value: object) -> bool:
     """Say whether one number, or NaN, is all that there is in a value."""
     return is_plain(value) and len(value.double().nan_to_num(0.5).unique()) < 2
 

@@ -6,7 +6,6 @@ What a learner's code produced is escaped. No meaning hangs on a colour alone: a
 import html
 import re
 import reprlib
-from typing import Any
 
 import ipywidgets
 from torch import Tensor
@@ -52,7 +51,7 @@ def checklist(marks: list[tuple[str, bool]]) -> str:
 
 
 def example(
-    arguments: list[tuple[str, Any]], target: Tensor, yours: Any, marked: Tensor | None = None
+    arguments: list[tuple[str, object]], target: Tensor, yours: object, marked: Tensor | None = None
 ) -> str:
     """Draw one input, the target, and yours beside it, where `marked` cells differ (None: no comparison).
 
@@ -80,7 +79,7 @@ def caption(name: str, remark: str, content: str = "") -> str:
     return f'<div style="margin-top:4px">{title}{content}</div>'
 
 
-def table(name: str, value: Any, first: tuple[int, ...] = (), marked: Tensor | None = None) -> str:
+def table(name: str, value: object, first: tuple[int, ...] = (), marked: Tensor | None = None) -> str:
     """Draw a tensor as a table, framing the `marked` cells; anything else by its repr.
 
     Args:

@@ -4,7 +4,6 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +30,7 @@ class Case:
             for name, a in self.named_arguments()
         )
 
-    def named_arguments(self) -> list[tuple[str, Any]]:
+    def named_arguments(self) -> list[tuple[str, object]]:
         """Pair the names of the parameters with the arguments, as drawn."""
         names = inspect.signature(self.exercise.reference).parameters
         return list(zip(names, self.arguments, strict=False))

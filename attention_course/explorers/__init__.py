@@ -7,7 +7,6 @@ example, is its subject: keywords of both `controls` and `compute`, each with a 
 
 from functools import partial
 from inspect import getdoc, signature
-from typing import Any
 
 from attention_course.explorers.engine import Explorer
 from attention_course.explorers.live_training import LiveTraining
@@ -19,7 +18,7 @@ EXPLORERS = modules("explorers", [name for rung in RUNGS for name in rung.explor
 __all__ = ["EXPLORERS", "LiveTraining", "explore"]
 
 
-def explore(name: str, **subject: Any) -> Explorer:
+def explore(name: str, **subject: object) -> Explorer:
     """Make the explorer called `name`; as the last line of a notebook cell it shows itself.
 
     Args:

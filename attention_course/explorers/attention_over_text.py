@@ -1,7 +1,6 @@
 """Rung 8: where each head of a model looks in a text, and which character the model expects next."""
 
 from functools import lru_cache
-from typing import Any
 
 import ipywidgets
 import torch
@@ -75,7 +74,7 @@ def compute(
     model: nn.Module = UNTRAINED,
     tokenizer: CharTokenizer = TOKENIZER,
     text: str = STORY,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the text, the weights (T,) of one query in one head, and what the model expects after it."""
     logits, weights = read(model, state_of(model), tokenizer, text)
     probabilities = torch.softmax(logits[position], dim=-1)

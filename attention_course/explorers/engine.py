@@ -1,7 +1,6 @@
 """The engine of the explorers: controls on top, one live picture below."""
 
 from collections.abc import Callable
-from typing import Any
 
 import ipywidgets
 
@@ -30,7 +29,7 @@ class Explorer(ipywidgets.VBox):
     def __init__(
         self,
         controls: dict[str, ipywidgets.ValueWidget],
-        compute: Callable[..., dict[str, Any]],
+        compute: Callable[..., dict[str, object]],
         draw: Callable[..., None],
         about: str = "",
     ):
@@ -47,7 +46,7 @@ class Explorer(ipywidgets.VBox):
         super().__init__([bar, self.figure])
         self.add_class("attention-explorer")
 
-    def _update(self, _change: Any = None) -> None:
+    def _update(self, _change: object = None) -> None:
         values = {name: control.value for name, control in self.controls.items()}
         with self.figure.hold_sync():
             self.figure.settings = [

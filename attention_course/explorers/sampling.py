@@ -2,7 +2,6 @@
 
 import math
 from functools import lru_cache, partial
-from typing import Any
 
 import ipywidgets
 import torch
@@ -86,7 +85,7 @@ def compute(
     model: nn.Module = UNTRAINED,
     tokenizer: CharTokenizer = TOKENIZER,
     prompt: str = PROMPT,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return probabilities (V,), the ids of the best characters, and a sample of LENGTH characters."""
     ids = tuple(ids_of(prompt, tokenizer, model)[0].tolist())
     state = state_of(model)

@@ -7,15 +7,31 @@ import html
 import re
 import tomllib
 from importlib.resources import files
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import ipywidgets
 
 from attention_course.ladder import STEMS
 from attention_course.names import look_up
 
+
+class Choice(TypedDict):
+    """One way to answer a question."""
+
+    text: str
+    explanation: str
+    right: NotRequired[bool]
+
+
+class Entry(TypedDict):
+    """A question and its choices, as the TOML file has them."""
+
+    question: str
+    choices: list[Choice]
+
+
 _FILES = [files(__name__) / f"{stem}.toml" for stem in STEMS]
-QUESTIONS: dict[str, dict[str, Any]] = {
+QUESTIONS: dict[str, Entry] = {
     name: question
     for file in _FILES
     if file.is_file()
@@ -41,7 +57,7 @@ class Question(ipywidgets.VBox):
         guesses: the choices made so far, as indices.
     """
 
-    def __init__(self, name: str, question: str, choices: list[dict[str, Any]]):
+    def __init__(self, name: str, question: str, choices: list[Choice]):
         self.name = name
         self.question = question
         self.guesses: list[int] = []
