@@ -103,7 +103,7 @@ def called_by(function: Callable, arguments: tuple) -> set[str]:
         function = function.func
         names.add(function.__name__)
 
-    def note(frame: FrameType, event: str, argument: Callable) -> None:
+    def note(frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
             names.add(argument.__name__.removeprefix("special_").strip("_"))
         elif event == "call" and frame.f_code is not code_of(function):
