@@ -171,7 +171,7 @@ def recognise(drawn: Trial, cases: list[Case]) -> tuple[tuple[str, ...], str] | 
     if all(case.is_right() or case.outcome.error for case in cases):
         return None
     wrong_first = sorted(range(len(cases)), key=lambda i: cases[i].is_right())
-    nothing = all(is_constant(case.outcome.value) for case in cases)  # fits many pairs, and tells of none
+    nothing = all_one_number(cases)  # it fits many pairs, and tells of none
     for mistake in exercise.mistakes if nothing else (*exercise.mistakes, *exercise.pairs):
         outcomes = ((drawn.outcome(mistake, i), cases[i].outcome) for i in wrong_first)
         if all(same(theirs, yours, exercise.tolerance) for theirs, yours in outcomes):
@@ -205,9 +205,11 @@ def differing_place(theirs: Iterable[Outcome], cases: list[Case]) -> tuple[int, 
     return min(places, key=lambda place: (place[0] != -2, -place[1]), default=None)  # a row, and the first
 
 
-def is_constant(value: object) -> bool:
-    """Say whether one number, or NaN, is all that there is in a value."""
-    return is_plain(value) and len(value.double().nan_to_num(0.5).unique()) < 2
+def all_one_number(cases: list[Case]) -> bool:
+    """Say whether the answer returned one and the same number, or NaN, everywhere."""
+    values = [case.outcome.value for case in cases]
+    plain = [value.double().nan_to_num(0.5).flatten() for value in values if is_plain(value)]
+    return len(plain) == len(values) and len(torch.cat(plain).unique()) < 2
 
 
 def is_wrong_elsewhere(case: Case, place: tuple[int, int]) -> bool:

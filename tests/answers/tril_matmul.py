@@ -242,7 +242,7 @@ def the_token_and_the_one_before(T):
     return torch.eye(T) + shift_by_diag(T)
 
 
-@wrong("shift_matrix", "wraps_around")
+@wrong("shift_matrix")
 def shift_of_index_minus_one(T):
     return torch.eye(T)[torch.arange(T) - 1] * (T > 1)
 
