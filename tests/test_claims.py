@@ -29,6 +29,7 @@ from attention_course.explorers import EXPLORERS, explore
 from attention_course.ladder import RUNGS
 from attention_course.questions import QUESTIONS
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = [ROOT / "notebooks" / f"{rung.name}.ipynb" for rung in RUNGS]
 GLOSSARY = tomllib.loads((ROOT / "tests" / "glossary.toml").read_text(encoding="utf-8"))

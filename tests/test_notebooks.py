@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 from attention_course.exercises import EXERCISES
 from attention_course.ladder import RUNGS
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 SOURCES = NOTEBOOKS / "source"

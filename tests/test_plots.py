@@ -39,5 +39,6 @@ def test_picture_gives_its_words_to_those_who_cannot_see_it():
     assert repr(picture(PANELS[0], alt="one, minus two")) == "one, minus two"
 
 
+@pytest.mark.slow
 def test_the_same_picture_twice_is_the_same_file():
     assert picture(*PANELS, alt="").png == picture(*PANELS, alt="").png

@@ -43,6 +43,7 @@ def stories():
 # The stories
 
 
+@pytest.mark.slow
 def test_default_text_is_the_same_everywhere(stories):
     assert hashlib.sha256(stories.encode("ascii")).hexdigest() == (
         "fc6c25084c44fcb3592670763fae3567f1d7ebcdd171b83fd9f27af34c3ca7bd"
@@ -101,6 +102,7 @@ def test_reading_and_writing_a_whole_text_changes_nothing(stories):
     assert read == [draw_story(rng) for _ in read]
 
 
+@pytest.mark.slow
 def test_every_choice_is_uniform_and_takes_no_side():
     rng = random.Random(5)
     drawn = [draw_story(rng) for _ in range(6000)]

@@ -1,11 +1,14 @@
 """Rung 1's exercises: what their inputs hold, what their references equal, what their texts say."""
 
+import pytest
 import torch
 from answers import bad, mean_of_past
 
 from attention_course.averaging import causal_mean_loop
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.bag_of_words import draw_tokens
+
+pytestmark = pytest.mark.slow
 
 windowed, forgetting = (EXERCISES[name].reference for name in ("windowed_mean", "forgetting_mean"))
 

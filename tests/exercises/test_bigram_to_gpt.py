@@ -12,6 +12,8 @@ from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises import bigram_to_gpt as rung
 from attention_course.exercises.bigram_to_gpt import Model
 
+pytestmark = pytest.mark.slow
+
 
 def inputs(name, seed=0):
     return judging.trial(EXERCISES[name], seed).inputs

@@ -8,6 +8,8 @@ from attention_course.attention import Head, causal_mask, leak_probe, padding_ma
 from attention_course.exercises import EXERCISES, check
 from attention_course.exercises import cross_and_causal as rung
 
+pytestmark = pytest.mark.slow
+
 
 def drawn(name, seed=0):
     return EXERCISES[name].draw_inputs(torch.Generator().manual_seed(seed))

@@ -7,6 +7,8 @@ from answers import bad, mean_of_past
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.exercise import Mistake
 
+pytestmark = pytest.mark.slow
+
 NAMES = list(EXERCISES)
 
 

@@ -10,6 +10,8 @@ from attention_course.averaging import causal_mean_softmax
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.bag_of_words import draw_tokens
 
+pytestmark = pytest.mark.slow
+
 stable, padded = (EXERCISES[name].reference for name in ("stable_softmax", "padding_weights"))
 
 

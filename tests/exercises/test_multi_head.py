@@ -7,6 +7,8 @@ from torch.nn import functional as F
 from attention_course.attention import MultiHeadAttentionList, fuse
 from attention_course.exercises import EXERCISES, check, judging
 
+pytestmark = pytest.mark.slow
+
 split, merge, forward, fused = (
     EXERCISES[name].reference for name in ("split_heads", "merge_heads", "multi_head_forward", "fuse_heads")
 )

@@ -12,6 +12,8 @@ from attention_course.attention import Head, causal_mask
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.query_key_value import head_forward, position_weights
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(__file__).parents[2] / "notebooks" / "source" / "04_query_key_value.py"
 
 

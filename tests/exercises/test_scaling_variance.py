@@ -14,6 +14,8 @@ from attention_course.exercises.scaling_variance import (
     scaled_weights,
 )
 
+pytestmark = pytest.mark.slow
+
 sizes = st.floats(0.1, 9)
 
 

@@ -1,11 +1,14 @@
 """Rung 2's exercises: what their inputs hold, what their references equal, what their texts say."""
 
+import pytest
 import torch
 from answers import mean_of_past
 
 from attention_course.averaging import causal_mean_matmul
 from attention_course.exercises import EXERCISES, judging
 from attention_course.exercises.bag_of_words import draw_tokens, windowed_mean
+
+pytestmark = pytest.mark.slow
 
 band, shift = (EXERCISES[name].reference for name in ("band_matrix", "shift_matrix"))
 

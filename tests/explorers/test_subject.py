@@ -26,6 +26,7 @@ def test_without_a_subject_the_caption_says_that_nothing_was_learnt(name, model,
     assert "learnt nothing yet" not in explorer_of(name, model, tokenizer).figure.caption
 
 
+@pytest.mark.slow
 def test_the_untrained_model_is_the_same_everywhere_and_disturbs_no_generator():
     before = torch.get_rng_state()
     again = subject._untrained()

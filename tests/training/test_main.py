@@ -130,6 +130,7 @@ def stop_after(step, process):
     return int(re.fullmatch(r"Stopped after step (\d+) of 100000.", stopped)[1]), hint
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_goes_on(text, tmp_path, listening, start):
     path, whole = tmp_path / "run.pt", tmp_path / "whole.pt"
     command = [f"--text={text}", "--steps=100000", "--batch-size=2", "--evaluate-every=3", "--checkpoint"]
@@ -189,6 +190,7 @@ def test_the_command_line_resumes_to_the_same_result(
 # Several processes
 
 
+@pytest.mark.slow
 def test_two_processes_train_like_one(text, tmp_path, start):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
     pair = start(f"--text={text}", *SMALL, f"--checkpoint={tmp_path / 'pair.pt'}", launcher=launcher)
