@@ -119,9 +119,8 @@ class Trainer:
                 f"Choose a batch_size that {self.processes} divides."
             )
         self._forward = DistributedDataParallel(model) if self.processes > 1 else model
-        if optimizer and not {p for g in optimizer.param_groups for p in g["params"]} <= set(
-            model.parameters()
-        ):
+        groups = optimizer.param_groups if optimizer else []
+        if not {p for group in groups for p in group["params"]} <= set(model.parameters()):
             raise ValueError(
                 "Trainer: the optimizer holds parameters that are not the model's, and would train nothing. "
                 "Make it from model.parameters(), after the model has been moved to its device."

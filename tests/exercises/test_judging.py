@@ -59,6 +59,13 @@ def test_an_answer_that_is_zero_everywhere_is_told_of_one_mistake_at_most(name):
     assert not verdict.message.startswith("But for")
 
 
+@pytest.mark.parametrize("number", [float("nan"), 2j])
+def test_any_one_number_everywhere_is_told_of_one_mistake_at_most(number):
+    verdict = check("causal_mean_loop", lambda x: torch.full_like(x, number, dtype=type(number)), 0)
+    assert not verdict.passed
+    assert len(verdict.mistakes) < 2
+
+
 def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():
     inputs = judging.trial(EXERCISES["causal_mean_loop"], 3).inputs
     known = {str(x): mean_of_past(x) for (x,) in inputs}

@@ -417,3 +417,10 @@ def test_if_one_process_is_stopped_all_stop(monkeypatch):
     monkeypatch.setattr(trainer, "mean", lambda value: 0.5 if trainer.steps_done == 6 else 0.0)
     assert run(trainer, callback=lambda t: None).stopped
     assert trainer.steps_done == 6
+
+
+def test_an_optimizer_of_another_model_is_refused():
+    model, other = tiny(), tiny()
+    Trainer(model, DATA, RECIPE, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(ValueError, match="parameters that are not the model's"):
+        Trainer(model, DATA, RECIPE, optimizer=torch.optim.SGD(other.parameters(), lr=0.1))
