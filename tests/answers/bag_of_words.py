@@ -89,7 +89,7 @@ def loops_over_the_first_dimension(x):
     return torch.stack([x[: t + 1].mean(dim=0) for t in range(len(x))])
 
 
-@wrong("causal_mean_loop", "mean_of_the_future", "averages_over_the_batch")
+@wrong("causal_mean_loop", "future_in_place_of_past", "averages_over_the_batch")
 def the_future_of_the_first_dimension(x):
     return torch.stack([x[t:].mean(dim=0) for t in range(len(x))])
 
@@ -272,12 +272,12 @@ def fades_over_the_texts(x):
     return torch.stack([sum(x[s] * 0.5 ** (t - s) for s in range(t + 1)) / (t + 1) for t in range(len(x))])
 
 
-@wrong("forgetting_mean", "looks_ahead")
+@wrong("forgetting_mean", "both_sides")
 def fades_to_both_sides(x):
     return faded(x, 0.5 ** distances(x).abs())
 
 
-@wrong("forgetting_mean", "looks_ahead", "fades_by_e")
+@wrong("forgetting_mean", "both_sides", "fades_by_e")
 def softmax_of_minus_the_distance_to_both_sides(x):
     return torch.softmax(-distances(x).abs().float(), dim=-1) @ x
 

@@ -56,7 +56,7 @@ def batch_targets_two_steps_later_by_slices(ids, block_size, starts):
     return torch.stack([_blocks(ids, block_size, starts), _blocks(ids[1:], block_size, starts + 1)])
 
 
-@wrong("get_batch", "last_step_not_taken")
+@wrong("get_batch", "loop_ends_too_early")
 def batch_chunk_of_block_size(ids, block_size, starts):
     chunk = _blocks(ids, block_size, starts)
     return torch.stack([chunk[:, :-1], chunk[:, 1:]])
@@ -206,7 +206,7 @@ def loss_of_the_mean_probability(logits, targets):
     return -_probability(logits, targets).mean().log()
 
 
-@wrong("cross_entropy_loss", "softmax_over_time", "no_max_subtraction")
+@wrong("cross_entropy_loss", "wrong_softmax_dim", "no_max_subtraction")
 def loss_by_exp_over_time(logits, targets):
     return -_true(logits.exp() / logits.exp().sum(dim=1, keepdim=True), targets).log().mean()
 

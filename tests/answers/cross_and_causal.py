@@ -75,7 +75,7 @@ def upper_triangle_of_the_first_keys(T_q, T_k):
     return torch.ones(T_q, T_k).triu(1).bool()
 
 
-@wrong("causal_mask", "wrong_alignment", "diagonal_excluded")
+@wrong("causal_mask", "wrong_alignment", "leaves_itself_out")
 def below_the_diagonal_of_the_first_keys(T_q, T_k):
     return torch.arange(T_k) < torch.arange(T_q)[:, None]
 

@@ -76,7 +76,7 @@ def softmax_of_a_triangle_of_ones(x):
     return torch.ones_like(zeros(x)).tril().softmax(dim=-1) @ x
 
 
-@wrong("causal_mean_softmax", "diagonal_excluded")
+@wrong("causal_mean_softmax", "leaves_itself_out")
 def minus_infinity_from_the_diagonal_on(x):
     return torch.full_like(zeros(x), -INF).triu().softmax(dim=-1) @ x
 
@@ -247,12 +247,12 @@ def padding_fill_not_kept(scores, lengths):
     return scores.softmax(dim=-1)
 
 
-@wrong("padding_weights", "pads_the_queries")
+@wrong("padding_weights", "hides_the_queries")
 def rows_zeroed_after_the_softmax(scores, lengths):
     return scores.softmax(dim=-1) * real_queries(scores, lengths)
 
 
-@wrong("padding_weights", "pads_the_queries", "fully_masked_row_is_nan")
+@wrong("padding_weights", "hides_the_queries", "fully_masked_row_is_nan")
 def hides_queries_and_leaves_nan(scores, lengths):
     return torch.softmax(scores.masked_fill(~real_queries(scores, lengths), -INF), dim=-1)
 

@@ -143,7 +143,7 @@ def merge_by_cat_along_time(heads):
     return torch.cat(heads.unbind(1), dim=1)
 
 
-@wrong("merge_heads", "heads_interleaved")
+@wrong("merge_heads", "merge_interleaved")
 def merge_stacked_last(heads):
     return torch.stack(heads.unbind(1), dim=-1).flatten(2)
 

@@ -69,7 +69,7 @@ def queries_meet_queries(x, w_query, w_key):
     return torch.softmax(q @ q.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1)
 
 
-@wrong("scaled_weights", "scaled_by_head_size", "future_hidden")
+@wrong("scaled_weights", "scaled_by_head_size", "always_causal")
 def divides_too_much_and_hides_the_future(x, w_query, w_key):
     scores = scores_of(x, w_query, w_key) / w_query.shape[1]
     return torch.where(torch.ones_like(scores).tril() == 1, scores, -torch.inf).softmax(dim=-1)

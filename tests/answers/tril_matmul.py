@@ -47,7 +47,7 @@ def mean_of_the_whole_text(x):
     return x.mean(dim=-2, keepdim=True).expand_as(x)
 
 
-@wrong("causal_mean_matmul", "diagonal_excluded")
+@wrong("causal_mean_matmul", "leaves_itself_out")
 def a_mask_of_earlier_positions(x):
     return F.normalize(ones(x).tril(-1), p=1, dim=-1) @ x
 
@@ -62,7 +62,7 @@ def einsum_over_the_rows_of_the_weights(x):
     return torch.einsum("ts,...tc->...sc", normalised(ones(x).tril()), x)
 
 
-@wrong("causal_mean_matmul", "not_normalised", "diagonal_excluded")
+@wrong("causal_mean_matmul", "not_normalised", "leaves_itself_out")
 def sum_of_the_others(x):
     return x.cumsum(dim=-2) - x
 
@@ -133,12 +133,12 @@ def band_in_float64_by_numpy(T, k):
     return torch.from_numpy(band / band.sum(axis=1, keepdims=True))
 
 
-@wrong("band_matrix", "diagonal_excluded")
+@wrong("band_matrix", "leaves_itself_out")
 def band_without_the_token_itself(T, k):
     return F.normalize(torch.ones(T, T).tril(-1).triu(-k), p=1, dim=-1)
 
 
-@wrong("band_matrix", "diagonal_excluded", "columns_normalised")
+@wrong("band_matrix", "leaves_itself_out", "columns_normalised")
 def columns_without_the_token_itself(T, k):
     return F.normalize(torch.ones(T, T).tril(-1).triu(-k), p=1, dim=0)
 
