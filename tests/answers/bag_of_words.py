@@ -203,12 +203,6 @@ def the_state_is_carried_into_the_next_text(x):
     return faded(tokens, torch.tril(0.5 ** distances(tokens).double())).to(x.dtype).reshape(x.shape)
 
 
-@wrong("forgetting_mean")
-def overflows_after_128_tokens(x):
-    powers = torch.tensor(2.0) ** torch.arange(x.shape[-2])[:, None]
-    return (x * powers).cumsum(dim=-2) / powers.cumsum(dim=-2)
-
-
 wrong(
     "forgetting_mean",
     forgets_the_triangle=lambda x: faded(x, 0.5 ** distances(x)),

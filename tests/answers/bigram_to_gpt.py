@@ -386,6 +386,14 @@ def write_the_best_alone(model, ids, block_size, draws):
     return _write(ids, draws, lambda text, _: model(text[-block_size:])[-1].argmax(-1))[len(ids) :]
 
 
+@wrong("generate")
+def write_by_chances_of_its_own(model, ids, block_size, draws):
+    own = torch.Generator().manual_seed(1)
+    return _write(
+        ids, draws, lambda t, _: model(t[-block_size:])[-1].softmax(-1).multinomial(1, generator=own)
+    )
+
+
 wrong(
     "generate",
     write_with_draws_in_reverse=lambda model, ids, size, draws: write_as_told(

@@ -185,11 +185,6 @@ def cross_only_where_every_query_sees_something(x, context, W_query, W_key, W_va
     return cross_by_rung_4(x, context, W_query, W_key, W_value, mask)
 
 
-@wrong("cross_attention_forward")
-def cross_by_pytorchs_own(x, context, W_query, W_key, W_value, mask):
-    return F.scaled_dot_product_attention(x @ W_query, context @ W_key, context @ W_value, attn_mask=mask)
-
-
 # leaks
 
 
@@ -294,9 +289,6 @@ def leaks_by_the_sum_of_what_comes_before(models, x):
 
 wrong(
     "leaks",
-    leaks_by_the_probe=lambda models, x: torch.stack(
-        [package.leak_probe(model, x).triu(1).any() for model in models]
-    ),
     leaks_by_a_tiny_nudge=lambda models, x: _moved(models, x, lambda j: 1e-7),
     leaks_by_growing_each_token=lambda models, x: _moved(models, x, lambda j: x[j]),
     leaks_by_turning_the_sign=lambda models, x: _moved(models, x, lambda j: -2 * x[j]),
