@@ -95,37 +95,19 @@ def long_text_is_finite(mean, x):
     return close(forgetting_mean(x), mean(x))
 
 
-MEAN_PROPERTIES = (
+OF_A_MEAN = (
     Property("Row 0 is token 0: there is nothing else to average.", first_row_is_first_token),
     Property("A change of the last token moves no earlier row.", future_is_unseen),
     Property("Equal tokens give that token back, as in every mean.", equal_tokens_stay),
     Property("A text in a batch gives what it gives alone.", batch_rows_apart),
 )
-
-
-def running_average(x):
-    """Go half the way from the last result to each new token."""
-    out = x.clone()
-    for t in range(1, x.shape[-2]):
-        out[..., t, :] = (out[..., t - 1, :] + x[..., t, :]) / 2
-    return out
-
+OF_A_FORGETTING_MEAN = (
+    *OF_A_MEAN,
+    Property("A text of 140 tokens is no problem: no power of 2 overflows on the way.", long_text_is_finite),
+)
 
 EXERCISES = (
-    exercise(__name__, "causal_mean_loop", causal_mean_loop, draw_tokens, MEAN_PROPERTIES),
-    exercise(__name__, "windowed_mean", windowed_mean, draw_windows, MEAN_PROPERTIES),
-    exercise(
-        __name__,
-        "forgetting_mean",
-        forgetting_mean,
-        draw_longer_tokens,
-        (
-            *MEAN_PROPERTIES,
-            Property(
-                "A text of 140 tokens is no problem: no power of 2 overflows on the way.",
-                long_text_is_finite,
-            ),
-        ),
-        functions=(running_average,),
-    ),
+    exercise(__name__, "causal_mean_loop", causal_mean_loop, draw_tokens, OF_A_MEAN),
+    exercise(__name__, "windowed_mean", windowed_mean, draw_windows, OF_A_MEAN),
+    exercise(__name__, "forgetting_mean", forgetting_mean, draw_longer_tokens, OF_A_FORGETTING_MEAN),
 )

@@ -292,72 +292,50 @@ def says_of_all(leaky: bool, kind: str) -> Callable[..., bool]:
     return holds
 
 
+OF_A_CAUSAL_MASK = (
+    Property("The last query sees every key.", lambda f, T_q, T_k: f(T_q, T_k)[-1].all()),
+    Property(
+        "Each query sees one key more than the query before it.",
+        lambda f, T_q, T_k: close(torch.arange(T_k - T_q + 1, T_k + 1), f(T_q, T_k).sum(dim=-1)),
+    ),
+    Property("No query sees a key that comes after one it does not see.", no_gaps),
+    Property(
+        "The last row alone is the mask of one query.",
+        lambda f, T_q, T_k: close(f(1, T_k)[0], f(T_q, T_k)[-1]),
+    ),
+)
+OF_A_PADDING_MASK = (
+    Property(
+        "Text b shows lengths[b] keys.",
+        lambda f, lengths, T_k: close(lengths[:, None], f(lengths, T_k).sum(dim=-1)),
+    ),
+    Property("The padding is at the end.", no_gaps),
+    Property(
+        "A text has the mask that it has alone.",
+        lambda f, lengths, T_k: close(f(lengths[:1], T_k)[0], f(lengths, T_k)[0]),
+    ),
+)
+OF_CROSS_ATTENTION = (
+    Property("Each output lies among the values, and zeros: it is a mean of them.", among_the_values),
+    Property(
+        "With zeros in W_query, and without a mask, it is the mean of the values.", mean_without_queries
+    ),
+    Property("The order of the context's tokens does not matter, without a mask.", order_does_not_matter),
+    Property("A query alone gets what it gets among others.", queries_apart),
+    differentiable(cross_attention_forward),
+)
+OF_A_LEAK_TEST = (
+    Property("A causal head does not leak.", says_of_all(False, "head")),
+    Property("A head without a mask does.", says_of_all(True, "no mask")),
+    Property(
+        "The order of the models is the order of the answers.",
+        lambda f, models, x: close(f(models, x).flip(0), f(models[::-1], x)),
+    ),
+)
+
 EXERCISES = (
-    exercise(
-        __name__,
-        "causal_mask",
-        causal_mask,
-        draw_mask_sizes,
-        (
-            Property("The last query sees every key.", lambda f, T_q, T_k: f(T_q, T_k)[-1].all()),
-            Property(
-                "Each query sees one key more than the query before it.",
-                lambda f, T_q, T_k: close(torch.arange(T_k - T_q + 1, T_k + 1), f(T_q, T_k).sum(dim=-1)),
-            ),
-            Property("No query sees a key that comes after one it does not see.", no_gaps),
-            Property(
-                "The last row alone is the mask of one query.",
-                lambda f, T_q, T_k: close(f(1, T_k)[0], f(T_q, T_k)[-1]),
-            ),
-        ),
-    ),
-    exercise(
-        __name__,
-        "padding_mask",
-        padding_mask,
-        draw_lengths,
-        (
-            Property(
-                "Text b shows lengths[b] keys.",
-                lambda f, lengths, T_k: close(lengths[:, None], f(lengths, T_k).sum(dim=-1)),
-            ),
-            Property("The padding is at the end.", no_gaps),
-            Property(
-                "A text has the mask that it has alone.",
-                lambda f, lengths, T_k: close(f(lengths[:1], T_k)[0], f(lengths, T_k)[0]),
-            ),
-        ),
-    ),
-    exercise(
-        __name__,
-        "cross_attention_forward",
-        cross_attention_forward,
-        draw_cross,
-        (
-            Property("Each output lies among the values, and zeros: it is a mean of them.", among_the_values),
-            Property(
-                "With zeros in W_query, and without a mask, it is the mean of the values.",
-                mean_without_queries,
-            ),
-            Property(
-                "The order of the context's tokens does not matter, without a mask.", order_does_not_matter
-            ),
-            Property("A query alone gets what it gets among others.", queries_apart),
-            differentiable(cross_attention_forward),
-        ),
-    ),
-    exercise(
-        __name__,
-        "leaks",
-        leaks,
-        draw_models,
-        (
-            Property("A causal head does not leak.", says_of_all(False, "head")),
-            Property("A head without a mask does.", says_of_all(True, "no mask")),
-            Property(
-                "The order of the models is the order of the answers.",
-                lambda f, models, x: close(f(models, x).flip(0), f(models[::-1], x)),
-            ),
-        ),
-    ),
+    exercise(__name__, "causal_mask", causal_mask, draw_mask_sizes, OF_A_CAUSAL_MASK),
+    exercise(__name__, "padding_mask", padding_mask, draw_lengths, OF_A_PADDING_MASK),
+    exercise(__name__, "cross_attention_forward", cross_attention_forward, draw_cross, OF_CROSS_ATTENTION),
+    exercise(__name__, "leaks", leaks, draw_models, OF_A_LEAK_TEST),
 )

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attention_course.attention import padding_mask
 from attention_course.averaging import causal_mean_softmax
-from attention_course.exercises.bag_of_words import MEAN_PROPERTIES, draw_tokens
+from attention_course.exercises.bag_of_words import OF_A_MEAN, draw_tokens
 from attention_course.exercises.comparing import close
 from attention_course.exercises.exercise import Property, exercise
 
@@ -80,49 +80,38 @@ def hidden(scores, lengths):
     return ~padding_mask(lengths, scores.shape[-1]).expand_as(scores)
 
 
+OF_A_SOFTMAX = (
+    Property(
+        "The weights along the last dimension sum to 1.",
+        lambda f, x: close(torch.ones(x.shape[:-1]), f(x).sum(dim=-1)),
+    ),
+    Property("No weight is negative.", lambda f, x: (f(x) >= 0).all()),
+    Property(
+        "The largest score gets the largest weight.", lambda f, x: (f(x).argmax(-1) == x.argmax(-1)).all()
+    ),
+    Property(
+        "Adding 1 to every score changes nothing.", lambda f, x: close(f(x), f(x + 1)) or x.abs().max() > 99
+    ),
+    Property(
+        "A score that lies 100 below the largest of its row gets as good as no weight.",
+        lambda f, x: not (f(x) > 1e-9)[x < x.amax(dim=-1, keepdim=True) - 100].any(),
+    ),
+)
+OF_PADDED_WEIGHTS = (
+    Property("Padding gets no weight.", lambda f, s, n: not f(s, n)[hidden(s, n)].any()),
+    Property(
+        "Each row of a text with a key sums to 1.",
+        lambda f, s, n: close(torch.ones_like(s[n > 0, :, 0]), f(s, n).sum(dim=-1)[n > 0]),
+    ),
+    Property("A text of length 0 has rows of zeros.", lambda f, s, n: not f(s, n)[n == 0].any()),
+    Property(
+        "Scores of padding change nothing.",
+        lambda f, s, n: close(f(s, n), f(s.masked_fill(hidden(s, n), 7.0), n)),
+    ),
+)
+
 EXERCISES = (
-    exercise(__name__, "causal_mean_softmax", causal_mean_softmax, draw_tokens, MEAN_PROPERTIES),
-    exercise(
-        __name__,
-        "stable_softmax",
-        stable_softmax,
-        draw_scores,
-        (
-            Property(
-                "The weights along the last dimension sum to 1.",
-                lambda f, x: close(torch.ones(x.shape[:-1]), f(x).sum(dim=-1)),
-            ),
-            Property("No weight is negative.", lambda f, x: (f(x) >= 0).all()),
-            Property(
-                "The largest score gets the largest weight.",
-                lambda f, x: (f(x).argmax(-1) == x.argmax(-1)).all(),
-            ),
-            Property(
-                "Adding 1 to every score changes nothing.",
-                lambda f, x: close(f(x), f(x + 1)) or x.abs().max() > 99,
-            ),
-            Property(
-                "A score that lies 100 below the largest of its row gets as good as no weight.",
-                lambda f, x: not (f(x) > 1e-9)[x < x.amax(dim=-1, keepdim=True) - 100].any(),
-            ),
-        ),
-    ),
-    exercise(
-        __name__,
-        "padding_weights",
-        padding_weights,
-        draw_padded,
-        (
-            Property("Padding gets no weight.", lambda f, s, n: not f(s, n)[hidden(s, n)].any()),
-            Property(
-                "Each row of a text with a key sums to 1.",
-                lambda f, s, n: close(torch.ones_like(s[n > 0, :, 0]), f(s, n).sum(dim=-1)[n > 0]),
-            ),
-            Property("A text of length 0 has rows of zeros.", lambda f, s, n: not f(s, n)[n == 0].any()),
-            Property(
-                "Scores of padding change nothing.",
-                lambda f, s, n: close(f(s, n), f(s.masked_fill(hidden(s, n), 7.0), n)),
-            ),
-        ),
-    ),
+    exercise(__name__, "causal_mean_softmax", causal_mean_softmax, draw_tokens, OF_A_MEAN),
+    exercise(__name__, "stable_softmax", stable_softmax, draw_scores, OF_A_SOFTMAX),
+    exercise(__name__, "padding_weights", padding_weights, draw_padded, OF_PADDED_WEIGHTS),
 )

@@ -172,8 +172,7 @@ def a_token_stays_at_its_place(split, x, n_head):
 def nothing_moves_up(forward, x, W_qkv, W_proj, n_head, mask):
     """Under a causal mask, change the last token, and compare all earlier outputs."""
     causal = causal_mask(x.shape[1])
-    other = torch.cat([x[:, :-1], x[:, -1:] + 1], dim=1)
-    before, after = (forward(each, W_qkv, W_proj, n_head, causal) for each in (x, other))
+    before, after = (forward(y, W_qkv, W_proj, n_head, causal) for y in (x, last_tokens_changed(x)))
     return close(before[:, :-1], after[:, :-1])
 
 
@@ -214,64 +213,41 @@ def laid(heads, step):
     return out
 
 
+OF_A_SPLIT = (
+    Property("Head h holds head_size neighbouring channels.", a_head_has_neighbouring_channels),
+    Property("A change of the last token shows only at the last position.", a_token_stays_at_its_place),
+    Property(
+        "No number is lost: the same ones come out, in another order.",
+        lambda split, x, n_head: close(x.flatten().sort()[0], split(x, n_head).flatten().sort()[0]),
+    ),
+    differentiable(split_heads),
+)
+OF_A_MERGE = (
+    Property(
+        "Splitting the result gives the heads back.",
+        lambda merge, heads: close(heads, split_heads(merge(heads), heads.shape[1])),
+    ),
+    Property(
+        "A change at the last position shows only in the last row.",
+        lambda merge, heads: close(
+            merge(heads)[:, :-1],
+            merge(torch.cat([heads[:, :, :-1], -heads[:, :, -1:] - 1], dim=2))[:, :-1],
+        ),
+    ),
+    differentiable(merge_heads),
+)
+OF_MULTI_HEAD_ATTENTION = (
+    Property("Under a causal mask, a change of the last token moves no earlier output.", nothing_moves_up),
+    Property("Twice the projection gives twice the output.", projection_comes_last),
+    Property("A text in a batch gives what it gives alone.", texts_apart),
+    Property("A query that may look at nothing gets zeros.", zeros_for_the_blind),
+    differentiable(multi_head_forward),
+)
+OF_FUSED_HEADS = (Property("One product gives the q, k and v of every head.", one_product_for_all),)
+
 EXERCISES = (
-    exercise(
-        __name__,
-        "split_heads",
-        split_heads,
-        draw_unsplit,
-        (
-            Property("Head h holds head_size neighbouring channels.", a_head_has_neighbouring_channels),
-            Property(
-                "A change of the last token shows only at the last position.", a_token_stays_at_its_place
-            ),
-            Property(
-                "No number is lost: the same ones come out, in another order.",
-                lambda split, x, n_head: close(x.flatten().sort()[0], split(x, n_head).flatten().sort()[0]),
-            ),
-            differentiable(split_heads),
-        ),
-    ),
-    exercise(
-        __name__,
-        "merge_heads",
-        merge_heads,
-        draw_split,
-        (
-            Property(
-                "Splitting the result gives the heads back.",
-                lambda merge, heads: close(heads, split_heads(merge(heads), heads.shape[1])),
-            ),
-            Property(
-                "A change at the last position shows only in the last row.",
-                lambda merge, heads: close(
-                    merge(heads)[:, :-1],
-                    merge(torch.cat([heads[:, :, :-1], -heads[:, :, -1:] - 1], dim=2))[:, :-1],
-                ),
-            ),
-            differentiable(merge_heads),
-        ),
-    ),
-    exercise(
-        __name__,
-        "multi_head_forward",
-        multi_head_forward,
-        draw_attention,
-        (
-            Property(
-                "Under a causal mask, a change of the last token moves no earlier output.", nothing_moves_up
-            ),
-            Property("Twice the projection gives twice the output.", projection_comes_last),
-            Property("A text in a batch gives what it gives alone.", texts_apart),
-            Property("A query that may look at nothing gets zeros.", zeros_for_the_blind),
-            differentiable(multi_head_forward),
-        ),
-    ),
-    exercise(
-        __name__,
-        "fuse_heads",
-        fuse_heads,
-        draw_weights,
-        (Property("One product gives the q, k and v of every head.", one_product_for_all),),
-    ),
+    exercise(__name__, "split_heads", split_heads, draw_unsplit, OF_A_SPLIT),
+    exercise(__name__, "merge_heads", merge_heads, draw_split, OF_A_MERGE),
+    exercise(__name__, "multi_head_forward", multi_head_forward, draw_attention, OF_MULTI_HEAD_ATTENTION),
+    exercise(__name__, "fuse_heads", fuse_heads, draw_weights, OF_FUSED_HEADS),
 )

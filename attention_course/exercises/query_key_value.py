@@ -132,78 +132,64 @@ def draw_lengths(generator: torch.Generator) -> list[tuple]:
     return [(2,), (3,), (4,), (int(torch.randint(5, 11, (), generator=generator)),), (32,)]
 
 
+OF_WEIGHTS = (
+    Property(
+        "A row sums to 1 where its query may look at something.",
+        lambda f, q, k, m: close(m.any(-1).float().expand(q.shape[:-1]), f(q, k, m).sum(dim=-1)),
+    ),
+    Property(
+        "Hidden keys get no weight.",
+        lambda f, q, k, m: not f(q, k, m)[~m.expand(*q.shape[:-1], k.shape[-2])].any(),
+    ),
+    Property(
+        "A query of zeros looks evenly at all it may see.",
+        lambda f, q, k, m: close(
+            (m / m.sum(-1, keepdim=True).clamp(min=1)).expand(*q.shape[:-1], k.shape[-2]),
+            f(0 * q, k, m),
+        ),
+    ),
+    Property(
+        "Keys in another order get the same weights, in that order.",
+        lambda f, q, k, m: close(f(q, k, m).flip(-1), f(q, k.flip(-2), m.flip(-1))),
+    ),
+    differentiable(attention_weights),
+)
+OF_A_HEAD = (
+    Property(
+        "Twice the W_value gives twice the output.",
+        lambda f, x, q, k, v, m: close(2 * f(x, q, k, v, m), f(x, q, k, 2 * v, m)),
+    ),
+    Property(
+        "With a W_query of zeros the output is the mean of the values that a query may see.",
+        lambda f, x, q, k, v, m: close(
+            m / m.sum(-1, keepdim=True).clamp(min=1) @ (x @ v), f(x, 0 * q, k, v, m)
+        ),
+    ),
+    Property(
+        "A change of the last token moves no earlier row.",
+        lambda f, x, q, k, v, m: close(
+            f(x, q, k, v, m)[..., :-1, :],
+            f(torch.cat([x[..., :-1, :], 1 - x[..., -1:, :]], dim=-2), q, k, v, m)[..., :-1, :],
+        ),
+    ),
+    Property(
+        "A text in a batch gives what it gives alone.",
+        lambda f, x, q, k, v, m: x.dim() == 2 or close(f(x[0], q, k, v, m), f(x, q, k, v, m)[0]),
+    ),
+    differentiable(head_forward),
+)
+OF_A_LOOK_BACK = (
+    Property("Each row sums to 1.", lambda f, T: close(torch.ones(T), f(T).sum(dim=-1))),
+    Property("No position looks at a later one.", lambda f, T: not f(T).triu(1).any()),
+    Property(
+        "Every position but the first likes the one before it best.",
+        lambda f, T: torch.equal(f(T)[1:].argmax(dim=-1), torch.arange(T - 1)),
+    ),
+    Property("It puts 0.99 of its weight there.", lambda f, T: (f(T).diagonal(-1) >= 0.99).all()),
+)
+
 EXERCISES = (
-    exercise(
-        __name__,
-        "attention_weights",
-        attention_weights,
-        draw_queries,
-        (
-            Property(
-                "A row sums to 1 where its query may look at something.",
-                lambda f, q, k, m: close(m.any(-1).float().expand(q.shape[:-1]), f(q, k, m).sum(dim=-1)),
-            ),
-            Property(
-                "Hidden keys get no weight.",
-                lambda f, q, k, m: not f(q, k, m)[~m.expand(*q.shape[:-1], k.shape[-2])].any(),
-            ),
-            Property(
-                "A query of zeros looks evenly at all it may see.",
-                lambda f, q, k, m: close(
-                    (m / m.sum(-1, keepdim=True).clamp(min=1)).expand(*q.shape[:-1], k.shape[-2]),
-                    f(0 * q, k, m),
-                ),
-            ),
-            Property(
-                "Keys in another order get the same weights, in that order.",
-                lambda f, q, k, m: close(f(q, k, m).flip(-1), f(q, k.flip(-2), m.flip(-1))),
-            ),
-            differentiable(attention_weights),
-        ),
-    ),
-    exercise(
-        __name__,
-        "head_forward",
-        head_forward,
-        draw_heads,
-        (
-            Property(
-                "Twice the W_value gives twice the output.",
-                lambda f, x, q, k, v, m: close(2 * f(x, q, k, v, m), f(x, q, k, 2 * v, m)),
-            ),
-            Property(
-                "With a W_query of zeros the output is the mean of the values that a query may see.",
-                lambda f, x, q, k, v, m: close(
-                    m / m.sum(-1, keepdim=True).clamp(min=1) @ (x @ v), f(x, 0 * q, k, v, m)
-                ),
-            ),
-            Property(
-                "A change of the last token moves no earlier row.",
-                lambda f, x, q, k, v, m: close(
-                    f(x, q, k, v, m)[..., :-1, :],
-                    f(torch.cat([x[..., :-1, :], 1 - x[..., -1:, :]], dim=-2), q, k, v, m)[..., :-1, :],
-                ),
-            ),
-            Property(
-                "A text in a batch gives what it gives alone.",
-                lambda f, x, q, k, v, m: x.dim() == 2 or close(f(x[0], q, k, v, m), f(x, q, k, v, m)[0]),
-            ),
-            differentiable(head_forward),
-        ),
-    ),
-    exercise(
-        __name__,
-        "previous_token",
-        previous_token,
-        draw_lengths,
-        (
-            Property("Each row sums to 1.", lambda f, T: close(torch.ones(T), f(T).sum(dim=-1))),
-            Property("No position looks at a later one.", lambda f, T: not f(T).triu(1).any()),
-            Property(
-                "Every position but the first likes the one before it best.",
-                lambda f, T: torch.equal(f(T)[1:].argmax(dim=-1), torch.arange(T - 1)),
-            ),
-            Property("It puts 0.99 of its weight there.", lambda f, T: (f(T).diagonal(-1) >= 0.99).all()),
-        ),
-    ),
+    exercise(__name__, "attention_weights", attention_weights, draw_queries, OF_WEIGHTS),
+    exercise(__name__, "head_forward", head_forward, draw_heads, OF_A_HEAD),
+    exercise(__name__, "previous_token", previous_token, draw_lengths, OF_A_LOOK_BACK),
 )

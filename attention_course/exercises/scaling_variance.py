@@ -113,71 +113,54 @@ def near(measured: Tensor, predicted: Tensor) -> bool:
     return measured.shape == predicted.shape and bool((measured / predicted - 1).abs().max() < 0.25)
 
 
+OF_WEIGHTS = (
+    Property(
+        "Each row sums to 1.", lambda f, x, a, b: close(torch.ones(x.shape[:-1]), f(x, a, b).sum(dim=-1))
+    ),
+    Property(
+        "A query matrix of zeros gives every token the same weight.",
+        lambda f, x, a, b: close(torch.full((*x.shape[:-1], x.shape[-2]), 1 / x.shape[-2]), f(x, 0 * a, b)),
+    ),
+    Property(
+        "Each channel of q and k four times over: the same as scores times 2.",
+        lambda f, x, a, b: close(f(x, 2 * a, b), f(x, a.repeat(1, 4), b.repeat(1, 4))),
+    ),
+    differentiable(scaled_weights),
+)
+OF_A_VARIANCE = (
+    Property(
+        "Twice the head_size, twice the variance.",
+        lambda f, a, b, n, s: close(2 * f(a, b, n, s), f(a, b, 2 * n, s)),
+    ),
+    Property(
+        "Twice the scale, four times the variance.",
+        lambda f, a, b, n, s: close(4 * f(a, b, n, s), f(a, b, n, 2 * s)),
+    ),
+    Property(
+        "It is what 4000 random pairs show, within a quarter.",
+        lambda f, a, b, n, s: near(measured_variance(a, b, n, s), f(a, b, n, s)),
+    ),
+)
+OF_A_SCALE = (
+    Property(
+        "The variance that it leads to is the wanted one.",
+        lambda f, a, b, n, v: close(torch.full_like(a, v), n * a * b * f(a, b, n, v) ** 2),
+    ),
+    Property("It is positive.", lambda f, a, b, n, v: (f(a, b, n, v) > 0).all()),
+    Property(
+        "With variances of 1, and 1 wanted, it is 1/√head_size.",
+        lambda f, a, b, n, v: close(
+            torch.full_like(a, n**-0.5), f(torch.ones_like(a), torch.ones_like(b), n, 1.0)
+        ),
+    ),
+    Property(
+        "4000 random pairs have that variance, within a quarter.",
+        lambda f, a, b, n, v: near(measured_variance(a, b, n, f(a, b, n, v)), torch.full_like(a, v)),
+    ),
+)
+
 EXERCISES = (
-    exercise(
-        __name__,
-        "scaled_weights",
-        scaled_weights,
-        draw_heads,
-        (
-            Property(
-                "Each row sums to 1.",
-                lambda f, x, a, b: close(torch.ones(x.shape[:-1]), f(x, a, b).sum(dim=-1)),
-            ),
-            Property(
-                "A query matrix of zeros gives every token the same weight.",
-                lambda f, x, a, b: close(
-                    torch.full((*x.shape[:-1], x.shape[-2]), 1 / x.shape[-2]), f(x, 0 * a, b)
-                ),
-            ),
-            Property(
-                "Each channel of q and k four times over: the same as scores times 2.",
-                lambda f, x, a, b: close(f(x, 2 * a, b), f(x, a.repeat(1, 4), b.repeat(1, 4))),
-            ),
-            differentiable(scaled_weights),
-        ),
-    ),
-    exercise(
-        __name__,
-        "predicted_variance",
-        predicted_variance,
-        draw_variances,
-        (
-            Property(
-                "Twice the head_size, twice the variance.",
-                lambda f, a, b, n, s: close(2 * f(a, b, n, s), f(a, b, 2 * n, s)),
-            ),
-            Property(
-                "Twice the scale, four times the variance.",
-                lambda f, a, b, n, s: close(4 * f(a, b, n, s), f(a, b, n, 2 * s)),
-            ),
-            Property(
-                "It is what 4000 random pairs show, within a quarter.",
-                lambda f, a, b, n, s: near(measured_variance(a, b, n, s), f(a, b, n, s)),
-            ),
-        ),
-    ),
-    exercise(
-        __name__,
-        "scale_for_variance",
-        scale_for_variance,
-        draw_variances,
-        (
-            Property(
-                "The variance that it leads to is the wanted one.",
-                lambda f, a, b, n, v: close(torch.full_like(a, v), n * a * b * f(a, b, n, v) ** 2),
-            ),
-            Property("It is positive.", lambda f, a, b, n, v: (f(a, b, n, v) > 0).all()),
-            Property(
-                "With variances of 1, and 1 wanted, it is 1/√head_size.",
-                lambda f, a, b, n, v: close(
-                    torch.full_like(a, n**-0.5), f(torch.ones_like(a), torch.ones_like(b), n, 1.0)
-                ),
-            ),
-            Property(
-                "4000 random pairs have that variance, within a quarter.",
-                lambda f, a, b, n, v: near(measured_variance(a, b, n, f(a, b, n, v)), torch.full_like(a, v)),
-            ),
-        ),
-    ),
+    exercise(__name__, "scaled_weights", scaled_weights, draw_heads, OF_WEIGHTS),
+    exercise(__name__, "predicted_variance", predicted_variance, draw_variances, OF_A_VARIANCE),
+    exercise(__name__, "scale_for_variance", scale_for_variance, draw_variances, OF_A_SCALE),
 )

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attention_course.averaging import causal_mean_matmul
-from attention_course.exercises.bag_of_words import MEAN_PROPERTIES, draw_tokens
+from attention_course.exercises.bag_of_words import OF_A_MEAN, draw_tokens
 from attention_course.exercises.comparing import close
 from attention_course.exercises.exercise import Property, exercise
 
@@ -59,34 +59,20 @@ def negative_start(T, k):
     return weights
 
 
+OF_A_BAND = (
+    Property("Each row sums to 1.", lambda f, T, k: close(torch.ones(T), f(T, k).sum(dim=1))),
+    Property("Nothing stands above the diagonal.", lambda f, T, k: not f(T, k).triu(1).any()),
+    Property("Every token sees itself.", lambda f, T, k: (f(T, k).diagonal() > 0).all()),
+    Property("No row has more than k weights.", lambda f, T, k: ((f(T, k) != 0).sum(dim=1) <= k).all()),
+)
+OF_A_SHIFT = (
+    Property("Row 0 is zeros.", lambda f, T: not f(T)[0].any()),
+    Property("Every other row sums to 1.", lambda f, T: close(torch.ones(T - 1), f(T)[1:].sum(dim=1))),
+    Property("Nothing stands on or above the diagonal.", lambda f, T: not f(T).triu().any()),
+)
+
 EXERCISES = (
-    exercise(__name__, "causal_mean_matmul", causal_mean_matmul, draw_tokens, MEAN_PROPERTIES),
-    exercise(
-        __name__,
-        "band_matrix",
-        band_matrix,
-        draw_sizes,
-        (
-            Property("Each row sums to 1.", lambda f, T, k: close(torch.ones(T), f(T, k).sum(dim=1))),
-            Property("Nothing stands above the diagonal.", lambda f, T, k: not f(T, k).triu(1).any()),
-            Property("Every token sees itself.", lambda f, T, k: (f(T, k).diagonal() > 0).all()),
-            Property(
-                "No row has more than k weights.", lambda f, T, k: ((f(T, k) != 0).sum(dim=1) <= k).all()
-            ),
-        ),
-        functions=(negative_start,),
-    ),
-    exercise(
-        __name__,
-        "shift_matrix",
-        shift_matrix,
-        draw_token_counts,
-        (
-            Property("Row 0 is zeros.", lambda f, T: not f(T)[0].any()),
-            Property(
-                "Every other row sums to 1.", lambda f, T: close(torch.ones(T - 1), f(T)[1:].sum(dim=1))
-            ),
-            Property("Nothing stands on or above the diagonal.", lambda f, T: not f(T).triu().any()),
-        ),
-    ),
+    exercise(__name__, "causal_mean_matmul", causal_mean_matmul, draw_tokens, OF_A_MEAN),
+    exercise(__name__, "band_matrix", band_matrix, draw_sizes, OF_A_BAND, functions=(negative_start,)),
+    exercise(__name__, "shift_matrix", shift_matrix, draw_token_counts, OF_A_SHIFT),
 )

@@ -1,7 +1,5 @@
 """Answers to the exercises of rung 1."""
 
-import math
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -26,6 +24,11 @@ def faded(x, weights):
 
 
 # causal_mean_loop
+
+
+@right("causal_mean_loop")
+def a_result_that_asks_for_gradients(x):
+    return list_comprehension_and_stack(x) * torch.ones((), requires_grad=True)
 
 
 @right("causal_mean_loop")
@@ -60,43 +63,9 @@ def vmap_over_the_batch(x):
     return means(x.reshape(-1, *x.shape[-2:])).view(x.shape)
 
 
-@right("causal_mean_loop")
-def python_floats_text_by_text(x):
-    if x.dim() == 3:
-        return torch.stack([python_floats_text_by_text(text) for text in x])
-    columns = x.mT.tolist()
-    return torch.tensor([[sum(c[: t + 1]) / (t + 1) for c in columns] for t in range(len(x))], dtype=x.dtype)
-
-
-@right("causal_mean_loop")
-def a_result_that_asks_for_gradients(x):
-    return list_comprehension_and_stack(x) * torch.ones((), requires_grad=True)
-
-
-@wrong("causal_mean_loop", "leaves_itself_out")
-def leaves_itself_out_and_row_0_at_zero(x):
-    return (x.cumsum(dim=-2) - x) / torch.arange(x.shape[-2]).clamp(min=1)[:, None]
-
-
-@wrong("causal_mean_loop", "one_step_ahead")
-def running_sum_of_the_next(x):
-    padded = F.pad(x, (0, 0, 0, 1)).cumsum(dim=-2)[..., 1:, :]
-    return padded / torch.arange(2, x.shape[-2] + 2).clamp(max=x.shape[-2])[:, None]
-
-
-@wrong("causal_mean_loop", "averages_over_the_batch")
-def loops_over_the_first_dimension(x):
-    return torch.stack([x[: t + 1].mean(dim=0) for t in range(len(x))])
-
-
-@wrong("causal_mean_loop", "mean_of_the_future", "averages_over_the_batch")
+@wrong("causal_mean_loop", "future_in_place_of_past", "averages_over_the_batch")
 def the_future_of_the_first_dimension(x):
     return torch.stack([x[t:].mean(dim=0) for t in range(len(x))])
-
-
-@wrong("causal_mean_loop", "loop_ends_too_early")
-def last_row_left_zero(x):
-    return rows(x, lambda t: x[..., : t + 1, :].mean(dim=-2) * (t + 1 < x.shape[-2]))
 
 
 @wrong("causal_mean_loop")
@@ -104,6 +73,19 @@ def last_row_left_zero(x):
 @wrong("causal_mean_softmax")
 def writes_into_the_argument(x):
     return x.copy_(list_comprehension_and_stack(x))
+
+
+@wrong("causal_mean_loop")
+def the_running_sum_is_not_reset_between_texts(x):
+    sums = x.reshape(-1, x.shape[-1]).cumsum(dim=0).view(x.shape)
+    return sums / torch.arange(1, x.shape[-2] + 1)[:, None]
+
+
+@wrong("causal_mean_loop")
+@wrong("causal_mean_matmul")
+@wrong("causal_mean_softmax")
+def squeezes_the_result(x):
+    return list_comprehension_and_stack(x).squeeze()
 
 
 wrong(
@@ -119,19 +101,6 @@ wrong(
     ),
     counts_only_entries_that_are_not_zero=lambda x: x.cumsum(dim=-2) / (x != 0).cumsum(dim=-2).clamp(min=1),
 )
-
-
-@wrong("causal_mean_loop")
-def the_running_sum_is_not_reset_between_texts(x):
-    sums = x.reshape(-1, x.shape[-1]).cumsum(dim=0).view(x.shape)
-    return sums / torch.arange(1, x.shape[-2] + 1)[:, None]
-
-
-@wrong("causal_mean_loop")
-@wrong("causal_mean_matmul")
-@wrong("causal_mean_softmax")
-def squeezes_the_result(x):
-    return list_comprehension_and_stack(x).squeeze()
 
 
 # windowed_mean
@@ -151,13 +120,6 @@ def window_by_the_difference_of_running_sums(x, k):
 
 
 @right("windowed_mean")
-def window_by_einsum_with_a_band(x, k):
-    t = torch.arange(x.shape[-2])
-    band = ((t[None, :] <= t[:, None]) & (t[None, :] > t[:, None] - k)).to(x.dtype)
-    return torch.einsum("ts,...sc->...tc", band / band.sum(1, keepdim=True), x)
-
-
-@right("windowed_mean")
 def window_by_padding_and_unfold(x, k):
     padded = F.pad(x, (0, 0, k - 1, 0))
     ones = F.pad(torch.ones(x.shape[-2], dtype=x.dtype), (k - 1, 0))
@@ -173,35 +135,6 @@ def window_by_vmap_of_where(x, k):
     return torch.vmap(row, out_dims=-2)(distances(x))
 
 
-@wrong("windowed_mean", "window_one_too_short")
-def window_of_k_minus_1_but_never_empty(x, k):
-    return rows(x, lambda t: x[..., max(0, t - max(k - 2, 0)) : t + 1, :].mean(dim=-2))
-
-
-@wrong("windowed_mean", "wraps_around")
-def window_goes_round_in_a_circle(x, k):
-    return sum(x.roll(i, dims=-2) for i in range(k)) / k
-
-
-@wrong("windowed_mean", "first_token_repeated")
-def pads_the_start_with_the_first_token(x, k):
-    return torch.cat([x[..., :1, :]] * (k - 1) + [x], dim=-2).unfold(-2, k, 1).mean(dim=-1)
-
-
-@wrong("windowed_mean", "averages_over_the_batch")
-def window_over_the_texts(x, k):
-    return torch.stack([x[max(0, t - k + 1) : t + 1].mean(dim=0) for t in range(len(x))])
-
-
-wrong(
-    "windowed_mean",
-    a_window_as_long_as_the_text_is_one_short=lambda x, k: window_by_the_last_k_of_the_past(
-        x, max(1, min(k, x.shape[-2] - 1))
-    ),
-    window_mean_writes_into_the_argument=lambda x, k: x.copy_(window_by_the_last_k_of_the_past(x, k)),
-)
-
-
 @wrong("windowed_mean")
 def a_window_larger_than_the_text_takes_all_of_it(x, k):
     whole = x.mean(dim=-2, keepdim=True).expand_as(x)
@@ -213,6 +146,15 @@ def running_sums_subtracted_one_too_late(x, k):
     sums = x.cumsum(dim=-2)
     total = rows(x, lambda t: sums[..., t, :] - (sums[..., t - k, :] if t > k else 0))
     return total / torch.arange(1, x.shape[-2] + 1).clamp(max=k)[:, None]
+
+
+wrong(
+    "windowed_mean",
+    a_window_as_long_as_the_text_is_one_short=lambda x, k: window_by_the_last_k_of_the_past(
+        x, max(1, min(k, x.shape[-2] - 1))
+    ),
+    window_mean_writes_into_the_argument=lambda x, k: x.copy_(window_by_the_last_k_of_the_past(x, k)),
+)
 
 
 # forgetting_mean
@@ -233,12 +175,6 @@ def fades_by_two_recursions(x):
 
 
 @right("forgetting_mean")
-def fades_by_softmax_of_minus_the_distance(x):
-    scores = torch.where(distances(x) >= 0, -distances(x) * math.log(2), -torch.inf)
-    return torch.softmax(scores, dim=-1) @ x
-
-
-@right("forgetting_mean")
 def fades_in_float64_by_numpy(x):
     t = np.arange(x.shape[-2], dtype=np.float64)
     weights = np.tril(0.5 ** np.subtract.outer(t, t))
@@ -251,35 +187,20 @@ def fades_by_cumsum_of_growing_powers_in_float64(x):
     return ((x * powers).cumsum(dim=-2) / powers.cumsum(dim=-2)).to(x.dtype)
 
 
-@wrong("forgetting_mean", "shares_sum_to_less_than_1")
-def divides_by_two_the_limit_of_the_weights(x):
-    return torch.tril(0.5 ** distances(x)) @ x / 2
-
-
-@wrong("forgetting_mean", "columns_normalised")
-def fading_weights_divided_by_column_sums(x):
-    weights = torch.tril(0.5 ** distances(x))
-    return weights / weights.sum(dim=0, keepdim=True) @ x
-
-
-@wrong("forgetting_mean", "divides_by_the_count")
-def fading_sum_divided_by_the_count(x):
-    return torch.tril(0.5 ** distances(x)) @ x / torch.arange(1, x.shape[-2] + 1)[:, None]
-
-
 @wrong("forgetting_mean", "divides_by_the_count", "averages_over_the_batch")
 def fades_over_the_texts(x):
     return torch.stack([sum(x[s] * 0.5 ** (t - s) for s in range(t + 1)) / (t + 1) for t in range(len(x))])
 
 
-@wrong("forgetting_mean", "looks_ahead")
-def fades_to_both_sides(x):
-    return faded(x, 0.5 ** distances(x).abs())
-
-
-@wrong("forgetting_mean", "looks_ahead", "fades_by_e")
+@wrong("forgetting_mean", "both_sides", "fades_by_e")
 def softmax_of_minus_the_distance_to_both_sides(x):
     return torch.softmax(-distances(x).abs().float(), dim=-1) @ x
+
+
+@wrong("forgetting_mean")
+def the_state_is_carried_into_the_next_text(x):
+    tokens = x.reshape(-1, x.shape[-1]).double()
+    return faded(tokens, torch.tril(0.5 ** distances(tokens).double())).to(x.dtype).reshape(x.shape)
 
 
 wrong(
@@ -292,36 +213,3 @@ wrong(
     fades_in_the_argument_itself=lambda x: x.copy_(fades_by_a_table_of_distances(x)),
     remembers_ten_tokens_only=lambda x: faded(x, torch.tril(0.5 ** distances(x)).triu(diagonal=-9)),
 )
-
-
-@wrong("forgetting_mean")
-def divides_before_the_triangle(x):
-    weights = 0.5 ** distances(x).abs()
-    return (weights / weights.sum(dim=-1, keepdim=True)).tril() @ x
-
-
-@wrong("forgetting_mean")
-def closed_form_one_step_off(x):
-    sums = 2 - 0.5 ** torch.arange(1, x.shape[-2] + 1)
-    return torch.tril(0.5 ** distances(x)) @ x / sums[:, None]
-
-
-@wrong("forgetting_mean")
-def the_state_is_carried_into_the_next_text(x):
-    tokens = x.reshape(-1, x.shape[-1]).double()
-    return faded(tokens, torch.tril(0.5 ** distances(tokens).double())).to(x.dtype).reshape(x.shape)
-
-
-@wrong("forgetting_mean")
-def adds_the_faded_mean_instead_of_the_faded_sum(x):
-    norm, means = 1, [x[..., 0, :]]
-    for token in x.unbind(dim=-2)[1:]:
-        norm = norm / 2 + 1
-        means.append((means[-1] / 2 + token) / norm)
-    return torch.stack(means, dim=-2)
-
-
-@wrong("forgetting_mean")
-def overflows_after_128_tokens(x):
-    powers = torch.tensor(2.0) ** torch.arange(x.shape[-2])[:, None]
-    return (x * powers).cumsum(dim=-2) / powers.cumsum(dim=-2)

@@ -14,20 +14,14 @@ from answers import right, wrong
 
 
 @right("get_batch")
-def batch_by_chunks(ids, block_size, starts):
-    chunks = torch.stack([ids[i : i + block_size + 1] for i in starts.tolist()])
-    return torch.stack([chunks[:, :-1], chunks[:, 1:]])
-
-
-@right("get_batch")
 def batch_by_index(ids, block_size, starts):
     return ids[torch.arange(2)[:, None, None] + starts[:, None] + torch.arange(block_size)]
 
 
 @right("get_batch")
-def batch_by_windows(ids, block_size, starts):
-    windows = ids.unfold(0, block_size + 1, 1)[starts]
-    return torch.stack([windows[:, :-1], windows[:, 1:]])
+def batch_by_chunks(ids, block_size, starts):
+    chunks = torch.stack([ids[i : i + block_size + 1] for i in starts.tolist()])
+    return torch.stack([chunks[:, :-1], chunks[:, 1:]])
 
 
 @right("get_batch")
@@ -49,17 +43,6 @@ def _blocks(ids, block_size, starts):
 @wrong("get_batch", "targets_shifted_back")
 def batch_targets_before_by_slices(ids, block_size, starts):
     return torch.stack([_blocks(ids, block_size, starts), _blocks(ids, block_size, starts - 1)])
-
-
-@wrong("get_batch", "targets_two_steps_later")
-def batch_targets_two_steps_later_by_slices(ids, block_size, starts):
-    return torch.stack([_blocks(ids, block_size, starts), _blocks(ids[1:], block_size, starts + 1)])
-
-
-@wrong("get_batch", "last_step_not_taken")
-def batch_chunk_of_block_size(ids, block_size, starts):
-    chunk = _blocks(ids, block_size, starts)
-    return torch.stack([chunk[:, :-1], chunk[:, 1:]])
 
 
 @wrong("get_batch", "last_step_zero", "starts_one_late")
@@ -86,6 +69,12 @@ def batch_consecutive_from_the_first_start(ids, block_size, starts):
     return torch.stack([ids[places], ids[places + 1]])
 
 
+@wrong("get_batch")
+def batch_target_of_the_last_token_wraps_to_the_first(ids, block_size, starts):
+    places = starts[:, None] + torch.arange(block_size)
+    return torch.stack([ids[places], ids[(places + 1) % (len(ids) - 1)]])
+
+
 wrong(
     "get_batch",
     batch_starts_sorted=lambda ids, block_size, starts: batch_by_chunks(
@@ -104,21 +93,11 @@ wrong(
 )
 
 
-@wrong("get_batch")
-def batch_target_of_the_last_token_wraps_to_the_first(ids, block_size, starts):
-    places = starts[:, None] + torch.arange(block_size)
-    return torch.stack([ids[places], ids[(places + 1) % (len(ids) - 1)]])
-
-
 # cross_entropy_loss
-
 
 right(
     "cross_entropy_loss",
     loss_by_cross_entropy=lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten()),
-    loss_in_float64=lambda logits, targets: loss_by_log_softmax_and_gather(logits.double(), targets).to(
-        logits.dtype
-    ),
 )
 
 
@@ -171,24 +150,9 @@ def loss_softmax_first_summed_over_time(logits, targets):
     return F.cross_entropy(logits.softmax(-1).mT, targets, reduction="none").sum(dim=1).mean()
 
 
-@wrong("cross_entropy_loss", "log_of_zero")
-def loss_by_probabilities(logits, targets):
-    return -_probability(logits, targets).log().mean()
-
-
 @wrong("cross_entropy_loss", "no_minus", "log_of_zero")
 def loss_by_probabilities_without_minus(logits, targets):
     return _probability(logits, targets).log().mean()
-
-
-@wrong("cross_entropy_loss", "sum_in_place_of_mean", "log_of_zero")
-def loss_by_probabilities_summed(logits, targets):
-    return -_probability(logits, targets).log().sum()
-
-
-@wrong("cross_entropy_loss", "bits_in_place_of_nats", "log_of_zero")
-def loss_by_probabilities_in_bits(logits, targets):
-    return -_probability(logits, targets).log2().mean()
 
 
 @wrong("cross_entropy_loss", "bits_in_place_of_nats", "one_loss_for_each_position")
@@ -196,39 +160,9 @@ def loss_of_each_position_in_bits(logits, targets):
     return _losses(logits, targets) / math.log(2)
 
 
-@wrong("cross_entropy_loss", "one_minus_the_probability")
-def loss_of_a_share(logits, targets):
-    return (1 - _probability(logits, targets)).mean()
-
-
-@wrong("cross_entropy_loss", "mean_before_the_log")
-def loss_of_the_mean_probability(logits, targets):
-    return -_probability(logits, targets).mean().log()
-
-
-@wrong("cross_entropy_loss", "softmax_over_time", "no_max_subtraction")
-def loss_by_exp_over_time(logits, targets):
-    return -_true(logits.exp() / logits.exp().sum(dim=1, keepdim=True), targets).log().mean()
-
-
-@wrong("cross_entropy_loss", "mean_over_the_vocabulary")
-def loss_of_one_hot_rows(logits, targets):
-    return -(logits.log_softmax(-1) * F.one_hot(targets, logits.shape[-1])).mean()
-
-
 @wrong("cross_entropy_loss", "no_minus", "epsilon_in_the_log")
 def loss_without_minus_with_a_small_number_in_the_log(logits, targets):
     return torch.log(torch.softmax(logits, dim=-1) + 1e-8).gather(-1, targets[..., None]).mean()
-
-
-wrong(
-    "cross_entropy_loss",
-    loss_with_clamped_logits=lambda logits, targets: _losses(logits.clamp(-80, 80), targets).mean(),
-    loss_token_zero_taken_for_padding=lambda logits, targets: _losses(logits, targets)[targets != 0].mean(),
-    loss_of_what_the_model_likes_best=lambda logits, targets: -logits.log_softmax(-1).amax(-1).mean(),
-    loss_entropy_of_the_model=lambda logits, targets: torch.special.entr(logits.softmax(-1)).sum(-1).mean(),
-    loss_of_the_first_text=lambda logits, targets: _losses(logits, targets)[0].mean(),
-)
 
 
 @wrong("cross_entropy_loss")
@@ -249,12 +183,30 @@ def loss_not_a_number_taken_for_zero(logits, targets):
     return -(_true(heights, targets) / heights.sum(dim=-1)).log().nan_to_num(0, 0, 0).mean()
 
 
+wrong(
+    "cross_entropy_loss",
+    loss_with_clamped_logits=lambda logits, targets: _losses(logits.clamp(-80, 80), targets).mean(),
+    loss_token_zero_taken_for_padding=lambda logits, targets: _losses(logits, targets)[targets != 0].mean(),
+    loss_of_what_the_model_likes_best=lambda logits, targets: -logits.log_softmax(-1).amax(-1).mean(),
+    loss_entropy_of_the_model=lambda logits, targets: torch.special.entr(logits.softmax(-1)).sum(-1).mean(),
+    loss_of_the_first_text=lambda logits, targets: _losses(logits, targets)[0].mean(),
+)
+
+
 # embed
 
-
-@right("embed")
-def embed_by_functions(ids, wte, wpe):
-    return F.embedding(ids, wte).add(F.embedding(torch.arange(ids.size(-1)), wpe))
+right(
+    "embed",
+    embed_by_functions=lambda ids, wte, wpe: F.embedding(ids, wte).add(
+        F.embedding(torch.arange(ids.size(-1)), wpe)
+    ),
+    embed_by_one_hot=lambda ids, wte, wpe: (
+        F.one_hot(ids, len(wte)).to(wte) @ wte + torch.eye(ids.shape[1], len(wpe)).to(wpe) @ wpe
+    ),
+    embed_by_vmap=lambda ids, wte, wpe: torch.vmap(
+        lambda text: wte.index_select(0, text) + wpe.narrow(0, 0, len(text))
+    )(ids),
+)
 
 
 @right("embed")
@@ -266,45 +218,27 @@ def embed_by_modules(ids, wte, wpe):
     return tokens + positions
 
 
-@right("embed")
-def embed_by_one_hot(ids, wte, wpe):
-    return F.one_hot(ids, len(wte)).to(wte) @ wte + torch.eye(ids.shape[1], len(wpe)).to(wpe) @ wpe
-
-
-@right("embed")
-def embed_by_vmap(ids, wte, wpe):
-    return torch.vmap(lambda text: wte.index_select(0, text) + wpe.narrow(0, 0, len(text)))(ids)
-
-
-@right("embed")
-def embed_by_lists(ids, wte, wpe):
-    return torch.stack([torch.stack([wte[i] + p for i, p in zip(text, wpe)]) for text in ids])  # noqa: B905
-
-
 @wrong("embed", "detached")
 def embed_in_numpy(ids, wte, wpe):
     token = wte.detach().numpy().take(ids.numpy(), axis=0)
     return torch.from_numpy(token + wpe.detach().numpy()[: ids.shape[1]])
 
 
-@wrong("embed", "position_of_the_token")
-def embed_position_of_the_id(ids, wte, wpe):
-    return wte[ids] + wpe[ids % len(wpe)]
-
-
-@wrong("embed", "position_of_the_token", "multiplied")
-def embed_product_of_two_rows_of_the_id(ids, wte, wpe):
-    return F.embedding(ids, wte) * F.embedding(ids, wpe)
-
-
-@wrong("embed", "positions_from_1")
-def embed_positions_from_one(ids, wte, wpe):
-    return wte[ids] + wpe.roll(-1, dims=0)[: ids.shape[1]]
-
-
 @wrong("embed", "positions_from_1", "averaged")
 def embed_mean_with_positions_from_one(ids, wte, wpe):
     return torch.stack([wte[ids], wpe[torch.arange(ids.shape[1]) + 1].expand(*ids.shape, -1)]).mean(dim=0)
+
+
+@wrong("embed", "no_position")
+def embed_position_only_for_the_first_text(ids, wte, wpe):
+    first = torch.arange(len(ids))[:, None, None] == 0
+    return wte[ids] + wpe[: ids.shape[1]] * first
+
+
+@wrong("embed")
+def embed_position_of_the_first_time_a_token_occurs(ids, wte, wpe):
+    places = (ids[:, :, None] == ids[:, None, :]).long().argmax(dim=-1)
+    return wte[ids] + wpe[places]
 
 
 wrong(
@@ -326,19 +260,15 @@ wrong(
 )
 
 
-@wrong("embed", "no_position")
-def embed_position_only_for_the_first_text(ids, wte, wpe):
-    first = torch.arange(len(ids))[:, None, None] == 0
-    return wte[ids] + wpe[: ids.shape[1]] * first
-
-
-@wrong("embed")
-def embed_position_of_the_first_time_a_token_occurs(ids, wte, wpe):
-    places = (ids[:, :, None] == ids[:, None, :]).long().argmax(dim=-1)
-    return wte[ids] + wpe[places]
-
-
 # pre_norm_block
+
+right(
+    "pre_norm_block",
+    block_by_reduce=lambda x, attn, mlp, ln_1, ln_2: reduce(
+        lambda y, part: y + part(y), [lambda y: attn(ln_1(y)), lambda y: mlp(ln_2(y))], x
+    ),
+    block_by_vmap_over_texts=lambda x, *parts: torch.vmap(lambda text: block_by_a_loop(text, *parts))(x),
+)
 
 
 @right("pre_norm_block")
@@ -356,29 +286,9 @@ def block_in_place_on_a_copy(x, attn, mlp, ln_1, ln_2):
     return x
 
 
-right(
-    "pre_norm_block",
-    block_by_reduce=lambda x, attn, mlp, ln_1, ln_2: reduce(
-        lambda y, part: y + part(y), [lambda y: attn(ln_1(y)), lambda y: mlp(ln_2(y))], x
-    ),
-    block_by_vmap_over_texts=lambda x, *parts: torch.vmap(lambda text: block_by_a_loop(text, *parts))(x),
-)
-
-
 @wrong("pre_norm_block", "no_second_residual", "norms_swapped")
 def block_that_returns_the_last_step_with_norms_swapped(x, attn, mlp, ln_1, ln_2):
     return mlp(ln_1(x + attn(ln_2(x))))
-
-
-@wrong("pre_norm_block", "post_norm", "mlp_first")
-def block_of_2017_mlp_first(x, attn, mlp, ln_1, ln_2):
-    x = ln_2(x + mlp(x))
-    return ln_1(x + attn(x))
-
-
-@wrong("pre_norm_block", "norm_on_the_residual_path")
-def block_normed_residual_of_attention_only(x, attn, mlp, ln_1, ln_2):
-    return block_by_a_loop(ln_1(x), attn, mlp, nn.Identity(), ln_2)
 
 
 @wrong("pre_norm_block", "norm_on_the_residual_path", "attention_alone")
@@ -391,18 +301,6 @@ def block_of_attention_without_norm(x, attn, mlp, ln_1, ln_2):
     return x + attn(x)
 
 
-@wrong("pre_norm_block")
-def block_both_norms_before_each_part(x, attn, mlp, ln_1, ln_2):
-    x = x + attn(ln_2(ln_1(x)))
-    return x + mlp(ln_2(ln_1(x)))
-
-
-@wrong("pre_norm_block")
-def block_halved_sums(x, attn, mlp, ln_1, ln_2):
-    x = (x + attn(ln_1(x))) / 2
-    return (x + mlp(ln_2(x))) / 2
-
-
 wrong(
     "pre_norm_block",
     block_changes_the_tokens_of_the_caller=lambda x, *parts: x.copy_(block_by_a_loop(x, *parts)),
@@ -411,12 +309,6 @@ wrong(
         block_by_a_loop(x, attn, mlp, ln_1, ln_2)
     ),
 )
-
-
-@wrong("pre_norm_block")
-def block_attention_among_texts(x, attn, mlp, ln_1, ln_2):
-    x = x + attn(ln_1(x).transpose(0, 1)).transpose(0, 1)
-    return x + mlp(ln_2(x))
 
 
 # generate
@@ -429,16 +321,6 @@ def write_as_told(model, ids, block_size, draws):
         token = torch.searchsorted(sums, draw, right=True).clamp(max=len(sums) - 1)
         ids = torch.cat([ids, token.view(1)])
     return ids
-
-
-@right("generate")
-def write_by_counting_the_sums_below(model, ids, block_size, draws):
-    text = ids.tolist()
-    for draw in draws.tolist():
-        logits = model(torch.tensor(text[max(0, len(text) - block_size) :]))[-1]
-        sums = torch.cumsum(F.softmax(logits.double(), dim=0), dim=0)
-        text.append(int((sums <= draw).sum()))
-    return torch.tensor(text)
 
 
 @right("generate")
@@ -504,19 +386,12 @@ def write_the_best_alone(model, ids, block_size, draws):
     return _write(ids, draws, lambda text, _: model(text[-block_size:])[-1].argmax(-1))[len(ids) :]
 
 
-@wrong("generate", "one_token_too_early")
-def write_what_has_just_been_written(model, ids, block_size, draws):
-    return _write(ids, draws, lambda text, draw: _pick(model(text[:-1][-block_size:])[-1], draw))
-
-
-@wrong("generate", "no_softmax")
-def write_with_sums_of_logits(model, ids, block_size, draws):
-    return _write(ids, draws, lambda text, draw: (model(text[-block_size:])[-1].cumsum(-1) <= draw).sum())
-
-
-@wrong("generate", "not_normalised")
-def write_with_sums_of_exps(model, ids, block_size, draws):
-    return _write(ids, draws, lambda t, draw: (model(t[-block_size:])[-1].exp().cumsum(-1) < draw).sum())
+@wrong("generate")
+def write_by_chances_of_its_own(model, ids, block_size, draws):
+    own = torch.Generator().manual_seed(1)
+    return _write(
+        ids, draws, lambda t, _: model(t[-block_size:])[-1].softmax(-1).multinomial(1, generator=own)
+    )
 
 
 wrong(
@@ -538,26 +413,3 @@ wrong(
         ids, draws, lambda t, draw: _pick(model(t[-size:]).softmax(-1).mean(0).log(), draw)
     ),
 )
-
-
-@wrong("generate")
-def write_by_chances_of_its_own(model, ids, block_size, draws):
-    own = torch.Generator().manual_seed(1)
-    return _write(
-        ids, draws, lambda t, _: model(t[-block_size:])[-1].softmax(-1).multinomial(1, generator=own)
-    )
-
-
-@wrong("generate")
-def write_the_token_nearest_to_the_draw(model, ids, block_size, draws):
-    def next_token(text, draw):
-        return (model(text[-block_size:])[-1].softmax(-1).cumsum(-1) - draw).abs().argmin()
-
-    return _write(ids, draws, next_token)
-
-
-@wrong("generate")
-def write_in_front(model, ids, block_size, draws):
-    for draw in draws:
-        ids = torch.cat([_pick(model(ids[-block_size:])[-1], draw), ids])
-    return ids

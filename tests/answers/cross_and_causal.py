@@ -11,19 +11,9 @@ from attention_course import attention as package
 
 # causal_mask
 
-
-@right("causal_mask")
-def mask_by_tril(T_q, T_k):
-    return torch.ones(T_q, T_k).tril(diagonal=T_k - T_q).bool()
-
-
 right(
     "causal_mask",
-    mask_by_comparing_places=lambda T_q, T_k: torch.arange(T_k) <= torch.arange(T_k - T_q, T_k).unsqueeze(1),
     mask_rows_of_the_square=lambda T_q, T_k: package.causal_mask(T_k)[T_k - T_q :],
-    mask_by_loops=lambda T_q, T_k: torch.tensor(
-        [[column <= row + T_k - T_q for column in range(T_k)] for row in range(T_q)]
-    ),
     mask_by_numpy_tri=lambda T_q, T_k: torch.from_numpy(np.tri(T_q, T_k, T_k - T_q, dtype=bool)),
     mask_by_vmap_over_places=lambda T_q, T_k: torch.vmap(lambda last: torch.arange(T_k) <= last)(
         torch.arange(T_k - T_q, T_k)
@@ -31,9 +21,24 @@ right(
 )
 
 
+@right("causal_mask")
+def mask_by_tril(T_q, T_k):
+    return torch.ones(T_q, T_k).tril(diagonal=T_k - T_q).bool()
+
+
 @wrong("causal_mask", "wrong_alignment")
 def everything_for_one_query_else_top_left(T_q, T_k):
     return torch.ones(T_q, T_k).tril(T_k if T_q == 1 else 0).bool()
+
+
+@wrong("causal_mask", "wrong_alignment")
+def only_the_last_row_is_mended(T_q, T_k):
+    return torch.cat([torch.ones(T_q - 1, T_k).tril(), torch.ones(1, T_k)]).bool()
+
+
+@wrong("causal_mask", "wrong_alignment", "inverted_mask")
+def upper_triangle_of_the_first_keys(T_q, T_k):
+    return torch.ones(T_q, T_k).triu(1).bool()
 
 
 wrong(
@@ -50,42 +55,17 @@ wrong(
 )
 
 
-@wrong("causal_mask", "wrong_alignment")
-def only_the_last_row_is_mended(T_q, T_k):
-    return torch.cat([torch.ones(T_q - 1, T_k).tril(), torch.ones(1, T_k)]).bool()
-
-
-@wrong("causal_mask", "rows_in_reverse")
-def rows_from_the_last_query_on(T_q, T_k):
-    return torch.stack([torch.arange(T_k) < T_k - row for row in range(T_q)])
-
-
-@wrong("causal_mask", "numbers_in_place_of_booleans")
-def numbers_in_place_of_booleans(T_q, T_k):
-    return torch.ones(T_q, T_k).tril(T_k - T_q)
-
-
-@wrong("causal_mask", "wrong_alignment")
-def first_rows_of_the_square(T_q, T_k):
-    return torch.ones(T_k, T_k).tril()[:T_q].bool()
-
-
-@wrong("causal_mask", "wrong_alignment", "inverted_mask")
-def upper_triangle_of_the_first_keys(T_q, T_k):
-    return torch.ones(T_q, T_k).triu(1).bool()
-
-
-@wrong("causal_mask", "wrong_alignment", "diagonal_excluded")
-def below_the_diagonal_of_the_first_keys(T_q, T_k):
-    return torch.arange(T_k) < torch.arange(T_q)[:, None]
-
-
-@wrong("causal_mask", "one_step_ahead")
-def one_place_too_many(T_q, T_k):
-    return torch.arange(T_k) <= torch.arange(T_k - T_q, T_k)[:, None] + 1
-
-
 # padding_mask
+
+right(
+    "padding_mask",
+    padding_by_vmap=lambda lengths, T_k: torch.vmap(lambda n: n > torch.arange(T_k))(lengths).view(
+        -1, 1, T_k
+    ),
+    padding_in_numpy=lambda lengths, T_k: torch.from_numpy(
+        np.less.outer(np.arange(T_k), lengths.numpy()).T[:, np.newaxis].copy()
+    ),
+)
 
 
 @right("padding_mask")
@@ -101,19 +81,14 @@ def padding_by_a_loop(lengths, T_k):
     return mask
 
 
-@right("padding_mask")
-def padding_by_a_table_of_rows(lengths, T_k):
-    return torch.ones(T_k + 1, T_k).tril(-1)[lengths].bool().unsqueeze(1)
+@wrong("padding_mask", "numbers_in_place_of_booleans")
+def integers_in_place_of_booleans(lengths, T_k):
+    return (torch.arange(T_k) < lengths[:, None])[:, None].long()
 
 
-@right("padding_mask")
-def padding_by_vmap(lengths, T_k):
-    return torch.vmap(lambda n: n > torch.arange(T_k))(lengths).view(-1, 1, T_k)
-
-
-@right("padding_mask")
-def padding_in_numpy(lengths, T_k):
-    return torch.from_numpy(np.less.outer(np.arange(T_k), lengths.numpy()).T[:, np.newaxis].copy())
+@wrong("padding_mask", "inverted_mask", "one_key_too_many")
+def places_beyond_the_length(lengths, T_k):
+    return torch.arange(T_k) > lengths[:, None, None]
 
 
 wrong(
@@ -127,36 +102,6 @@ wrong(
     lengths_as_ends_in_one_long_text=lambda lengths, T_k: padding_by_comparing(lengths.cumsum(dim=0), T_k),
     a_column_for_each_text=lambda lengths, T_k: (torch.arange(T_k)[:, None] < lengths)[:, None],
 )
-
-
-@wrong("padding_mask", "numbers_in_place_of_booleans")
-def integers_in_place_of_booleans(lengths, T_k):
-    return (torch.arange(T_k) < lengths[:, None])[:, None].long()
-
-
-@wrong("padding_mask", "cut_to_the_longest")
-def stacked_up_to_the_longest_text(lengths, T_k):
-    return torch.stack([torch.arange(int(max(lengths))) < length for length in lengths]).unsqueeze(1)
-
-
-@wrong("padding_mask", "one_key_too_many")
-def last_place_is_the_length(lengths, T_k):
-    return torch.arange(T_k) <= lengths[:, None, None]
-
-
-@wrong("padding_mask", "no_dimension_for_the_queries")
-def a_table_of_texts_and_keys(lengths, T_k):
-    return torch.arange(T_k).expand(len(lengths), T_k) < lengths.unsqueeze(1)
-
-
-@wrong("padding_mask", "inverted_mask", "no_dimension_for_the_queries")
-def a_table_of_the_padding(lengths, T_k):
-    return torch.stack([torch.arange(T_k) >= length for length in lengths])
-
-
-@wrong("padding_mask", "inverted_mask", "one_key_too_many")
-def places_beyond_the_length(lengths, T_k):
-    return torch.arange(T_k) > lengths[:, None, None]
 
 
 # cross_attention_forward
@@ -178,15 +123,6 @@ def cross_in_float64(*given):
 
 
 @right("cross_attention_forward")
-def cross_with_a_mask_to_be_added(x, context, W_query, W_key, W_value, mask):
-    scores = (x @ W_query * W_query.shape[1] ** -0.5) @ (context @ W_key).transpose(-2, -1)
-    if mask is not None:
-        scores = scores + torch.zeros(mask.shape).masked_fill(mask.logical_not(), -math.inf)
-    weights = F.softmax(scores, dim=-1)
-    return weights.masked_fill(weights.isnan(), 0) @ context @ W_value
-
-
-@right("cross_attention_forward")
 def cross_by_rung_4(x, context, W_query, W_key, W_value, mask):
     return package.attention(x @ W_query, context @ W_key, context @ W_value, mask)[0]
 
@@ -204,11 +140,6 @@ def cross_without_gradients(x, context, W_query, W_key, W_value, mask):
         return cross_by_rung_4(x, context, W_query, W_key, W_value, mask)
 
 
-@wrong("cross_attention_forward")
-def cross_by_pytorchs_own(x, context, W_query, W_key, W_value, mask):
-    return F.scaled_dot_product_attention(x @ W_query, context @ W_key, context @ W_value, attn_mask=mask)
-
-
 def _parts(x, context, W_query, W_key, W_value):
     q, k, v = x @ W_query, context @ W_key, context @ W_value
     return q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, v
@@ -222,24 +153,6 @@ def _hide(scores, mask):
 def cross_with_one_matrix_for_queries_and_keys(x, context, W_query, W_key, W_value, mask):
     scores, v = _parts(x, context, W_query, W_query, W_value)
     return _hide(scores, mask).softmax(-1).nan_to_num() @ v
-
-
-@wrong("cross_attention_forward", "scaled_by_d_v")
-def cross_scaled_by_d_v(x, context, W_query, W_key, W_value, mask):
-    scores = _hide(x @ W_query @ (context @ W_key).mT * W_value.shape[1] ** -0.5, mask)
-    return torch.softmax(scores, dim=-1).nan_to_num() @ context @ W_value
-
-
-@wrong("cross_attention_forward", "wrong_softmax_dim")
-def cross_softmax_over_dim_1(x, context, W_query, W_key, W_value, mask):
-    scores, v = _parts(x, context, W_query, W_key, W_value)
-    return torch.softmax(_hide(scores, mask), dim=1).nan_to_num() @ v
-
-
-@wrong("cross_attention_forward", "fully_masked_row_is_nan")
-def cross_query_that_sees_nothing_gets_nan(x, context, W_query, W_key, W_value, mask):
-    scores, v = _parts(x, context, W_query, W_key, W_value)
-    return torch.softmax(_hide(scores, mask), dim=-1) @ v
 
 
 @wrong("cross_attention_forward", "no_scale", "fully_masked_row_is_nan")
@@ -261,20 +174,6 @@ def cross_context_of_the_first_text(x, context, *given):
 
 
 @wrong("cross_attention_forward")
-def cross_causal_on_top_of_the_mask(x, context, W_query, W_key, W_value, mask):
-    causal = torch.ones(x.shape[-2], context.shape[-2], dtype=torch.bool).tril()
-    mask = causal if mask is None else mask & causal
-    return cross_by_rung_4(x, context, W_query, W_key, W_value, mask)
-
-
-@wrong("cross_attention_forward")
-def cross_with_1_added_to_the_sum(x, context, W_query, W_key, W_value, mask):
-    scores, v = _parts(x, context, W_query, W_key, W_value)
-    heights = scores.exp() if mask is None else scores.exp() * mask
-    return heights / (heights.sum(dim=-1, keepdim=True) + 1) @ v
-
-
-@wrong("cross_attention_forward")
 def cross_mask_of_the_first_query(x, context, W_query, W_key, W_value, mask):
     first = None if mask is None else mask[..., :1, :]
     return cross_by_einsum(x, context, W_query, W_key, W_value, first)
@@ -287,6 +186,11 @@ def cross_only_where_every_query_sees_something(x, context, W_query, W_key, W_va
 
 
 # leaks
+
+
+@right("leaks")
+def leaks_by_noise_on_one_token_at_a_time(models, x):
+    return _moved(models, x, lambda j: torch.randn(x.shape[1]))
 
 
 def _nudged(x, j, by):
@@ -306,11 +210,6 @@ def _moved(models, x, nudge):
         return not torch.equal(model(_nudged(x, j, nudge(j)))[:j], model(x)[:j])
 
     return torch.tensor([any(moves(model, j) for j in range(len(x))) for model in models])
-
-
-@right("leaks")
-def leaks_by_noise_on_one_token_at_a_time(models, x):
-    return _moved(models, x, lambda j: torch.randn(x.shape[1]))
 
 
 @right("leaks")
@@ -348,33 +247,11 @@ def leaks_by_vmap_over_the_nudged_texts(models, x):
     return torch.stack([leaky(model) for model in models])
 
 
-wrong(
-    "leaks",
-    leaks_by_the_probe=lambda models, x: torch.stack(
-        [package.leak_probe(model, x).triu(1).any() for model in models]
-    ),
-    leaks_by_a_tiny_nudge=lambda models, x: _moved(models, x, lambda j: 1e-7),
-    leaks_by_growing_each_token=lambda models, x: _moved(models, x, lambda j: x[j]),
-    leaks_by_turning_the_sign=lambda models, x: _moved(models, x, lambda j: -2 * x[j]),
-)
-
-
 @wrong("leaks")
 def leaks_only_of_the_second_half(models, x):
     half = len(x) // 2
     other = torch.cat([x[:half], torch.randn_like(x[half:])])
     return torch.tensor([not torch.equal(m(other)[:half], m(x)[:half]) for m in models])
-
-
-@wrong("leaks", "by_gradient")
-def leaks_by_the_jacobian(models, x):
-    slopes = [torch.autograd.functional.jacobian(model, x).abs().sum(dim=(1, 3)) for model in models]
-    return torch.stack([slope.triu(1).any() for slope in slopes])
-
-
-@wrong("leaks", "channels_nudged_alike")
-def leaks_shifting_all_channels_alike(models, x):
-    return _moved(models, x, lambda j: 1.0)
 
 
 @wrong("leaks")
@@ -395,15 +272,6 @@ def leaks_by_nudges_that_stay_in_x(models, x):
     return found
 
 
-@wrong("leaks", "cuts_the_text")
-def leaks_by_cutting_the_text(models, x):
-    found = torch.zeros(len(models), dtype=torch.bool)
-    for m, model in enumerate(models):
-        for t in range(1, len(x)):
-            found[m] |= not torch.allclose(model(x[:t]), model(x)[:t], atol=1e-6)
-    return found
-
-
 @wrong("leaks", "only_the_last_token", "only_the_first_output")
 def leaks_from_the_last_token_to_the_first(models, x):
     return torch.stack([(m(_nudged(x, -1, _noise(x)))[0] != m(x)[0]).any() for m in models])
@@ -417,3 +285,11 @@ def leaks_by_the_sum_of_what_comes_before(models, x):
         return any(bool(model(y)[:j].sum() != before[:j].sum()) for j, y in enumerate(nudged))
 
     return torch.tensor([leak(model) for model in models])
+
+
+wrong(
+    "leaks",
+    leaks_by_a_tiny_nudge=lambda models, x: _moved(models, x, lambda j: 1e-7),
+    leaks_by_growing_each_token=lambda models, x: _moved(models, x, lambda j: x[j]),
+    leaks_by_turning_the_sign=lambda models, x: _moved(models, x, lambda j: -2 * x[j]),
+)

@@ -48,14 +48,10 @@ def seen(scores, mask):
 
 # causal_mean_softmax
 
-
 right(
     "causal_mean_softmax",
     softmax_of_the_log_of_the_triangle=lambda x: (
         torch.softmax(torch.ones_like(zeros(x)).tril().log(), dim=-1) @ x
-    ),
-    softmax_of_triu_of_minus_infinity=lambda x: torch.einsum(
-        "ts,...sc->...tc", torch.full_like(zeros(x), -INF).triu(1).softmax(-1), x
     ),
     softmax_with_pytorch_attention=lambda x: F.scaled_dot_product_attention(
         torch.zeros_like(x), x, x, is_causal=True
@@ -71,29 +67,9 @@ def softmax_by_hand_in_float64(x):
     return (divided(exp) @ x.double()).to(x.dtype)
 
 
-@wrong("causal_mean_softmax", "finite_fill")
-def softmax_of_a_triangle_of_ones(x):
-    return torch.ones_like(zeros(x)).tril().softmax(dim=-1) @ x
-
-
-@wrong("causal_mean_softmax", "diagonal_excluded")
-def minus_infinity_from_the_diagonal_on(x):
-    return torch.full_like(zeros(x), -INF).triu().softmax(dim=-1) @ x
-
-
 @wrong("causal_mean_softmax", "one_step_ahead", "transposed")
 def fills_from_the_second_diagonal_and_transposes(x):
     return zeros(x).masked_fill(torch.ones_like(zeros(x)).triu(2) == 1, -INF).softmax(dim=-1).T @ x
-
-
-@wrong("causal_mean_softmax", "scores_of_the_tokens")
-def softmax_of_the_dot_products(x):
-    return (x @ x.mT).masked_fill(~past(x), -INF).softmax(dim=-1) @ x
-
-
-@wrong("causal_mean_softmax", "zero_times_inf")
-def softmax_of_the_mask_times_infinity(x):
-    return torch.softmax(torch.ones_like(zeros(x)).triu(diagonal=1) * -INF, dim=-1) @ x
 
 
 @wrong("causal_mean_softmax")
@@ -116,14 +92,10 @@ wrong(
 
 # stable_softmax
 
-
 right(
     "stable_softmax",
     stable_by_logsumexp=lambda x: torch.exp(x - torch.logsumexp(x, dim=-1, keepdim=True)),
     stable_by_pairwise_differences=lambda x: 1 / (x[..., None, :] - x[..., :, None]).exp().sum(dim=-1),
-    stable_in_float64_with_max_values=lambda x: divided(
-        torch.exp(x.double() - x.max(-1, keepdim=True).values)
-    ).to(x.dtype),
 )
 
 
@@ -152,64 +124,16 @@ def stable_in_place_on_a_copy(x):
     return out.div_(out.sum(-1, keepdim=True))
 
 
-wrong(
-    "stable_softmax",
-    pytorchs_module=lambda x: torch.nn.Softmax(dim=-1)(x),
-    pytorchs_log_softmax=lambda x: F.log_softmax(x, -1).exp(),
-    clamps_the_differences=lambda x: divided((x - x.amax(dim=-1, keepdim=True)).clamp(min=-10).exp()),
-    subtracts_from_the_argument_in_place=lambda x: divided(x.sub_(x.amax(dim=-1, keepdim=True)).exp()),
-)
-
-
 @wrong("stable_softmax", "no_max_subtraction")
 def softmax_in_float64_without_the_subtraction(x):
     return divided(x.double().exp()).to(x.dtype)
 
 
-@wrong("stable_softmax", "no_max_subtraction", "wrong_softmax_dim")
-def columns_without_the_subtraction(x):
-    return divided(x.exp(), dim=0)
-
-
-@wrong("stable_softmax", "one_maximum_for_all", "one_sum_for_all")
-def softmax_of_the_whole_tensor(x):
-    return x.flatten().softmax(dim=0).view(x.shape)
-
-
-@wrong("stable_softmax", "wrong_softmax_dim")
-def largest_of_each_row_sum_of_each_column(x):
-    return divided((x - x.amax(dim=-1, keepdim=True)).exp(), dim=0)
-
-
-@wrong("stable_softmax", "subtracts_large_maxima_only")
-def subtracts_only_from_large_scores(x):
-    return divided((x - x.amax(dim=-1, keepdim=True) if x.max() > 80 else x).exp())
-
-
-@wrong("stable_softmax", "divides_by_the_maximum", "one_sum_for_all")
-def divides_by_the_largest_and_by_one_sum(x):
-    return softmax_of_the_whole_tensor(x / x.abs().amax(dim=-1, keepdim=True))
-
-
-@wrong("stable_softmax", "clamps_the_scores")
-def clamps_at_50(x):
-    return divided(x.clamp(max=50).exp())
-
-
-@wrong("stable_softmax")
-def adds_a_little_to_the_sum(x):
-    exp = (x - x.amax(dim=-1, keepdim=True)).exp()
-    return exp / (exp.sum(dim=-1, keepdim=True) + 1e-3)
-
-
-@wrong("stable_softmax")
-def running_sum_is_not_rescaled(x):
-    largest = torch.full_like(x[..., 0], -math.inf)
-    total = torch.zeros_like(largest)
-    for score in x.unbind(-1):
-        largest = torch.maximum(largest, score)
-        total = total + (score - largest).exp()
-    return (x - largest[..., None]).exp() / total[..., None]
+wrong(
+    "stable_softmax",
+    clamps_the_differences=lambda x: divided((x - x.amax(dim=-1, keepdim=True)).clamp(min=-10).exp()),
+    subtracts_from_the_argument_in_place=lambda x: divided(x.sub_(x.amax(dim=-1, keepdim=True)).exp()),
+)
 
 
 # padding_weights
@@ -247,19 +171,9 @@ def padding_fill_not_kept(scores, lengths):
     return scores.softmax(dim=-1)
 
 
-@wrong("padding_weights", "pads_the_queries")
-def rows_zeroed_after_the_softmax(scores, lengths):
-    return scores.softmax(dim=-1) * real_queries(scores, lengths)
-
-
-@wrong("padding_weights", "pads_the_queries", "fully_masked_row_is_nan")
+@wrong("padding_weights", "hides_the_queries", "fully_masked_row_is_nan")
 def hides_queries_and_leaves_nan(scores, lengths):
     return torch.softmax(scores.masked_fill(~real_queries(scores, lengths), -INF), dim=-1)
-
-
-@wrong("padding_weights", "one_key_too_many")
-def sees_one_key_of_the_padding_but_not_of_empty_texts(scores, lengths):
-    return seen(scores, real(scores, lengths + (lengths > 0)))
 
 
 @wrong("padding_weights", "one_key_too_many", "mask_after_softmax")
@@ -270,16 +184,6 @@ def one_key_too_many_left_after_the_softmax(scores, lengths):
 @wrong("padding_weights", "inverted_mask", "fully_masked_row_is_nan")
 def sees_the_padding(scores, lengths):
     return torch.softmax(scores.masked_fill(real(scores, lengths), -INF), dim=-1)
-
-
-@wrong("padding_weights", "renormalised_by_hand")
-def renormalises_and_removes_nan(scores, lengths):
-    return divided(torch.softmax(scores, dim=-1) * real(scores, lengths)).nan_to_num()
-
-
-@wrong("padding_weights", "zero_in_place_of_inf", "wrong_softmax_dim")
-def scores_of_padding_are_zero_and_columns_sum_to_1(scores, lengths):
-    return torch.softmax(scores * real(scores, lengths), dim=1) * (lengths > 0)[:, None, None]
 
 
 @wrong("padding_weights")

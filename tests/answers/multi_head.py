@@ -11,12 +11,10 @@ from attention_course import attention as package
 
 # split_heads
 
-
 right(
     "split_heads",
     split_by_unflatten_and_permute=lambda x, n_head: x.unflatten(-1, (n_head, -1)).permute(0, 2, 1, 3),
     split_by_vmap=lambda x, n_head: torch.vmap(lambda text: text.unflatten(1, (n_head, -1)).movedim(1, 0))(x),
-    split_with_channels_first=lambda x, n_head: x.mT.unflatten(1, (n_head, -1)).mT,
 )
 
 
@@ -38,39 +36,6 @@ def split_in_numpy(x, n_head):
     return torch.from_numpy(np.stack(np.split(x.numpy(), n_head, axis=2), axis=1))
 
 
-@wrong("split_heads", "heads_interleaved")
-def split_every_nth_channel(x, n_head):
-    return torch.stack([x[..., h::n_head] for h in range(n_head)], dim=1)
-
-
-@wrong("split_heads", "heads_first")
-def split_stacked_without_dim(x, n_head):
-    return torch.stack(x.chunk(n_head, dim=-1))
-
-
-@wrong("split_heads", "heads_reversed")
-def split_last_head_first(x, n_head):
-    return torch.stack(x.chunk(n_head, dim=-1)[::-1], dim=1)
-
-
-@wrong("split_heads", "heads_interleaved", "heads_reversed")
-def split_every_nth_channel_last_head_first(x, n_head):
-    return torch.stack([x[..., h::n_head] for h in reversed(range(n_head))], dim=1)
-
-
-@wrong("split_heads", "heads_overlap")
-def split_overlapping(x, n_head):
-    size = x.shape[-1] // n_head
-    return torch.stack([x[..., h : h + size] for h in range(n_head)], dim=1)
-
-
-@wrong("split_heads")
-def split_head_size_times_too_small_a_step(x, n_head):
-    size = x.shape[-1] // n_head
-    starts = [h * n_head % (x.shape[-1] - size + 1) for h in range(n_head)]
-    return torch.stack([x[..., s : s + size] for s in starts], dim=1)
-
-
 wrong(
     "split_heads",
     split_first_text_only=lambda x, n_head: split_by_chunks(x[:1], n_head).expand(len(x), -1, -1, -1),
@@ -90,6 +55,14 @@ wrong(
 
 # merge_heads
 
+right(
+    "merge_heads",
+    merge_by_vmap=lambda heads: torch.vmap(lambda text: torch.hstack(tuple(text)))(heads),
+    merge_by_contiguous_view=lambda heads: (
+        heads.permute(0, 2, 1, 3).contiguous().view(len(heads), heads.shape[2], -1)
+    ),
+)
+
 
 @right("merge_heads")
 def merge_by_cat(heads):
@@ -105,19 +78,19 @@ def merge_by_loops(heads):
     return out
 
 
-right(
-    "merge_heads",
-    merge_by_vmap=lambda heads: torch.vmap(lambda text: torch.hstack(tuple(text)))(heads),
-    merge_with_channels_first=lambda heads: heads.mT.flatten(1, 2).mT,
-    merge_by_contiguous_view=lambda heads: (
-        heads.permute(0, 2, 1, 3).contiguous().view(len(heads), heads.shape[2], -1)
-    ),
-)
-
-
 @wrong("merge_heads", "detached")
 def merge_in_numpy(heads):
     return torch.from_numpy(np.concatenate(list(np.moveaxis(heads.numpy(), 1, 0)), axis=-1))
+
+
+@wrong("merge_heads")
+def merge_with_swapped_sizes(heads):
+    B, n_head, T, size = heads.shape
+    out = heads.new_zeros(B, T, n_head * size)
+    for h in range(n_head):
+        for d in range(size):
+            out[:, :, (h * n_head + d) % (n_head * size)] = heads[:, h, :, d]
+    return out
 
 
 wrong(
@@ -138,37 +111,12 @@ wrong(
 )
 
 
-@wrong("merge_heads", "concatenated_along_time")
-def merge_by_cat_along_time(heads):
-    return torch.cat(heads.unbind(1), dim=1)
-
-
-@wrong("merge_heads", "heads_interleaved")
-def merge_stacked_last(heads):
-    return torch.stack(heads.unbind(1), dim=-1).flatten(2)
-
-
-@wrong("merge_heads", "heads_reversed")
-def merge_last_head_first(heads):
-    return torch.cat(heads.unbind(dim=1)[::-1], dim=-1)
-
-
-@wrong("merge_heads", "loops_over_the_batch")
-def merge_stacked_in_front(heads):
-    return heads.permute(1, 2, 0, 3).reshape(len(heads), heads.shape[2], -1)
-
-
-@wrong("merge_heads")
-def merge_with_swapped_sizes(heads):
-    B, n_head, T, size = heads.shape
-    out = heads.new_zeros(B, T, n_head * size)
-    for h in range(n_head):
-        for d in range(size):
-            out[:, :, (h * n_head + d) % (n_head * size)] = heads[:, h, :, d]
-    return out
-
-
 # multi_head_forward
+
+
+@right("multi_head_forward")
+def multi_by_pytorch(x, W_qkv, W_proj, n_head, mask):
+    return _merged(F.scaled_dot_product_attention(*_qkv(x, W_qkv, n_head), attn_mask=mask)) @ W_proj.T
 
 
 @right("multi_head_forward")
@@ -202,11 +150,6 @@ def multi_head_after_head(x, W_qkv, W_proj, n_head, mask):
 
 
 @right("multi_head_forward")
-def multi_in_float64(x, W_qkv, W_proj, n_head, mask):
-    return multi_by_rung_4(x.double(), W_qkv.double(), W_proj.double(), n_head, mask).to(x.dtype)
-
-
-@right("multi_head_forward")
 def multi_by_the_module_called_with_the_weights(x, W_qkv, W_proj, n_head, mask):
     module = package.MultiHeadAttention(x.shape[-1], n_head)
     weights = {"c_attn.weight": W_qkv, "c_proj.weight": W_proj}
@@ -237,21 +180,10 @@ def _attend(q, k, v, mask, scale=None):
     return _weights(q, k, mask, scale).nan_to_num() @ v
 
 
-@right("multi_head_forward")
-def multi_by_pytorch(x, W_qkv, W_proj, n_head, mask):
-    return _merged(F.scaled_dot_product_attention(*_qkv(x, W_qkv, n_head), attn_mask=mask)) @ W_proj.T
-
-
 @wrong("multi_head_forward", "view_without_transpose")
 def multi_split_by_a_view_that_pytorch_refuses(x, W_qkv, W_proj, n_head, mask):
     q, k, v = (p.view(len(x), n_head, x.shape[1], -1) for p in F.linear(x, W_qkv).chunk(3, dim=-1))
     return _merged(_attend(q, k, v, mask)) @ W_proj.T
-
-
-@wrong("multi_head_forward", "merged_without_transpose")
-def multi_merged_by_cat_along_time(x, W_qkv, W_proj, n_head, mask):
-    out = _attend(*_qkv(x, W_qkv, n_head), mask)
-    return torch.cat(out.unbind(1), dim=1).view(x.shape) @ W_proj.T
 
 
 @wrong("multi_head_forward", "softmax_over_heads", "fully_masked_row_is_nan")
@@ -263,17 +195,6 @@ def multi_softmax_over_heads_with_nan(x, W_qkv, W_proj, n_head, mask):
 @wrong("multi_head_forward", "no_output_projection", "scaled_by_n_embd")
 def multi_without_projection_scaled_by_the_width_of_x(x, W_qkv, W_proj, n_head, mask):
     return _merged(_attend(*_qkv(x, W_qkv, n_head), mask, scale=x.shape[-1] ** 0.5))
-
-
-@wrong("multi_head_forward", "part_used_twice")
-def multi_queries_used_as_keys(x, W_qkv, W_proj, n_head, mask):
-    q, _, v = _qkv(x, W_qkv, n_head)
-    return _merged(_attend(q, q, v, mask)) @ W_proj.T
-
-
-@wrong("multi_head_forward", "always_causal")
-def multi_causal_whatever_the_mask_is(x, W_qkv, W_proj, n_head, mask):
-    return _merged(F.scaled_dot_product_attention(*_qkv(x, W_qkv, n_head), is_causal=True)) @ W_proj.T
 
 
 @wrong("multi_head_forward")
@@ -299,7 +220,6 @@ def multi_one_maximum_for_the_whole_table(x, W_qkv, W_proj, n_head, mask):
 
 # fuse_heads
 
-
 right(
     "fuse_heads",
     fuse_by_stack_and_flatten=lambda W_q, W_k, W_v: torch.stack((W_q, W_k, W_v)).flatten(0, 2),
@@ -314,16 +234,6 @@ right(
 def fuse_in_numpy(W_q, W_k, W_v):
     parts = [W.detach().numpy().reshape(-1, W.shape[-1]) for W in (W_q, W_k, W_v)]
     return torch.tensor(np.concatenate(parts, axis=0))
-
-
-@wrong("fuse_heads", "head_after_head")
-def fuse_stacked_behind_the_heads(W_q, W_k, W_v):
-    return torch.stack([W_q, W_k, W_v], dim=1).flatten(0, 2)
-
-
-@wrong("fuse_heads", "heads_overlap")
-def fuse_the_last_head_over_the_others(W_q, W_k, W_v):
-    return torch.cat([F.pad(W[-1], (0, 0, 0, W.shape[2] - W.shape[1])) for W in (W_q, W_k, W_v)])
 
 
 wrong(

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from answers import right, wrong
-from attention_course.attention import attention, attention_weights
+from attention_course.attention import attention_weights
 from attention_course.exercises.query_key_value import position_weights
 
 INF = float("inf")
@@ -37,6 +37,11 @@ def circle(T, step, strength):
 
 # attention_weights
 
+right(
+    "attention_weights",
+    by_hand_in_float64=lambda q, k, mask: einsum_and_nan_to_num(q.double(), k.double(), mask).to(q.dtype),
+)
+
 
 @right("attention_weights")
 def einsum_and_nan_to_num(q, k, mask):
@@ -48,15 +53,6 @@ def einsum_and_nan_to_num(q, k, mask):
 def scales_q_and_adds_a_mask(q, k, mask):
     scores = (q / q.shape[-1] ** 0.5) @ k.mT + torch.where(mask, 0.0, -INF)
     return torch.softmax(scores, dim=-1).where(mask, torch.zeros(()))
-
-
-right(
-    "attention_weights",
-    by_hand_in_float64=lambda q, k, mask: einsum_and_nan_to_num(q.double(), k.double(), mask).to(q.dtype),
-    a_large_negative_number_and_a_mask=lambda q, k, mask: (
-        torch.softmax(scores_of(q, k).masked_fill(~mask, torch.finfo(q.dtype).min), dim=-1) * mask
-    ),
-)
 
 
 @right("attention_weights")
@@ -73,38 +69,6 @@ def in_place_on_the_scores(q, k, mask):
     weights -= weights.amax(dim=-1, keepdim=True).clamp(min=-1e30)
     weights.exp_()
     return weights.div_(weights.sum(dim=-1, keepdim=True).clamp(min=1e-30))
-
-
-@wrong("attention_weights", "scaled_twice")
-def scaled_on_both_sides_and_once_more(q, k, mask):
-    return attention_weights(q / q.shape[-1] ** 0.5, k / q.shape[-1] ** 0.5, mask)
-
-
-@wrong("attention_weights")
-def scaled_by_a_whole_root(q, k, mask):
-    return attention_weights(q, k, mask, scale=1 / math.isqrt(q.shape[-1]))
-
-
-@wrong("attention_weights")
-def scales_the_queries_in_place(q, k, mask):
-    return attention_weights(q.mul_(q.shape[-1] ** -0.5), k, mask, scale=1.0)
-
-
-@wrong("attention_weights", "zero_in_place_of_inf")
-def hidden_keys_score_zero(q, k, mask):
-    return torch.softmax(scores_of(q, k) * mask, dim=-1) * mask
-
-
-@wrong("attention_weights", "mask_added")
-def mask_added_as_a_number(q, k, mask):
-    weights = torch.softmax(scores_of(q, k) + mask, dim=-1)
-    return weights.masked_fill(~mask.any(-1, keepdim=True), 0.0)
-
-
-@wrong("attention_weights", "renormalised_by_hand")
-def divides_by_what_is_left(q, k, mask):
-    weights = scores_of(q, k).softmax(dim=-1) * mask
-    return weights / (weights.sum(dim=-1, keepdim=True) + 1e-12)
 
 
 @wrong("attention_weights")
@@ -129,12 +93,18 @@ def masked_where_it_is_true(q, k, mask):
     return scores_of(q, k).masked_fill(mask, -INF).softmax(dim=-1)
 
 
+wrong(
+    "attention_weights",
+    scaled_by_a_whole_root=lambda q, k, mask: attention_weights(
+        q, k, mask, scale=1 / math.isqrt(q.shape[-1])
+    ),
+    scales_the_queries_in_place=lambda q, k, mask: attention_weights(
+        q.mul_(q.shape[-1] ** -0.5), k, mask, scale=1.0
+    ),
+)
+
+
 # head_forward
-
-
-@right("head_forward")
-def head_with_the_function_of_the_package(x, W_query, W_key, W_value, mask):
-    return attention_weights(x @ W_query, x @ W_key, mask) @ (x @ W_value)
 
 
 @right("head_forward")
@@ -151,13 +121,6 @@ def head_by_einsum(x, W_query, W_key, W_value, mask):
 
 
 @right("head_forward")
-def head_by_one_projection_split_in_three(x, W_query, W_key, W_value, mask):
-    sizes = [W_query.shape[1], W_key.shape[1], W_value.shape[1]]
-    q, k, v = (x @ torch.cat([W_query, W_key, W_value], dim=1)).split(sizes, dim=-1)
-    return attention_weights(q, k, mask) @ v
-
-
-@right("head_forward")
 def head_by_vmap_over_the_batch(x, *given):
     texts = torch.vmap(lambda text: head_by_einsum(text, *given))(x.reshape(-1, *x.shape[-2:]))
     return texts.view(*x.shape[:-1], -1)
@@ -167,26 +130,6 @@ def head_by_vmap_over_the_batch(x, *given):
 def head_in_float64(x, W_query, W_key, W_value, mask):
     given = (tensor.double() for tensor in (x, W_query, W_key, W_value))
     return head_by_einsum(*given, mask).to(x.dtype)
-
-
-@wrong("head_forward", "keys_from_w_query")
-def queries_ask_each_other(x, W_query, W_key, W_value, mask):
-    return attention(x @ W_query, x @ W_query, x @ W_value, mask)[0]
-
-
-@wrong("head_forward", "scores_of_the_tokens")
-def tokens_ask_each_other(x, W_query, W_key, W_value, mask):
-    return attention_weights(x, x, mask) @ (x @ W_value)
-
-
-@wrong("head_forward", "scaled_by_d_v")
-def scaled_by_the_size_of_the_values(x, W_query, W_key, W_value, mask):
-    return attention_weights(x @ W_query, x @ W_key, mask, W_value.shape[1] ** -0.5) @ (x @ W_value)
-
-
-@wrong("head_forward", "scaled_by_head_size")
-def scaled_by_hand_and_once_more(x, W_query, W_key, W_value, mask):
-    return attention_weights(x @ W_query / W_query.shape[1] ** 0.5, x @ W_key, mask) @ (x @ W_value)
 
 
 @wrong("head_forward")
@@ -221,15 +164,10 @@ def swapped_and_without_values(x, W_query, W_key, W_value, mask):
 
 # previous_token
 
-
 right(
     "previous_token",
     previous_by_a_parabola_of_two_columns=lambda T: parabola(T, 1, 10),
     previous_by_the_angle_on_a_circle=lambda T: circle(T, 6 / (T + 1), 2 * (T + 1) ** 2),
-    previous_by_a_diagonal=lambda T: position_weights(1000 * before(T), torch.eye(T)),
-    previous_by_rolled_keys=lambda T: position_weights(
-        torch.eye(T) * 100, torch.eye(T).roll(1, dims=1) * T**0.5
-    ),
     previous_by_fewer_columns=lambda T: position_weights(
         500 * torch.eye(T)[:, :-1].roll(1, dims=0), 2 * torch.eye(T)[:, :-1]
     ),
@@ -240,42 +178,6 @@ right(
 def previous_by_random_keys(T):
     W_key = torch.randn(T, 2000, generator=torch.Generator().manual_seed(0))
     return position_weights(W_key.roll(1, dims=0), W_key)
-
-
-wrong(
-    "previous_token",
-    parabola_with_its_top_between_two_tokens=lambda T: parabola(T, 0.5, 10),
-    parabola_that_is_too_flat=lambda T: parabola(T, 1, 2),
-    angle_that_comes_round_again=lambda T: circle(T, 1.0, 100),
-    circle_as_long_as_the_text_with_a_fixed_strength=lambda T: circle(T, 2 * math.pi / T, 30),
-    previous_with_a_strength_that_grows_too_slowly=lambda T: position_weights(
-        4 * T**0.5 * before(T), torch.eye(T)
-    ),
-    previous_of_six_positions=lambda T: position_weights(
-        1000 * before(T) * (torch.arange(T)[:, None] < 6), torch.eye(T)
-    ),
-    shift_matrix_and_no_attention=lambda T: before(T),
-)
-
-
-@wrong("previous_token", "equal_weights")
-def asks_for_the_next_token(T):
-    return position_weights(1000 * before(T).T, torch.eye(T))
-
-
-@wrong("previous_token", "finds_itself")
-def one_column_that_grows(T):
-    return position_weights(100 * torch.ones(T, 1), 10 * torch.arange(T).float()[:, None])
-
-
-@wrong("previous_token", "shifts_by_two")
-def asks_for_the_token_two_before(T):
-    return position_weights(1000 * before(T, 2), torch.eye(T))
-
-
-@wrong("previous_token", "loop_ends_too_early")
-def previous_but_not_for_the_last(T):
-    return position_weights(1000 * before(T) * (torch.arange(T)[:, None] < T - 1), torch.eye(T))
 
 
 @wrong("previous_token", "shifts_by_two", "all_but_the_previous")
@@ -293,3 +195,19 @@ def even_and_odd_positions(T):
 def eight_columns_for_any_number_of_positions(T):
     t = torch.arange(T)
     return position_weights(1000 * F.one_hot((t - 1) % 8, 8).float(), F.one_hot(t % 8, 8).float())
+
+
+wrong(
+    "previous_token",
+    parabola_with_its_top_between_two_tokens=lambda T: parabola(T, 0.5, 10),
+    parabola_that_is_too_flat=lambda T: parabola(T, 1, 2),
+    angle_that_comes_round_again=lambda T: circle(T, 1.0, 100),
+    circle_as_long_as_the_text_with_a_fixed_strength=lambda T: circle(T, 2 * math.pi / T, 30),
+    previous_with_a_strength_that_grows_too_slowly=lambda T: position_weights(
+        4 * T**0.5 * before(T), torch.eye(T)
+    ),
+    previous_of_six_positions=lambda T: position_weights(
+        1000 * before(T) * (torch.arange(T)[:, None] < 6), torch.eye(T)
+    ),
+    shift_matrix_and_no_attention=lambda T: before(T),
+)

@@ -4,12 +4,18 @@ import math
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from answers import right, wrong
 from attention_course.attention import attention_weights
 
 # scaled_weights
+
+right(
+    "scaled_weights",
+    scaled_in_float64=lambda x, w_query, w_key: scale_on_q(x.double(), w_query.double(), w_key.double()).to(
+        x.dtype
+    ),
+)
 
 
 def scores_of(x, w_query, w_key):
@@ -27,52 +33,23 @@ def scale_on_q(x, w_query, w_key):
     return (x @ w_query * w_query.shape[1] ** -0.5 @ (x @ w_key).mT).softmax(dim=-1)
 
 
-right(
-    "scaled_weights",
-    scaled_in_float64=lambda x, w_query, w_key: scale_on_q(x.double(), w_query.double(), w_key.double()).to(
-        x.dtype
-    ),
-    what_rung_4_built=lambda x, w_query, w_key: attention_weights(x @ w_query, x @ w_key),
-)
-
-
 @right("scaled_weights")
 def scaled_by_vmap(x, *given):
     texts = torch.vmap(lambda text: scale_on_q(text, *given))(x.reshape(-1, *x.shape[-2:]))
     return texts.view(*x.shape[:-1], -1)
 
 
-@right("scaled_weights")
-def softmax_of_differences(x, w_query, w_key):
-    scores = (x @ w_query / w_query.shape[1] ** 0.5) @ (x @ w_key).transpose(-1, -2)
-    return 1 / (scores.unsqueeze(-2) - scores.unsqueeze(-1)).exp().sum(-1)
-
-
-@wrong("scaled_weights", "scaled_by_n_embd")
-def root_of_the_rows_of_the_matrix(x, w_query, w_key):
-    return torch.softmax(scores_of(x, w_query, w_key) / len(w_query) ** 0.5, dim=-1)
-
-
-@wrong("scaled_weights", "exponent_without_brackets")
-def minus_one_half_without_brackets(x, w_query, w_key):
-    return torch.softmax(scores_of(x, w_query, w_key) * w_query.shape[-1] ** -1 / 2, dim=-1)
-
-
-@wrong("scaled_weights", "counts_dims_from_the_front")
-def scale_of_len_q(x, w_query, w_key):
-    return torch.softmax(scores_of(x, w_query, w_key) / len(x @ w_query) ** 0.5, dim=-1)
-
-
-@wrong("scaled_weights", "keys_from_w_query")
-def queries_meet_queries(x, w_query, w_key):
-    q = x @ w_query
-    return torch.softmax(q @ q.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1)
-
-
-@wrong("scaled_weights", "scaled_by_head_size", "future_hidden")
+@wrong("scaled_weights", "scaled_by_head_size", "always_causal")
 def divides_too_much_and_hides_the_future(x, w_query, w_key):
     scores = scores_of(x, w_query, w_key) / w_query.shape[1]
     return torch.where(torch.ones_like(scores).tril() == 1, scores, -torch.inf).softmax(dim=-1)
+
+
+@wrong("scaled_weights")
+def one_maximum_for_the_whole_table(x, w_query, w_key):
+    scores = scores_of(x, w_query, w_key) * w_query.shape[-1] ** -0.5
+    heights = (scores - scores.max()).exp()
+    return heights / heights.sum(dim=-1, keepdim=True)
 
 
 wrong(
@@ -90,31 +67,10 @@ wrong(
 )
 
 
-@wrong("scaled_weights")
-def cosine_in_place_of_the_scale(x, w_query, w_key):
-    q, k = F.normalize(x @ w_query, dim=-1), F.normalize(x @ w_key, dim=-1)
-    return torch.softmax(q @ k.transpose(-2, -1), dim=-1)
-
-
-@wrong("scaled_weights")
-def one_softmax_for_the_whole_table(x, w_query, w_key):
-    scores = scores_of(x, w_query, w_key) * w_query.shape[-1] ** -0.5
-    return torch.softmax(scores.flatten(-2), dim=-1).view_as(scores)
-
-
-@wrong("scaled_weights")
-def one_maximum_for_the_whole_table(x, w_query, w_key):
-    scores = scores_of(x, w_query, w_key) * w_query.shape[-1] ** -0.5
-    heights = (scores - scores.max()).exp()
-    return heights / heights.sum(dim=-1, keepdim=True)
-
-
 # predicted_variance
-
 
 right(
     "predicted_variance",
-    law_by_einsum=lambda q, k, d, s: torch.einsum("h,h->h", q, k) * (d * s * s),
     law_by_vmap=lambda q, k, d, s: torch.vmap(lambda a, b: (a * s) * (b * s) * d)(q, k),
 )
 
@@ -123,12 +79,6 @@ right(
 def law_by_list_comprehension(var_q, var_k, head_size, scale):
     pairs = zip(var_q.tolist(), var_k.tolist(), strict=True)
     return torch.tensor([a * b * head_size * float(scale) ** 2 for a, b in pairs])
-
-
-@right("predicted_variance")
-def law_in_logarithms(var_q, var_k, head_size, scale):
-    size = math.log(head_size) + 2 * math.log(abs(scale))
-    return (var_q.log() + var_k.log() + size).exp()
 
 
 @right("predicted_variance")
@@ -144,14 +94,12 @@ def law_in_place_on_a_copy(var_q, var_k, head_size, scale):
     return out
 
 
-@wrong("predicted_variance", "scale_taken_for_granted")
-def the_usual_scale_whatever_scale_is(var_q, var_k, head_size, scale):
-    return var_q * var_k
-
-
-@wrong("predicted_variance", "head_size_missing", "scale_not_squared")
-def products_of_entries(var_q, var_k, head_size, scale):
-    return scale * var_q * var_k
+@wrong("predicted_variance")
+def measured_in_place_of_predicted(var_q, var_k, head_size, scale):
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(len(var_q), 2000, head_size, generator=generator) * var_q.sqrt()[:, None, None]
+    k = torch.randn(len(var_q), 2000, head_size, generator=generator) * var_k.sqrt()[:, None, None]
+    return ((q * k).sum(dim=-1) * scale).var(dim=-1)
 
 
 wrong(
@@ -166,21 +114,11 @@ wrong(
 )
 
 
-@wrong("predicted_variance")
-def measured_in_place_of_predicted(var_q, var_k, head_size, scale):
-    generator = torch.Generator().manual_seed(0)
-    q = torch.randn(len(var_q), 2000, head_size, generator=generator) * var_q.sqrt()[:, None, None]
-    k = torch.randn(len(var_q), 2000, head_size, generator=generator) * var_k.sqrt()[:, None, None]
-    return ((q * k).sum(dim=-1) * scale).var(dim=-1)
-
-
 # scale_for_variance
-
 
 right(
     "scale_for_variance",
     scale_by_rsqrt_of_the_parts=lambda q, k, d, v: math.sqrt(v) * q.rsqrt() * k.rsqrt() / math.sqrt(d),
-    scale_in_logarithms=lambda q, k, d, v: torch.exp((math.log(v / d) - q.log() - k.log()) / 2),
     scale_by_vmap=lambda q, k, d, v: torch.vmap(lambda a, b: torch.sqrt(v / (a * b * d)))(q, k),
 )
 
@@ -197,21 +135,6 @@ def scale_by_a_loop(var_q, var_k, head_size, variance):
 def scale_in_numpy(var_q, var_k, head_size, variance):
     product = np.prod([var_q.numpy(), var_k.numpy()], axis=0).astype(np.float64)
     return torch.tensor(np.sqrt(variance / product / head_size), dtype=var_q.dtype)
-
-
-@wrong("scale_for_variance", "roots_of_the_variances")
-def root_twice(var_q, var_k, head_size, variance):
-    return (variance / (head_size * var_q.sqrt() * var_k.sqrt())).sqrt()
-
-
-@wrong("scale_for_variance", "one_variance_twice")
-def deviation_of_the_queries_squared(var_q, var_k, head_size, variance):
-    return (variance / head_size) ** 0.5 / var_q
-
-
-@wrong("scale_for_variance", "variances_ignored", "wanted_variance_ignored")
-def the_usual_scale(var_q, var_k, head_size, variance):
-    return torch.full_like(var_q, head_size**-0.5)
 
 
 wrong(

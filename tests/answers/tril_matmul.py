@@ -24,7 +24,6 @@ def steps_back(T):
 
 # causal_mean_matmul
 
-
 right(
     "causal_mean_matmul",
     product_by_einsum=lambda x: torch.einsum("ts,...sc->...tc", normalised(ones(x).tril()), x),
@@ -36,35 +35,26 @@ right(
 )
 
 
-@right("causal_mean_matmul")
-def product_of_the_mirrored(x):
-    upper = ones(x).triu()
-    return (x.transpose(-2, -1) @ (upper / upper.sum(dim=0))).transpose(-2, -1)
-
-
 @wrong("causal_mean_matmul", "whole_sequence")
 def mean_of_the_whole_text(x):
     return x.mean(dim=-2, keepdim=True).expand_as(x)
 
 
-@wrong("causal_mean_matmul", "diagonal_excluded")
-def a_mask_of_earlier_positions(x):
-    return F.normalize(ones(x).tril(-1), p=1, dim=-1) @ x
-
-
-@wrong("causal_mean_matmul", "one_step_ahead")
-def a_softmax_from_the_second_diagonal(x):
-    return torch.zeros_like(ones(x)).masked_fill(ones(x).triu(2) == 1, -torch.inf).softmax(dim=-1) @ x
-
-
-@wrong("causal_mean_matmul", "transposed")
-def einsum_over_the_rows_of_the_weights(x):
-    return torch.einsum("ts,...tc->...sc", normalised(ones(x).tril()), x)
-
-
-@wrong("causal_mean_matmul", "not_normalised", "diagonal_excluded")
+@wrong("causal_mean_matmul", "not_normalised", "leaves_itself_out")
 def sum_of_the_others(x):
     return x.cumsum(dim=-2) - x
+
+
+@wrong("causal_mean_matmul")
+def one_long_text(x):
+    tokens = x.reshape(-1, x.shape[-1])
+    return (normalised(ones(tokens).tril()) @ tokens).reshape(x.shape)
+
+
+@wrong("causal_mean_matmul")
+def side_by_side_put_back_in_the_wrong_order(x):
+    flat = x.movedim(-2, 0).reshape(x.shape[-2], -1)
+    return (normalised(ones(x).tril()) @ flat).reshape(x.shape)
 
 
 wrong(
@@ -80,35 +70,13 @@ wrong(
 )
 
 
-@wrong("causal_mean_matmul")
-def one_long_text(x):
-    tokens = x.reshape(-1, x.shape[-1])
-    return (normalised(ones(tokens).tril()) @ tokens).reshape(x.shape)
-
-
-@wrong("causal_mean_matmul")
-def side_by_side_put_back_in_the_wrong_order(x):
-    flat = x.movedim(-2, 0).reshape(x.shape[-2], -1)
-    return (normalised(ones(x).tril()) @ flat).reshape(x.shape)
-
-
-@wrong("causal_mean_matmul")
-def reshape_instead_of_transpose(x):
-    mirrored = x.reshape(*x.shape[:-2], x.shape[-1], x.shape[-2])
-    return (mirrored @ normalised(ones(x).tril()).T).reshape(x.shape)
-
-
 # band_matrix
-
 
 right(
     "band_matrix",
     band_by_tril_and_triu=lambda T, k: normalised(torch.ones(T, T).tril().triu(1 - k)),
     band_of_nested_lists=lambda T, k: torch.tensor(
         [[1 / min(t + 1, k) if t - k < s <= t else 0.0 for s in range(T)] for t in range(T)]
-    ),
-    band_as_the_windows_of_the_unit_vectors=lambda T, k: torch.stack(
-        [torch.eye(T)[max(0, t - k + 1) : t + 1].mean(0) for t in range(T)]
     ),
 )
 
@@ -122,46 +90,9 @@ def band_row_by_row(T, k):
 
 
 @right("band_matrix")
-def band_by_softmax(T, k):
-    hidden = (steps_back(T) < 0) | (steps_back(T) >= k)
-    return torch.zeros(T, T).masked_fill(hidden, -torch.inf).softmax(-1)
-
-
-@right("band_matrix")
 def band_in_float64_by_numpy(T, k):
     band = np.tril(np.ones((T, T))) - np.tril(np.ones((T, T)), -k)
     return torch.from_numpy(band / band.sum(axis=1, keepdims=True))
-
-
-@wrong("band_matrix", "diagonal_excluded")
-def band_without_the_token_itself(T, k):
-    return F.normalize(torch.ones(T, T).tril(-1).triu(-k), p=1, dim=-1)
-
-
-@wrong("band_matrix", "diagonal_excluded", "columns_normalised")
-def columns_without_the_token_itself(T, k):
-    return F.normalize(torch.ones(T, T).tril(-1).triu(-k), p=1, dim=0)
-
-
-@wrong("band_matrix", "both_sides")
-def band_of_distances_without_a_sign(T, k):
-    return normalised((steps_back(T).abs() < k).float())
-
-
-@wrong("band_matrix", "all_later_tokens")
-def band_of_distances_below_k(T, k):
-    return normalised((steps_back(T) < k).float())
-
-
-@wrong("band_matrix", "looks_ahead", "not_normalised")
-def ones_above_the_diagonal(T, k):
-    return torch.ones(T, T).triu().tril(k - 1)
-
-
-@wrong("band_matrix", "blocks")
-def band_of_blocks(T, k):
-    block = torch.arange(T) // k
-    return normalised((block[:, None] == block).float().tril())
 
 
 @wrong("band_matrix")
@@ -187,21 +118,16 @@ wrong(
 
 # shift_matrix
 
+right(
+    "shift_matrix",
+    shift_by_comparison=lambda T: (steps_back(T) == 1).float(),
+    shift_by_numpy_eye=lambda T: torch.tensor(np.eye(T, k=-1)),
+)
+
 
 @right("shift_matrix")
 def shift_by_diag(T):
     return torch.diag(torch.ones(T - 1), diagonal=-1)
-
-
-right(
-    "shift_matrix",
-    shift_by_comparison=lambda T: (steps_back(T) == 1).float(),
-    shift_by_cat=lambda T: torch.cat([torch.zeros(1, T), torch.eye(T)[:-1]]),
-    shift_by_numpy_eye=lambda T: torch.tensor(np.eye(T, k=-1)),
-    shift_of_nested_lists=lambda T: torch.tensor(
-        [[1.0 if s == t - 1 else 0.0 for s in range(T)] for t in range(T)]
-    ),
-)
 
 
 @right("shift_matrix")
@@ -212,43 +138,14 @@ def shift_by_a_loop(T):
     return m
 
 
-@wrong("shift_matrix", "copies_the_next")
-def shift_to_the_next_token(T):
-    return torch.diag(torch.ones(T - 1), diagonal=1)
-
-
-@wrong("shift_matrix", "copies_the_next", "wraps_around")
-def shift_that_goes_round_the_other_way(T):
-    return torch.eye(T).roll(-1, dims=0)
-
-
-@wrong("shift_matrix", "copies_the_next", "every_earlier_token")
-def every_later_token(T):
-    return torch.ones(T, T).triu(1)
-
-
-@wrong("shift_matrix", "row_0_copies_itself")
-def shift_whose_first_token_copies_itself(T):
-    return torch.eye(T)[(torch.arange(T) - 1).clamp(min=0)]
-
-
-@wrong("shift_matrix", "identity_without_row_0")
-def no_shift_but_a_first_row_of_zeros(T):
-    return torch.diag(torch.arange(T).clamp(max=1).float())
-
-
-@wrong("shift_matrix", "itself_as_well")
-def the_token_and_the_one_before(T):
-    return torch.eye(T) + shift_by_diag(T)
-
-
-@wrong("shift_matrix")
-def shift_of_index_minus_one(T):
-    return torch.eye(T)[torch.arange(T) - 1] * (T > 1)
+@wrong("shift_matrix", "copies_the_next", "row_0_copies_itself")
+def shift_flattened_one_to_the_right(T):
+    return torch.eye(T).flatten().roll(1).view(T, T)
 
 
 wrong(
     "shift_matrix",
+    shift_of_index_minus_one=lambda T: torch.eye(T)[torch.arange(T) - 1] * (T > 1),
     shift_of_integers=lambda T: (steps_back(T) == 1).long(),
     shift_that_is_nearly_one=lambda T: (
         torch.softmax(5.0 * (steps_back(T) == 1), dim=-1) * (torch.arange(T)[:, None] > 0)
@@ -262,8 +159,3 @@ wrong(
     ),
     shift_one_row_too_large=lambda T: F.pad(torch.eye(T), (0, 0, 1, 0)),
 )
-
-
-@wrong("shift_matrix", "copies_the_next", "row_0_copies_itself")
-def shift_flattened_one_to_the_right(T):
-    return torch.eye(T).flatten().roll(1).view(T, T)

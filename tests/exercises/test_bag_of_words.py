@@ -21,7 +21,7 @@ def test_the_mistakes_of_the_syllabus_are_named():
     named = {name for m in EXERCISES["causal_mean_loop"].mistakes for name in m.names}
     assert named >= {
         *("leaves_itself_out", "whole_sequence", "averages_averages", "mean_over_channels"),
-        *("mean_of_the_future", "sum_in_place_of_mean"),
+        *("future_in_place_of_past", "sum_in_place_of_mean"),
     }
 
 

@@ -22,7 +22,7 @@ def inputs(name, seed=0):
 def test_the_mistakes_of_the_syllabus_are_named():
     assert {name for exercise in rung.EXERCISES for m in exercise.mistakes for name in m.names} >= {
         *("targets_unshifted", "softmax_before_cross_entropy", "no_crop", "no_position", "no_residual"),
-        *("argmax_for_sampling", "last_step_not_taken", "epsilon_in_the_log", "one_token_too_early"),
+        *("argmax_for_sampling", "loop_ends_too_early", "epsilon_in_the_log", "one_token_too_early"),
     }
 
 

@@ -20,9 +20,9 @@ def test_two_mistakes_are_both_told():
         return out
 
     verdict = check("causal_mean_loop", sum_from_the_second_row, 0)
-    assert verdict.mistakes == ("sum_in_place_of_mean", "loop_starts_at_1")
+    assert verdict.mistakes == ("sum_in_place_of_mean", "loop_starts_too_late")
     assert verdict.mistake == "sum_in_place_of_mean"
-    assert verdict.headline == "not yet: sum in place of mean, and loop starts at 1"
+    assert verdict.headline == "not yet: sum in place of mean, and loop starts too late"
     for mistake in EXERCISES["causal_mean_loop"].mistakes:
         assert (mistake.message in verdict.message) == (mistake.names[0] in verdict.mistakes)
 

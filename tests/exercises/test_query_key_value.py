@@ -24,7 +24,7 @@ def inputs(name):
 @pytest.mark.parametrize("name", ["attention_weights", "head_forward"])
 def test_the_mistakes_of_the_syllabus_are_named(name):
     named = {each for mistake in EXERCISES[name].mistakes for each in mistake.names}
-    wanted = {"no_transpose", "wrong_transpose", "wrong_softmax_dim", "q_and_k_swapped", "no_mask"}
+    wanted = {"keys_not_transposed", "queries_transposed", "wrong_softmax_dim", "q_and_k_swapped", "no_mask"}
     assert named >= wanted | {"mask_after_softmax"} | ({"averages_x"} if name == "head_forward" else set())
 
 

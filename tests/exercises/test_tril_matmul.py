@@ -20,7 +20,7 @@ def inputs(name):
 def test_the_mistakes_of_the_syllabus_are_named():
     named = {name for m in EXERCISES["causal_mean_matmul"].mistakes for name in m.names}
     assert named >= {
-        *("no_keepdim", "upper_triangle", "not_normalised", "diagonal_excluded", "tokens_first"),
+        *("no_keepdim", "future_in_place_of_past", "not_normalised", "leaves_itself_out", "tokens_first"),
         "columns_normalised",
     }
 
