@@ -1,7 +1,8 @@
 """Exercises that mark themselves: `check`, `hint` and `solution`, each with the name of an exercise.
 
 One module a rung holds references, inputs and properties; the TOML file beside it holds the texts, and the
-mistakes as patches of the references. `running` runs an answer, `judging` judges it, `panel` shows what came.
+mistakes as patches of the references. `running` runs an answer, `judging` judges it, `panel` shows what came,
+and `worker` has all that happen in a process of its own.
 """
 
 import inspect
@@ -9,8 +10,9 @@ import textwrap
 from collections import Counter
 
 from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Property, unwrapped
-from attention_course.exercises.judging import Verdict, judge
+from attention_course.exercises.judging import Verdict
 from attention_course.exercises.panel import Hint, Solution
+from attention_course.exercises.worker import judge_apart
 from attention_course.ladder import modules
 from attention_course.names import look_up
 
@@ -46,7 +48,7 @@ def check(name: str, function: object, seed: int | None = None) -> Verdict:
         ValueError: there is no exercise of that name; the message lists them.
         TypeError: `function` cannot be called.
     """
-    return judge(look_up(name, EXERCISES, "exercise"), function, seed)
+    return judge_apart(look_up(name, EXERCISES, "exercise"), function, seed)
 
 
 def hint(name: str) -> Hint:

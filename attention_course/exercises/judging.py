@@ -6,6 +6,7 @@ and why, and not only where.
 
 import inspect
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,7 +26,7 @@ from attention_course.exercises.problems import (
     wrong_type,
     wrong_values,
 )
-from attention_course.exercises.running import Hung, Outcome, call, called_by, code_of, line_of, run
+from attention_course.exercises.running import Answer, Hung, Outcome, Slow, call
 
 NOT_TRIED = "not tried yet"
 
@@ -88,13 +89,19 @@ def trial(exercise: Exercise, seed: int) -> Trial:
     return Trial(exercise, torch.Generator().manual_seed(seed))
 
 
-def judge(exercise: Exercise, function: object, seed: int | None = None) -> Verdict:
+def judge(
+    exercise: Exercise,
+    function: object,
+    seed: int | None = None,
+    guard: Callable[[], AbstractContextManager] = nullcontext,
+) -> Verdict:
     """Run `function` on inputs drawn anew and say what came of it.
 
     Args:
         exercise: what it should do.
         function: the learner's answer.
         seed: of the inputs; a fresh one if left out.
+        guard: see `Answer`.
 
     Raises:
         TypeError: `function` cannot be called.
@@ -112,34 +119,47 @@ def judge(exercise: Exercise, function: object, seed: int | None = None) -> Verd
         drawn = Trial(exercise, generator)
     else:
         drawn = trial(exercise, seed)
+    answer = Answer(function, guard)
     try:
-        return compare(drawn, function)
+        return compare(drawn, answer)
     except Hung as hung:
-        case = Case(exercise, function, hung.arguments, Outcome(()), Outcome(()))
-        seen = f"Your function was still running after {running.TIME_LIMIT:g} seconds"
-        seen += f", for {case}." if hung.arguments else "."
-        advice = "It was stopped. Which loop does not come to an end, and what should end it?"
-        if not hung.stopped:
-            advice = "It could not be stopped. Restart the kernel before you go on."
-        message = f"{seen}{line_of(hung.cause, function)} {advice}"
-        return Verdict(exercise.name, False, (), "not yet: it does not end", message)
+        case = Case(exercise, answer, hung.arguments, Outcome(()), Outcome(()))
+        seen = f", for {case}." if hung.arguments else "."
+        advice = "It was stopped." if hung.stopped else "It could not be stopped. Restart the kernel."
+        return endless(exercise, f"{seen}{answer.line_of(hung.cause)} {advice}")
+    except Slow:
+        message = (
+            f"{answer.calls} calls of your function took {answer.seconds:.0f} seconds, and that was not all: "
+            "the check gave up. On inputs this small, a call takes a few milliseconds. "
+            "What does yours compute more often than it needs to?"
+        )
+        return Verdict(exercise.name, False, (), "not yet: it takes too long", message)
 
 
-def compare(drawn: Trial, function: Callable) -> Verdict:
-    """Judge `function` on the inputs of a trial, the gravest problem first.
+def endless(exercise: Exercise, seen: str) -> Verdict:
+    """Say that a call did not end; `seen` goes on after how long it was given."""
+    message = (
+        f"Your function was still running after {running.CALL_LIMIT:g} seconds{seen} "
+        "Which loop does not come to an end, and what should end it?"
+    )
+    return Verdict(exercise.name, False, (), "not yet: it does not end", message)
+
+
+def compare(drawn: Trial, answer: Answer) -> Verdict:
+    """Judge an answer on the inputs of a trial, the gravest problem first.
 
     Raises:
-        Hung: a call took longer than TIME_LIMIT.
+        Hung, Slow: see `Answer.run`.
     """
     exercise = drawn.exercise
-    outcomes = [run(function, arguments) for arguments in drawn.inputs]
-    if all(is_stub(function, outcome) for outcome in outcomes):
-        if outcomes[0].value is None and not outcomes[0].error and has_body(function):
+    outcomes = [answer.run(arguments) for arguments in drawn.inputs]
+    if all(is_stub(answer, outcome) for outcome in outcomes):
+        if outcomes[0].value is None and not outcomes[0].error and has_body(answer):
             message = "Your function returned None. Is the `return` missing?"
             return Verdict(exercise.name, False, (), NOT_TRIED, message)
         return not_tried(exercise)
     cases = [
-        Case(exercise, function, arguments, target, outcome)
+        Case(exercise, answer, arguments, target, outcome)
         for arguments, target, outcome in zip(drawn.inputs, drawn.targets, outcomes, strict=True)
     ]
     return (
@@ -272,7 +292,7 @@ def forbidden_call(cases: list[Case]) -> Verdict | None:
     exercise = cases[0].exercise
     if not exercise.forbidden:
         return None
-    called = set().union(*(called_by(case.function, case.arguments) for case in cases))
+    called = set().union(*(case.answer.called(case.arguments) for case in cases))
     found = called & set(exercise.forbidden)
     if not found:
         return None
@@ -296,24 +316,24 @@ def mistaken(exercise: Exercise, names: tuple[str, ...], message: str, details: 
     return Verdict(exercise.name, False, names, f"not yet: {headline}", message, details)
 
 
-def is_stub(function: Callable, outcome: Outcome) -> bool:
+def is_stub(answer: Answer, outcome: Outcome) -> bool:
     """Say whether nothing has been written yet: NotImplementedError, None or `...`.
 
     PyTorch, too, raises that error. The function's own is one whose name stands in it.
     """
     if outcome.error:
-        code = code_of(function)
+        code = answer.code
         own = code is None or "NotImplementedError" in code.co_names
         return own and isinstance(outcome.error, NotImplementedError)
     return outcome.value is None or outcome.value is ...
 
 
-def has_body(function: Callable) -> bool:
-    """Say whether `function` names anything but its parameters: `pass`, `...` and a docstring do not."""
-    code = code_of(function)
+def has_body(answer: Answer) -> bool:
+    """Say whether the function names anything but its parameters: `pass`, `...` and a docstring do not."""
+    code = answer.code
     if code is None:
         return False
-    return bool(code.co_names) or code.co_nlocals > len(inspect.signature(function).parameters)
+    return bool(code.co_names) or code.co_nlocals > len(inspect.signature(answer.function).parameters)
 
 
 def not_tried(exercise: Exercise) -> Verdict:
@@ -329,11 +349,11 @@ def marks(cases: list[Case]) -> list[tuple[str, bool]]:
     """Pair each property's claim with whether it holds on every input.
 
     Raises:
-        Hung: a call took longer than TIME_LIMIT.
+        Hung, Slow: see `Answer.run`.
     """
 
     def answer(*arguments):
-        return run(cases[0].function, arguments).value  # None after an error, and so no claim holds
+        return cases[0].answer.run(arguments).value  # None after an error, and so no claim holds
 
     def holds(prop: Property, case: Case) -> bool:
         try:

@@ -2,7 +2,6 @@
 
 import inspect
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from attention_course.exercises.comparing import different, is_plain, same
 from attention_course.exercises.exercise import Exercise
-from attention_course.exercises.running import Outcome, line_of
+from attention_course.exercises.running import Answer, Outcome
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Case:
     """One input: the exercise, the answer, its arguments, the target, and what the answer did."""
 
     exercise: Exercise
-    function: Callable
+    answer: Answer
     arguments: tuple
     target: Outcome
     outcome: Outcome
@@ -50,7 +49,7 @@ def raised(case: Case) -> str | None:
         return None
     text = textwrap.shorten(str(error), 300)
     seen = f"Your function raised {type(error).__name__}" + (f": {text.rstrip('.')}." if text else ".")
-    return f"{seen}{line_of(error, case.function)} The arguments: {case}."
+    return f"{seen}{case.answer.line_of(error)} The arguments: {case}."
 
 
 def wrong_type(case: Case) -> str | None:

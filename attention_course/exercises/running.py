@@ -4,8 +4,10 @@ import ctypes
 import inspect
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FrameType
@@ -13,7 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
-TIME_LIMIT = 5.0  # seconds that one call of an answer may take
+CALL_LIMIT = 5.0  # seconds that one call of an answer may take
+CHECK_LIMIT = 20.0  # seconds that all calls of one check may take together
 
 
 @dataclass
@@ -26,10 +29,14 @@ class Outcome:
 
 
 class Hung(BaseException):
-    """An answer took longer than TIME_LIMIT. Not an `Exception`, so that an answer does not catch it."""
+    """A call took longer than CALL_LIMIT. Not an `Exception`, so that an answer does not catch it."""
 
     def __init__(self, arguments: tuple = (), cause: BaseException | None = None, stopped: bool = True):
         self.arguments, self.cause, self.stopped = arguments, cause, stopped
+
+
+class Slow(BaseException):
+    """The calls of one check took longer than CHECK_LIMIT together. Not an `Exception` either."""
 
 
 def call(function: Callable, arguments: tuple) -> Outcome:
@@ -57,7 +64,7 @@ def run(function: Callable, arguments: tuple) -> Outcome:
     """Call `function` with clones of `arguments` in a thread of its own, with gradients on.
 
     Raises:
-        Hung: the call took longer than TIME_LIMIT. It has been stopped.
+        Hung: the call took longer than CALL_LIMIT. It has been stopped.
     """
     ended: list[Outcome | Hung] = []
 
@@ -70,7 +77,7 @@ def run(function: Callable, arguments: tuple) -> Outcome:
     thread = threading.Thread(target=work, name="answer", daemon=True)
     thread.start()
     try:
-        thread.join(TIME_LIMIT)
+        thread.join(CALL_LIMIT)
     finally:  # also when the learner interrupts the kernel
         stopped = stop(thread)
     end = ended[0] if ended else None
@@ -92,42 +99,76 @@ def stop(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
-def called_by(function: Callable, arguments: tuple) -> set[str]:
-    """Return the names of all functions that a call of `function` calls, as `softmax` for `torch._softmax`.
+class Answer:
+    """A learner's function during one check.
 
-    Raises:
-        Hung: see `run`.
+    Args:
+        function: what the learner wrote.
+        guard: called before each call, returns a context that the call is made in.
+
+    Attributes:
+        calls: so far.
+        seconds: that they took together.
     """
-    names = set()
-    while isinstance(function, partial):
-        function = function.func
-        names.add(function.__name__)
 
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "c_call":
-            names.add(argument.__name__.removeprefix("special_").strip("_"))
-        elif event == "call" and frame.f_code is not code_of(function):
-            names.add(frame.f_code.co_name)
+    def __init__(self, function: Callable, guard: Callable[[], AbstractContextManager] = nullcontext):
+        self.function, self.guard = function, guard
+        self.calls, self.seconds = 0, 0.0
 
-    def noted(*given):
-        sys.setprofile(note)
-        try:
-            return function(*given)
-        finally:
-            sys.setprofile(None)
+    @property
+    def code(self) -> CodeType | None:
+        """The compiled body of the learner's own function; None for what has none, such as a module."""
+        return getattr(inspect.unwrap(self.function), "__code__", None)
 
-    run(noted, arguments)
-    return names
+    def run(self, arguments: tuple) -> Outcome:
+        """Call the function with clones of `arguments` in a thread of its own.
 
+        Raises:
+            Hung: the call took longer than CALL_LIMIT. It has been stopped.
+            Slow: the calls before took longer than CHECK_LIMIT together. This one is not made.
+        """
+        return self._run(self.function, arguments)
 
-def code_of(function: Callable) -> CodeType | None:
-    """Return the compiled body of the learner's own function; None for what has none, such as a module."""
-    return getattr(inspect.unwrap(function), "__code__", None)
+    def called(self, arguments: tuple) -> set[str]:
+        """Call the function; return the names of all functions that it calls, `softmax` for `torch._softmax`.
 
+        Raises:
+            Hung, Slow: see `run`.
+        """
+        names, written = set(), self.function
+        while isinstance(written, partial):
+            written = written.func
+            names.add(written.__name__)
+        own = Answer(written).code
 
-def line_of(error: BaseException | None, function: Callable) -> str:
-    """Say in which line of the learner's own code `error` was raised; empty if that is not known."""
-    code = code_of(function)
-    frames = traceback.extract_tb(error.__traceback__) if error else []
-    own = [frame for frame in frames if code and frame.filename == code.co_filename and frame.line]
-    return f" It happened in line {own[-1].lineno}: `{own[-1].line}`." if own else ""
+        def note(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "c_call":
+                names.add(argument.__name__.removeprefix("special_").strip("_"))
+            elif event == "call" and frame.f_code is not own:
+                names.add(frame.f_code.co_name)
+
+        def noted(*given):
+            sys.setprofile(note)
+            try:
+                return self.function(*given)
+            finally:
+                sys.setprofile(None)
+
+        self._run(noted, arguments)
+        return names
+
+    def _run(self, function: Callable, arguments: tuple) -> Outcome:
+        if self.seconds > CHECK_LIMIT:
+            raise Slow
+        self.calls += 1
+        start = time.perf_counter()
+        with self.guard():
+            outcome = run(function, arguments)
+        self.seconds += time.perf_counter() - start
+        return outcome
+
+    def line_of(self, error: BaseException | None) -> str:
+        """Say in which line of the learner's own code `error` was raised; empty if that is not known."""
+        frames = traceback.extract_tb(error.__traceback__) if error else []
+        own = [f for f in frames if self.code and f.filename == self.code.co_filename and f.line]
+        return f" It happened in line {own[-1].lineno}: `{own[-1].line}`." if own else ""

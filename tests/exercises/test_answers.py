@@ -11,7 +11,7 @@ from answers import RIGHT, WRONG
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.comparing import same
 from attention_course.exercises.problems import Case
-from attention_course.exercises.running import call
+from attention_course.exercises.running import Answer
 
 for file in Path(answers.__file__).parent.glob("[a-z]*.py"):
     import_module(f"answers.{file.stem}")
@@ -23,9 +23,9 @@ SEEDS = range(2)
 
 def recognised(exercise, function, seed):
     """Name the mistakes of a function as `check` does, without drawing a panel."""
-    drawn = judging.trial(exercise, seed)
+    drawn, answer = judging.trial(exercise, seed), Answer(function)
     cases = [
-        Case(exercise, function, arguments, target, call(function, arguments))
+        Case(exercise, answer, arguments, target, answer.run(arguments))
         for arguments, target in zip(drawn.inputs, drawn.targets, strict=True)
     ]
     found = judging.recognise(drawn, cases)

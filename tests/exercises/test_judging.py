@@ -6,6 +6,7 @@ from answers import bad, mean_of_past
 
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.exercise import Mistake
+from attention_course.exercises.running import Answer
 
 pytestmark = pytest.mark.slow
 
@@ -197,7 +198,7 @@ def test_a_body_without_return_is_told_so():
         verdict = bad(answer)
         assert verdict.headline == "not tried yet"
         assert verdict.message == "Your function returned None. Is the `return` missing?"
-    assert judging.has_body(names_nothing)
+    assert judging.has_body(Answer(names_nothing))
 
 
 def test_what_pytorch_has_not_implemented_is_an_error_like_others():

@@ -3,17 +3,18 @@
 import functools
 import re
 import threading
+import time
 
 import pytest
 import torch
 from answers import bad, mean_of_past
 
-from attention_course.exercises import check, judging, running
+from attention_course.exercises import check, running
 
 
 @pytest.fixture
 def short_limit(monkeypatch):
-    monkeypatch.setattr(running, "TIME_LIMIT", 0.2)
+    monkeypatch.setattr(running, "CALL_LIMIT", 0.2)
 
 
 def test_an_answer_that_raises():
@@ -75,7 +76,7 @@ def test_the_line_of_the_loop_is_shown(short_limit):
 
 
 def test_an_answer_that_cannot_be_stopped_says_so(monkeypatch):
-    monkeypatch.setattr(running, "TIME_LIMIT", 0.05)
+    monkeypatch.setattr(running, "CALL_LIMIT", 0.05)
     done = threading.Event()
     assert "Restart the kernel" in bad(lambda x: done.wait(30)).message
     done.set()
@@ -95,10 +96,25 @@ def test_a_hang_on_later_inputs_only(short_limit):
 
 def test_each_call_in_a_property_has_a_limit_of_its_own(monkeypatch):
     limited, called = [], []
-    usual = judging.run
-    monkeypatch.setattr(judging, "run", lambda *given: (limited.append(1), usual(*given))[1])
+    usual = running.run
+    monkeypatch.setattr(running, "run", lambda *given: (limited.append(1), usual(*given))[1])
     assert check("causal_mean_loop", lambda x: (called.append(1), mean_of_past(x))[1]).passed
     assert len(limited) == len(called) > 20
+
+
+def test_all_calls_of_a_check_have_a_limit_together(monkeypatch):
+    monkeypatch.setattr(running, "CHECK_LIMIT", 0.1)
+    called = []
+
+    def slow(x):
+        called.append(1)
+        time.sleep(0.03)
+        return mean_of_past(x)
+
+    verdict = bad(slow)
+    assert verdict.headline == "not yet: it takes too long"
+    assert verdict.message.startswith(f"{len(called)} calls of your function took 0 seconds, and that ")
+    assert 0 < len(called) <= 4
 
 
 def test_a_hang_in_a_property_only(short_limit):
@@ -122,7 +138,7 @@ def test_the_learners_own_interrupt_passes_through(monkeypatch):
             pass
 
     def interrupted(thread, timeout=None, join=threading.Thread.join):
-        if timeout == running.TIME_LIMIT:
+        if timeout == running.CALL_LIMIT:
             started.wait()
             raise KeyboardInterrupt
         join(thread, timeout)
@@ -150,7 +166,7 @@ def test_what_an_answer_calls_is_known_by_name():
         return x.exp() / x.exp().sum()
 
     x = torch.ones(3)
-    assert "softmax" not in running.called_by(softmax, (x,))  # the answer itself may be called so
+    assert "softmax" not in running.Answer(softmax).called((x,))  # the answer itself may be called so
     for answer in (
         lambda x: softmax(x),
         lambda x: x.softmax(-1),
@@ -159,7 +175,7 @@ def test_what_an_answer_calls_is_known_by_name():
         functools.partial(torch.softmax, dim=-1),
         torch.nn.Softmax(-1),
     ):
-        assert "softmax" in running.called_by(answer, (x,))
+        assert "softmax" in running.Answer(answer).called((x,))
 
 
 def test_an_interrupt_in_the_main_thread_gets_out():
