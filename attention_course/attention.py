@@ -134,15 +134,16 @@ def attention_weights(
     Returns:
         Weights, shape (..., T_q, T_k); each row sums to 1. A query that may look at nothing gets a row of
         zeros, as from `torch.nn.functional.scaled_dot_product_attention`: softmax alone would give NaN, and
-        one NaN spreads through a whole model.
+        one NaN spreads through a whole model. In float16 a dot product above 65504 is inf and makes a row of
+        NaN, where PyTorch's function keeps its scores in float32; so convert q and k first.
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: q and k are no float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, None, mask, "attention_weights")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = (q * scale) @ k.transpose(-2, -1)
+    scores = q @ k.transpose(-2, -1) * scale
     if mask is None:
         return torch.softmax(scores, dim=-1)
     scores = scores.masked_fill(~mask, float("-inf"))
@@ -169,7 +170,7 @@ def attention(
         The output, shape (..., T_q, d_v), and the weights that made it, shape (..., T_q, T_k).
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: q, k and v are no float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, v, mask, "attention")
@@ -323,7 +324,7 @@ def attend(
             no table is made: the fastest kernels of a GPU take none.
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: q, k and v are no float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, v, mask, "attend")

@@ -313,7 +313,7 @@ def generate(
             best = logits.amax(dim=-1)
             if not best.isfinite().all():
                 raise ValueError(
-                    f"generate: after {ids.shape[1]} tokens and at temperature {temperature} the best logit is "
+                    f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the best logits are "
                     f"{best.tolist()}, expected finite numbers. Did the training of the model diverge?"
                 )
             drawn = logits.argmax(dim=-1, keepdim=True)

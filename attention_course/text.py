@@ -144,7 +144,7 @@ def load_text(name_or_path: str | PathLike) -> str:
     path = Path(os.path.expanduser(name)).absolute()
     if (len(name) > 255 or "\n" in name) and not os.path.exists(path):
         raise FileNotFoundError(
-            f"load_text: {name[:40]!r}... is no file, expected a name or a path. A text that you have needs no "
+            f"load_text: {name[:40]!r}... is no file, expected a name or a path. A text needs no "
             "loading: Data.of(text)."
         )
     if not path.exists():

@@ -261,7 +261,7 @@ scores[1, 5], scores[5, 1]
 # %%
 def attention_weights(q, k, mask=None, scale=None):
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = (q * scale) @ k.transpose(-2, -1)
+    scores = q @ k.transpose(-2, -1) * scale
     if mask is None:
         return torch.softmax(scores, dim=-1)
     scores = scores.masked_fill(~mask, float("-inf"))
