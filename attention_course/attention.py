@@ -91,7 +91,7 @@ def padding_mask(lengths: Int[Tensor, " B"], T_k: int) -> Bool[Tensor, "B 1 T_k"
         TypeError: `lengths` holds no integers, or T_k is none.
         ValueError: `lengths` has another shape, or a length is out of range.
     """
-    check_lengths(lengths, T_k, "padding_mask")
+    check_lengths("padding_mask", lengths, T_k)
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None]
 
 

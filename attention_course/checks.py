@@ -67,7 +67,7 @@ def check_range(x: Tensor, stop: int, name: str, argument: str) -> None:
         raise ValueError(f"{name}: {argument} holds {wrong}, expected integers from 0 to {stop - 1}.")
 
 
-def check_lengths(lengths: Tensor, T_k: int, name: str) -> None:
+def check_lengths(name: str, lengths: Tensor, T_k: int) -> None:
     """Raise unless `lengths` is an integer tensor of shape (B,), each from 0 to T_k.
 
     Raises:

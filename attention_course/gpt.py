@@ -313,8 +313,8 @@ def generate(
             best = logits.amax(dim=-1)
             if not best.isfinite().all():
                 raise ValueError(
-                    f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the best logits are "
-                    f"{best.tolist()}, expected finite numbers. Did the training of the model diverge?"
+                    f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the best logit of "
+                    f"each text is {best.tolist()}, expected finite numbers. Did the training of the model diverge?"
                 )
             drawn = logits.argmax(dim=-1, keepdim=True)
             if temperature > 0:
