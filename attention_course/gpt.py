@@ -314,7 +314,7 @@ def generate(
             if not best.isfinite().all():
                 raise ValueError(
                     f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the best logit of "
-                    f"each text is {best.tolist()}, expected finite numbers. Did the training of the model diverge?"
+                    f"each text is {best.tolist()}, expected finite numbers. Did its training diverge?"
                 )
             drawn = logits.argmax(dim=-1, keepdim=True)
             if temperature > 0:

@@ -59,7 +59,7 @@ def test_text_ends_with_the_story_that_reaches_the_length(stories):
         assert text.endswith("\n")
         assert len(text) >= characters
         assert text[:-1].rfind("\n") + 1 < characters
-    with pytest.raises(ValueError, match="characters = 0, expected at least 1"):
+    with pytest.raises(ValueError, match="characters = 0, expected an integer of at least 1"):
         write_stories(characters=0)
 
 
