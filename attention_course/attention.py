@@ -213,7 +213,14 @@ class CrossAttentionHead(nn.Module):
     """
 
     def __init__(self, n_embd: int, n_context: int, head_size: int, d_v: int | None = None):
-        check_sizes("CrossAttentionHead", 1, n_embd=n_embd, n_context=n_context, head_size=head_size)
+        check_sizes(
+            "CrossAttentionHead",
+            1,
+            n_embd=n_embd,
+            n_context=n_context,
+            head_size=head_size,
+            d_v=head_size if d_v is None else d_v,
+        )
         super().__init__()
         self.query = nn.Linear(n_embd, head_size, bias=False)
         self.key = nn.Linear(n_context, head_size, bias=False)

@@ -482,7 +482,7 @@ def test_many_heads_take_a_batch(name, shape):
 @pytest.mark.parametrize("mask", [torch.ones(3, 3).tril(), torch.ones(3, 3).tril().long(), [[True] * 3] * 3])
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_no_head_adds_a_mask_of_ones_and_zeros_to_the_scores(recording, name, mask):
-    with pytest.raises(TypeError, match="the mask .* expected .*torch.bool"), recording():
+    with pytest.raises(TypeError, match=r"the mask .* expected .*torch.bool"), recording():
         EACH_HEAD[name](torch.zeros(2, 3, 4), mask)
 
 

