@@ -36,7 +36,8 @@ def check_sizes(name: str, least: int, **sizes: object) -> None:
     """
     for argument, size in sizes.items():
         expected = f"{name}: {argument} = {size!r}, expected an integer of at least {least}."
-        if not isinstance(size, SupportsIndex) or (isinstance(size, Tensor) and size.is_floating_point()):
+        other = size.dtype not in INTEGERS if isinstance(size, Tensor) else isinstance(size, bool)
+        if other or getattr(size, "ndim", 0) > 0 or not isinstance(size, SupportsIndex):
             raise TypeError(expected)
         if size < least:  # pyright: ignore[reportOperatorIssue]
             raise ValueError(expected)

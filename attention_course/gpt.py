@@ -18,7 +18,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attention_course.attention import MultiHeadAttention, head_size_of
-from attention_course.checks import check_batch_of_ids, check_channels, check_generator, check_sizes
+from attention_course.checks import (
+    check_batch_of_ids,
+    check_channels,
+    check_generator,
+    check_sizes,
+    check_type,
+)
 from attention_course.names import look_up
 
 
@@ -177,6 +183,7 @@ class GPT(nn.Module):
         mlp: Part = MLP,
         wpe: Part | None = nn.Embedding,
     ):
+        check_type(config, GPTConfig, "GPT", "config")
         super().__init__()
         self.config = config
         self.block_size = config.block_size
@@ -266,8 +273,10 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
     """Return a context in which matrix products have this precision: "float32", "bfloat16" or "auto".
 
     Raises:
+        TypeError: the precision is no str.
         ValueError: there is no such precision.
     """
+    check_type(precision, str, "autocast", "precision")
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "auto": None}
     dtype = look_up(precision, known, "precision") or autocast_dtype(device)
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16)

@@ -397,6 +397,7 @@ def test_a_gpt_needs_a_token(shape):
     [
         (lambda: BigramLanguageModel(0), ValueError, "BigramLanguageModel: vocab_size = 0, expected"),
         (lambda: BigramLanguageModel("abc"), TypeError, "BigramLanguageModel: vocab_size = 'abc'"),
+        (lambda: GPT(None), TypeError, "GPT: config is NoneType, expected GPTConfig"),
         (lambda: MLP(0), ValueError, "MLP: n_embd = 0"),
         (lambda: MLP(4)(torch.zeros(2, 5)), ValueError, r"MLP: x is .* expected .*\(..., T, 4\)"),
         (lambda: sinusoidal_positions(4, -1), ValueError, "sinusoidal_positions: n_embd = -1"),
@@ -461,11 +462,13 @@ def test_a_model_says_how_much_it_reads():
             block_size_of(model)
 
 
-@pytest.mark.parametrize("precision", ["int8", "float16", "auto ", "", None])
+@pytest.mark.parametrize("precision", ["int8", "float16", "auto ", ""])
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_another_precision_is_refused(precision):
     with pytest.raises(ValueError, match=f"no precision called {precision!r}.*float32, bfloat16, auto"):
         autocast(precision, torch.device("cpu"))
+    with pytest.raises(TypeError, match="autocast: precision is list, expected str"):
+        autocast([precision], torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
