@@ -213,11 +213,13 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor | None, mask: Tensor | None,
         if x.dim() < 2:
             shape = tuple(x.shape)
             raise ValueError(f"{name}: {part} has shape {shape}, expected (..., T, channels): {part}[None].")
-    if q.shape[-1] != k.shape[-1] or q.shape[-1] == 0:
+    if q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"{name}: q has head_size {q.shape[-1]} and k has head_size {k.shape[-1]}. "
-            "A dot product needs the same on both sides, at least 1; only v may differ."
+            "A dot product needs the same on both sides; only v may differ."
         )
+    if q.shape[-1] == 0:
+        raise ValueError(f"{name}: q and k have head_size 0, expected at least one channel.")
     if v is not None and k.shape[-2] != v.shape[-2]:
         raise ValueError(
             f"{name}: k holds {k.shape[-2]} tokens and v holds {v.shape[-2]}. Each key needs its value."
