@@ -282,7 +282,11 @@ def test_nobody_to_look_at_gives_zeros_and_finite_gradients():
         ({"q": torch.zeros(1, 2, 3)}, ValueError, r"q has shape \(1, 2, 3\) and k has shape \(2, 4, 3\)"),
         ({"k": torch.zeros(3, 4, 3)}, ValueError, r"q has shape \(2, 2, 3\) and k has shape \(3, 4, 3\)"),
         ({"v": torch.zeros(3, 4, 3)}, ValueError, r"q has shape \(2, 2, 3\) and v has shape \(3, 4, 3\)"),
-        ({"q": torch.zeros(2, 2, 0), "k": torch.zeros(2, 4, 0)}, ValueError, "q and k have head_size 0, expected"),
+        (
+            {"q": torch.zeros(2, 2, 0), "k": torch.zeros(2, 4, 0)},
+            ValueError,
+            "q and k have head_size 0, expected",
+        ),
         ({"q": torch.zeros(3)}, ValueError, r"q has shape \(3,\), expected \(..., T, channels\): q\[None\]"),
         ({"k": torch.zeros(3)}, ValueError, r"k has shape \(3,\)"),
         ({"v": torch.zeros(4)}, ValueError, r"v has shape \(4,\)"),
