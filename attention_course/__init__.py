@@ -3,6 +3,7 @@
 Read the modules in this order and they are the course again; each imports only from those above it.
 
 - `ladder`, `names`: the rungs, in order; how a thing is looked up by the name that a learner typed.
+- `checks`: what the functions ask of their input.
 - `averaging`: rungs 1 to 3, the mean of the past.
 - `attention`: rungs 3 to 7, from the mask to many heads.
 - `gpt`: rung 8, the models.

@@ -12,7 +12,16 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attention_course.averaging import check_tokens
+from attention_course.checks import (
+    check_attention,
+    check_batch,
+    check_channels,
+    check_lengths,
+    check_probe,
+    check_scores,
+    check_sizes,
+    check_type,
+)
 
 
 def causal_mask(
@@ -29,15 +38,26 @@ def causal_mask(
         A boolean mask, shape (T_q, T_k), True where a query may look, as
         `torch.nn.functional.scaled_dot_product_attention` reads it. (Its `is_causal=True` aligns the first
         query with the first key instead.)
+
+    Raises:
+        TypeError: a length is no integer.
+        ValueError: a length is negative.
     """
     T_k = T_q if T_k is None else T_k
+    check_sizes("causal_mask", 0, T_q=T_q, T_k=T_k)
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q)
 
 
 def window_mask(
     T_q: int, window: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Let each query look at the last `window` tokens, itself included (Beltagy et al. 2020, section 3.1)."""
+    """Let each query look at the last `window` tokens, itself included (Beltagy et al. 2020, section 3.1).
+
+    Raises:
+        TypeError: a number is no integer.
+        ValueError: `window` is below 1, or a length is negative.
+    """
+    check_sizes("window_mask", 1, window=window)
     mask = causal_mask(T_q, T_k, device=device)
     return mask & ~mask.tril(mask.shape[1] - T_q - window)
 
@@ -45,7 +65,13 @@ def window_mask(
 def prefix_mask(
     T_q: int, prefix: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Let each query look at itself, the past, and the first `prefix` tokens (Raffel et al. 2020, fig. 4)."""
+    """Let each query look at itself, the past, and the first `prefix` tokens (Raffel et al. 2020, fig. 4).
+
+    Raises:
+        TypeError: a number is no integer.
+        ValueError: a number is negative.
+    """
+    check_sizes("prefix_mask", 0, prefix=prefix)
     mask = causal_mask(T_q, T_k, device=device)
     mask[:, :prefix] = True
     return mask
@@ -60,7 +86,12 @@ def padding_mask(lengths: Int[Tensor, " B"], T_k: int) -> Bool[Tensor, "B 1 T_k"
 
     Returns:
         A boolean mask, shape (B, 1, T_k): the same keys for every query of a text.
+
+    Raises:
+        TypeError: `lengths` holds no integers, or T_k is none.
+        ValueError: `lengths` has another shape, or a length is out of range.
     """
+    check_lengths("padding_mask", lengths, T_k)
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None]
 
 
@@ -76,47 +107,14 @@ def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
 
     Returns:
         Weights, same shape and dtype.
-    """
-    exp = (x - x.amax(dim=dim, keepdim=True)).exp()
-    return exp / exp.sum(dim=dim, keepdim=True)
-
-
-def check_attention(q: Tensor, k: Tensor, v: Tensor | None, mask: Tensor | None, name: str) -> None:
-    """Raise unless queries, keys, values and mask fit together.
 
     Raises:
-        TypeError: the mask is not boolean.
-        ValueError: the head sizes of `q` and `k` differ, the lengths of `k` and `v` differ, or the mask does
-            not broadcast to one entry a query and key.
+        TypeError: `x` is no float tensor.
+        ValueError: there is no such dimension, or its entries are too many for the dtype to add up.
     """
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(
-            f"{name}: q has head_size {q.shape[-1]} and k has head_size {k.shape[-1]}. "
-            "A dot product needs the same on both sides; only v may differ."
-        )
-    if v is not None and k.shape[-2] != v.shape[-2]:
-        raise ValueError(
-            f"{name}: k holds {k.shape[-2]} tokens and v holds {v.shape[-2]}. Each key needs its value."
-        )
-    if mask is None:
-        return
-    if mask.dtype != torch.bool:
-        raise TypeError(
-            f"{name}: the mask has dtype {mask.dtype}, expected torch.bool, True where a query may look. "
-            "Of a mask of ones and zeros, mask.bool(); of one with 0 and -inf, mask == 0."
-        )
-    if mask.shape == (q.shape[-2], k.shape[-2]):
-        return
-    scores = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
-    try:
-        fits = torch.broadcast_shapes(mask.shape, scores) == scores
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{name}: the mask has shape {tuple(mask.shape)} and the scores have shape {scores}. "
-            f"Each query needs one entry a key: make it ({q.shape[-2]}, {k.shape[-2]})."
-        )
+    check_scores(x, dim, "softmax")
+    exp = (x - x.amax(dim=dim, keepdim=True)).exp()
+    return exp / exp.sum(dim=dim, keepdim=True)
 
 
 def attention_weights(
@@ -136,10 +134,11 @@ def attention_weights(
     Returns:
         Weights, shape (..., T_q, T_k); each row sums to 1. A query that may look at nothing gets a row of
         zeros, as from `torch.nn.functional.scaled_dot_product_attention`: softmax alone would give NaN, and
-        one NaN spreads through a whole model.
+        one NaN spreads through a whole model. In float16 a dot product above 65504 is inf and makes a row of
+        NaN, where PyTorch's function keeps its scores in float32; so convert q and k first.
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: q and k are no float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, None, mask, "attention_weights")
@@ -171,7 +170,7 @@ def attention(
         The output, shape (..., T_q, d_v), and the weights that made it, shape (..., T_q, T_k).
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: q, k and v are no float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, v, mask, "attention")
@@ -189,6 +188,7 @@ class Head(nn.Module):
     """
 
     def __init__(self, n_embd: int, head_size: int, d_v: int | None = None):
+        check_sizes("Head", 1, n_embd=n_embd, head_size=head_size, d_v=head_size if d_v is None else d_v)
         super().__init__()
         self.query = nn.Linear(n_embd, head_size, bias=False)
         self.key = nn.Linear(n_embd, head_size, bias=False)
@@ -198,6 +198,7 @@ class Head(nn.Module):
         self, x: Float[Tensor, "*B T n_embd"], mask: Bool[Tensor, "..."] | None = None
     ) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T T"]]:
         """Turn tokens (B, T, n_embd) into an output (B, T, d_v) and weights (B, T, T)."""
+        check_channels("Head", (x, self.query))
         return attention(self.query(x), self.key(x), self.value(x), mask)
 
 
@@ -212,6 +213,14 @@ class CrossAttentionHead(nn.Module):
     """
 
     def __init__(self, n_embd: int, n_context: int, head_size: int, d_v: int | None = None):
+        check_sizes(
+            "CrossAttentionHead",
+            1,
+            n_embd=n_embd,
+            n_context=n_context,
+            head_size=head_size,
+            d_v=head_size if d_v is None else d_v,
+        )
         super().__init__()
         self.query = nn.Linear(n_embd, head_size, bias=False)
         self.key = nn.Linear(n_context, head_size, bias=False)
@@ -224,6 +233,7 @@ class CrossAttentionHead(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "*B T_q d_v"], Float[Tensor, "*B T_q T_k"]]:
         """Turn x (B, T_q, n_embd) and context (B, T_k, n_context) into (B, T_q, d_v) and (B, T_q, T_k)."""
+        check_channels("CrossAttentionHead", (x, self.query), (context, self.key))
         return attention(self.query(x), self.key(context), self.value(context), mask)
 
 
@@ -231,9 +241,11 @@ def head_size_of(n_embd: int, n_head: int) -> int:
     """Return n_embd / n_head.
 
     Raises:
-        ValueError: n_head does not divide n_embd.
+        TypeError: a number is no integer.
+        ValueError: a number is below 1, or n_head does not divide n_embd.
     """
-    if n_head < 1 or n_embd % n_head:
+    check_sizes("head_size_of", 1, n_embd=n_embd, n_head=n_head)
+    if n_embd % n_head:
         raise ValueError(
             f"n_embd = {n_embd} cannot be split over n_head = {n_head} heads of one size. "
             f"Choose an n_head that divides {n_embd}."
@@ -262,6 +274,7 @@ class MultiHeadAttentionList(nn.Module):
         self, x: Float[Tensor, "B T n_embd"], mask: Bool[Tensor, "..."] | None = None
     ) -> tuple[Float[Tensor, "B T n_embd"], Float[Tensor, "B n_head T T"]]:
         """Turn tokens (B, T, n_embd) into an output (B, T, n_embd) and weights (B, n_head, T, T)."""
+        check_batch("MultiHeadAttentionList", x, self.c_proj, mask)
         outputs, weights = zip(*(head(x, mask) for head in self.heads), strict=True)
         return self.c_proj(torch.cat(outputs, dim=-1)), torch.stack(weights, dim=1)
 
@@ -318,7 +331,7 @@ def attend(
             no table is made: the fastest kernels of a GPU take none.
 
     Raises:
-        TypeError: the mask is not boolean.
+        TypeError: q, k and v are no float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, v, mask, "attend")
@@ -364,6 +377,7 @@ class MultiHeadAttention(nn.Module):
         A mask of shape (B, 1, T) or (T, T) counts for every head; `is_causal` says `causal_mask(T)` without
         a table. `record_weights` records the weights, shape (B, n_head, T, T).
         """
+        check_batch("MultiHeadAttention", x, self.c_attn, mask)
         B, T, C = x.shape
         q, k, v = (
             part.view(B, T, -1, self.head_size).transpose(1, 2)  # (B, n_head, T, head_size)
@@ -377,6 +391,7 @@ class MultiHeadAttention(nn.Module):
 
 def fuse(heads: MultiHeadAttentionList) -> MultiHeadAttention:
     """Copy the parameters of a list of heads into the fused form, which then gives the same output."""
+    check_type(heads, MultiHeadAttentionList, "fuse", "heads")
     fused = MultiHeadAttention(heads.c_proj.out_features, len(heads.heads)).to(heads.c_proj.weight)
     parts = [getattr(head, part).weight for part in ("query", "key", "value") for head in heads.heads]
     with torch.no_grad():
@@ -387,6 +402,7 @@ def fuse(heads: MultiHeadAttentionList) -> MultiHeadAttention:
 
 def to_torch(fused: MultiHeadAttention) -> nn.MultiheadAttention:
     """Copy all parameters into PyTorch's module. Its boolean mask is True where a query may *not* look."""
+    check_type(fused, MultiHeadAttention, "to_torch", "fused")
     n_embd, bias = fused.c_proj.out_features, fused.c_proj.bias is not None
     theirs = nn.MultiheadAttention(n_embd, n_embd // fused.head_size, bias=bias, batch_first=True)
     theirs = theirs.to(fused.c_proj.weight)
@@ -402,11 +418,11 @@ def to_torch(fused: MultiHeadAttention) -> nn.MultiheadAttention:
 def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"]) -> Bool[Tensor, "T_out T"]:
     """Find out which outputs move when an input is perturbed.
 
-    Noise is added to each input position in turn, and every bit of the output is compared. Causal
-    functions give a lower triangle; anything above the diagonal is a leak from the future.
+    Noise as large as the tokens is added to each input position in turn, and every bit of the output is
+    compared. Causal functions give a lower triangle; anything above the diagonal is a leak from the future.
 
     Args:
-        function: maps tokens (T, C) or (B, T, C) to (T_out, D) or (B, T_out, D). Called T + 1 times; it
+        function: maps tokens (T, C) or (B, T, C) to (T_out, D) or (B, T_out, D). Called T + 3 times; it
             must give the same output for the same input (no dropout).
         x: the tokens to perturb.
 
@@ -414,12 +430,14 @@ def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"])
         Boolean, shape (T_out, T): entry [i, j] is True if output i moved when input j did.
 
     Raises:
-        TypeError: `x` is not a float tensor.
-        ValueError: `x` has another rank, or T = 0.
+        TypeError: `x` is not a float tensor, or the function returns no tensor.
+        ValueError: `x` has another rank, is empty, or holds numbers that no noise can be added to; or the
+            function returns another shape, or something else each time.
     """
-    check_tokens(x, "leak_probe")
+    check_probe(function, x, "leak_probe")
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-    before = function(x.clone())
+    noise = noise * (1 + x.abs())  # beside large tokens, small noise is lost in rounding
+    before = function(x.clone()).clone()  # it may return a buffer that it writes to again
     columns = []
     for j in range(x.shape[-2]):
         perturbed = x.clone()

@@ -8,30 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-
-def check_tokens(x: object, name: str) -> None:
-    """Raise unless `x` is a float tensor of shape (T, C) or (B, T, C) with at least one token.
-
-    Args:
-        x: what somebody passed.
-        name: the function that it was passed to, for the message.
-
-    Raises:
-        TypeError: `x` is no tensor, or holds integers, booleans or complex numbers.
-        ValueError: `x` has another number of dimensions, or T = 0.
-    """
-    expected = f"{name} expects a float tensor of shape (T, C) or (B, T, C)"
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{expected}, but got a {type(x).__name__}. Make one with torch.tensor(...).")
-    if not x.is_floating_point():
-        raise TypeError(f"{expected}, but its dtype is {x.dtype}. Convert it first: x.float().")
-    shape = tuple(x.shape)
-    if x.dim() < 2:
-        raise ValueError(f"{expected}, but its shape is {shape}. Add the missing dimension: x[:, None].")
-    if x.dim() > 3:
-        raise ValueError(f"{expected}, but its shape is {shape}. Merge the leading ones: x.flatten(0, -3).")
-    if x.shape[-2] == 0:
-        raise ValueError(f"{expected}, but its shape is {shape}: T = 0. Pass at least one token.")
+from attention_course.checks import check_tokens
 
 
 def causal_mean_loop(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
@@ -57,6 +34,9 @@ def causal_mean_loop(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 def causal_mean_matmul(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
     """Average each token with all tokens before it, as one matrix product.
 
+    A weight of 0 hides any number but inf and NaN: 0 · inf is NaN. One of these makes NaN of all means of
+    its channel, those before it included, which the loop leaves alone.
+
     Args:
         x: tokens, shape (T, C) or (B, T, C).
 
@@ -79,6 +59,7 @@ def causal_mean_softmax(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 
     The future gets the score -inf, and exp(-inf) is exactly 0. This is causal attention in which every
     query finds every key equally interesting (Vaswani et al. 2017, section 3.2.3, is where the mask is).
+    With inf and NaN it does as `causal_mean_matmul`.
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 import torch.nn as nn
@@ -17,6 +18,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attention_course.attention import MultiHeadAttention, head_size_of
+from attention_course.checks import (
+    check_batch_of_ids,
+    check_channels,
+    check_generator,
+    check_sizes,
+    check_type,
+)
+from attention_course.names import look_up
 
 
 class BigramLanguageModel(nn.Module):
@@ -25,11 +34,13 @@ class BigramLanguageModel(nn.Module):
     block_size = 128  # what it is shown at once; it looks at the last token only
 
     def __init__(self, vocab_size: int):
+        check_sizes("BigramLanguageModel", 1, vocab_size=vocab_size)
         super().__init__()
         self.table = nn.Embedding(vocab_size, vocab_size)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Turn ids (B, T) into logits (B, T, vocab_size)."""
+        check_batch_of_ids(ids, "BigramLanguageModel", self.table.num_embeddings)
         return self.table(ids)
 
 
@@ -54,7 +65,7 @@ class GPTConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"GPTConfig: {name} = {value!r}, expected an integer of at least 1.")
-        if not 0 <= self.dropout < 1:
+        if not isinstance(self.dropout, Real) or not 0 <= self.dropout < 1:
             raise ValueError(f"GPTConfig: dropout = {self.dropout!r}, expected 0 <= dropout < 1.")
         head_size_of(self.n_embd, self.n_head)
 
@@ -63,12 +74,14 @@ class MLP(nn.Module):
     """The feed-forward part: each token by itself, through four times as many channels and back."""
 
     def __init__(self, n_embd: int, bias: bool = False):
+        check_sizes("MLP", 1, n_embd=n_embd)
         super().__init__()
         self.c_fc = nn.Linear(n_embd, 4 * n_embd, bias=bias)
         self.c_proj = nn.Linear(4 * n_embd, n_embd, bias=bias)
 
     def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
         """Turn tokens (B, T, n_embd) into an output of that shape."""
+        check_channels("MLP", (x, self.c_fc))
         return self.c_proj(F.gelu(self.c_fc(x)))
 
 
@@ -115,6 +128,7 @@ def sinusoidal_positions(block_size: int, n_embd: int) -> Float[Tensor, "T C"]:
 
     A step back turns each pair by one angle, wherever it starts (Vaswani et al. 2017, section 3.5).
     """
+    check_sizes("sinusoidal_positions", 0, block_size=block_size, n_embd=n_embd)
     longest = max(block_size / math.tau, 1.0)
     angles = torch.arange(block_size)[:, None] * longest ** -torch.linspace(0, 1, (n_embd + 1) // 2)
     return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :n_embd]
@@ -169,6 +183,7 @@ class GPT(nn.Module):
         mlp: Part = MLP,
         wpe: Part | None = nn.Embedding,
     ):
+        check_type(config, GPTConfig, "GPT", "config")
         super().__init__()
         self.config = config
         self.block_size = config.block_size
@@ -193,9 +208,13 @@ class GPT(nn.Module):
         """Turn ids (B, T) into logits (B, T, vocab_size).
 
         Raises:
-            ValueError: T is larger than block_size.
+            TypeError: ids is no integer tensor of shape (B, T).
+            ValueError: there are no ids, T is larger than block_size, or (on a CPU) an id is out of range.
         """
+        check_batch_of_ids(ids, "GPT", self.config.vocab_size)
         T = ids.shape[1]
+        if ids.numel() == 0:
+            raise ValueError(f"GPT: ids has shape {tuple(ids.shape)}. Give at least one token.")
         if self.block_size < T:
             raise ValueError(
                 f"GPT: {T} tokens, but block_size is {self.block_size}. Keep ids[:, -{self.block_size}:]."
@@ -216,24 +235,25 @@ def block_size_of(model: nn.Module) -> int:
         TypeError: the model does not say so.
     """
     block_size = getattr(model, "block_size", None)
-    if not isinstance(block_size, int):
+    if not isinstance(block_size, int) or block_size < 1:
         raise TypeError(
-            f"{type(model).__name__} has block_size = {block_size!r}, expected an integer: the number of "
-            "tokens that it reads at most. Write into its class, for example, block_size = 128."
+            f"{type(model).__name__} has block_size = {block_size!r}, expected an integer of at least 1: the "
+            "number of tokens that it reads at most. Write into its class, for example, block_size = 128."
         )
     return block_size
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into eval mode, without gradients; then leave it as it was."""
-    training = model.training
+    """Put the model into eval mode, without gradients; then leave it, and each part of it, as it was."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 def autocast_dtype(device: torch.device) -> torch.dtype:
@@ -250,8 +270,15 @@ def autocast_dtype(device: torch.device) -> torch.dtype:
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return a context in which matrix products have this precision: "float32", "bfloat16" or "auto"."""
-    dtype = autocast_dtype(device) if precision == "auto" else getattr(torch, precision)
+    """Return a context in which matrix products have this precision: "float32", "bfloat16" or "auto".
+
+    Raises:
+        TypeError: the precision is no str.
+        ValueError: there is no such precision.
+    """
+    check_type(precision, str, "autocast", "precision")
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "auto": None}
+    dtype = look_up(precision, known, "precision") or autocast_dtype(device)
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16)
 
 
@@ -269,24 +296,38 @@ def generate(
     varied, at 0 always the best token. top_k leaves only the k best. The result begins with ids.
 
     Raises:
-        ValueError: there is no token to start from, or a number is out of range.
+        TypeError: ids is no integer tensor of shape (B, T), or another argument is of the wrong kind.
+        ValueError: there is no token to start from, a number is out of range, or the model's best logit for
+            some token is not finite.
     """
-    if ids.shape[1] == 0:
-        raise ValueError("generate: ids has shape (B, 0). Give at least one token to start from.")
-    if temperature < 0 or (top_k or 1) < 1:
+    check_batch_of_ids(ids, "generate")
+    check_sizes("generate", 0, max_new_tokens=max_new_tokens)
+    check_sizes("generate", 1, top_k=1 if top_k is None else top_k)
+    check_generator(generator, "generate")
+    if ids.numel() == 0:
         raise ValueError(
-            f"generate: temperature = {temperature} must be at least 0, top_k = {top_k} at least 1."
+            f"generate: ids has shape {tuple(ids.shape)}. Give at least one token to start from."
         )
+    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
+        raise ValueError(f"generate: temperature = {temperature!r}, expected a number of at least 0.")
     block_size = block_size_of(model)
     with evaluating(model):
         for _ in range(max_new_tokens):
             logits = model(ids[:, -block_size:])[:, -1]  # (B, V): what follows the last token
-            if top_k:
+            if top_k is not None:
                 worst = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
                 logits = logits.masked_fill(logits < worst, float("-inf"))
+            if temperature > 0:
+                logits = logits / temperature
+            best = logits.amax(dim=-1)
+            if not best.isfinite().all():
+                raise ValueError(
+                    f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the best logit of "
+                    f"each text is {best.tolist()}, expected finite numbers. Did its training diverge?"
+                )
             drawn = logits.argmax(dim=-1, keepdim=True)
             if temperature > 0:
-                probabilities = torch.softmax(logits / temperature, dim=-1)
+                probabilities = torch.softmax(logits, dim=-1)
                 drawn = torch.multinomial(probabilities, 1, generator=generator)
             ids = torch.cat([ids, drawn], dim=1)
     return ids

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from attention_course.checks import check_sizes, check_type
 from attention_course.gpt import autocast, block_size_of, evaluating
 
 Option = TypeVar("Option")
@@ -54,11 +55,16 @@ def draw_story(rng: random.Random) -> Story:
     """Draw one of the STORIES stories, each with the same probability.
 
     Only `rng.random()` is called: its numbers are the same on every Python, those of `choice` need not be.
+
+    Raises:
+        TypeError: `rng` has no such method.
     """
 
     def pick(options: Sequence[Option]) -> Option:
         return options[int(rng.random() * len(options))]
 
+    if not hasattr(rng, "random"):
+        raise TypeError(f"draw_story: rng is {type(rng).__name__}, expected random.Random(seed).")
     giver = pick(NAMES)
     receiver = pick([name for name in NAMES if name != giver])
     return Story(giver, receiver, pick(THINGS), pick(PLACES), pick(ORDERS))
@@ -72,11 +78,12 @@ def write_stories(seed: int = 0, characters: int = 400_000) -> str:
         characters: at least so many; the text ends with the first story that reaches them.
 
     Raises:
-        ValueError: `characters` is below 1.
+        TypeError: a number is no integer.
+        ValueError: `characters` is below 1, or `seed` is negative.
     """
-    if characters < 1:
-        raise ValueError(f"write_stories: characters = {characters}, expected at least 1.")
-    rng = random.Random(seed)
+    check_sizes("write_stories", 0, seed=seed)
+    check_sizes("write_stories", 1, characters=characters)
+    rng = random.Random(int(seed))
     lines, length = [], 0
     while length < characters:
         lines.append(draw_story(rng).text + "\n")
@@ -100,8 +107,10 @@ def read_story(line: str) -> Story:
     """Recover the choices from a line, with or without its newline.
 
     Raises:
+        TypeError: the line is no str.
         ValueError: the line is no story.
     """
+    check_type(line, str, "read_story", "line")
     line = line.removesuffix("\n")
     if fact := FACT.match(line):
         choices = fact.groupdict()
@@ -124,8 +133,10 @@ def stories_entropy(text: str) -> float:
     it first, text[text.index("\n") + 1 :].
 
     Raises:
+        TypeError: the text is no str.
         ValueError: the text is empty, or holds something other than whole stories, each with its newline.
     """
+    check_type(text, str, "stories_entropy", "text")
     *lines, rest = text.split("\n")
     if rest or not lines:
         raise ValueError(
@@ -145,7 +156,11 @@ def answers(text: str) -> list[tuple[int, int]]:
     """Find the words that answer the questions, in the order of the text: text[start:end] is one.
 
     Any stretch of stories will do. Of a story that is cut off, the answers that are left are listed.
+
+    Raises:
+        TypeError: the text is no str.
     """
+    check_type(text, str, "answers", "text")
     return [found.span(1) for found in ANSWER.finditer(text)]
 
 
@@ -166,8 +181,11 @@ def recall(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "
     nor do those after the first thousand.
 
     Raises:
-        ValueError: the text has no answer that counts.
+        TypeError: an argument is of the wrong kind.
+        ValueError: the text has no answer that counts, or there is no such precision.
     """
+    check_type(model, nn.Module, "recall", "model")
+    check_type(tokenizer, Tokenizer, "recall", "tokenizer")
     ids, block_size = tokenizer.encode(text), block_size_of(model)
     spans = [(start, end) for start, end in answers(text) if end > block_size][:1000]
     if not spans:

@@ -3,9 +3,11 @@
 The floors of models that look back a few characters only are counted in the text itself.
 """
 
+import codecs
 import math
 import os
 from dataclasses import dataclass
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 
@@ -14,19 +16,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from attention_course.checks import check_generator, check_ids, check_sizes, check_type
 from attention_course.names import look_up
 from attention_course.stories import write_stories
-
-
-def check_ids(ids: object, name: str) -> None:
-    """Raise TypeError unless `ids`, given to the function `name`, holds integers in the shape (T,)."""
-    integers = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-    if not isinstance(ids, Tensor) or ids.dtype not in integers or ids.dim() != 1:
-        got = f"{ids.dtype}, {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
-        raise TypeError(
-            f"{name}: ids is {got}, expected an integer tensor of shape (T,). "
-            "From a text, make it with tokenizer.encode(text); of a batch, pass one row: ids[0]."
-        )
 
 
 def ngram_floor(ids: Int[Tensor, " T"], n: int) -> float:
@@ -43,10 +35,12 @@ def ngram_floor(ids: Int[Tensor, " T"], n: int) -> float:
         n: 1 for unigrams (which look at nothing), 2 for bigrams, and so on.
 
     Raises:
+        TypeError: ids is no integer tensor of shape (T,), or n no integer.
         ValueError: n is below 1, or there are fewer than n ids.
     """
     check_ids(ids, "ngram_floor")
-    if not 1 <= n <= len(ids):
+    check_sizes("ngram_floor", 1, n=n)
+    if len(ids) < n:
         raise ValueError(f"ngram_floor: n = {n} with {len(ids)} ids, expected n from 1 to their number.")
     vocabulary, tokens = np.unique(ids.cpu().numpy(), return_inverse=True)
     T = len(tokens) - n + 1
@@ -90,18 +84,34 @@ def tiny_shakespeare() -> str:
     return read_text(path)
 
 
+LARGEST = 10**9  # bytes of a file, about what 16 GB of memory can hold as ids while they are made
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",  # that of UTF-32 begins with it
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
 def read_text(path: Path) -> str:
     r"""Read a UTF-8 file. All its line ends become "\n", and a byte order mark is dropped.
 
     Raises:
-        ValueError: the file is empty, not UTF-8, or binary.
+        ValueError: the file is larger than LARGEST, empty, not UTF-8, or binary.
     """
+    if (size := path.stat().st_size) > LARGEST:
+        raise ValueError(
+            f"{path} has {size:,} bytes, expected at most {LARGEST:,}: as ids, a character takes 8 bytes of "
+            "memory, and more while they are made. Cut a part off: open(path).read(10_000_000)."
+        )
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
+        marks = (name for mark, name in MARKS.items() if error.object.startswith(mark))
         raise ValueError(
             f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start}. Save it "
-            "in UTF-8, or read it yourself with its own encoding: open(path, encoding='cp1251').read()."
+            "in UTF-8, or read it yourself with its own encoding: "
+            f"open(path, encoding={next(marks, 'cp1251')!r}).read()."
         ) from None
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if not text:
@@ -124,12 +134,19 @@ def load_text(name_or_path: str | PathLike) -> str:
     Raises:
         FileNotFoundError: there is neither such a text nor such a file.
         OSError: the text could not be downloaded.
-        ValueError: this is no file, or an empty one, not in UTF-8, or binary.
+        TypeError: this is no str and no path.
+        ValueError: this is no file, or an empty one, one that is too large, not in UTF-8, or binary.
     """
+    check_type(name_or_path, (str, PathLike), "load_text", "name_or_path")
     name = str(name_or_path)
     if name in TEXTS:
         return TEXTS[name]()
     path = Path(os.path.expanduser(name)).absolute()
+    if (len(name) > 255 or "\n" in name) and not os.path.exists(path):
+        raise FileNotFoundError(
+            f"load_text: {name[:40]!r}... is no file, expected a name or a path. A text needs no "
+            "loading: Data.of(text)."
+        )
     if not path.exists():
         try:
             look_up(name, TEXTS, "text")
@@ -161,10 +178,12 @@ class CharTokenizer:
         characters: each character once, sorted; the id of a character is its place in here.
 
     Raises:
+        TypeError: the text is no str.
         ValueError: the text is empty, or holds half of a surrogate pair.
     """
 
     def __init__(self, text: str):
+        check_type(text, str, "CharTokenizer", "text")
         if not text:
             raise ValueError("CharTokenizer: the text is empty. Pass the text to number.")
         occurs = np.zeros(0x110000, dtype=bool)  # one entry for each code point of Unicode
@@ -183,8 +202,10 @@ class CharTokenizer:
         """Turn a text into ids, shape (T,), int64.
 
         Raises:
+            TypeError: the text is no str.
             ValueError: a character is unknown, or half of a surrogate pair.
         """
+        check_type(text, str, "encode", "text")
         ids = self._ids[code_points(text)]
         if len(ids) and ids.min() < 0:
             position = int(ids.argmin())
@@ -235,9 +256,11 @@ def train_val_split(
         Ids to train on, then ids to validate on, both in the memory of `ids`.
 
     Raises:
+        TypeError: ids is no integer tensor of shape (T,), or val_share no number.
         ValueError: val_share is not between 0 and 1, or leaves nothing to train on.
     """
     check_ids(ids, "train_val_split")
+    check_type(val_share, Real, "train_val_split", "val_share")
     cut = len(ids) - math.ceil(len(ids) * val_share) if 0 < val_share < 1 else 0
     if cut < 1:
         raise ValueError(
@@ -262,13 +285,12 @@ def get_batch(
         x and y, each (B, T), on the device of the ids. y[b, t] follows x[b, t] in the text.
 
     Raises:
+        TypeError: ids is no integer tensor of shape (T_text,), or another argument is of the wrong kind.
         ValueError: a size is below 1, or the text has fewer than block_size + 1 ids.
     """
     check_ids(ids, "get_batch")
-    if block_size < 1 or batch_size < 1:
-        raise ValueError(
-            f"get_batch: block_size = {block_size}, batch_size = {batch_size}, expected at least 1."
-        )
+    check_sizes("get_batch", 1, block_size=block_size, batch_size=batch_size)
+    check_generator(generator, "get_batch")
     if len(ids) <= block_size:
         raise ValueError(
             f"get_batch: {len(ids)} ids are too few for block_size = {block_size}: y is one step later, so "

@@ -1,8 +1,10 @@
 """Attention is what the rungs below say it is, and what PyTorch computes; many heads agree in all ways."""
 
 import contextlib
+import math
 import threading
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -56,13 +58,13 @@ def test_causal_mask_aligns_the_last_query_with_the_last_key(T_q, T_k):
     assert all(mask[t, s] == (s - (T_k - 1) <= t - (T_q - 1)) for t in range(T_q) for s in range(T_k))
 
 
-@given(T_q=st.integers(1, 9), T_k=st.integers(1, 9), n=st.integers(0, 9))
+@given(T_q=st.integers(1, 9), T_k=st.integers(1, 9), n=st.integers(1, 9))
 def test_masks_of_a_window_and_a_prefix_align_them_alike(T_q, T_k, n):
     """The last query is aligned with the last key; one that stands before the first key sees no past."""
     T = max(T_q, T_k)
     assert torch.equal(window_mask(T_q, n, T_k), window_mask(T, n)[-T_q:, -T_k:])
     past = causal_mask(T_q, T_k)
-    assert torch.equal(prefix_mask(T_q, n, T_k), past | (torch.arange(T_k) < n))
+    assert torch.equal(prefix_mask(T_q, n - 1, T_k), past | (torch.arange(T_k) < n - 1))
 
 
 @pytest.mark.parametrize(
@@ -267,6 +269,35 @@ def test_nobody_to_look_at_gives_zeros_and_finite_gradients():
         ({"mask": torch.ones(1, 2, 2, 4, dtype=torch.bool)}, ValueError, r"shape \(1, 2, 2, 4\)"),
         ({"mask": torch.zeros(2, 4)}, TypeError, "dtype torch.float32, expected torch.bool"),
         ({"mask": torch.ones(2, 4, dtype=torch.int64)}, TypeError, "dtype torch.int64.*mask.bool()"),
+        (
+            {"mask": [[True] * 4] * 2},
+            TypeError,
+            "the mask is list, expected a tensor of torch.bool.*dtype=torch.bool",
+        ),
+        (
+            {"q": torch.zeros(2, 3)},
+            ValueError,
+            r"q has shape \(2, 3\) and k has shape \(2, 4, 3\). Each text",
+        ),
+        ({"q": torch.zeros(1, 2, 3)}, ValueError, r"q has shape \(1, 2, 3\) and k has shape \(2, 4, 3\)"),
+        ({"k": torch.zeros(3, 4, 3)}, ValueError, r"q has shape \(2, 2, 3\) and k has shape \(3, 4, 3\)"),
+        ({"v": torch.zeros(3, 4, 3)}, ValueError, r"q has shape \(2, 2, 3\) and v has shape \(3, 4, 3\)"),
+        (
+            {"q": torch.zeros(2, 2, 0), "k": torch.zeros(2, 4, 0)},
+            ValueError,
+            "q and k have head_size 0, expected",
+        ),
+        ({"q": torch.zeros(3)}, ValueError, r"q has shape \(3,\), expected \(..., T, channels\): q\[None\]"),
+        ({"k": torch.zeros(3)}, ValueError, r"k has shape \(3,\)"),
+        ({"v": torch.zeros(4)}, ValueError, r"v has shape \(4,\)"),
+        ({"q": [[1.0]]}, TypeError, "q is list, expected a float tensor"),
+        (
+            {"k": torch.zeros(2, 4, 3).long()},
+            TypeError,
+            r"k is torch.int64, \(2, 4, 3\), expected .* k.float",
+        ),
+        ({"k": torch.zeros(2, 4, 3).double()}, TypeError, "q is torch.float32 and k is torch.float64.*k.to"),
+        ({"v": torch.zeros(2, 4, 3).half()}, TypeError, "q is torch.float32 and v is torch.float16"),
     ],
 )
 @pytest.mark.usefixtures("shapes_unchecked")
@@ -278,6 +309,185 @@ def test_bad_input_names_both_sides(change, error, words):
     if "v" not in change:
         with pytest.raises(error, match=f"attention_weights: .*{words}"):
             attention_weights(given["q"], given["k"], given.get("mask"))
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_keys_and_values_of_one_text_serve_a_batch_of_queries():
+    q, k, v = randn(0, 2, 3, 4), randn(1, 1, 5, 4), randn(2, 5, 6)
+    mask = random_mask(3, 2, 3, 5)
+    for one in (k, k[0]):
+        expected = attention(q, k.expand(2, 5, 4), v.expand(2, 5, 6), mask)
+        torch.testing.assert_close(attention(q, one, v, mask), expected)
+        torch.testing.assert_close(attend(q, one, v, mask), expected[0])
+
+
+def test_autocast_makes_two_dtypes_one():
+    q, k, v = randn(0, 3, 4), randn(1, 5, 4, dtype=torch.bfloat16), randn(2, 5, 6)
+    expected, _ = attention(q, k.float(), v)
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _ = attention(q, k, v)
+        assert Head(4, 2)(q.bfloat16())[0].dtype == torch.bfloat16
+    torch.testing.assert_close(output.float(), expected, atol=5e-2, rtol=5e-2)
+
+
+def test_no_keys_at_all_give_zeros():
+    output, weights = attention(randn(0, 3, 4), torch.zeros(0, 4), torch.zeros(0, 5))
+    assert weights.shape == (3, 0)
+    assert torch.equal(output, torch.zeros(3, 5))
+
+
+def test_in_float16_large_scores_overflow_as_the_docstring_says():
+    q = torch.full((2, 64), 60.0, dtype=torch.float16)
+    assert F.scaled_dot_product_attention(q, q, q).isfinite().all()
+    assert attention_weights(q, q).isnan().all()
+    torch.testing.assert_close(attention_weights(q.float(), q.float()), torch.full((2, 2), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: causal_mask(-1), ValueError, "causal_mask: T_q = -1, expected an integer of at least 0"),
+        (lambda: causal_mask(3, -1), ValueError, "causal_mask: T_k = -1"),
+        (lambda: causal_mask(3.0), TypeError, "causal_mask: T_q = 3.0, expected an integer"),
+        (lambda: causal_mask(None), TypeError, "causal_mask: T_q = None"),
+        (lambda: causal_mask(torch.tensor(3.0)), TypeError, r"T_q = tensor\(3.\), expected an integer"),
+        (
+            lambda: window_mask(3, -1),
+            ValueError,
+            "window_mask: window = -1, expected an integer of at least 1",
+        ),
+        (lambda: window_mask(3, 0), ValueError, "window = 0"),
+        (lambda: window_mask(3, 1.5), TypeError, "window = 1.5"),
+        (
+            lambda: prefix_mask(3, -1),
+            ValueError,
+            "prefix_mask: prefix = -1, expected an integer of at least 0",
+        ),
+        (lambda: prefix_mask(3, "2"), TypeError, "prefix = '2'"),
+        (
+            lambda: padding_mask(torch.tensor([1, 4]), 3),
+            ValueError,
+            "lengths holds 4, expected .* from 0 to 3",
+        ),
+        (lambda: padding_mask(torch.tensor([-1, 4]), 3), ValueError, "padding_mask: lengths holds -1"),
+        (lambda: padding_mask(torch.tensor([1]), -1), ValueError, "padding_mask: T_k = -1"),
+        (lambda: padding_mask([1, 2], 3), TypeError, r"lengths is list, expected .* \(B,\).*real.sum"),
+        (lambda: padding_mask(torch.ones(2, 3) > 0, 3), TypeError, r"lengths is torch.bool, \(2, 3\)"),
+        (lambda: padding_mask(torch.tensor([1.0]), 3), TypeError, r"lengths is torch.float32, \(1,\)"),
+        (lambda: padding_mask(torch.tensor([[1]]), 3), TypeError, r"lengths is torch.int64, \(1, 1\)"),
+        (lambda: softmax(torch.tensor([1, 2]), -1), TypeError, r"softmax: x is torch.int64, \(2,\).*float"),
+        (lambda: softmax([1.0], -1), TypeError, "softmax: x is list, expected a float tensor"),
+        (lambda: softmax(torch.zeros(2, 3), 2), ValueError, r"softmax: dim = 2 of the shape \(2, 3\)"),
+        (lambda: softmax(torch.zeros(2, 3), -3), ValueError, "dim = -3"),
+        (
+            lambda: softmax(torch.zeros(2, 0), 1),
+            ValueError,
+            "dim = 1 .* expected a dimension that has entries",
+        ),
+        (lambda: softmax(torch.zeros(2), None), ValueError, "dim = None"),
+        (
+            lambda: softmax(torch.zeros(65505).half(), 0),
+            ValueError,
+            "65505 entries .*torch.float16 overflows.*x.float",
+        ),
+        (lambda: Head(4, 0), ValueError, "Head: head_size = 0, expected an integer of at least 1"),
+        (lambda: Head(0, 4), ValueError, "Head: n_embd = 0"),
+        (lambda: Head(4, 4, 0), ValueError, "Head: d_v = 0"),
+        (lambda: CrossAttentionHead(4, -1, 4), ValueError, "CrossAttentionHead: n_context = -1"),
+        (lambda: CrossAttentionHead(0, 4, 4), ValueError, "CrossAttentionHead: n_embd = 0"),
+        (lambda: CrossAttentionHead(4, 4, 2.0), TypeError, "CrossAttentionHead: head_size = 2.0"),
+        (lambda: CrossAttentionHead(4, 4, 2, 0), ValueError, "CrossAttentionHead: d_v = 0"),
+        (lambda: MultiHeadAttention(6, 0), ValueError, "n_head = 0, expected an integer of at least 1"),
+        (lambda: MultiHeadAttentionList(6.0, 2), TypeError, "n_embd = 6.0"),
+        (
+            lambda: fuse(MultiHeadAttention(4, 2)),
+            TypeError,
+            "heads is MultiHeadAttention, expected MultiHeadAttentionList",
+        ),
+        (
+            lambda: to_torch(MultiHeadAttentionList(4, 2)),
+            TypeError,
+            "to_torch: fused is MultiHeadAttentionList",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_what_cannot_be_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_sizes_may_be_of_numpy_or_tensors_or_zero():
+    lengths = torch.tensor([1, 3])
+    assert torch.equal(causal_mask(np.int64(3)), causal_mask(torch.tensor(3)))
+    assert padding_mask(lengths, lengths.max()).shape == (2, 1, 3)
+    assert causal_mask(0).shape == (0, 0)
+    assert padding_mask(torch.zeros(0, dtype=torch.uint8), 3).shape == (0, 1, 3)
+    x = torch.zeros(65504, dtype=torch.float16)
+    torch.testing.assert_close(softmax(x, 0), torch.softmax(x, 0))
+    assert softmax(torch.tensor(3.0), 0) == 1
+
+
+def test_vmap_shows_no_lengths_to_look_at():
+    lengths = torch.tensor([[1, 2], [3, 0]])
+    rows = [padding_mask(row, 3) for row in lengths]
+    assert torch.equal(torch.func.vmap(lambda row: padding_mask(row, 3))(lengths), torch.stack(rows))
+
+
+EACH_HEAD = {
+    "Head": lambda x, mask=None: Head(4, 2)(x, mask),
+    "CrossAttentionHead": lambda x, mask=None: CrossAttentionHead(4, 4, 2)(torch.zeros(2, 3, 4), x, mask),
+    "MultiHeadAttention": lambda x, mask=None: MultiHeadAttention(4, 2)(x, mask),
+    "MultiHeadAttentionList": lambda x, mask=None: MultiHeadAttentionList(4, 2)(x, mask),
+}
+
+
+@pytest.mark.parametrize("name", EACH_HEAD)
+@pytest.mark.parametrize(
+    ("x", "error", "words"),
+    [
+        (
+            torch.zeros(2, 3, 5),
+            ValueError,
+            r"x is torch.float32, \(2, 3, 5\), .*\(..., T, 4\): 4 channels a token",
+        ),
+        (torch.zeros(4), ValueError, r"x is torch.float32, \(4,\), expected"),
+        (torch.zeros(2, 3, 4).long(), TypeError, "x is torch.int64.*float"),
+        (
+            torch.zeros(2, 3, 4).double(),
+            TypeError,
+            r"x is torch.float64.* in the dtype of the module: x.to\(torch.float32",
+        ),
+        ([[0.0] * 4], TypeError, "x is list"),
+    ],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_head_says_which_tokens_it_takes(name, x, error, words):
+    with pytest.raises(error, match=f"^{name}: {words}"):
+        EACH_HEAD[name](x)
+
+
+def test_a_cross_attention_head_checks_both_texts():
+    with pytest.raises(ValueError, match=r"CrossAttentionHead: x is .* expected .* \(..., T, 5\)"):
+        CrossAttentionHead(5, 4, 2)(torch.zeros(2, 3, 4), torch.zeros(2, 3, 4))
+
+
+@pytest.mark.parametrize("name", ["MultiHeadAttention", "MultiHeadAttentionList"])
+@pytest.mark.parametrize("shape", [(3, 4), (1, 2, 3, 4), (0, 3, 4), (2, 0, 4)])
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_many_heads_take_a_batch(name, shape):
+    with pytest.raises(ValueError, match=rf"^{name}: x has shape .* expected \(B, T, 4\) .*x\[None\]"):
+        EACH_HEAD[name](torch.zeros(shape))
+
+
+@pytest.mark.parametrize("recording", [record_weights, contextlib.nullcontext])
+@pytest.mark.parametrize("name", EACH_HEAD)
+@pytest.mark.parametrize("mask", [torch.ones(3, 3).tril(), torch.ones(3, 3).tril().long(), [[True] * 3] * 3])
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_no_head_adds_a_mask_of_ones_and_zeros_to_the_scores(recording, name, mask):
+    with pytest.raises(TypeError, match=r"the mask .* expected .*torch.bool"), recording():
+        EACH_HEAD[name](torch.zeros(2, 3, 4), mask)
 
 
 # Many heads
@@ -561,7 +771,7 @@ def test_a_query_that_sees_nothing_gets_zeros(monkeypatch, way):
 
 
 @pytest.mark.parametrize("make", [MultiHeadAttentionList, MultiHeadAttention])
-@pytest.mark.parametrize(("n_embd", "n_head"), [(64, 5), (4, 8), (6, 0)])
+@pytest.mark.parametrize(("n_embd", "n_head"), [(64, 5), (4, 8)])
 def test_a_width_that_cannot_be_split_names_both_numbers(make, n_embd, n_head):
     with pytest.raises(ValueError, match=f"n_embd = {n_embd} .* n_head = {n_head} "):
         make(n_embd, n_head)
@@ -680,7 +890,61 @@ def test_leak_probe_leaves_the_random_numbers_of_others_alone():
     assert torch.rand(1) == expected
 
 
+@pytest.mark.parametrize("mean", [causal_mean_loop, causal_mean_matmul])
+def test_leak_probe_of_a_function_that_writes_to_one_buffer(mean):
+    x, buffer = torch.randn(4, 3), torch.empty(4, 3)
+    assert torch.equal(leak_probe(lambda x: buffer.copy_(mean(x)), x), causal_mask(4))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        (torch.float32, 1e7),
+        (torch.float32, 1e30),
+        (torch.bfloat16, 100.0),
+        (torch.float16, 4000.0),
+        (torch.float32, 0),
+    ],
+)
+def test_leak_probe_of_large_tokens(dtype, size):
+    x = torch.full((2, 9, 3), size, dtype=dtype)
+    for function, moved in (
+        (lambda x: x, torch.eye(9) > 0),
+        (lambda x: x.flip(-2), torch.eye(9).flip(0) > 0),
+    ):
+        assert torch.equal(leak_probe(function, x), moved)
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "error", "words"),
+    [
+        (lambda x: x, torch.ones(3), ValueError, "leak_probe expects"),
+        (lambda x: x, torch.ones(3, 2).long(), TypeError, "leak_probe expects"),
+        (lambda x: x, torch.tensor([[1.0], [math.inf]]), ValueError, r"x has shape \(2, 1\) and holds inf"),
+        (lambda x: x, torch.tensor([[1.0], [math.nan]]), ValueError, "holds inf, NaN"),
+        (lambda x: x, torch.full((2, 2), 4095.0).half(), ValueError, "too large for torch.float16"),
+        (lambda x: x, torch.ones(0, 3, 2), ValueError, r"x has shape \(0, 3, 2\).* torch.randn"),
+        (None, torch.ones(3, 2), TypeError, "leak_probe: function is NoneType"),
+        (lambda x: [x], torch.ones(3, 2), TypeError, "what the function returns is list, expected Tensor"),
+        (
+            lambda x: x.sum(-1),
+            torch.ones(3, 2),
+            ValueError,
+            r"the function returns the shape \(3,\), expected \(T, D",
+        ),
+        (lambda x: x[:0], torch.ones(3, 2), ValueError, r"the function returns the shape \(0, 2\)"),
+        (nn.Dropout(0.5), torch.ones(9, 9), ValueError, "two different outputs for the same tokens.*eval"),
+    ],
+)
 @pytest.mark.usefixtures("shapes_unchecked")
-def test_leak_probe_refuses_what_are_no_tokens():
-    with pytest.raises(ValueError, match="leak_probe expects"):
-        leak_probe(lambda x: x, torch.ones(3))
+def test_leak_probe_refuses_what_it_cannot_probe(function, x, error, words):
+    with pytest.raises(error, match=words):
+        leak_probe(function, x)
+
+
+@pytest.mark.parametrize(
+    "output", [lambda x: x.argmax(-1, keepdim=True), lambda x: x.argmax(-1, keepdim=True) > 0]
+)
+def test_leak_probe_of_outputs_that_are_no_floats(output):
+    x = torch.randn(5, 9, generator=torch.Generator().manual_seed(3))
+    assert not (leak_probe(output, x) & ~torch.eye(5).bool()).any()

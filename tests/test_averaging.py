@@ -61,6 +61,17 @@ def test_keeps_dtype_and_device(mean, dtype, tolerance):
 
 
 @each_mean
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_inf_and_nan_spoil_the_means_before_them_unless_it_is_the_loop(mean, bad):
+    """As the docstrings say: 0 · inf is NaN."""
+    x = torch.ones(4, 2)
+    x[2, 0] = bad
+    spoilt = ~mean(x).isfinite()
+    assert spoilt[:, 0].tolist() == ([False, False, True, True] if mean is causal_mean_loop else [True] * 4)
+    assert not spoilt[:, 1].any()
+
+
+@each_mean
 def test_other_device(mean):
     assert mean(torch.zeros(2, 3, 4, device="meta")).device.type == "meta"
 

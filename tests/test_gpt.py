@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -315,6 +316,7 @@ def test_positions_can_be_replaced():
     assert not torch.allclose(logits[:, 0], logits[:, 1], atol=1e-2)
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -323,6 +325,9 @@ def test_positions_can_be_replaced():
         ({"n_layer": 0}, "n_layer = 0"),
         ({"n_head": 3}, "n_embd = 35 cannot be split over n_head = 3"),
         ({"dropout": 1.0}, "dropout = 1.0, expected 0 <= dropout < 1"),
+        ({"dropout": "0.5"}, "dropout = '0.5', expected"),
+        ({"dropout": math.nan}, "dropout = nan, expected"),
+        ({"vocab_size": 13.0}, "vocab_size = 13.0"),
     ],
 )
 def test_an_impossible_size_is_refused_by_name(changes, message):
@@ -333,6 +338,81 @@ def test_an_impossible_size_is_refused_by_name(changes, message):
 def test_more_tokens_than_positions_are_refused():
     with pytest.raises(ValueError, match=r"12 tokens, but block_size is 11. Keep ids\[:, -11:\]"):
         tiny()(torch.zeros(1, 12, dtype=torch.long))
+
+
+EACH_MODEL = {"GPT": tiny, "BigramLanguageModel": lambda: BigramLanguageModel(13)}
+
+
+@pytest.mark.parametrize("name", EACH_MODEL)
+@pytest.mark.parametrize(
+    ("ids", "error", "words"),
+    [
+        (START + 13, ValueError, "ids holds 13, expected integers from 0 to 12"),
+        (START - 1, ValueError, "ids holds -1, expected"),
+        (START[0], TypeError, r"ids is torch.int64, \(1,\), expected .* \(B, T\).* ids\[None\]"),
+        (START[None], TypeError, r"ids is torch.int64, \(1, 1, 1\)"),
+        (START.float(), TypeError, r"ids is torch.float32, \(1, 1\)"),
+        (START.bool(), TypeError, "ids is torch.bool"),
+        (START.short(), TypeError, "ids is torch.int16"),
+        ([[0]], TypeError, "ids is list"),
+        ("text", TypeError, r"ids is str.*tokenizer.encode\(text\)\[None\]"),
+    ],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_model_says_which_ids_it_reads(name, ids, error, words):
+    with pytest.raises(error, match=f"^{name}: {words}"):
+        EACH_MODEL[name]()(ids)
+    if error is TypeError:
+        with pytest.raises(error, match=f"^generate: {words}"):
+            generate(EACH_MODEL[name](), ids, 3)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # SDPA in vmap
+@pytest.mark.parametrize("name", EACH_MODEL)
+def test_a_model_reads_every_id_of_its_vocabulary(name):
+    model = EACH_MODEL[name]()
+    ids = torch.tensor([[0, 12], [5, 12]])
+    assert torch.equal(model(ids), model(ids.int()))
+    by_row = torch.func.vmap(lambda row: model(row[None])[0])(ids)  # where no id can be looked at
+    torch.testing.assert_close(by_row, model(ids))
+
+
+def test_ids_on_another_device_are_not_waited_for():
+    assert tiny().to("meta")(torch.zeros(2, 3, dtype=torch.long, device="meta")).shape == (2, 3, 13)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_a_gpt_needs_a_token(shape):
+    ids = torch.zeros(shape, dtype=torch.long)
+    for call in (tiny(), lambda ids: generate(tiny(), ids, 3)):
+        with pytest.raises(
+            ValueError, match=rf"ids has shape \({shape[0]}, {shape[1]}\). Give at least one token"
+        ):
+            call(ids)
+    assert BigramLanguageModel(13)(ids).shape == (*shape, 13)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: BigramLanguageModel(0), ValueError, "BigramLanguageModel: vocab_size = 0, expected"),
+        (lambda: BigramLanguageModel("abc"), TypeError, "BigramLanguageModel: vocab_size = 'abc'"),
+        (lambda: GPT(None), TypeError, "GPT: config is NoneType, expected GPTConfig"),
+        (lambda: MLP(0), ValueError, "MLP: n_embd = 0"),
+        (lambda: MLP(4)(torch.zeros(2, 5)), ValueError, r"MLP: x is .* expected .*\(..., T, 4\)"),
+        (lambda: sinusoidal_positions(4, -1), ValueError, "sinusoidal_positions: n_embd = -1"),
+        (lambda: sinusoidal_positions(-1, 4), ValueError, "sinusoidal_positions: block_size = -1"),
+    ],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_parts_say_what_they_take(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_no_positions_and_no_channels_are_an_empty_table():
+    assert sinusoidal_positions(0, 4).shape == (0, 4)
+    assert sinusoidal_positions(4, 0).shape == (4, 0)
 
 
 def test_dropout_acts_in_training_only():
@@ -354,18 +434,47 @@ def test_evaluating_leaves_the_mode_as_it_was(mode):
         assert not model(START).requires_grad
     assert model.training == mode
     assert model(START).requires_grad
-    with pytest.raises(IndexError), evaluating(model):
-        model(START + 1000)
+    with pytest.raises(ZeroDivisionError), evaluating(model):
+        1 / 0  # noqa: B018
     assert model.training == mode
+
+
+def test_evaluating_leaves_each_part_as_it_was():
+    model = tiny(dropout=0.9).train()
+    model.transformer.h[1].eval()
+    before = [module.training for module in model.modules()]
+    with evaluating(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == before
 
 
 def test_a_model_says_how_much_it_reads():
     assert block_size_of(tiny()) == 11
     assert block_size_of(BigramLanguageModel(3)) == 128
     with pytest.raises(
-        TypeError, match=r"Linear has block_size = None, expected an integer: .* block_size = 128"
+        TypeError, match=r"Linear has block_size = None, expected an integer of at least 1: .* = 128"
     ):
         block_size_of(nn.Linear(2, 2))
+    model = BigramLanguageModel(3)
+    for wrong in (0, -1, 8.0):
+        model.block_size = wrong
+        with pytest.raises(TypeError, match=f"BigramLanguageModel has block_size = {wrong}, expected"):
+            block_size_of(model)
+
+
+@pytest.mark.parametrize("precision", ["int8", "float16", "auto ", ""])
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_another_precision_is_refused(precision):
+    with pytest.raises(ValueError, match=f"no precision called {precision!r}.*float32, bfloat16, auto"):
+        autocast(precision, torch.device("cpu"))
+    with pytest.raises(TypeError, match="autocast: precision is list, expected str"):
+        autocast([precision], torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_a_precision_that_is_asked_for_is_that_of_the_products(precision, dtype):
+    with autocast(precision, torch.device("cpu")):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
 
 
 @pytest.mark.parametrize(
@@ -463,16 +572,70 @@ def test_generate_writes_without_dropout_and_leaves_the_mode_as_it_was(training)
 
 
 @pytest.mark.parametrize(
-    ("ids", "options", "message"),
+    ("options", "error", "words"),
     [
-        (torch.zeros(1, 0, dtype=torch.long), {}, r"shape \(B, 0\). Give at least one token"),
-        (START, {"temperature": -1.0}, "temperature = -1.0 must be at least 0"),
-        (START, {"top_k": -2}, "top_k = -2 at least 1"),
+        ({"temperature": -1.0}, ValueError, "temperature = -1.0, expected a number of at least 0"),
+        ({"temperature": math.nan}, ValueError, "temperature = nan"),
+        ({"temperature": math.inf}, ValueError, "temperature = inf"),
+        ({"temperature": None}, ValueError, "temperature = None"),
+        ({"temperature": "1"}, ValueError, "temperature = '1'"),
+        ({"top_k": -2}, ValueError, "top_k = -2, expected an integer of at least 1"),
+        ({"top_k": 0}, ValueError, "top_k = 0"),
+        ({"top_k": 2.0}, TypeError, "top_k = 2.0"),
+        ({"max_new_tokens": -1}, ValueError, "max_new_tokens = -1, expected an integer of at least 0"),
+        ({"max_new_tokens": 1.0}, TypeError, "max_new_tokens = 1.0"),
+        ({"generator": 0}, TypeError, r"generator is int, expected a torch.Generator.*manual_seed\(seed\)"),
     ],
 )
-def test_generate_refuses_what_it_cannot_do(ids, options, message):
-    with pytest.raises(ValueError, match=message):
-        generate(tiny(), ids, 3, **options)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_generate_refuses_what_it_cannot_do(options, error, words):
+    with pytest.raises(error, match=f"^generate: {words}"):
+        generate(tiny(), START, **{"max_new_tokens": 3} | options)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_generate_takes_numbers_of_numpy_and_writes_nothing_if_asked_to():
+    assert generate(tiny(), START, np.int64(2), np.float32(0), np.int64(3)).shape == (1, 3)
+    assert torch.equal(generate(tiny(), START, 0), START)
+
+
+class Broken(nn.Module):
+    """Its logits are fine until it has read three tokens."""
+
+    block_size = 8
+
+    def __init__(self, *logits):
+        super().__init__()
+        self.logits = torch.tensor(logits)
+
+    def forward(self, ids):
+        logits = self.logits if ids.shape[1] == 3 else torch.zeros(len(self.logits))
+        return torch.stack([torch.zeros_like(logits), logits])[:, None].expand(-1, ids.shape[1], -1)
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"temperature": 0}])
+@pytest.mark.parametrize(
+    ("logits", "best"),
+    [((1.0, math.nan, 0.0), "nan"), ((1.0, math.inf, 0.0), "inf"), ((-math.inf,) * 3, "-inf")],
+)
+def test_generate_refuses_logits_that_are_not_finite(logits, best, options):
+    model = Broken(*logits).train()
+    with pytest.raises(
+        ValueError, match=rf"after 3 tokens, .* each text is \[0.0, {best}\], expected finite"
+    ):
+        generate(model, START.repeat(2, 1), 5, **options)
+    assert model.training
+
+
+def test_logits_of_minus_inf_rule_a_token_out():
+    model = Broken(-math.inf, 0.0, -math.inf).train()
+    assert (generate(model, START.repeat(2, 1), 5)[1, 3] == 1).all()
+    assert generate(model, START.repeat(2, 1), 5, temperature=0)[1, 3] == 1
+
+
+def test_a_temperature_that_makes_logits_overflow_is_named():
+    with pytest.raises(ValueError, match=r"at temperature 1e-40, .* expected finite"):
+        generate(Broken(5.0, 0.0), START.repeat(2, 1), 5, temperature=1e-40)
 
 
 COMPILED = """

@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 import torch.nn as nn
@@ -59,7 +60,7 @@ def test_text_ends_with_the_story_that_reaches_the_length(stories):
         assert text.endswith("\n")
         assert len(text) >= characters
         assert text[:-1].rfind("\n") + 1 < characters
-    with pytest.raises(ValueError, match="characters = 0, expected at least 1"):
+    with pytest.raises(ValueError, match="characters = 0, expected an integer of at least 1"):
         write_stories(characters=0)
 
 
@@ -208,6 +209,44 @@ def test_answers_of_a_stretch():
     text = A_STORY[10 : A_STORY.index(" A cup.") + 5]  # the thing's answer is cut short
     assert [text[start:end] for start, end in answers(text)] == ["Ben", "cave"]
     assert answers("Is it? No.") == []
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: write_stories(characters=math.nan), TypeError, "write_stories: characters = nan, expected"),
+        (lambda: write_stories(characters="9"), TypeError, "write_stories: characters = '9'"),
+        (lambda: write_stories(seed=None), TypeError, "write_stories: seed = None"),
+        (
+            lambda: write_stories(seed=-1),
+            ValueError,
+            "write_stories: seed = -1, expected an integer of at least 0",
+        ),
+        (lambda: draw_story(0), TypeError, r"draw_story: rng is int, expected random.Random\(seed\)"),
+        (lambda: read_story(None), TypeError, "read_story: line is NoneType, expected str"),
+        (lambda: read_story(b"Kind Ann"), TypeError, "read_story: line is bytes"),
+        (lambda: stories_entropy([A_STORY]), TypeError, "stories_entropy: text is list, expected str"),
+        (lambda: answers(None), TypeError, "answers: text is NoneType"),
+        (lambda: recall(None, TEXT, LETTERS), TypeError, "recall: model is NoneType, expected Module"),
+        (lambda: recall(Reader(LETTERS), None, LETTERS), TypeError, "text is NoneType, expected str"),
+        (
+            lambda: recall(Reader(LETTERS), TEXT, None),
+            TypeError,
+            "recall: tokenizer is NoneType, expected Tokenizer",
+        ),
+        (lambda: recall(Reader(LETTERS), TEXT, LETTERS, "int8"), ValueError, "no precision called 'int8'"),
+    ],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_other_kinds_are_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_numbers_of_numpy_and_other_sources_of_chance_will_do():
+    assert write_stories(np.int64(3), np.int64(500)) == write_stories(3, 500)
+    assert draw_story(np.random.default_rng(0)).text
 
 
 # Recall

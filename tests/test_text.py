@@ -121,10 +121,18 @@ def test_floor_of_a_known_source_is_near_its_entropy():
         assert ngram_floor(ids, n) < math.log(4)  # the table fits the noise as well
 
 
-@pytest.mark.parametrize(("length", "n"), [(5, 0), (5, -1), (5, 6), (0, 1)])
+@pytest.mark.parametrize(("length", "n"), [(5, 6), (0, 1)])
 def test_floor_needs_an_ngram(length, n):
     with pytest.raises(ValueError, match=f"n = {n} with {length} ids, expected n from 1 to their number"):
         ngram_floor(torch.zeros(length, dtype=torch.int64), n)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_floor_needs_a_whole_number():
+    assert ngram_floor(torch.arange(5), np.int64(1)) == ngram_floor(torch.arange(5), 1)
+    for n, error in ((0, ValueError), (-1, ValueError), (1.0, TypeError), (None, TypeError)):
+        with pytest.raises(error, match=f"ngram_floor: n = {n}, expected an integer of at least 1"):
+            ngram_floor(torch.arange(5), n)
 
 
 # Files
@@ -156,6 +164,10 @@ def test_names_win_over_files_and_a_folder_helps(tmp_path, monkeypatch, stories)
         ("я".encode()[:1], "is not UTF-8: byte 0xd1 at position 0"),
         (b"abc\0de\0f", "is binary: character 3 is NUL"),
         (b"\0abc", "is binary: character 0 is NUL"),
+        ("\ufeffя".encode("utf-16-le"), "is not UTF-8: .*encoding='utf-16'"),
+        ("\ufeffя".encode("utf-16-be"), "is not UTF-8: .*encoding='utf-16'"),
+        ("\ufeffя".encode("utf-32-le"), "is not UTF-8: .*encoding='utf-32'"),
+        ("\ufeffя".encode("utf-32-be"), "is not UTF-8: .*encoding='utf-32'"),
     ],
 )
 def test_what_is_no_text_is_refused(tmp_path, content, words):
@@ -176,6 +188,42 @@ def test_what_is_not_there_is_refused(tmp_path, monkeypatch):
         load_text("books/war.txt")
     with pytest.raises(ValueError, match=r"is no file\. Name a text file, perhaps one in that folder"):
         load_text(tmp_path)
+
+
+def test_a_text_is_no_name_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for text in ("Once upon a time\nthere was", "Once upon a time " * 16, "Once upon a time " * 100_000):
+        with pytest.raises(
+            FileNotFoundError, match=r"'Once upon a time.*'... is no file.*Data.of\(text\)"
+        ) as caught:
+            load_text(text)
+        assert len(str(caught.value)) < 200
+    Path("two\nlines").write_text("mine")
+    assert load_text("two\nlines") == "mine"
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        load_text("x" * 255)
+
+
+@pytest.mark.parametrize("name", [None, 5, b"stories", ["stories"]])
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_what_is_no_name_is_refused(name):
+    with pytest.raises(
+        TypeError, match=f"load_text: name_or_path is {type(name).__name__}, expected str or PathLike"
+    ):
+        load_text(name)
+
+
+def test_a_file_that_memory_cannot_hold_is_not_read(tmp_path, monkeypatch):
+    path = tmp_path / "large.txt"
+    with path.open("wb") as file:
+        file.truncate(text_module.LARGEST + 1)  # takes no room on a disk
+    with pytest.raises(
+        ValueError, match=r"large.txt has 1,000,000,001 bytes, expected at most 1,000,000,000: .*Cut"
+    ):
+        load_text(path)
+    path.write_text("four")
+    monkeypatch.setattr(text_module, "LARGEST", 4)
+    assert load_text(path) == "four"
 
 
 # Tiny Shakespeare
@@ -361,6 +409,15 @@ def test_a_tokenizer_needs_characters():
         CharTokenizer("")
 
 
+@pytest.mark.parametrize("text", [None, b"banana", ["banana"], 5])
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_what_is_no_text_has_no_characters(text):
+    calls = {"CharTokenizer": CharTokenizer, "encode": CharTokenizer("banana").encode}
+    for name, call in calls.items() | {("CharTokenizer", Data.of)}:
+        with pytest.raises(TypeError, match=f"{name}: text is {type(text).__name__}, expected str"):
+            call(text)
+
+
 def test_a_large_cyrillic_file(tmp_path):
     rng = np.random.default_rng(0)
     letters = np.array(list("абвгдежзийклмнопрстуфхцчшщъыьэюя \n"))
@@ -460,9 +517,32 @@ def test_a_text_can_be_too_short():
     assert torch.equal(y, x + 1)
     with pytest.raises(ValueError, match=r"8 ids are too few for block_size = 8: .* at least 9 are needed"):
         get_batch(torch.arange(8), 8, 2)
-    for sizes in ((0, 4), (4, 0)):
-        with pytest.raises(ValueError, match="block_size = {}, batch_size = {}".format(*sizes)):
-            get_batch(torch.arange(8), *sizes)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda: get_batch(torch.arange(8), 0, 4),
+            ValueError,
+            "block_size = 0, expected an integer of at least 1",
+        ),
+        (lambda: get_batch(torch.arange(8), 4, 0), ValueError, "batch_size = 0"),
+        (lambda: get_batch(torch.arange(8), 4.0, 4), TypeError, "block_size = 4.0"),
+        (lambda: get_batch(torch.arange(8), 4, None), TypeError, "batch_size = None"),
+        (
+            lambda: get_batch(torch.arange(8), 4, 4, 0),
+            TypeError,
+            "generator is int, expected a torch.Generator",
+        ),
+        (lambda: train_val_split(torch.arange(8), None), TypeError, "val_share is NoneType, expected Real"),
+        (lambda: train_val_split(torch.arange(8), "0.1"), TypeError, "val_share is str"),
+    ],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_other_sizes_are_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 @pytest.mark.parametrize(
@@ -470,6 +550,8 @@ def test_a_text_can_be_too_short():
     [
         ("text", "ids is str, expected an integer tensor .*tokenizer.encode"),
         ([1, 2, 3], "ids is list"),
+        (None, "ids is NoneType"),
+        (np.arange(9), "ids is ndarray"),
         (torch.ones(9), r"ids is torch.float32, \(9,\)"),
         (torch.ones(9, dtype=torch.bool), "ids is torch.bool"),
         (torch.ones(2, 9, dtype=torch.int64), r"ids is torch.int64, \(2, 9\), .*one row: ids\[0\]"),

@@ -1,0 +1,54 @@
+"""The checks let pass what is right and say what is wrong; their words are tested where they are used."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attention_course.checks import check_channels, check_probe, check_range, check_sizes, check_type
+
+
+@pytest.mark.parametrize("size", [2, np.int64(2), torch.tensor(2), np.array(2), torch.tensor(2).byte()])
+def test_sizes_are_integers_of_any_kind(size):
+    check_sizes("f", 2, T=size, B=3)
+    with pytest.raises(ValueError, match=r"^f: B = .*, expected an integer of at least 3\.$"):
+        check_sizes("f", 3, T=3, B=size)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [2.0, np.float64(2), torch.tensor(2.0), "2", None, [2], 2j, True, torch.tensor([2, 3]), np.arange(3)],
+)
+def test_sizes_are_nothing_else(size):
+    with pytest.raises(TypeError, match=r"^f: T = .*, expected an integer of at least 1"):
+        check_sizes("f", 1, T=size)
+
+
+def test_several_types_are_listed():
+    check_type(1, (int, str), "f", "x")
+    with pytest.raises(TypeError, match=r"^f: x is torch.int64, \(2,\), expected int or str\.$"):
+        check_type(torch.tensor([1, 2]), (int, str), "f", "x")
+
+
+def test_the_ends_of_a_range():
+    check_range(torch.tensor([0, 4]), 5, "f", "x")
+    check_range(torch.tensor([]), 5, "f", "x")
+    for wrong in (-1, 5):
+        with pytest.raises(ValueError, match=f"^f: x holds {wrong}, expected integers from 0 to 4"):
+            check_range(torch.tensor([0, wrong, 4]), 5, "f", "x")
+    check_range(torch.tensor([7], device="meta"), 5, "f", "x")
+    torch.func.vmap(lambda x: check_range(x, 5, "f", "x") or x)(torch.tensor([7]))
+
+
+def test_layers_without_a_dtype_take_any():
+    """A quantized layer has a method in place of a weight."""
+    layer = nn.Linear(3, 2)
+    del layer.weight
+    layer.weight = lambda: None
+    check_channels("f", (torch.zeros(2, 3).double(), layer))
+
+
+def test_a_probe_may_hold_nan_in_its_outputs():
+    outputs = iter([torch.tensor([[0.0, float("nan")]])] * 2 + [torch.tensor([[float("nan"), 0.0]])] * 2)
+    check_probe(lambda x: next(outputs), torch.ones(1, 2), "f")
+    check_probe(lambda x: next(outputs), torch.ones(1, 2), "f")
