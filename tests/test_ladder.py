@@ -129,7 +129,7 @@ import torch
 from attention_course.exercises.exercise import exercise
 
 
-def halve(x):
+def tiny_halve(x):
     return x / 2
 
 
@@ -137,7 +137,7 @@ def draw(generator):
     return [(torch.randn(3, 2, generator=generator),)]
 
 
-EXERCISES = (exercise(__name__, "tiny_halve", halve, draw, ()),)
+EXERCISES = (exercise(__name__, tiny_halve, draw, ()),)
 '''
 TEXTS = """[tiny_halve]
 task = "Take a tensor `x` and return its half."

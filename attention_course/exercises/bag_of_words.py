@@ -107,7 +107,7 @@ OF_A_FORGETTING_MEAN = (
 )
 
 EXERCISES = (
-    exercise(__name__, "causal_mean_loop", causal_mean_loop, draw_tokens, OF_A_MEAN),
-    exercise(__name__, "windowed_mean", windowed_mean, draw_windows, OF_A_MEAN),
-    exercise(__name__, "forgetting_mean", forgetting_mean, draw_longer_tokens, OF_A_FORGETTING_MEAN),
+    exercise(__name__, causal_mean_loop, draw_tokens, OF_A_MEAN),
+    exercise(__name__, windowed_mean, draw_windows, OF_A_MEAN),
+    exercise(__name__, forgetting_mean, draw_longer_tokens, OF_A_FORGETTING_MEAN),
 )

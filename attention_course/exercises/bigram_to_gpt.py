@@ -423,9 +423,9 @@ OF_A_TEXT = (
 )
 
 EXERCISES = (
-    exercise(__name__, "get_batch", get_batch, draw_texts, OF_A_BATCH),
-    exercise(__name__, "cross_entropy_loss", cross_entropy_loss, draw_logits, OF_A_LOSS),
-    exercise(__name__, "embed", embed, draw_tables, OF_EMBEDDINGS),
-    exercise(__name__, "pre_norm_block", pre_norm_block, draw_parts, OF_A_BLOCK),
-    exercise(__name__, "generate", generate, draw_models, OF_A_TEXT),
+    exercise(__name__, get_batch, draw_texts, OF_A_BATCH),
+    exercise(__name__, cross_entropy_loss, draw_logits, OF_A_LOSS),
+    exercise(__name__, embed, draw_tables, OF_EMBEDDINGS),
+    exercise(__name__, pre_norm_block, draw_parts, OF_A_BLOCK),
+    exercise(__name__, generate, draw_models, OF_A_TEXT),
 )

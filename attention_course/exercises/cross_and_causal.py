@@ -334,8 +334,8 @@ OF_A_LEAK_TEST = (
 )
 
 EXERCISES = (
-    exercise(__name__, "causal_mask", causal_mask, draw_mask_sizes, OF_A_CAUSAL_MASK),
-    exercise(__name__, "padding_mask", padding_mask, draw_lengths, OF_A_PADDING_MASK),
-    exercise(__name__, "cross_attention_forward", cross_attention_forward, draw_cross, OF_CROSS_ATTENTION),
-    exercise(__name__, "leaks", leaks, draw_models, OF_A_LEAK_TEST),
+    exercise(__name__, causal_mask, draw_mask_sizes, OF_A_CAUSAL_MASK),
+    exercise(__name__, padding_mask, draw_lengths, OF_A_PADDING_MASK),
+    exercise(__name__, cross_attention_forward, draw_cross, OF_CROSS_ATTENTION),
+    exercise(__name__, leaks, draw_models, OF_A_LEAK_TEST),
 )

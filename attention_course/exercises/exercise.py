@@ -102,22 +102,21 @@ class Exercise:
 
 def exercise(
     module: str,
-    name: str,
     reference: Callable,
     draw_inputs: Callable[[torch.Generator], list[tuple]],
     properties: tuple[Property, ...],
     functions: tuple[Callable, ...] = (),
 ) -> Exercise:
-    """Read the exercise called `name` from the TOML file beside `module`.
+    """Read the exercise that is called as its reference from the TOML file beside `module`.
 
     Args:
         module: `__name__` of the rung's module.
-        name: of the exercise.
         reference: see `Exercise`, as the next two.
         draw_inputs: see there.
         properties: see there.
         functions: mistakes that no patch can say; each bears the name of its mistake.
     """
+    name = reference.__name__
     entry = texts(module.rpartition(".")[2])[name]
     by_name = {function.__name__: function for function in functions}
 

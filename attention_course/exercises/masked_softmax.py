@@ -111,7 +111,7 @@ OF_PADDED_WEIGHTS = (
 )
 
 EXERCISES = (
-    exercise(__name__, "causal_mean_softmax", causal_mean_softmax, draw_tokens, OF_A_MEAN),
-    exercise(__name__, "stable_softmax", stable_softmax, draw_scores, OF_A_SOFTMAX),
-    exercise(__name__, "padding_weights", padding_weights, draw_padded, OF_PADDED_WEIGHTS),
+    exercise(__name__, causal_mean_softmax, draw_tokens, OF_A_MEAN),
+    exercise(__name__, stable_softmax, draw_scores, OF_A_SOFTMAX),
+    exercise(__name__, padding_weights, draw_padded, OF_PADDED_WEIGHTS),
 )

@@ -246,8 +246,8 @@ OF_MULTI_HEAD_ATTENTION = (
 OF_FUSED_HEADS = (Property("One product gives the q, k and v of every head.", one_product_for_all),)
 
 EXERCISES = (
-    exercise(__name__, "split_heads", split_heads, draw_unsplit, OF_A_SPLIT),
-    exercise(__name__, "merge_heads", merge_heads, draw_split, OF_A_MERGE),
-    exercise(__name__, "multi_head_forward", multi_head_forward, draw_attention, OF_MULTI_HEAD_ATTENTION),
-    exercise(__name__, "fuse_heads", fuse_heads, draw_weights, OF_FUSED_HEADS),
+    exercise(__name__, split_heads, draw_unsplit, OF_A_SPLIT),
+    exercise(__name__, merge_heads, draw_split, OF_A_MERGE),
+    exercise(__name__, multi_head_forward, draw_attention, OF_MULTI_HEAD_ATTENTION),
+    exercise(__name__, fuse_heads, draw_weights, OF_FUSED_HEADS),
 )

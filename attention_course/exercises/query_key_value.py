@@ -189,7 +189,7 @@ OF_A_LOOK_BACK = (
 )
 
 EXERCISES = (
-    exercise(__name__, "attention_weights", attention_weights, draw_queries, OF_WEIGHTS),
-    exercise(__name__, "head_forward", head_forward, draw_heads, OF_A_HEAD),
-    exercise(__name__, "previous_token", previous_token, draw_lengths, OF_A_LOOK_BACK),
+    exercise(__name__, attention_weights, draw_queries, OF_WEIGHTS),
+    exercise(__name__, head_forward, draw_heads, OF_A_HEAD),
+    exercise(__name__, previous_token, draw_lengths, OF_A_LOOK_BACK),
 )

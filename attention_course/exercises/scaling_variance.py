@@ -160,7 +160,7 @@ OF_A_SCALE = (
 )
 
 EXERCISES = (
-    exercise(__name__, "scaled_weights", scaled_weights, draw_heads, OF_WEIGHTS),
-    exercise(__name__, "predicted_variance", predicted_variance, draw_variances, OF_A_VARIANCE),
-    exercise(__name__, "scale_for_variance", scale_for_variance, draw_variances, OF_A_SCALE),
+    exercise(__name__, scaled_weights, draw_heads, OF_WEIGHTS),
+    exercise(__name__, predicted_variance, draw_variances, OF_A_VARIANCE),
+    exercise(__name__, scale_for_variance, draw_variances, OF_A_SCALE),
 )

@@ -72,7 +72,7 @@ OF_A_SHIFT = (
 )
 
 EXERCISES = (
-    exercise(__name__, "causal_mean_matmul", causal_mean_matmul, draw_tokens, OF_A_MEAN),
-    exercise(__name__, "band_matrix", band_matrix, draw_sizes, OF_A_BAND, functions=(negative_start,)),
-    exercise(__name__, "shift_matrix", shift_matrix, draw_token_counts, OF_A_SHIFT),
+    exercise(__name__, causal_mean_matmul, draw_tokens, OF_A_MEAN),
+    exercise(__name__, band_matrix, draw_sizes, OF_A_BAND, functions=(negative_start,)),
+    exercise(__name__, shift_matrix, draw_token_counts, OF_A_SHIFT),
 )

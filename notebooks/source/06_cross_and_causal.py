@@ -258,8 +258,12 @@ assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
 # %%
 def leak_probe(function, x):
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-    noise = noise * (1 + x.abs())  # beside large tokens, small noise is lost in rounding
-    before = function(x.clone()).clone()  # it may return a buffer that it writes to again
+    noise = noise * (
+        1 + x.abs()
+    )  # beside large tokens, small noise is lost in rounding
+    before = function(
+        x.clone()
+    ).clone()  # it may return a buffer that it writes to again
     columns = []
     for j in range(x.shape[-2]):
         perturbed = x.clone()
