@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 
+from attention_course.plots.checks import check_values
 from attention_course.plots.ink import (
     AMBER,
     BLACK,
@@ -40,6 +41,10 @@ class Lines:
         log: whether the axes are logarithmic.
         levels: a name for each level and its height.
         x_limits: where the common axis begins and ends; with the curves, if left out.
+
+    Raises:
+        TypeError: x or a curve is no tensor of real numbers.
+        ValueError: a curve has not as many heights as x, a limit or a level has no place on its axis.
     """
 
     title: str
@@ -57,6 +62,20 @@ class Lines:
     FEW_MARKERS = 8
     LOOKS = tuple(zip((BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, BLACK), "os^DvPX", strict=True))
     GAP = 0.065  # between the labels of two levels, as a share of the height
+
+    def __post_init__(self):
+        check_values(self.x, "Lines: x", "N")
+        for name, heights in self.curves.items():
+            check_values(heights, f"Lines: curve {name!r}", len(self.x))
+        least, above = (0, " above 0: the axes are logarithmic") if self.log else (-math.inf, "")
+        for name, level in self.levels.items():
+            if not least < level < math.inf:
+                raise ValueError(f"Lines: level {name!r} = {level!r}, expected a number{above}.")
+        low, high = self.x_limits or (1, 1)
+        if not least < low <= high < math.inf:
+            raise ValueError(
+                f"Lines: x_limits = {self.x_limits!r}, expected two numbers{above}, the lower first."
+            )
 
     def points(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return x and y of what is drawn of a curve: some points of a long one, and always its last."""
