@@ -14,6 +14,7 @@ from attention_course.explorers.figure import LiveFigure
 from attention_course.explorers.subject import check_tokenizer
 from attention_course.gpt import generate
 from attention_course.plots import Lines, Text, visible
+from attention_course.plots.checks import check_levels
 from attention_course.text import CharTokenizer
 from attention_course.training import Trainer
 
@@ -57,6 +58,10 @@ class LiveTraining(ipywidgets.VBox):
         self, tokenizer: CharTokenizer, floors: dict[str, int | float] | None = None, prompt: str = "\n"
     ):
         check_tokenizer(tokenizer)
+        floors = {} if floors is None else floors
+        check_levels(floors, "LiveTraining: floors", above=0)  # the axes are logarithmic
+        if not isinstance(prompt, str):
+            raise TypeError(f"LiveTraining: the prompt is a {type(prompt).__name__}, expected a str.")
         if not prompt:
             raise ValueError("LiveTraining: the prompt is empty. Give at least one character to start from.")
         self.bar = ipywidgets.IntProgress(0, 0, 1, layout={"width": "300px"})
@@ -66,9 +71,7 @@ class LiveTraining(ipywidgets.VBox):
         )
         self.figure = LiveFigure()
         self._tokenizer = tokenizer
-        self._losses = Lines(
-            "Loss", torch.zeros(0), {}, "step", "nats per character", levels=dict(floors or {})
-        )
+        self._losses = Lines("Loss", torch.zeros(0), {}, "step", "nats per character", levels=floors)
         self._prompt = tokenizer.encode(prompt)[None]
         self._caption = (
             "The loss of each step on its batch, and now and then on the validation text, along axes that "
@@ -113,7 +116,6 @@ class LiveTraining(ipywidgets.VBox):
 
     def _cell_ended(self, result: ExecutionResult) -> None:
         """Say what broke the training off, if it was left before its end: then nothing else calls us."""
-        get_ipython().events.unregister("post_run_cell", self._cell_ended)
         if self.stop.disabled or not self._trainer:
             return
         self.stop.disabled = True
@@ -158,7 +160,7 @@ class LiveTraining(ipywidgets.VBox):
             self._losses,
             x=torch.arange(1, len(training) + 1),
             curves={"training": training, "validation": validation},
-            x_limits=(1, steps),
+            x_limits=(1, max(2, steps)),
         )
         self.figure.show(losses, self._sample, caption=self._caption)
 

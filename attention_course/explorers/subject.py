@@ -37,7 +37,7 @@ def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
         ValueError: the text is empty or has characters that the tokenizer does not know.
     """
     if not text:
-        raise ValueError("The text is empty. Give at least one character to start from.")
+        raise ValueError("The text, or prompt, is empty. Give at least one character to start from.")
     return tokenizer.encode(text)[None, -block_size_of(model) :]
 
 

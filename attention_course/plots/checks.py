@@ -1,9 +1,11 @@
 """What a panel is made of, checked once, where it is made: each number needs a place, each name a thing."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from torch import Tensor
+
+from attention_course.plots.ink import Number
 
 
 def check_values(values: object, name: str, *shape: int | str) -> None:
@@ -47,14 +49,38 @@ def check_names(names: object, name: str, count: int, things: str) -> None:
         raise ValueError(f"{name} holds {len(names)} names for {count} {things}, expected one for each.")
 
 
-def check_limits(limits: object, name: str) -> None:
-    """Raise ValueError unless `limits` are two numbers, the lower one first."""
+def real(value: object) -> float:
+    """Return a number as a float, and NaN for what is none."""
     try:
-        low, high = map(float, limits)  # pyright: ignore[reportArgumentType]
+        return math.nan if isinstance(value, str) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
-        low = high = math.nan
-    if not -math.inf < low < high < math.inf:
-        raise ValueError(f"{name} = {limits!r}, expected two numbers, the lower one first: (0, 1).")
+        return math.nan
+
+
+def check_limits(limits: object, name: str, above: Number = -math.inf) -> None:
+    """Raise ValueError unless `limits` are two finite numbers `above` another, the lower one first."""
+    pair = [real(limit) for limit in limits] if isinstance(limits, Iterable) else []
+    if len(pair) != 2 or not above < pair[0] < pair[1] < math.inf:
+        raise ValueError(f"{name} = {limits!r}, expected two numbers{least(above)}, the lower one first.")
+
+
+def check_levels(levels: object, name: str, above: Number) -> None:
+    """Raise unless `levels` names finite numbers `above` another.
+
+    Raises:
+        TypeError: this is no dictionary.
+        ValueError: one of them is no such number.
+    """
+    if not isinstance(levels, Mapping):
+        raise TypeError(f"{name} = {levels!r}, expected a dict that gives each level a name.")
+    for key, level in levels.items():
+        if not above < real(level) < math.inf:
+            raise ValueError(f"{name}[{key!r}] = {level!r}, expected a number{least(above)}.")
+
+
+def least(above: Number) -> str:
+    """Say in words that a number has to lie above another; nothing if any will do."""
+    return "" if above == -math.inf else f" above {above}"
 
 
 def check_count(count: int, name: str, most: int, part: str) -> None:

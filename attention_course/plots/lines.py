@@ -1,6 +1,7 @@
 """The panel of curves: limits, ticks and labels are worked out once, for both ways of drawing."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 
-from attention_course.plots.checks import check_values
+from attention_course.plots.checks import check_levels, check_limits, check_values
 from attention_course.plots.ink import (
     AMBER,
     BLACK,
@@ -65,17 +66,14 @@ class Lines:
 
     def __post_init__(self):
         check_values(self.x, "Lines: x", "N")
+        if not isinstance(self.curves, Mapping):
+            raise TypeError(f"Lines: curves = {self.curves!r}, expected a dict that gives each curve a name.")
         for name, heights in self.curves.items():
-            check_values(heights, f"Lines: curve {name!r}", len(self.x))
-        least, above = (0, " above 0: the axes are logarithmic") if self.log else (-math.inf, "")
-        for name, level in self.levels.items():
-            if not least < level < math.inf:
-                raise ValueError(f"Lines: level {name!r} = {level!r}, expected a number{above}.")
-        low, high = self.x_limits or (1, 1)
-        if not least < low <= high < math.inf:
-            raise ValueError(
-                f"Lines: x_limits = {self.x_limits!r}, expected two numbers{above}, the lower first."
-            )
+            check_values(heights, f"Lines: curves[{name!r}]", len(self.x))
+        above = 0 if self.log else -math.inf
+        check_levels(self.levels, "Lines: levels", above)
+        if self.x_limits is not None:
+            check_limits(self.x_limits, "Lines: x_limits", above)
 
     def points(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return x and y of what is drawn of a curve: some points of a long one, and always its last."""

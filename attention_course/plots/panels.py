@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attention_course.plots.checks import check_count, check_limits, check_names, check_values
+from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
 from attention_course.plots.ink import BLUE, DIVERGING, GREY, ORANGE, Number, array, ink_on, number, visible
 
 
@@ -60,7 +60,7 @@ class Heatmap:
             check_names(self.rows, "Heatmap: rows", rows, "rows")
         if self.columns is not None:
             check_names(self.columns, "Heatmap: columns", columns, "columns")
-        if self.limit is not None and not self.limit >= 0:
+        if self.limit is not None and not real(self.limit) >= 0:
             raise ValueError(f"Heatmap: limit = {self.limit!r}, expected an absolute value, at least 0.")
         side = len(self.tile) + 1
         if (rows + 1) % side or (columns + 1) % side:
@@ -358,7 +358,7 @@ class Text:
                 f"Text: framed = {self.framed!r}, expected the position of one of {len(self.text)} "
                 "characters, counted from 0. Leave it out for no frame."
             )
-        if not self.limit > 0:
+        if not real(self.limit) > 0:
             raise ValueError(
                 f"Text: limit = {self.limit!r}, expected the value with the full colour, above 0."
             )

@@ -299,7 +299,7 @@ def test_a_training_that_comes_to_its_end_says_so_after_its_cell_too(watch, mode
 def test_what_cannot_be_shown_is_refused_before_the_training(tokenizer, shapes_unchecked):
     with pytest.raises(TypeError, match="tokenizer is a str, expected a CharTokenizer"):
         LiveTraining("stories")
-    with pytest.raises(ValueError, match="level 'entropy' = 0, expected a number above 0"):
+    with pytest.raises(ValueError, match=r"floors\['entropy'\] = 0, expected a number above 0"):
         LiveTraining(tokenizer, {"entropy": 0})
 
 

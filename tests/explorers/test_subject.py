@@ -50,7 +50,7 @@ def test_the_static_page_of_a_learners_model_holds_no_measured_number(name, mode
 def test_model_tokenizer_and_text_must_go_together(name, model, tokenizer):
     with pytest.raises(ValueError, match=r"logits for 12 characters, but the tokenizer knows.*tokenizer="):
         explore(name, model=model)
-    with pytest.raises(ValueError, match="The text is empty"):
+    with pytest.raises(ValueError, match="The text, or prompt, is empty"):
         explore(name, **{TAKES[name][-1]: ""})
     with pytest.raises(ValueError, match=r"'z'.*is none of the 12 characters"):
         explorer_of(name, model, tokenizer, "zoo")
