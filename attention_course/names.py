@@ -13,7 +13,7 @@ def look_up(name: str, things: Mapping[str, Thing], kind: str) -> Thing:
     Raises:
         ValueError: there is no such name; the message lists the names and suggests the closest.
     """
-    if name not in things:
+    if not isinstance(name, str) or name not in things:
         close = get_close_matches(str(name), things, n=1)
         guess = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"There is no {kind} called {name!r}.{guess} There are: {', '.join(things)}.")

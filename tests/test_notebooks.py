@@ -5,6 +5,7 @@ import copy
 import importlib.util
 import json
 import re
+import warnings
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -13,12 +14,14 @@ from urllib.parse import unquote
 import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
+from IPython.core.interactiveshell import InteractiveShell
 from markdown_it import MarkdownIt
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from attention_course.exercises import EXERCISES
 from attention_course.ladder import RUNGS
+from attention_course.plots import Picture
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -248,6 +251,44 @@ def test_every_internal_link_leads_somewhere(path):
             assert goal.is_relative_to(ROOT), f"{target}: outside of the course"
             if anchor and goal.suffix == ".ipynb":
                 assert anchor in anchors(goal), f"{target}: no such heading"
+
+
+# What a learner does with them
+
+SHORTER = {  # trainings, and what makes them short
+    "06_cross_and_causal": ("range(500)", "range(3)"),
+    "07_multi_head": ("steps=1000", "steps=3"),
+    "08_bigram_to_gpt": ("steps=450", "steps=3"),
+}
+
+
+@pytest.fixture
+def shell(monkeypatch, shapes_unchecked):
+    """A shell as in a kernel, in the folder of the notebooks; pictures are laid out and not drawn."""
+    monkeypatch.chdir(NOTEBOOKS)
+    monkeypatch.setattr(
+        Picture, "__init__", lambda self, figure, alt: vars(self).update(alt=alt, png=b"", _width=1)
+    )
+    shell = InteractiveShell.instance()
+    shell.history_manager.enabled = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield shell
+    InteractiveShell.clear_instance()
+
+
+def test_every_cell_may_be_run_twice(path, shell):
+    """After a short training, what a cell claims of a long one fails, twice in the same line."""
+    long, short = SHORTER.get(path.stem, ("", ""))
+    assert long in code_of(path)
+    for cell in cells(path, "code"):
+        runs = [shell.run_cell(cell.source.replace(long, short) if long else cell.source) for _ in range(2)]
+        failed = [
+            (type(run.error_in_exec), getattr(run.error_in_exec, "__traceback__", None)) for run in runs
+        ]
+        lines = [(kind, trace and trace.tb_next.tb_lineno) for kind, trace in failed]
+        assert lines[0] == lines[1], cell.source
+        assert lines[0][0] in ({type(None), AssertionError} if long else {type(None)}), cell.source
 
 
 # The tool that builds them

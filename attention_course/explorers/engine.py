@@ -24,6 +24,9 @@ class Explorer(ipywidgets.VBox):
     Attributes:
         controls: a name for each ipywidgets control; the names are the parameters of `compute`.
         figure: the picture.
+
+    Raises:
+        Exception: what `compute` or `draw` raise for the first picture. Later the page shows what they raise.
     """
 
     def __init__(
@@ -41,21 +44,24 @@ class Explorer(ipywidgets.VBox):
         for control in controls.values():
             control.style.description_width = "initial"  # pyright: ignore[reportAttributeAccessIssue]
             control.observe(self._update, names="value")
-        self._update()
+        self._redraw()
         bar = ipywidgets.Box(list(controls.values()), layout={"flex_flow": "row wrap"})
         super().__init__([bar, self.figure])
         self.add_class("attention-explorer")
 
-    def _update(self, _change: object = None) -> None:
+    def _redraw(self) -> None:
         values = {name: control.value for name, control in self.controls.items()}
         with self.figure.hold_sync():
             self.figure.settings = [
                 getattr(control, "index", control.value) for control in self.controls.values()
             ]
-            try:
-                self._draw(self.figure, **self._compute(**values))
-            except Exception as error:
-                self.figure.error = f"{type(error).__name__}: {error}"
+            self._draw(self.figure, **self._compute(**values))
+
+    def _update(self, _change: object) -> None:
+        try:
+            self._redraw()
+        except Exception as error:
+            self.figure.error = f"{type(error).__name__}: {error}"
 
     def __repr__(self) -> str:
         return self.figure.error or self._about or self.figure.caption

@@ -1,15 +1,20 @@
 """Rung 8: watch a training while it runs, and stop it."""
 
 import math
+from dataclasses import replace
 from threading import Event
 from time import perf_counter
 
 import ipywidgets
 import torch
+from IPython.core.getipython import get_ipython
+from IPython.core.interactiveshell import ExecutionResult
 
 from attention_course.explorers.figure import LiveFigure
+from attention_course.explorers.subject import check_tokenizer
 from attention_course.gpt import generate
 from attention_course.plots import Lines, Text, visible
+from attention_course.plots.checks import check_levels
 from attention_course.text import CharTokenizer
 from attention_course.training import Trainer
 
@@ -44,12 +49,19 @@ class LiveTraining(ipywidgets.VBox):
         figure: losses and sample.
 
     Raises:
-        ValueError: the prompt is empty, or the tokenizer does not know one of its characters.
+        TypeError: the tokenizer is something else.
+        ValueError: the prompt is empty, the tokenizer does not know one of its characters, or a floor is not
+            above 0.
     """
 
     def __init__(
         self, tokenizer: CharTokenizer, floors: dict[str, int | float] | None = None, prompt: str = "\n"
     ):
+        check_tokenizer(tokenizer)
+        floors = {} if floors is None else floors
+        check_levels(floors, "LiveTraining: floors", above=0)  # the axes are logarithmic
+        if not isinstance(prompt, str):
+            raise TypeError(f"LiveTraining: the prompt is a {type(prompt).__name__}, expected a str.")
         if not prompt:
             raise ValueError("LiveTraining: the prompt is empty. Give at least one character to start from.")
         self.bar = ipywidgets.IntProgress(0, 0, 1, layout={"width": "300px"})
@@ -59,7 +71,7 @@ class LiveTraining(ipywidgets.VBox):
         )
         self.figure = LiveFigure()
         self._tokenizer = tokenizer
-        self._floors = dict(floors or {})
+        self._losses = Lines("Loss", torch.zeros(0), {}, "step", "nats per character", levels=floors)
         self._prompt = tokenizer.encode(prompt)[None]
         self._caption = (
             "The loss of each step on its batch, and now and then on the validation text, along axes that "
@@ -99,6 +111,19 @@ class LiveTraining(ipywidgets.VBox):
         self.bar.max = trainer.recipe.steps
         self.stop.disabled = False
         _answer_in_any_thread(self.stop)
+        if shell := get_ipython():
+            shell.events.register("post_run_cell", self._cell_ended)
+
+    def _cell_ended(self, result: ExecutionResult) -> None:
+        """Say what broke the training off, if it was left before its end: then nothing else calls us."""
+        if self.stop.disabled or not self._trainer:
+            return
+        self.stop.disabled = True
+        steps = f"step {self._trainer.steps_done} of {self._trainer.recipe.steps}"
+        self.words.value = f"broken off after {steps}"
+        error = result.error_in_exec
+        reason = f" by {type(error).__name__}: {error}" if error else "."
+        self.figure.caption = f"The training was broken off after {steps}{reason}"
 
     def _sample_is_due(self, step: int, now: float) -> bool:
         rested = now - self._sampled_at >= self._sample_seconds / SAMPLE_SHARE
@@ -111,7 +136,7 @@ class LiveTraining(ipywidgets.VBox):
         generator = torch.Generator(device).manual_seed(trainer.steps_done)
         written = generate(trainer.model, self._prompt.to(device), LENGTH, generator=generator)
         title = f"Written after step {trainer.steps_done}"
-        self._sample = Text(title, self._tokenizer.decode(written[0]))
+        self._sample = Text(title, self._tokenizer.decode(written[0])[-Text.MOST :])
         self._sampled_at, self._sampled_step = perf_counter(), trainer.steps_done
         self._sample_seconds = self._sampled_at - start
 
@@ -131,14 +156,11 @@ class LiveTraining(ipywidgets.VBox):
         training = torch.tensor(history.losses)
         validation = torch.full_like(training, math.nan)
         validation[torch.tensor(history.val_steps, dtype=torch.long) - 1] = torch.tensor(history.val_losses)
-        losses = Lines(
-            "Loss",
-            torch.arange(1, len(training) + 1),
-            {"training": training, "validation": validation},
-            "step",
-            "nats per character",
-            levels=self._floors,
-            x_limits=(1, steps),
+        losses = replace(
+            self._losses,
+            x=torch.arange(1, len(training) + 1),
+            curves={"training": training, "validation": validation},
+            x_limits=(1, max(2, steps)),
         )
         self.figure.show(losses, self._sample, caption=self._caption)
 

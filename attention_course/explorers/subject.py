@@ -37,7 +37,7 @@ def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
         ValueError: the text is empty or has characters that the tokenizer does not know.
     """
     if not text:
-        raise ValueError("The text is empty. Give at least one character to start from.")
+        raise ValueError("The text, or prompt, is empty. Give at least one character to start from.")
     return tokenizer.encode(text)[None, -block_size_of(model) :]
 
 
@@ -53,17 +53,50 @@ def state_of(model: nn.Module) -> tuple[int, ...]:
 
 
 def look(model: nn.Module, ids: Tensor) -> Tensor:
-    """Return logits (B, T, V) for ids (B, T), on the CPU, in eval mode, and leave the model as it was."""
+    """Return logits (B, T, V) for ids (B, T), on the CPU, in eval mode, and leave the model as it was.
+
+    Raises:
+        TypeError: the model gives no tensor.
+        ValueError: it gives logits of another shape, or some from which no probabilities can be computed.
+    """
     with evaluating(model):
-        return model(ids.to(next(model.parameters()).device)).cpu()
+        logits = model(ids.to(next(model.parameters(), ids).device))
+    name, wanted = type(model).__name__, f"expected logits of shape {(*ids.shape, 'V')}"
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"{name} returns a {type(logits).__name__}, {wanted}. Return the logits alone.")
+    if logits.is_meta or logits.shape[:-1] != ids.shape:
+        shape = "without numbers, on the device meta" if logits.is_meta else f"of shape {tuple(logits.shape)}"
+        raise ValueError(f"{name} returns a tensor {shape}, {wanted}, one row for each of the ids.")
+    if not logits.amax(dim=-1).isfinite().all():
+        raise ValueError(
+            f"{name} gives logits that are NaN or infinite, expected finite ones. Perhaps its training "
+            "diverged: train a new one with a smaller learning rate."
+        )
+    return logits.cpu()
+
+
+def check_tokenizer(tokenizer: object) -> None:
+    """Raise TypeError unless this is a `CharTokenizer`, or has its parts."""
+    if not all(hasattr(tokenizer, part) for part in ("encode", "decode", "characters", "vocab_size")):
+        raise TypeError(
+            f"tokenizer is a {type(tokenizer).__name__}, expected a CharTokenizer. Pass data.tokenizer."
+        )
 
 
 def fit(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
     """Check that model, tokenizer and text go together.
 
     Raises:
-        ValueError: the model gives logits for another number of characters; or see `ids_of`.
+        TypeError: one of them is something else.
+        ValueError: the model gives logits for another number of characters; or see `ids_of` and `look`.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, expected a module, for example a GPT.")
+    check_tokenizer(tokenizer)
+    if not isinstance(text, str):
+        raise TypeError(
+            f"The text is a {type(text).__name__}, expected a str. Of ids, tokenizer.decode(ids)."
+        )
     ids = ids_of(text, tokenizer, model)
     given = look(model, torch.zeros_like(ids[:, :1])).shape[-1]
     if given != tokenizer.vocab_size:

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 Panel = Heatmap | Bars | Histogram | Plane | Lines | Text
+MOST_INCHES = 300  # 2¹⁶ pixels, the most that matplotlib draws, are 341
 
 
 class Picture:
@@ -70,11 +71,26 @@ def picture(*panels: Panel, alt: str) -> Picture:
 
     Returns:
         A picture that displays itself as the last line of a notebook cell.
+
+    Raises:
+        TypeError: what is to be drawn is no panel.
+        ValueError: there is no panel, or together they are wider than any page.
     """
+    for panel in panels:
+        if not isinstance(panel, Panel):
+            raise TypeError(
+                f"picture: got a {type(panel).__name__}, expected panels. Make one of a tensor first, for "
+                'example Heatmap("weights", weights, "query t", "key s").'
+            )
     widths = [panel.width for panel in panels]
+    if not 0 < sum(widths) < MOST_INCHES:
+        raise ValueError(
+            f"picture: {len(panels)} panels, {sum(widths):.0f} inches wide together, expected at least one "
+            f"and less than {MOST_INCHES} inches. Draw some of them, or give them shorter labels."
+        )
     figure = Figure(figsize=(sum(widths), 3.4), layout="constrained")
     grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)
     for panel, axes in zip(panels, grid[0], strict=True):
         panel.plot(axes)
-        axes.set_title(panel.title, fontsize=11)
+        axes.set_title(panel.title, fontsize=11, parse_math=False)  # a $ in a learner's text is no formula
     return Picture(figure, alt)

@@ -1,6 +1,7 @@
 """Colours, and how numbers and characters are written in a picture."""
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
 SKY, AMBER, BLACK = "#56B4E9", "#E69F00", "#222222"
 DIVERGING = LinearSegmentedColormap.from_list("orange_white_blue", [ORANGE, "white", BLUE])
+
+NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, and halves of surrogate pairs
 
 Number = int | float  # where types are checked at run time, an int is no float
 
@@ -35,8 +38,8 @@ def tick(value: Number) -> str:
 
 
 def visible(text: str) -> str:
-    """Write each newline and tab as a sign that can be seen."""
-    return text.replace("\n", "↵").replace("\t", "⇥")
+    """Write each newline and tab as a sign that can be seen, and what no font can show as �."""
+    return NO_GLYPH.sub("�", text.replace("\n", "↵").replace("\t", "⇥"))
 
 
 def sign(character: str) -> str:

@@ -1,6 +1,7 @@
 """The panel of curves: limits, ticks and labels are worked out once, for both ways of drawing."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 
+from attention_course.plots.checks import check_levels, check_limits, check_values
 from attention_course.plots.ink import (
     AMBER,
     BLACK,
@@ -40,6 +42,10 @@ class Lines:
         log: whether the axes are logarithmic.
         levels: a name for each level and its height.
         x_limits: where the common axis begins and ends; with the curves, if left out.
+
+    Raises:
+        TypeError: x or a curve is no tensor of real numbers.
+        ValueError: a curve has not as many heights as x, a limit or a level has no place on its axis.
     """
 
     title: str
@@ -57,6 +63,17 @@ class Lines:
     FEW_MARKERS = 8
     LOOKS = tuple(zip((BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, BLACK), "os^DvPX", strict=True))
     GAP = 0.065  # between the labels of two levels, as a share of the height
+
+    def __post_init__(self):
+        check_values(self.x, "Lines: x", "N")
+        if not isinstance(self.curves, Mapping):
+            raise TypeError(f"Lines: curves = {self.curves!r}, expected a dict that gives each curve a name.")
+        for name, heights in self.curves.items():
+            check_values(heights, f"Lines: curves[{name!r}]", len(self.x))
+        above = 0 if self.log else -math.inf
+        check_levels(self.levels, "Lines: levels", above)
+        if self.x_limits is not None:
+            check_limits(self.x_limits, "Lines: x_limits", above)
 
     def points(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return x and y of what is drawn of a curve: some points of a long one, and always its last."""

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
 from attention_course.plots.ink import BLUE, DIVERGING, GREY, ORANGE, Number, array, ink_on, number, visible
 
 
@@ -31,6 +32,10 @@ class Heatmap:
         tile_label: what a map stands for.
         room: rows and columns that the browser keeps room for, so that nothing moves while the shape changes;
             those of the matrix, if left out. Cells of a larger matrix are smaller.
+
+    Raises:
+        TypeError: values are no tensor of real numbers, or names no texts.
+        ValueError: sizes do not fit, or the limit is below 0.
     """
 
     title: str
@@ -45,6 +50,24 @@ class Heatmap:
     room: tuple[int, int] | None = None
 
     MOST_NUMBERS = 160
+
+    def __post_init__(self):
+        check_values(self.values, "Heatmap: values", "rows", "columns")
+        rows, columns = self.values.shape
+        if not rows * columns:
+            raise ValueError(f"Heatmap: values has shape ({rows}, {columns}), expected at least one entry.")
+        if self.rows is not None:
+            check_names(self.rows, "Heatmap: rows", rows, "rows")
+        if self.columns is not None:
+            check_names(self.columns, "Heatmap: columns", columns, "columns")
+        if self.limit is not None and not real(self.limit) >= 0:
+            raise ValueError(f"Heatmap: limit = {self.limit!r}, expected an absolute value, at least 0.")
+        side = len(self.tile) + 1
+        if (rows + 1) % side or (columns + 1) % side:
+            raise ValueError(
+                f"Heatmap: shape ({rows}, {columns}) is no sheet of maps of {side - 1} by {side - 1} with a"
+                " line between two of them. Leave tile out, or give a name for each row of a map."
+            )
 
     @property
     def width(self) -> float:
@@ -102,6 +125,10 @@ class Bars:
         labels: a name for each bar.
         label: what a bar stands for.
         limits: lowest and highest height that is shown.
+
+    Raises:
+        TypeError: heights are no tensor of real numbers, or labels no texts.
+        ValueError: there is not one label for each bar, there are too many, or the limits are not in order.
     """
 
     title: str
@@ -109,6 +136,14 @@ class Bars:
     labels: Sequence[str]
     label: str
     limits: tuple[Number, Number]
+
+    MOST = 400  # a picture of so many takes seconds
+
+    def __post_init__(self):
+        check_values(self.heights, "Bars: heights", "bars")
+        check_count(len(self.heights), "Bars: number of bars", self.MOST, "heights")
+        check_names(self.labels, "Bars: labels", len(self.heights), "bars")
+        check_limits(self.limits, "Bars: limits")
 
     @property
     def width(self) -> float:
@@ -133,7 +168,7 @@ class Bars:
         """Draw onto `axes`."""
         heights = np.nan_to_num(array(self.heights), posinf=0, neginf=0).clip(*self.limits)
         low, high = self.limits
-        axes.bar(list(self.labels), heights, color=BLUE, width=0.7)
+        axes.bar(range(len(heights)), heights, tick_label=list(self.labels), color=BLUE, width=0.7)
         axes.axhline(0, color=GREY, linewidth=1)
         for bar, (height, text) in enumerate(zip(heights.tolist(), self.state()["texts"], strict=True)):
             axes.annotate(
@@ -160,6 +195,10 @@ class Histogram:
         limits: where the first bin begins and the last one ends.
         x_label: what the values are, with their unit if they have one.
         curve: shape (N,): the predicted density at N points, evenly from limit to limit.
+
+    Raises:
+        TypeError: density or curve are no tensor of real numbers.
+        ValueError: a shape is another one, or the limits are not in order.
     """
 
     title: str
@@ -169,6 +208,12 @@ class Histogram:
     curve: Tensor | None = None
 
     width = 4.2  # inches
+
+    def __post_init__(self):
+        check_values(self.density, "Histogram: density", "bins")
+        check_limits(self.limits, "Histogram: limits")
+        if self.curve is not None:
+            check_values(self.curve, "Histogram: curve", "N")
 
     def state(self) -> dict[str, Any]:
         """Return what both ways of drawing need."""
@@ -209,6 +254,10 @@ class Plane:
         lit: shape (N,), boolean: points drawn in full colour; the others are pale. All, if left out.
         path: shape (M, 2), M >= 1: joined by a line.
         x_label, y_label: what the two coordinates are.
+
+    Raises:
+        TypeError: points, lit or path are no tensor of real numbers, or labels no texts.
+        ValueError: sizes do not fit, there are too many points, or the limits are not in order.
     """
 
     title: str
@@ -221,6 +270,19 @@ class Plane:
     y_label: str = "channel 1"
 
     width = 4.2  # inches
+    MOST = 1000  # a picture of so many takes seconds
+
+    def __post_init__(self):
+        check_values(self.points, "Plane: points", "N", 2)
+        check_count(len(self.points), "Plane: number of points", self.MOST, "points")
+        check_names(self.labels, "Plane: labels", len(self.points), "points")
+        check_limits(self.limits, "Plane: limits")
+        if self.lit is not None:
+            check_values(self.lit, "Plane: lit", len(self.points))
+        if self.path is not None:
+            check_values(self.path, "Plane: path", "M", 2)
+            if not len(self.path):
+                raise ValueError("Plane: path has no point, expected at least one. Leave it out: path=None.")
 
     def state(self) -> dict[str, Any]:
         """Return what both ways of drawing need."""
@@ -265,6 +327,11 @@ class Text:
         framed: position of the character with a frame.
         limit: see `values`.
         label: what a value is.
+
+    Raises:
+        TypeError: the text is no text, or values are no tensor of real numbers.
+        ValueError: the text is longer than MOST, there is not one value for each character, no character
+            stands where the frame is to be, or the limit is not above 0.
     """
 
     title: str
@@ -274,10 +341,27 @@ class Text:
     limit: Number = 1
     label: str = ""
 
+    MOST = 4000  # characters; a picture of so many takes seconds
     COLUMNS = 44
     ROWS = re.compile(rf"[^\n]{{0,{COLUMNS - 1}}}(?:[ \n]|\Z)|[^\n]{{{COLUMNS}}}")
     CELL = (0.105, 0.2)  # inches, in matplotlib
     width = CELL[0] * COLUMNS + 0.2
+
+    def __post_init__(self):
+        if not isinstance(self.text, str):
+            raise TypeError(f"Text: text is a {type(self.text).__name__}, expected a str. Decode ids first.")
+        check_count(len(self.text), "Text: number of characters", self.MOST, "text")
+        if self.values is not None:
+            check_values(self.values, "Text: values", len(self.text))
+        if self.framed is not None and self.framed not in range(len(self.text)):
+            raise ValueError(
+                f"Text: framed = {self.framed!r}, expected the position of one of {len(self.text)} "
+                "characters, counted from 0. Leave it out for no frame."
+            )
+        if not real(self.limit) > 0:
+            raise ValueError(
+                f"Text: limit = {self.limit!r}, expected the value with the full colour, above 0."
+            )
 
     def rows(self) -> list[str]:
         """Return the rows, in which a newline is written as a sign; one empty row for an empty text."""

@@ -506,6 +506,7 @@ for gradient in others:
 
 # %%
 fused = fuse(heads)
+heads.zero_grad()  # gradients add up: those of an earlier run would stay
 heads(x, causal_mask(13))[0].square().sum().backward()
 fused(x, causal_mask(13)).square().sum().backward()
 pieces = [

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 from jupyter_client.manager import start_new_kernel
 
 from attention_course.explorers import LiveTraining, live_training
@@ -259,3 +260,52 @@ def _printed_lines(client):
         if message["msg_type"] == "stream" and message["content"]["name"] == "stdout":
             *lines, text = (text + message["content"]["text"]).split("\n")
             yield from lines
+
+
+DIVERGE = """
+for _ in range(5):
+    trainer.step()
+    watch(trainer)
+raise FloatingPointError("Trainer: the loss of step 6 is nan. Begin again with a smaller learning rate.")
+"""
+
+
+@pytest.fixture
+def shell():
+    shell = InteractiveShell.instance()
+    shell.history_manager.enabled = False
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+def test_a_training_that_breaks_off_says_why_and_the_button_rests(watch, model, shell):
+    shell.push({"watch": watch, "trainer": FakeTrainer(model)})
+    shell.run_cell(DIVERGE)
+    assert watch.stop.disabled
+    assert watch.words.value == "broken off after step 5 of 1000"
+    assert "FloatingPointError: Trainer: the loss of step 6 is nan. Begin again with" in watch.figure.caption
+    shell.run_cell("raise ValueError('of another cell')")
+    assert "another" not in watch.figure.caption
+    shell.run_cell("trainer.step(); watch(trainer)")
+    assert watch.words.value == "broken off after step 6 of 1000"
+
+
+def test_a_training_that_comes_to_its_end_says_so_after_its_cell_too(watch, model, shell):
+    shell.push({"watch": watch, "trainer": FakeTrainer(model, steps=2)})
+    shell.run_cell("for _ in range(2): trainer.step(); watch(trainer)")
+    assert watch.words.value.startswith("2 steps in")
+
+
+def test_what_cannot_be_shown_is_refused_before_the_training(tokenizer, shapes_unchecked):
+    with pytest.raises(TypeError, match="tokenizer is a str, expected a CharTokenizer"):
+        LiveTraining("stories")
+    with pytest.raises(ValueError, match=r"floors\['entropy'\] = 0, expected a number above 0"):
+        LiveTraining(tokenizer, {"entropy": 0})
+
+
+def test_of_a_long_text_the_end_is_shown(tokenizer, model):
+    watch = LiveTraining(tokenizer, prompt="a" + 4000 * "t")
+    take(FakeTrainer(model, steps=1), watch, 1)
+    shown = watch.figure.panels[1].text
+    assert len(shown) == 4000
+    assert shown.startswith(3992 * "t")

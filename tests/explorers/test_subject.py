@@ -50,10 +50,70 @@ def test_the_static_page_of_a_learners_model_holds_no_measured_number(name, mode
 def test_model_tokenizer_and_text_must_go_together(name, model, tokenizer):
     with pytest.raises(ValueError, match=r"logits for 12 characters, but the tokenizer knows.*tokenizer="):
         explore(name, model=model)
-    with pytest.raises(ValueError, match="The text is empty"):
+    with pytest.raises(ValueError, match="The text, or prompt, is empty"):
         explore(name, **{TAKES[name][-1]: ""})
     with pytest.raises(ValueError, match=r"'z'.*is none of the 12 characters"):
         explorer_of(name, model, tokenizer, "zoo")
+
+
+@looking
+def test_what_is_no_model_tokenizer_or_text_is_named(name, model, tokenizer, shapes_unchecked):
+    with pytest.raises(TypeError, match="model is a str, expected a module"):
+        explorer_of(name, "gpt", tokenizer)
+    with pytest.raises(TypeError, match="tokenizer is a str, expected a CharTokenizer"):
+        explorer_of(name, model, "the cat")
+    with pytest.raises(TypeError, match="The text is a Tensor, expected a str"):
+        explorer_of(name, model, tokenizer, tokenizer.encode("the cat"))
+
+
+def logits(of):
+    """Make a model of the logits that `of` makes from the tokenizer's number of characters and the ids."""
+
+    class Model(torch.nn.Module):
+        block_size = 16
+
+        def forward(self, ids):
+            return of(ids)
+
+    return Model()
+
+
+WRONG_LOGITS = {
+    "are NaN or infinite, expected finite ones.*smaller learning rate": (
+        lambda ids: torch.full((*ids.shape, 12), torch.nan),
+        lambda ids: torch.full((*ids.shape, 12), -torch.inf),
+        lambda ids: torch.ones(*ids.shape, 12).index_fill(2, torch.tensor(3), torch.inf),
+        lambda ids: torch.ones(*ids.shape, 12).index_fill(1, torch.tensor(ids.shape[1] - 1), torch.nan),
+    ),
+    r"returns a tuple, expected logits of shape \(1, \d+, 'V'\)": (
+        lambda ids: (torch.ones(*ids.shape, 12), 0.0),
+    ),
+    r"returns a tensor of shape \(1, 12\), expected": (lambda ids: torch.ones(len(ids), 12),),
+    "without numbers, on the device meta": (lambda ids: torch.ones(*ids.shape, 12, device="meta"),),
+}
+
+
+@looking
+@pytest.mark.parametrize("message", WRONG_LOGITS)
+def test_logits_from_which_no_probabilities_follow_are_refused(name, message, tokenizer, shapes_unchecked):
+    for of in WRONG_LOGITS[message]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            explorer_of(name, logits(of), tokenizer)
+
+
+def test_a_model_without_parameters_that_rules_a_character_out_may_be_looked_at(tokenizer):
+    model = logits(lambda ids: torch.ones(*ids.shape, 12).index_fill(2, torch.tensor(3), -torch.inf))
+    assert explorer_of("sampling", model, tokenizer).figure.panels[0].heights.max() == pytest.approx(1 / 11)
+
+
+@looking
+def test_a_model_that_diverges_later_is_refused_where_the_picture_was(name, model, tokenizer):
+    explorer = explorer_of(name, model, tokenizer)
+    with torch.no_grad():
+        next(model.parameters()).fill_(torch.nan)
+    control = next(iter(explorer.controls.values()))
+    control.value = control.min
+    assert "ValueError: GPT gives logits that are NaN or infinite" in explorer.figure.error
 
 
 @looking

@@ -46,6 +46,7 @@ def test_tick(value, text):
 
 def test_signs_for_what_cannot_be_seen():
     assert visible("a b\n\t") == "a b↵⇥"
+    assert visible("\x00\x1fé\x7f\x9f\xa0\ud800\udfff\ue000") == "��é��\xa0��\ue000"
     assert [sign(character) for character in "a \n\t"] == ["a", "␣", "↵", "⇥"]
 
 
