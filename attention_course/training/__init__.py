@@ -8,8 +8,9 @@ A run that was stopped goes on from its checkpoint when the same command is give
 """
 
 from attention_course.training.checkpoint import load_model, read_checkpoint
-from attention_course.training.loop import Callback, Trainer, evaluate, parameter_groups, run, train
-from attention_course.training.recipe import RECIPES, SIZES, History, Recipe
+from attention_course.training.loop import Callback, Trainer, run, train
+from attention_course.training.loss import evaluate
+from attention_course.training.recipe import RECIPES, SIZES, History, Recipe, parameter_groups
 
 __all__ = [
     "RECIPES",

@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,10 +37,17 @@ def arguments() -> argparse.ArgumentParser:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=device, help="cpu, cuda or cuda:1")
     parser.add_argument("--checkpoint", type=Path, help="go on from this file if it is there; save to it")
-    parser.add_argument("--sample", type=int, default=200, help="characters to write at the end")
+    parser.add_argument("--sample", type=length, default=200, help="characters to write at the end")
     for name, kind in CHANGES.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help="in place of the recipe's")
     return parser
+
+
+def length(argument: str) -> int:
+    """Turn an argument into the length of a text."""
+    if (characters := int(argument)) < 0:
+        raise argparse.ArgumentTypeError(f"{characters} characters, expected at least 0")
+    return characters
 
 
 def train_as_told(options: argparse.Namespace) -> bool:
@@ -50,28 +59,34 @@ def train_as_told(options: argparse.Namespace) -> bool:
     model = GPT(GPTConfig(vocab_size=data.tokenizer.vocab_size, **SIZES[options.config]))
     trainer = Trainer(on_device(model, options.device), data, recipe)
     first, checkpoint = trainer.rank == 0, options.checkpoint
-    if checkpoint and trainer.mean(float(checkpoint.exists())) > 0:  # on any machine; then each needs it
-        trainer.load(checkpoint)
-    if checkpoint and first:
-        trainer.save(checkpoint)  # now already: a bad path must not cost a whole training
+    saving = trainer.saving(checkpoint) if checkpoint and first else contextlib.nullcontext(lambda: None)
 
     def report(trainer: Trainer) -> None:
         if first and trainer.history.val_steps[-1:] == [trainer.steps_done]:
             print_progress(trainer)
-            if checkpoint:
-                trainer.save(checkpoint)
+            save()
 
-    stopped = run(trainer, callback=report).stopped
+    with saving as save:
+        if checkpoint and trainer.mean(float(checkpoint.exists())) > 0:  # on any machine; then each needs it
+            trainer.load(checkpoint)
+        save()  # now already: a bad path must not cost a whole training
+        stopped = run(trainer, callback=report).stopped
+        if stopped:
+            save()
     if first and stopped:
         print(f"Stopped after step {trainer.steps_done} of {recipe.steps}.")
         if checkpoint:
-            trainer.save(checkpoint)
             print(f"The same command goes on from there, with {checkpoint}.")
     elif first:
         print_table(model, trainer)
         prompt = data.val[None, :1].to(trainer.device)
-        print(data.tokenizer.decode(generate(model, prompt, options.sample)[0]))
+        print(printable(data.tokenizer.decode(generate(model, prompt, options.sample)[0])))
     return not stopped
+
+
+def printable(text: str) -> str:
+    r"""Write control characters, which could drive a terminal, as \x1b; line ends and tabs stay."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def shared_text(name_or_path: str) -> str:
@@ -89,8 +104,9 @@ def shared_text(name_or_path: str) -> str:
 def on_device(model: GPT, name: str) -> GPT:
     """Move the model; ValueError if this machine has no such device."""
     try:
+        torch.zeros((), device=name).item()  # on "meta" there are no numbers
         return model.to(name)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError) as error:
         found = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
         raise ValueError(f"--device {name} cannot be used. This machine has: {', '.join(found)}.") from error
 
@@ -114,7 +130,7 @@ def print_table(model: GPT, trainer: Trainer) -> None:
     asked = any(end > model.block_size for _, end in answers(text))
     right = f"{recall(model, text, data.tokenizer, precision):.2f}" if asked else ""
     size = f"{sum(p.numel() for p in model.parameters()):,}"
-    rows.append((f"GPT, {model.config.n_layer} layers", size, trainer.evaluate(), right))
+    rows.append((f"GPT, {model.config.n_layer} layers", size, trainer.history.val_losses[-1], right))
     print(f"\n{'model':28}{'parameters':>12}{'validation loss':>17}{'recall':>8}")
     for name, parameters, loss, right in rows:
         print(f"{name:28}{parameters:>12}{loss:17.3f}{right:>8}")
@@ -155,10 +171,12 @@ def main(argv: list[str] | None = None) -> None:
     128 + SIGINT, after Ctrl-C.
     """
     options = arguments().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a sample may hold what it cannot encode
     try:
         with process_group(options):
             finished = train_as_told(options)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         sys.exit(f"training: {error}")
     except KeyboardInterrupt:
         finished = False

@@ -1,41 +1,33 @@
-"""A training on disk: written whole or not at all, read without running any code that it holds."""
+"""A training on disk: written whole or not at all, read without running any code that it holds.
+
+A file is the line FORMAT, the SHA-256 of what follows, and what `torch.save` makes of a `Checkpoint`.
+"""
 
 import contextlib
+import errno
+import glob
 import hashlib
 import io
 import os
-import zipfile
-from dataclasses import asdict
+import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
-from jaxtyping import Int
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from filelock import FileLock, Timeout
+from torch import Tensor
 
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import CharTokenizer, Data
-from attention_course.training.recipe import Recipe
+from attention_course.text import CharTokenizer
+from attention_course.training.recipe import History
+from attention_course.training.task import Task, check_part, check_progress, classes, kinds
 
-FORMAT = "attention_course checkpoint 2"
-Task = TypedDict(
-    "Task",
-    {
-        "config": dict[str, Any] | None,
-        "model": dict[str, list[int]],
-        "modules": dict[str, str],
-        "recipe": dict[str, Any],
-        "optimizer": dict[str, str | list[int]],
-        "training text": str,
-        "validation text": str,
-        "characters": str,
-    },
-)
+FORMAT = b"attention_course checkpoint 3\n"
 
 
 class Checkpoint(TypedDict):
-    """What a file holds besides its FORMAT: the task, to tell another one, and all that goes on."""
+    """What a file holds: the task, to tell another one, and all that goes on."""
 
     task: Task
     model: dict[str, Tensor]
@@ -46,81 +38,111 @@ class Checkpoint(TypedDict):
     generator: Tensor
 
 
-def task_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) -> Task:
-    """Say what is trained, on what and how: a checkpoint of another task does not fit."""
-    return {
-        "config": asdict(model.config) if isinstance(model, GPT) else None,
-        "model": shapes(model.state_dict()),
-        "modules": classes(model),
-        "recipe": asdict(recipe),
-        "optimizer": {
-            "class": type(optimizer).__name__,
-            "parameters": [len(group["params"]) for group in optimizer.param_groups],
-        },
-        "training text": fingerprint(data.train),
-        "validation text": fingerprint(data.val),
-        "characters": data.tokenizer.characters,
-    }
+def packed(checkpoint: Checkpoint) -> bytes:
+    """Return the content of a file."""
+    content = io.BytesIO()
+    torch.save(checkpoint, content)
+    return FORMAT + hashlib.sha256(content.getbuffer()).digest() + content.getbuffer()
 
 
-def shapes(parameters: dict[str, Tensor]) -> dict[str, list[int]]:
-    """Return the shape of each entry of a state_dict."""
-    return {name: list(value.shape) for name, value in parameters.items()}
-
-
-def classes(model: nn.Module) -> dict[str, str]:
-    """Return the class of each module: two models with parameters of one shape may still differ in these."""
-    return {name: type(module).__name__ for name, module in model.named_modules()}
-
-
-def fingerprint(ids: Int[Tensor, " N"]) -> str:
-    """Return a checksum of a text."""
-    return hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()
-
-
-def check_task(path: str | Path, theirs: Task, ours: Task) -> None:
-    """Raise ValueError unless a checkpoint is one of our task; name the first part that differs."""
-    for part, value in ours.items():
-        found = theirs.get(part)
-        if value != found:
-            raise ValueError(
-                f"{path} does not fit: its {part} is another one{difference(found, value)}. "
-                "Train with what it was made with, or save to another file."
-            )
-
-
-def difference(theirs: object, ours: object) -> str:
-    """Name the entries in which two dictionaries differ; other values are too long to be shown."""
-    if not (isinstance(theirs, dict) and isinstance(ours, dict)):
-        return ""
-    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
-    listed = ", ".join(f"{name} = {theirs.get(name)} there and {ours.get(name)} here" for name in names[:3])
-    return f": {listed}{', ...' if len(names) > 3 else ''}"
-
-
-def write_checkpoint(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Write a file for `read_checkpoint`. If that fails, an older file of this name stays.
-
-    Raises:
-        OSError: the file could not be written.
-    """
-    path, whole = Path(path), io.BytesIO()
-    torch.save({"format": FORMAT, **checkpoint}, whole)
-    half = path.with_name(f"{path.name}.half")  # one name: what a killed run left is written over
+@contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Say which checkpoint an OSError is about, and what to do."""
     try:
-        with open(half, "wb") as file:
-            file.write(whole.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(half, path)
+        yield
+    except Timeout:
+        raise OSError(f"Another run saves to {path}. Wait for its end, or name another file.") from None
     except OSError as error:
         raise OSError(
             f"The checkpoint {path} could not be written: {error.strerror}. "
             "Name a file in a folder that exists, that you may write to, and that has room."
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
+
+
+def empty_file(path: Path, room: int = 0) -> Path:
+    """Create a file beside `path` under a name that no other has, and take `room` bytes of the disk."""
+    half = path.with_name(f".{path.name}.{secrets.token_hex(8)}.half")
+    with open(half, "xb") as file:
+        try:
+            if hasattr(os, "posix_fallocate") and room:
+                os.posix_fallocate(file.fileno(), 0, room)
+            else:
+                file.write(bytes(room))
+        except OSError:
             half.unlink()
+            raise
+    return half
+
+
+def write_checkpoint(path: str | Path, checkpoint: Checkpoint, half: Path | None = None) -> None:
+    """Write a file for `read_checkpoint`. If that fails, an older file of this name stays.
+
+    A symbolic link stays one, and a file that was there keeps its permissions.
+
+    Args:
+        path: the file.
+        checkpoint: what it is to hold.
+        half: an `empty_file`, which becomes the checkpoint; a new one if left out.
+
+    Raises:
+        OSError: the file could not be written.
+    """
+    whole, target = packed(checkpoint), Path(os.path.realpath(path))
+    with writing(path), contextlib.ExitStack() as stack:
+        half = half or empty_file(target)
+        stack.callback(half.unlink, missing_ok=True)
+        with open(half, "r+b") as file:
+            file.write(whole)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            half.chmod(target.stat().st_mode)
+        os.replace(half, target)
+
+
+@contextlib.contextmanager
+def reserved(path: str | Path, largest: Checkpoint, growth: int) -> Iterator[Callable[[Checkpoint], None]]:
+    """Keep a file for the checkpoints of one run; yield a function that writes them.
+
+    A second run that wants the same file is refused. Room for `largest` and `growth` bytes more is taken at
+    once beside the file, and again after each checkpoint for the next one: where the disk is full, that is
+    said when nothing is lost.
+
+    Raises:
+        OSError: the file cannot be written, or another run writes it.
+    """
+    target, room = Path(os.path.realpath(path)), len(packed(largest)) + growth
+    with contextlib.ExitStack() as stack:
+        with writing(path):
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            os.stat(f"{target.parent}/.")  # FileLock would make this folder
+            stack.enter_context(FileLock(target.with_name(f".{target.name}.lock"), blocking=False))
+            for left in target.parent.glob(f".{glob.escape(target.name)}.*.half"):
+                left.unlink()  # by a run that was killed
+            halves = [empty_file(target, room)]
+        stack.callback(lambda: halves[-1].unlink(missing_ok=True))
+
+        def write(checkpoint: Checkpoint) -> None:
+            write_checkpoint(path, checkpoint, halves[-1])
+            with writing(path):
+                halves.append(empty_file(target, room))
+
+        yield write
+
+
+@contextlib.contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turn what a foreign file raises, which may be anything, into a ValueError."""
+    try:
+        yield
+    except Exception as error:
+        reason = error if isinstance(error, ValueError) else type(error).__name__
+        raise ValueError(
+            f"{path} is not a checkpoint of this course, or it is damaged. Name another file; if this was a "
+            f"checkpoint, delete it and begin anew. (Reading it failed: {reason}.)"
+        ) from error
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
@@ -132,25 +154,21 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no checkpoint file {path}. Trainer.save writes one.")
-    content = io.BytesIO(Path(path).read_bytes())
-    try:
-        with zipfile.ZipFile(content) as archive:  # torch.load does not compare checksums
-            if damaged := archive.testzip():
-                raise ValueError(f"the checksum of {damaged} is wrong")
-        content.seek(0)
-        state = torch.load(content, map_location="cpu", weights_only=True)
-        if state["format"] != FORMAT:
-            raise ValueError(f"its format is {state['format']!r}, expected {FORMAT!r}")
+    whole = memoryview(Path(path).read_bytes())
+    found, digest, content = whole[: len(FORMAT)], whole[len(FORMAT) :][:32], whole[len(FORMAT) + 32 :]
+    with reading(path):
+        if found != FORMAT:
+            raise ValueError(f"it does not begin with {FORMAT!r}")
+        if hashlib.sha256(content).digest() != digest:  # torch.load compares no checksums
+            raise ValueError("its checksum is wrong")
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         if missing := Checkpoint.__annotations__.keys() - state.keys():
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
-        if shapes(state["model"]) != state["task"]["model"]:
+        if kinds(state["model"]) != state["task"]["model"]:
             raise ValueError("its parameters are not those of its model")
-    except Exception as error:  # a foreign file makes torch.load raise many kinds
-        reason = error if isinstance(error, ValueError) else type(error).__name__
-        raise ValueError(
-            f"{path} is not a checkpoint of this course, or it is damaged. Name another file; if this was a "
-            f"checkpoint, delete it and begin anew. (Reading it failed: {reason}.)"
-        ) from error
+        steps, history = state["task"]["recipe"]["steps"], History(**state["history"])
+        check_progress(state["steps_done"], steps, state["seconds"], history)
+        torch.Generator().set_state(state["generator"])
     return state
 
 
@@ -163,10 +181,13 @@ def load_model(path: str | Path) -> tuple[GPT, CharTokenizer]:
     """
     state = read_checkpoint(path)
     task = state["task"]
-    if task["config"] is None:
+    with reading(path):
+        model = GPT(GPTConfig(**task["config"])) if task["config"] is not None else None
+        tokenizer = CharTokenizer(task["characters"])
+    if model is None:
         raise ValueError(f"{path} holds a model that is no GPT. Build that model, and use Trainer.load.")
-    model = GPT(GPTConfig(**task["config"]))
     if classes(model) != task["modules"]:
         raise ValueError(f"{path} holds a GPT with parts of its own. Build that model, and use Trainer.load.")
+    check_part(path, "model", task["model"], kinds(model.state_dict()))
     model.load_state_dict(state["model"])
-    return model.eval(), CharTokenizer(task["characters"])
+    return model.eval(), tokenizer

@@ -1,6 +1,8 @@
 """The training loop: one step at a time, what is measured meanwhile, and how it is stopped."""
 
 import contextlib
+import copy
+import math
 import os
 import signal
 import threading
@@ -14,60 +16,23 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-import torch.nn.functional as F
-from jaxtyping import Float, Int
-from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from tqdm.auto import tqdm
 
-from attention_course.gpt import autocast, block_size_of, evaluating
+from attention_course.gpt import autocast, block_size_of
 from attention_course.text import Data, get_batch
-from attention_course.training.checkpoint import Task, check_task, read_checkpoint, task_of, write_checkpoint
-from attention_course.training.recipe import History, Recipe
-
-
-def mean_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
-    """Return the mean cross-entropy in nats per token."""
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
-
-
-def check_length(kind: str, ids: Int[Tensor, " N"], block_size: int) -> None:
-    """Raise ValueError unless a piece of block_size tokens, and one that follows, can be cut from `ids`."""
-    if len(ids) <= block_size:
-        raise ValueError(
-            f"The {kind} text has {len(ids)} tokens, too few for block_size = {block_size}: at least "
-            f"{block_size + 1} are needed. Take a longer text or a model with a smaller block_size."
-        )
-
-
-def evaluate(model: nn.Module, ids: Int[Tensor, " N"], precision: str = "auto") -> float:
-    """Return the mean loss on `ids`, cut into pieces of block_size tokens, in nats per token.
-
-    The last tokens, too few for a piece, are left out.
-
-    Raises:
-        ValueError: there are not even tokens for one piece.
-    """
-    block_size, device = block_size_of(model), next(model.parameters()).device
-    check_length("validation", ids, block_size)
-    starts = torch.arange(0, len(ids) - block_size, block_size)
-    total = 0.0
-    with evaluating(model), autocast(precision, device):
-        for some in starts.split(64):
-            pieces = ids[some[:, None] + torch.arange(block_size + 1)].to(device)
-            total += mean_loss(model(pieces[:, :-1]), pieces[:, 1:]).item() * len(some)
-    return total / len(starts)
-
-
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """Return what an optimizer takes: matrices decay, biases and norms do not (as in nanoGPT's model.py)."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
+from attention_course.training.checkpoint import Checkpoint, read_checkpoint, reserved, write_checkpoint
+from attention_course.training.loss import AbandonedError, check_length, evaluate, mean_loss
+from attention_course.training.recipe import History, Recipe, parameter_groups
+from attention_course.training.task import (
+    Task,
+    after_one_step,
+    check_kind,
+    check_optimizer,
+    check_task,
+    task_of,
+)
 
 
 class Trainer:
@@ -89,8 +54,10 @@ class Trainer:
         steps_done: updates so far.
         seconds: what they took.
         history: what was measured.
+        interrupted: whether an interrupt waits for the end of the step; it ends an evaluation at once.
 
     Raises:
+        TypeError: something is of another kind.
         ValueError: a text is shorter than block_size, or the processes cannot share a batch.
     """
 
@@ -102,12 +69,15 @@ class Trainer:
         optimizer: Optimizer | None = None,
         schedule: Callable[[int], float] | None = None,
     ):
+        check_kind("model", model, nn.Module)
+        check_kind("data", data, Data)
+        check_kind("recipe", recipe, Recipe)
         self.model, self.data, self.recipe = model, data, recipe
         self.block_size = block_size_of(model)
         check_length("training", data.train, self.block_size)
         check_length("validation", data.val, self.block_size)
         self.device = next(model.parameters()).device
-        self.steps_done, self.seconds = 0, 0.0
+        self.steps_done, self.seconds, self.interrupted = 0, 0.0, False
         self.history = History()
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.rank, self.processes = 0, 1
@@ -138,8 +108,37 @@ class Trainer:
         """Whether all steps have been taken."""
         return self.steps_done >= self.recipe.steps
 
+    @property
+    def due(self) -> bool:
+        """Whether the validation loss after the last step has yet to be measured."""
+        measured = self.history.val_steps[-1:] == [self.steps_done]
+        wanted = self.done or self.steps_done % self.recipe.evaluate_every == 0
+        return self.steps_done > 0 and wanted and not measured
+
+    def try_memory(self) -> None:
+        """Ask for the memory that the logits of a batch and their gradients take, and fill nothing."""
+        tokens = self.recipe.batch_size // self.processes * self.block_size
+        torch.empty(2, tokens, self.data.tokenizer.vocab_size, device=self.device)
+
     def step(self) -> float:
-        """Take one step: draw a batch, compute the loss and its gradients, update. Return the loss."""
+        """Take one step: draw a batch, compute the loss and its gradients, update. Return the loss.
+
+        Where an interrupt has cut the evaluation after the last step short, that is made up for instead.
+
+        Raises:
+            FloatingPointError: the loss or the gradient is not finite. No update was made.
+        """
+        if not self.due:
+            self._update()
+        if self.due:
+            with contextlib.suppress(AbandonedError):
+                val_loss = self.evaluate(None if self.done else self.recipe.evaluate_pieces)
+                self.history.val_steps.append(self.steps_done)
+                self.history.val_losses.append(val_loss)
+                self.history.val_seconds.append(self.seconds)
+        return self.history.losses[-1]
+
+    def _update(self) -> None:
         recipe = self.recipe
         for group in self.optimizer.param_groups:
             group["lr"] = self.schedule(self.steps_done)
@@ -154,18 +153,24 @@ class Trainer:
                 loss = mean_loss(self._forward(x), y)
         self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
-        self.optimizer.step()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
         value = self.mean(loss.item())
+        self._check_finite("loss", value)
+        self._check_finite("norm of the gradient", norm.item())
+        self.optimizer.step()
         self.seconds += time.perf_counter() - start
         self.steps_done += 1
         self.history.losses.append(value)
-        if self.steps_done % recipe.evaluate_every == 0 or self.done:
-            val_loss = self.evaluate()
-            self.history.val_steps.append(self.steps_done)
-            self.history.val_losses.append(val_loss)
-            self.history.val_seconds.append(self.seconds)
-        return value
+
+    def _check_finite(self, what: str, value: float) -> None:
+        """Raise FloatingPointError unless a number is finite; it is the same in all processes."""
+        rate = self.optimizer.param_groups[0]["lr"]
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"After step {self.steps_done} of {self.recipe.steps} the {what} is {value}: the training "
+                f"diverges, with a learning rate of {rate:.2g}. The model and an earlier checkpoint stay as "
+                "they are. Begin anew with a smaller learning_rate or a longer warmup."
+            )
 
     def mean(self, value: float) -> float:
         """Average a number over all processes; each must call this."""
@@ -175,13 +180,37 @@ class Trainer:
             value = shared.item() / self.processes
         return value
 
-    def evaluate(self) -> float:
-        """Return the loss on the validation text, in nats per token."""
-        return evaluate(self.model, self.data.val, self.recipe.precision)
+    def evaluate(self, pieces: int | None = None) -> float:
+        """Return the loss on the validation text, or on so many pieces of it, in nats per token.
+
+        Raises:
+            FloatingPointError: it is not finite.
+        """
+        loss = evaluate(self.model, self.data.val, self.recipe.precision, pieces, lambda: self.interrupted)
+        self._check_finite("validation loss", loss)
+        return loss
 
     @cached_property
     def _task(self) -> Task:
         return task_of(self.model, self.data, self.recipe, self.optimizer)
+
+    def _checkpoint(self) -> Checkpoint:
+        return {
+            "task": self._task,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "history": asdict(self.history),
+            "steps_done": self.steps_done,
+            "seconds": self.seconds,
+            "generator": self.generator.get_state(),
+        }
+
+    def _restore(self, state: Checkpoint) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.history = History(**state["history"])
+        self.steps_done, self.seconds = state["steps_done"], state["seconds"]
+        self.generator.set_state(state["generator"])
 
     def save(self, path: str | Path) -> None:
         """Write everything that `load` needs to go on. If that fails, an older file of this name stays.
@@ -189,21 +218,27 @@ class Trainer:
         Raises:
             OSError: the file could not be written.
         """
-        write_checkpoint(
-            path,
-            {
-                "task": self._task,
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "history": asdict(self.history),
-                "steps_done": self.steps_done,
-                "seconds": self.seconds,
-                "generator": self.generator.get_state(),
-            },
-        )
+        write_checkpoint(path, self._checkpoint())
+
+    @contextlib.contextmanager
+    def saving(self, path: str | Path) -> Iterator[Callable[[], None]]:
+        """Yield a function that saves to this file, as `save` does. No other run may do so meanwhile.
+
+        The room that the last checkpoint will take is taken now, and again after each one for the next: if
+        the disk is full by then, that is said when a step has been saved, and none is lost.
+
+        Raises:
+            OSError: the file cannot be written, or another run saves to it.
+        """
+        optimizer = after_one_step(self.optimizer).state_dict()
+        growth = 32 * self.recipe.steps + 4096  # bytes of history that a step adds, and a page
+        with reserved(path, {**self._checkpoint(), "optimizer": optimizer}, growth) as write:
+            yield lambda: write(self._checkpoint())
 
     def load(self, path: str | Path) -> None:
         """Go on from a checkpoint: every later step is the one that an uninterrupted run would take.
+
+        All of it is checked before anything is changed.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -211,11 +246,13 @@ class Trainer:
         """
         state = read_checkpoint(path)
         check_task(path, state["task"], self._task)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.history = History(**state["history"])
-        self.steps_done, self.seconds = state["steps_done"], state["seconds"]
-        self.generator.set_state(state["generator"])
+        check_optimizer(path, state["optimizer"], self.optimizer)
+        before = copy.deepcopy(self._checkpoint())
+        try:
+            self._restore(state)
+        except BaseException:
+            self._restore(before)
+            raise
 
 
 Callback = Callable[[Trainer], bool | None]
@@ -237,7 +274,9 @@ def train(
         What was measured.
 
     Raises:
-        ValueError: see `Trainer`.
+        TypeError, ValueError: see `Trainer`.
+        FloatingPointError: a loss is not finite. The model is that of the last step with a finite one.
+        MemoryError: there is too little memory for a batch.
         KeyboardInterrupt: stop was pressed twice, and a step was left half done.
     """
     return run(Trainer(model, data, recipe), callback=callback, name=name)
@@ -256,28 +295,36 @@ def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "trai
     )
     trainer.model.train()
     try:
-        with bar, interrupts_wait(history), few_threads():
-            while not (trainer.done or stop):
+        with bar, interrupts_wait(trainer), few_threads():
+            trainer.try_memory()
+            while not stop and (trainer.due or not trainer.done):
                 trainer.step()
-                bar.update()
+                bar.update(trainer.steps_done - bar.n)
                 asked = bool(callback and callback(trainer)) or history.stopped
                 stop = trainer.mean(float(asked)) > 0  # by one process: all leave after the same step
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "tried to allocate" not in str(error).lower():
+            raise
+        raise MemoryError(
+            f"There is too little memory for a batch of {trainer.recipe.batch_size} texts of "
+            f"{trainer.block_size} tokens. Choose a smaller batch_size, or a smaller model."
+        ) from error
     finally:
-        history.stopped = not trainer.done
+        history.stopped = trainer.due or not trainer.done
         trainer.model.eval()
     return history
 
 
 @contextlib.contextmanager
-def interrupts_wait(history: History) -> Iterator[None]:
+def interrupts_wait(trainer: Trainer) -> Iterator[None]:
     """Let Ctrl-C, and the kernel's stop button, set `history.stopped`, and leave no step half done.
 
     A second one does not wait: it raises KeyboardInterrupt there and then.
     """
-    usual, history.stopped = signal.getsignal(signal.SIGINT), False
+    usual, trainer.history.stopped = signal.getsignal(signal.SIGINT), False
 
     def note(number: int, frame: FrameType | None) -> None:
-        history.stopped = True
+        trainer.history.stopped = trainer.interrupted = True
         signal.signal(signal.SIGINT, usual)
 
     if threading.current_thread() is not threading.main_thread() or not callable(usual):
@@ -288,6 +335,7 @@ def interrupts_wait(history: History) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
+        trainer.interrupted = False
 
 
 @contextlib.contextmanager

@@ -1,9 +1,14 @@
 """What is decided before a training, and what is noted during it."""
 
 import math
+import numbers
 from dataclasses import dataclass, field
 
+from torch import nn
+
 from attention_course.names import look_up
+
+PRECISIONS: dict[str, None] = dict.fromkeys(("auto", "float32", "bfloat16"))
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,8 @@ class Recipe:
         beta2: how slowly AdamW forgets squared gradients.
         clip: the largest norm that the gradient of one step may have.
         evaluate_every: steps between two validation losses.
+        evaluate_pieces: pieces of block_size tokens, spread over the validation text, that each of these
+            looks at (eval_iters in nanoGPT's train.py); the last one looks at the whole text.
         precision: "float32", "bfloat16", or "auto", which is the faster one on this machine.
         seed: of the batches, and of what dropout sets to zero.
 
@@ -36,23 +43,26 @@ class Recipe:
     beta2: float = 0.95
     clip: float = 1.0
     evaluate_every: int = 100
+    evaluate_pieces: int = 2000
     precision: str = "auto"
     seed: int = 0
 
     def __post_init__(self):
-        for name, least in (("steps", 1), ("batch_size", 1), ("evaluate_every", 1), ("warmup", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"Recipe: {name} = {value!r}, expected an integer of at least {least}.")
+        for name in ("steps", "batch_size", "evaluate_every", "evaluate_pieces", "warmup"):
+            value, least = getattr(self, name), 0 if name == "warmup" else 1
+            if not isinstance(value, int) or not least <= value < 2**31:
+                raise ValueError(
+                    f"Recipe: {name} = {value!r}, expected an integer of at least {least}, below 2**31."
+                )
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
             raise ValueError(f"Recipe: seed = {self.seed!r}, expected an integer, 0 <= seed < 2**63.")
-        for name in ("learning_rate", "clip"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"Recipe: {name} = {getattr(self, name)!r}, expected a number above 0.")
-        for name, below in (("beta2", 1), ("weight_decay", math.inf), ("final_learning_rate", math.inf)):
-            if not 0 <= getattr(self, name) < below:
-                raise ValueError(f"Recipe: {name} = {getattr(self, name)!r}, expected 0 <= {name} < {below}.")
-        look_up(self.precision, dict.fromkeys(("auto", "float32", "bfloat16")), "precision")
+        for name in ("learning_rate", "clip", "beta2", "weight_decay", "final_learning_rate"):
+            value, below = getattr(self, name), 1 if name == "beta2" else math.inf
+            least = math.ulp(0.0) if name in ("learning_rate", "clip") else 0
+            if not isinstance(value, numbers.Real) or not least <= float(value) < below:
+                expected = "a number above 0" if least else f"a number, 0 <= {name} < {below}"
+                raise ValueError(f"Recipe: {name} = {value!r}, expected {expected}.")
+        look_up(str(self.precision), PRECISIONS, "precision")
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of update number `step`, counted from 0."""
@@ -61,6 +71,16 @@ class Recipe:
         done = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
         falling = 0.5 * (1 + math.cos(math.pi * done))
         return self.final_learning_rate + falling * (self.learning_rate - self.final_learning_rate)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Return what an optimizer takes: matrices decay, biases and norms do not (as in nanoGPT's model.py)."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
 
 
 @dataclass

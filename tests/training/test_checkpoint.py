@@ -1,11 +1,13 @@
 """Checkpoints: a training goes on as if nothing had happened, and no other file is taken for one."""
 
-import contextlib
 import errno
+import hashlib
 import io
+import math
 import os
 import pickle
 import re
+import stat
 from dataclasses import replace
 
 import pytest
@@ -16,6 +18,7 @@ from attention_course.attention import MultiHeadAttention
 from attention_course.gpt import GPT, BigramLanguageModel
 from attention_course.text import CharTokenizer
 from attention_course.training import Trainer, load_model, read_checkpoint, run
+from attention_course.training.checkpoint import FORMAT
 
 
 @pytest.fixture
@@ -102,7 +105,9 @@ def test_three_differences_are_named(saved, count):
 
 def test_a_checkpoint_of_a_table_of_another_size_is_refused(tmp_path):
     Trainer(BigramLanguageModel(40), DATA, RECIPE).save(tmp_path / "run.pt")
-    with pytest.raises(ValueError, match=r"its model is another one: table.weight = \[40, 40\] there"):
+    with pytest.raises(
+        ValueError, match=r"its model is another one: table.weight = float32 \[40, 40\] there"
+    ):
         Trainer(BigramLanguageModel(41), DATA, RECIPE).load(tmp_path / "run.pt")
 
 
@@ -122,19 +127,50 @@ def foreign_files(folder):
     whole = (folder / "whole").read_bytes()
     yield from (whole[: len(whole) // 2], whole[:-1], b"", TEXT.encode())
     yield pickle.dumps(Code(folder / "trace"))
-    state = torch.load(folder / "whole")
-    yield from map(
-        bytes_of,
-        [
-            Code(folder / "trace"),
-            {"format": Code(folder / "trace")},
-            tiny().state_dict(),
-            [1],
-            state | {"format": "attention_course checkpoint 0"},
-            *({name: value for name, value in state.items() if name != part} for part in state),
-            state | {"model": tiny(n_embd=8).state_dict()},
-        ],
-    )
+    yield packed(Code(folder / "trace"))
+    yield packed({"task": Code(folder / "trace")})
+    state = read_checkpoint(folder / "whole")
+    yield bytes_of({"format": "attention_course checkpoint 2", **state})
+    yield FORMAT.replace(b"3", b"4") + whole[len(FORMAT) :]
+    yield from (packed(tiny().state_dict()), packed([1]), packed(state)[:-1] + b"\1")
+    yield from (packed({name: value for name, value in state.items() if name != part}) for part in state)
+    yield from (packed(state | wrong) for wrong in WRONG)
+
+
+WRONG = [
+    {"model": tiny(n_embd=8).state_dict()},
+    {"model": tiny().double().state_dict()},
+    {"model": [1]},
+    {"task": None},
+    {"task": {"recipe": 3}},
+    {"steps_done": 1},
+    {"steps_done": -1},
+    {"steps_done": None},
+    {"steps_done": 11, "history": {"losses": [1.0] * 11}},
+    {"seconds": math.nan},
+    {"seconds": "1"},
+    {"history": [1]},
+    {"history": {"losses": None}},
+    {"history": {"lossez": []}},
+    {"history": {"stopped": 1}},
+    {"history": {"losses": [1.0]}},
+    {"steps_done": 1, "history": {"losses": [math.inf]}},
+    {"steps_done": 1, "history": {"losses": [1]}},
+    {"steps_done": 1, "history": {"losses": {1.0: 1}}},
+    {"steps_done": 1, "history": {"losses": (1.0,)}},
+    {"steps_done": True, "history": {"losses": [1.0]}},
+    {"seconds": -1.0},
+    *(
+        {"steps_done": 2, "history": {"losses": [1.0, 2.0], "val_steps": steps, **VALUES}}
+        for steps in ([1.0, 2.0], [2, 1], [0, 1], [1, 3], [1, 1], [1])
+        for VALUES in [{"val_losses": [1.0, 2.0], "val_seconds": [1.0, 2.0]}]
+    ),
+    {"steps_done": 1, "history": {"losses": [1.0], "val_steps": [1], "val_losses": [1.0]}},
+    {"generator": None},
+    {"generator": torch.zeros(3, dtype=torch.uint8)},
+    {"generator": torch.zeros_like(torch.Generator().get_state())},
+    {"generator": torch.Generator().get_state().long()},
+]
 
 
 def bytes_of(state):
@@ -143,9 +179,14 @@ def bytes_of(state):
     return file.getvalue()
 
 
+def packed(state):
+    content = bytes_of(state)
+    return FORMAT + hashlib.sha256(content).digest() + content
+
+
 def test_foreign_and_damaged_files_are_refused_and_no_code_is_run(tmp_path):
     contents = list(foreign_files(tmp_path))
-    assert len(contents) == 19
+    assert len(contents) == 5 + 7 + 7 + len(WRONG)
     for content in contents:
         (tmp_path / "run.pt").write_bytes(content)
         for read in (Trainer(tiny(), DATA, RECIPE).load, load_model):
@@ -157,42 +198,36 @@ def test_foreign_and_damaged_files_are_refused_and_no_code_is_run(tmp_path):
     assert not (tmp_path / "trace").exists()
 
 
-def test_a_changed_bit_is_noticed_or_changes_nothing(tmp_path):
+def test_every_changed_bit_is_noticed(tmp_path):
     path = tmp_path / "run.pt"
-    Trainer(tiny(), DATA, RECIPE).save(path)
-    whole, state = path.read_bytes(), bytes_of(read_checkpoint(path))
-    assert bytes_of(read_checkpoint(path)) == state
-    noticed = 0
-    for position in range(7, len(whole), 101):
+    Trainer(BigramLanguageModel(4), replace(DATA, tokenizer=CharTokenizer("abcd")), RECIPE).save(path)
+    whole = path.read_bytes()
+    directory = whole.rindex(b"PK\x01\x02")
+    for position in [*range(len(FORMAT) + 40), *range(99, directory, 101), *range(directory, len(whole))]:
         changed = bytearray(whole)
         changed[position] ^= 1 << position % 8
         path.write_bytes(changed)
-        with contextlib.suppress(ValueError):
-            assert bytes_of(read_checkpoint(path)) == state  # some bytes of the file hold nothing
-            continue
-        noticed += 1
-    assert noticed > 100
+        with pytest.raises(ValueError, match=r"it does not begin with|its checksum is wrong"):
+            read_checkpoint(path)
+    path.write_bytes(whole)
+    assert bytes_of(read_checkpoint(path)) == whole[len(FORMAT) + 32 :]
 
 
 def test_why_a_file_is_no_checkpoint_is_said(tmp_path):
     path = tmp_path / "run.pt"
     trainer = Trainer(tiny(), DATA, RECIPE)
     trainer.save(path)
-    whole, state = path.read_bytes(), torch.load(path)
-    table = trainer.model.transformer.wte.weight.detach().numpy().tobytes()
+    whole, state = path.read_bytes(), read_checkpoint(path)
     rest = {name: value for name, value in state.items() if name not in ("task", "generator")}
+    losses = {"losses": [1.0]}
     for content, reason in [
-        (TEXT.encode(), "BadZipFile"),
-        (whole.replace(table, bytes(len(table))), r"the checksum of archive/data/\d+ is wrong"),
-        (
-            bytes_of(state | {"format": "new"}),
-            "its format is 'new', expected 'attention_course checkpoint 2'",
-        ),
-        (bytes_of(rest), "it has no generator, task"),
-        (
-            bytes_of(state | {"model": tiny(n_embd=8).state_dict()}),
-            "its parameters are not those of its model",
-        ),
+        (TEXT.encode(), r"it does not begin with b'attention_course checkpoint 3\\n'"),
+        (whole[:-1], "its checksum is wrong"),
+        (packed([1]), "AttributeError"),
+        (packed(rest), "it has no generator, task"),
+        (packed(state | {"model": tiny(n_embd=8).state_dict()}), "its parameters are not those of its model"),
+        (packed(state | {"steps_done": -1}), "its steps_done is -1, of 10"),
+        (packed(state | {"history": losses}), "its losses is no list of 0 finite numbers, float"),
     ]:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"\(Reading it failed: {reason}\.\)$"):
@@ -246,7 +281,8 @@ def test_a_gpt_with_parts_of_its_own_is_not_taken_for_another(tmp_path):
     with pytest.raises(ValueError, match=r"run.pt holds a GPT with parts of its own. Build that model"):
         load_model(tmp_path / "run.pt")
     with pytest.raises(
-        ValueError, match=r"its modules is another one: transformer.h.0.attn = Unmasked there and MultiHead"
+        ValueError,
+        match=r"its modules is another one: transformer.h.0.attn = \S+Unmasked there and \S+MultiHead",
     ):
         Trainer(tiny(), DATA, RECIPE).load(tmp_path / "run.pt")
     other = Trainer(GPT(tiny().config, attn=Unmasked), DATA, RECIPE)
@@ -290,3 +326,305 @@ def test_a_checkpoint_of_another_optimizer_is_refused(saved):
         with pytest.raises(ValueError, match=f"its optimizer is another one: {message}"):
             trainer.load(saved)
         assert equal(model, tiny(dropout=0.3))
+
+
+# Crafted files: everything is checked before anything is set
+
+
+def put(*place):
+    """Return a function that changes one entry of a state."""
+    *path, key, value = place
+
+    def change(entries):
+        for name in path:
+            entries = entries[name]
+        entries[key] = value(entries[key]) if callable(value) else value
+
+    return change
+
+
+TABLE = r"state\.0\.exp_avg = {} there and float32 \[\d+, 6\] here"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("state", 0, "exp_avg", torch.zeros(1)), TABLE.format(r"float32 \[1\]")),
+        (put("state", 0, "exp_avg", torch.zeros(())), TABLE.format(r"float32 \[\]")),
+        (put("state", 0, "exp_avg", torch.Tensor.double), TABLE.format(r"float64 \[\d+, 6\]")),
+        (put("state", 0, "exp_avg", torch.Tensor.long), TABLE.format(r"int64 \[\d+, 6\]")),
+        (
+            put("state", 0, "exp_avg", lambda t: torch.zeros(1).expand(t.shape)),
+            TABLE.format(r"float32 \[\d+, 6\], strides \[0, 0\]"),
+        ),
+        (put("state", 0, "exp_avg", torch.Tensor.to_sparse), TABLE.format("no ordinary tensor")),
+        (put("state", 0, "exp_avg", lambda t: t.to("meta")), TABLE.format("no ordinary tensor")),
+        (put("state", 0, "exp_avg", 3), TABLE.format("number")),
+        (put("state", 0, "exp_avg", {}), TABLE.format("dict")),
+        (put("state", 0, "step", torch.zeros(2)), r"state\.0\.step = float32 \[2\] there"),
+        (put("state", 0, {}), r"state\.0\.step = None there and float32 \[\] here"),
+        (put("state", 0, "more", torch.zeros(1)), "state.0.more"),
+        (put("state", 99, {}), r"state\.99 = dict there and None here"),
+        (put("param_groups", 0, "betas", 3.0), "param_groups.0.betas = number there and list here"),
+        (put("param_groups", 0, "betas", (0.9,)), "param_groups.0.betas.1 = None there and number here"),
+        (put("param_groups", 0, "fused", False), "param_groups.0.fused = False there and True here"),
+        (put("param_groups", 0, "params", [0, 0, 1, 2, 3, 4]), "order of parameters is another one"),
+        (put("param_groups", 0, {}), "param_groups.0.lr = None there and number here"),
+        (put("state", []), "optimizer is another one"),
+        (put("param_groups", {}), "optimizer is another one"),
+    ],
+)
+def test_a_crafted_optimizer_is_refused_and_nothing_is_set(saved, change, message):
+    crafted = read_checkpoint(saved)
+    change(crafted["optimizer"])
+    saved.write_bytes(packed(crafted))
+    trainer = Trainer(tiny(dropout=0.3), DATA, RECIPE)
+    before = bytes_of(trainer._checkpoint())
+    with pytest.raises(ValueError, match=f"run.pt does not fit: its .*{message}"):
+        trainer.load(saved)
+    assert bytes_of(trainer._checkpoint()) == before
+
+
+@pytest.mark.parametrize("optimizer", ["Adagrad", "Adafactor", "ASGD", "NAdam", "RMSprop", "Rprop", "SGD"])
+def test_the_state_of_any_optimizer_is_resumed(tmp_path, optimizer):
+    def trainer(seed):
+        model = tiny(seed=seed)
+        return Trainer(model, DATA, RECIPE, getattr(torch.optim, optimizer)(model.parameters(), lr=1))
+
+    for steps in (0, 3):
+        first, second = trainer(0), trainer(8)
+        for _ in range(steps):
+            first.step()
+        first.save(tmp_path / "run.pt")
+        second.load(tmp_path / "run.pt")
+        assert first.step() == second.step()
+        assert equal(first.model, second.model)
+
+
+class Slowed(torch.optim.SGD):
+    """Has attributes of its own, and remembers how often it was asked."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.1)
+        self.calls = 0
+
+    def step(self, closure=None):
+        self.calls += 1
+        super().step(closure)
+
+
+def test_an_optimizer_does_not_notice_that_a_copy_of_it_was_tried(saved, tmp_path):
+    model = tiny()
+    trainer = Trainer(model, DATA, RECIPE, Slowed(model.parameters()))
+    trainer.save(tmp_path / "own.pt")
+    trainer.load(tmp_path / "own.pt")
+    assert trainer.optimizer.calls == 0
+    assert equal(model, tiny())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
+def test_a_checkpoint_is_loaded_whole_or_not_at_all(saved, monkeypatch, error):
+    trainer = Trainer(tiny(dropout=0.3), DATA, RECIPE)
+    trainer.step()
+    before = bytes_of(trainer._checkpoint())
+    set_state, states = torch.optim.Optimizer.load_state_dict, []
+
+    def fail_once(optimizer, state):
+        states.append(state)
+        if len(states) == 1:
+            raise error
+        set_state(optimizer, state)
+
+    monkeypatch.setattr(torch.optim.AdamW, "load_state_dict", fail_once)
+    with pytest.raises(type(error)):
+        trainer.load(saved)
+    assert bytes_of(trainer._checkpoint()) == before
+
+
+def test_a_checkpoint_of_another_dtype_is_refused(saved):
+    trainer = Trainer(tiny(dropout=0.3).double(), DATA, RECIPE)
+    with pytest.raises(ValueError, match=r"its model is another one: \S+ = float32 \[.*\] there and float64"):
+        trainer.load(saved)
+
+
+def test_a_class_of_the_same_name_is_another_one(tmp_path):
+    other = type("MultiHeadAttention", (Unmasked,), {"__module__": "elsewhere"})
+    Trainer(GPT(tiny().config, attn=other), DATA, RECIPE).save(tmp_path / "run.pt")
+    with pytest.raises(ValueError, match="holds a GPT with parts of its own"):
+        load_model(tmp_path / "run.pt")
+    with pytest.raises(ValueError, match=r"attn = elsewhere.MultiHeadAttention there and attention_course"):
+        Trainer(tiny(), DATA, RECIPE).load(tmp_path / "run.pt")
+
+
+@pytest.mark.parametrize("config", [{"vocab_size": 4, "n": 1}, {"vocab_size": 0}, [1]])
+def test_a_model_is_not_built_from_a_crafted_config(saved, config):
+    state = read_checkpoint(saved)
+    state["task"]["config"] = config
+    saved.write_bytes(packed(state))
+    with pytest.raises(ValueError, match=r"run.pt is not a checkpoint of this course, or it is damaged"):
+        load_model(saved)
+
+
+def test_a_model_of_another_size_than_its_config_is_not_loaded(saved):
+    state = read_checkpoint(saved)
+    state["task"]["config"]["n_embd"] = 8
+    saved.write_bytes(packed(state))
+    with pytest.raises(
+        ValueError, match=r"run.pt does not fit: its model is another one: .* there and float32"
+    ):
+        load_model(saved)
+
+
+# Files: nobody else's is touched
+
+
+def test_a_linked_checkpoint_stays_a_link_and_keeps_its_permissions(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere/real.pt", tmp_path / "run.pt"
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    link.symlink_to(target)
+    trainer.save(link)
+    assert link.is_symlink()
+    assert read_checkpoint(target)["steps_done"] == 0
+    target.chmod(0o600)
+    trainer.step()
+    trainer.save(link)
+    assert link.is_symlink()
+    assert read_checkpoint(target)["steps_done"] == 1
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert [path.name for path in target.parent.iterdir()] == ["real.pt"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_new_checkpoint_has_the_usual_permissions(tmp_path, mask):
+    usual = os.umask(mask)
+    try:
+        Trainer(tiny(), DATA, RECIPE).save(tmp_path / "run.pt")
+    finally:
+        os.umask(usual)
+    assert stat.S_IMODE((tmp_path / "run.pt").stat().st_mode) == 0o666 & ~mask
+
+
+def test_files_with_names_like_that_of_a_checkpoint_are_left_alone(tmp_path):
+    mine = {name: tmp_path / name for name in ("run.pt.half", "run.half", ".run.pt.lock", "run.pt.lock", "b")}
+    for name, path in mine.items():
+        path.write_text(name)
+    (tmp_path / "c").symlink_to(tmp_path / "b")
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    trainer.save(tmp_path / "run.pt")
+    with trainer.saving(tmp_path / "run.pt") as save:
+        save()
+    assert {name: path.read_text() for name, path in mine.items()} == {name: name for name in mine}
+    assert {path.name for path in tmp_path.iterdir()} == {*mine, "c", "run.pt"}
+
+
+def test_each_writer_has_a_file_of_its_own(tmp_path, monkeypatch):
+    """A second one begins, and ends, while the first one is at work."""
+    path, seen = tmp_path / "run.pt", []
+    first, second = (Trainer(tiny(seed=seed), DATA, RECIPE) for seed in (1, 2))
+    sync = os.fsync
+
+    def meanwhile(file):
+        sync(file)
+        seen.append(len(list(tmp_path.iterdir())))
+        if len(seen) == 1:
+            second.save(path)
+            assert torch.equal(
+                *(t["lm_head.weight"] for t in (read_checkpoint(path)["model"], second.model.state_dict()))
+            )
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    first.save(path)
+    assert seen == [1, 2]
+    assert torch.equal(read_checkpoint(path)["model"]["lm_head.weight"], first.model.lm_head.weight)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_second_run_with_the_same_file_is_refused(tmp_path):
+    path, link = tmp_path / "run.pt", tmp_path / "link.pt"
+    link.symlink_to(path)
+    one, other = Trainer(tiny(), DATA, RECIPE), Trainer(tiny(), DATA, RECIPE)
+    with one.saving(path) as save:
+        for same in (path, link):
+            with pytest.raises(
+                OSError, match=f"^Another run saves to {re.escape(str(same))}. Wait for its end"
+            ):
+                other.saving(same).__enter__()
+        with other.saving(tmp_path / "other.pt"):
+            save()
+    with other.saving(path) as save:
+        save()
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path):
+    path = tmp_path / "run.pt"
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    (tmp_path / f".run.pt.{'0' * 16}.half").touch()
+    with trainer.saving(path):
+        (half,) = tmp_path.glob("*.half")
+        assert half.name != f".run.pt.{'0' * 16}.half"
+    assert {file.name for file in tmp_path.iterdir()} == {".run.pt.lock"}
+
+
+# Room on the disk
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Notes what room is asked for; `disk.full = True` fills the disk."""
+
+    class Disk:
+        full, asked = False, []
+
+        def allocate(self, file, start, length):
+            if self.full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.asked.append(length)
+            self.usual(file, start, length)
+
+    disk = Disk()
+    disk.usual, disk.asked = os.posix_fallocate, []
+    monkeypatch.setattr(os, "posix_fallocate", disk.allocate)
+    return disk
+
+
+def test_the_room_of_the_largest_checkpoint_is_taken_at_the_start(tmp_path, disk):
+    trainer = Trainer(tiny(), DATA, replace(RECIPE, steps=200, evaluate_every=1))
+    path = tmp_path / "run.pt"
+    with trainer.saving(path) as save:
+        (half,) = tmp_path.glob("*.half")
+        room = half.stat().st_size
+        assert half.stat().st_blocks * 512 >= room == disk.asked[0]
+        save()
+        assert path.stat().st_size < room / 2  # AdamW has no state yet
+        run(trainer, callback=lambda t: None)
+        save()
+        assert room - 8192 < path.stat().st_size <= room
+        assert disk.asked == [room] * 3
+    assert not list(tmp_path.glob("*.half"))
+
+
+def test_a_full_disk_is_told_at_the_start_or_when_a_step_has_been_saved(tmp_path, disk):
+    trainer, path = Trainer(tiny(), DATA, RECIPE), tmp_path / "run.pt"
+    disk.full = True
+    with pytest.raises(OSError, match="could not be written: No space left on device"):
+        trainer.saving(path).__enter__()
+    assert not path.exists()
+    assert not list(tmp_path.glob("*.half"))
+    disk.full = False
+    with trainer.saving(path) as save:
+        trainer.step()
+        disk.full = True
+        with pytest.raises(OSError, match="could not be written: No space left on device"):
+            save()
+    assert read_checkpoint(path)["steps_done"] == 1
+    assert not list(tmp_path.glob("*.half"))
+
+
+def test_where_room_cannot_be_asked_for_it_is_filled(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate")
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    with trainer.saving(tmp_path / "run.pt"):
+        (half,) = tmp_path.glob("*.half")
+        assert half.stat().st_blocks * 512 >= half.stat().st_size > 4096

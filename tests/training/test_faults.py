@@ -42,15 +42,21 @@ def test_a_training_that_is_killed_again_and_again_ends_like_one_that_was_not(te
     """A checkpoint is saved after every step; the first kills come while one is being written."""
     arguments = [text, f"--steps={STEPS}", "--evaluate-every=1"]
     whole = start(*arguments, f"--checkpoint={tmp_path / 'whole.pt'}")
-    killed, half = tmp_path / "killed.pt", tmp_path / "killed.pt.half"
+    killed = tmp_path / "killed.pt"
+
+    def half_written():
+        """Whether one has been begun; before that, it is zeros, or nothing at all."""
+        with contextlib.suppress(OSError):
+            return any(path.read_bytes()[:1] > b"\0" for path in tmp_path.glob(".killed.pt.*.half"))
+
     for _ in range(10):
         with start(*arguments, f"--checkpoint={killed}") as process:
-            while not half.exists() and process.poll() is None:
+            while not half_written() and process.poll() is None:
                 pass
             process.send_signal(signal.SIGKILL)
-        if half.exists():
+        if half_written():
             break
-    assert half.exists(), "no kill met a file that is half written"
+    assert half_written(), "no kill met a file that is half written"
     done = []
     for delay in DELAYS:
         with start(*arguments, f"--checkpoint={killed}") as process:
@@ -68,7 +74,9 @@ def test_a_training_that_is_killed_again_and_again_ends_like_one_that_was_not(te
     assert one["history"]["val_losses"] == other["history"]["val_losses"]
     for name, weights in one["model"].items():
         assert torch.equal(weights, other["model"][name]), name
-    assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "whole.pt", "killed.pt"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("text.txt", "whole.pt", ".whole.pt.lock", "killed.pt", ".killed.pt.lock"),
+    }
 
 
 def test_where_there_is_no_room_the_old_checkpoint_stays(text, tmp_path):
@@ -83,7 +91,34 @@ def test_where_there_is_no_room_the_old_checkpoint_stays(text, tmp_path):
     assert errors.startswith(f"training: The checkpoint {path} could not be written: File too large.")
     assert len(errors.splitlines()) == 1
     assert path.read_bytes() == old
-    assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "run.pt"}
+    assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "run.pt", ".run.pt.lock"}
+
+
+def test_a_second_run_is_refused_until_the_first_one_is_killed(text, tmp_path):
+    path = tmp_path / "run.pt"
+    arguments = [text, "--steps=100000", "--evaluate-every=1", f"--checkpoint={path}"]
+    with start(*arguments) as first:
+        first.stdout.readline()
+        with start(*arguments) as second:
+            _, errors = second.communicate()
+        assert second.returncode == 1
+        assert errors == f"training: Another run saves to {path}. Wait for its end, or name another file.\n"
+        assert first.poll() is None
+        first.kill()
+    with start(*arguments) as third:
+        assert third.stdout.readline().startswith("step ")
+        third.kill()
+
+
+def test_a_checkpoint_can_be_read_at_any_moment(text, tmp_path):
+    path = tmp_path / "run.pt"
+    arguments = [text, "--steps=100000", "--evaluate-every=1", f"--checkpoint={path}"]
+    with start(*arguments) as process:
+        process.stdout.readline()
+        done = [read_checkpoint(path)["steps_done"] for _ in range(60)]
+        process.kill()
+    assert done == sorted(done)
+    assert done[0] < done[-1]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from tqdm.std import tqdm as loss_tqdm
 from training.small import (
     DATA,
     RECIPE,
@@ -23,7 +24,17 @@ from training.small import (
 
 from attention_course.gpt import GPT, BigramLanguageModel
 from attention_course.text import Data, get_batch, ngram_floor
-from attention_course.training import Recipe, Trainer, evaluate, loop, parameter_groups, run, train
+from attention_course.training import (
+    Recipe,
+    Trainer,
+    evaluate,
+    loop,
+    loss,
+    parameter_groups,
+    run,
+    task,
+    train,
+)
 
 # One step
 
@@ -285,6 +296,160 @@ def test_evaluate_refuses_a_text_that_is_too_short():
         evaluate(tiny(), DATA.val[:7])
 
 
+@pytest.mark.parametrize(("pieces", "expected"), [(1, [0]), (2, [0, 28]), (3, [0, 18, 37]), (56, range(56))])
+def test_some_pieces_are_spread_over_the_text(pieces, expected):
+    model, ids = tiny(), DATA.val[: 57 * 7]  # 56 pieces, and a rest
+    each = [evaluate(model, ids[7 * i : 7 * i + 8], "float32") for i in expected]
+    mean = sum(each) / len(each)
+    assert evaluate(model, ids, "float32", pieces) == pytest.approx(mean, abs=1e-5)
+    if pieces == 56:
+        assert evaluate(model, ids, "float32", 57) == evaluate(model, ids, "float32", pieces)
+
+
+@pytest.mark.parametrize("pieces", [0, -1])
+def test_evaluate_refuses_no_pieces(pieces):
+    with pytest.raises(ValueError, match=rf"evaluate: pieces = {pieces}, expected at least 1"):
+        evaluate(tiny(), DATA.val, pieces=pieces)
+
+
+def test_evaluate_refuses_an_unknown_precision():
+    with pytest.raises(ValueError, match="There is no precision called 'int8'"):
+        evaluate(tiny(), DATA.val, "int8")
+
+
+def test_a_training_looks_at_some_pieces_and_at_its_end_at_all(monkeypatch):
+    looked, usual = [], loop.evaluate
+    monkeypatch.setattr(
+        loop, "evaluate", lambda *given: looked.append((given[3], usual(*given))) or looked[-1][1]
+    )
+    model = tiny()
+    history = train(model, DATA, replace(RECIPE, evaluate_pieces=2), callback=lambda trainer: None)
+    assert [pieces for pieces, _ in looked] == [2, 2, None]
+    assert history.val_losses == [loss for _, loss in looked]
+    assert history.val_losses[-1] == evaluate(model, DATA.val, "float32")
+
+
+@pytest.mark.parametrize(("pieces", "rank", "shown"), [(640, 0, True), (576, 0, False), (640, 1, False)])
+def test_a_long_evaluation_shows_how_far_it_is(monkeypatch, capsys, pieces, rank, shown):
+    monkeypatch.setattr(loss, "tqdm", lambda *given, **options: loss_tqdm(*given, **options | {"delay": 0}))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: rank > 0)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
+    model, ids = BigramLanguageModel(40), torch.zeros(pieces * 2 + 1, dtype=torch.int64)
+    model.block_size = 2
+    evaluate(model, ids)
+    assert ("evaluating" in capsys.readouterr().err) == shown
+
+
+# Divergence
+
+
+def test_a_loss_that_is_not_finite_stops_the_training_before_the_update():
+    model = tiny()
+    trainer = Trainer(model, DATA, RECIPE)
+    trainer.step()
+    good = tiny()
+    good.load_state_dict(model.state_dict())
+    model.register_forward_hook(lambda module, given, logits: logits * float("nan"))
+    with pytest.raises(FloatingPointError, match=r"After step 1 of 10 the loss is nan: .* rate of 0.0067\. "):
+        run(trainer, callback=lambda t: None)
+    assert equal(model, good)
+    assert trainer.steps_done == len(trainer.history.losses) == 1
+    assert trainer.history.stopped
+    assert not model.training
+
+
+def test_a_gradient_that_is_not_finite_stops_the_training_before_the_update():
+    model = tiny()
+    model.lm_head.weight.register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(FloatingPointError, match=r"After step 0 of 10 the norm of the gradient is inf"):
+        train(model, DATA, RECIPE, callback=lambda t: None)
+    assert equal(model, tiny())
+
+
+def test_a_validation_loss_that_is_not_finite_stops_the_training_and_is_not_noted():
+    model = tiny()
+    model.register_forward_hook(lambda module, given, logits: None if module.training else logits / 0)
+    trainer = Trainer(model, DATA, RECIPE)
+    with pytest.raises(FloatingPointError, match=r"After step 4 of 10 the validation loss is (nan|inf)"):
+        run(trainer, callback=lambda t: None)
+    assert trainer.history.val_losses == trainer.history.val_steps == trainer.history.val_seconds == []
+
+
+def test_a_training_that_really_diverges_is_stopped():
+    with pytest.raises(FloatingPointError, match=r"the training diverges, with a learning rate of \S+e\+\d+"):
+        train(tiny(), DATA, replace(RECIPE, learning_rate=1e36, warmup=0), callback=lambda t: None)
+
+
+def test_if_the_loss_of_one_process_is_not_finite_all_stop(monkeypatch):
+    trainer = Trainer(tiny(), DATA, RECIPE)
+    monkeypatch.setattr(trainer, "mean", lambda value: float("nan"))
+    with pytest.raises(FloatingPointError):
+        trainer.step()
+    assert equal(trainer.model, tiny())
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("wrong", [None, [1], "a text", tiny])
+@pytest.mark.parametrize("name", ["model", "data", "recipe"])
+def test_what_is_of_another_kind_is_refused(name, wrong):
+    kind = {"model": nn.Module, "data": Data, "recipe": Recipe}[name]
+    message = rf"Trainer: {name} is {type(wrong).__name__}, expected {kind.__name__}\. Pass them in this"
+    with pytest.raises(TypeError, match=message):
+        task.check_kind(name, wrong, kind)
+    given = {"model": tiny(), "data": DATA, "recipe": RECIPE} | {name: wrong}
+    with pytest.raises(TypeError, match=f"Trainer: {name} is|Type-check error"):  # the tests check types too
+        Trainer(**given)
+
+
+def test_a_text_that_holds_no_ids_is_refused():
+    for name, wrong in (("train", DATA.train.float()), ("val", DATA.val[None])):
+        with pytest.raises(TypeError, match=r"The (training|validation) text: ids is torch|Type-check error"):
+            Trainer(tiny(), replace(DATA, **{name: wrong}), RECIPE)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+        MemoryError(),
+    ],
+)
+def test_too_little_memory_is_said(error):
+    def fail(*given):
+        raise error
+
+    model = tiny()
+    model.register_forward_pre_hook(fail)
+    with pytest.raises(MemoryError, match="too little memory for a batch of 4 texts of 7 tokens"):
+        train(model, DATA, RECIPE)
+
+
+def test_memory_that_is_not_there_is_never_touched():
+    """With this batch, the places of its texts alone would fill 17 GB before they fail."""
+    model = tiny()
+    with pytest.raises(MemoryError, match="too little memory for a batch of 2147483647 texts"):
+        train(model, DATA, replace(RECIPE, batch_size=2**31 - 1))
+    trainer, asked = Trainer(model, DATA, RECIPE), []
+    trainer.processes = 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "empty", lambda *sizes, device: asked.append((sizes, device)))
+        trainer.try_memory()
+    assert asked == [((2, 14, DATA.tokenizer.vocab_size), torch.device("cpu"))]
+
+
+def test_another_error_of_a_model_is_not_taken_for_too_little_memory():
+    def fail(*given):
+        raise RuntimeError("shapes do not fit in memory")
+
+    model = tiny()
+    model.register_forward_pre_hook(fail)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        train(model, DATA, RECIPE)
+
+
 # Stopping
 
 
@@ -349,6 +514,58 @@ def test_an_evaluation_that_is_interrupted_leaves_no_half_entry(monkeypatch):
     history = trainer.history
     assert len(history.losses) == trainer.steps_done == RECIPE.evaluate_every
     assert history.val_steps == history.val_losses == history.val_seconds == []
+
+
+class LongText(GPT):
+    """Somebody presses the stop button while it computes the first batch of an evaluation."""
+
+    press_now, batches = False, 0
+
+    def forward(self, ids):
+        if not self.training:
+            self.batches += 1
+            if self.press_now:
+                press()
+                self.press_now = False
+        return super().forward(ids)
+
+
+LONG = replace(DATA, val=DATA.train[: 7 * 64 * 3 + 1])  # three batches
+
+
+@pytest.mark.parametrize("steps", [4, 6])
+def test_an_interrupt_ends_an_evaluation_and_it_is_made_up_for_later(listening, tmp_path, steps):
+    recipe = replace(RECIPE, steps=steps)
+    whole = Trainer(tiny(), LONG, recipe)
+    run(whole, callback=lambda t: None)
+    model = LongText(tiny().config)
+    model.load_state_dict(tiny().state_dict())
+    model.press_now = True
+    trainer = Trainer(model, LONG, recipe)
+    history = run(trainer, callback=lambda t: None)
+    assert model.batches == 1
+    assert history.stopped
+    assert trainer.due
+    assert trainer.steps_done == len(history.losses) == 4
+    assert history.val_steps == history.val_losses == history.val_seconds == []
+    assert not trainer.interrupted
+    assert trainer.evaluate() == evaluate(model, LONG.val, "float32")  # later nobody is in the way
+    trainer.save(tmp_path / "run.pt")
+    again = Trainer(LongText(tiny(seed=4).config), LONG, recipe)
+    again.load(tmp_path / "run.pt")
+    for late in (trainer, again):
+        assert not run(late, callback=lambda t: None).stopped
+        assert late.done
+        assert not late.due
+        assert without_clock(late.history) == without_clock(whole.history)
+
+
+def test_an_evaluation_of_one_batch_is_not_worth_an_interrupt(listening):
+    model = LongText(tiny().config)
+    model.press_now = True
+    history = train(model, DATA, RECIPE, callback=lambda t: None)
+    assert history.stopped
+    assert history.val_steps == [4]
 
 
 def test_an_interrupt_of_the_last_step_comes_too_late_to_stop_the_run(listening):

@@ -2,11 +2,13 @@
 
 import argparse
 import contextlib
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
+import unicodedata
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from training.small import interrupt, markov_text, press, without_clock
 from attention_course.gpt import GPTConfig
 from attention_course.stories import write_stories
 from attention_course.text import Data, ngram_floor
-from attention_course.training import History, read_checkpoint
+from attention_course.training import History, Trainer, read_checkpoint, run
 from attention_course.training import __main__ as command_line
 from attention_course.training.__main__ import main
 
@@ -80,7 +82,7 @@ def test_the_command_line_takes_text_that_asks_nothing(text, capsys):
         (["--stepz=3"], 2, "unrecognized arguments: --stepz=3"),
         (["--steps=3.5"], 2, "argument --steps: invalid int value: '3.5'"),
         (["--config=huge"], 2, "argument --config: invalid choice: 'huge'"),
-        (["--steps=0"], 1, "training: Recipe: steps = 0, expected an integer of at least 1."),
+        (["--steps=0"], 1, "training: Recipe: steps = 0, expected an integer of at least 1, below 2**31."),
         (
             ["--precision=float23"],
             1,
@@ -97,7 +99,22 @@ def test_the_command_line_takes_text_that_asks_nothing(text, capsys):
             1,
             "training: The checkpoint no/such/run.pt could not be written: No such",
         ),
-        (["--checkpoint=."], 1, "training: There is no checkpoint file ."),
+        (["--checkpoint=."], 1, "training: The checkpoint . could not be written: Is a directory. Name a"),
+        (["--checkpoint=/"], 1, "training: The checkpoint / could not be written: Is a directory. Name a"),
+        (["--checkpoint="], 1, "training: The checkpoint . could not be written: Is a directory. Name a"),
+        (
+            ["--checkpoint=/dev/null/a"],
+            1,
+            "The checkpoint /dev/null/a could not be written: Not a directory.",
+        ),
+        (["--device=meta"], 1, "training: --device meta cannot be used. This machine has: cpu"),
+        (["--device=hpu"], 1, "training: --device hpu cannot be used. This machine has: cpu"),
+        (["--device="], 1, "training: --device  cannot be used. This machine has: cpu"),
+        (["--sample=-5"], 2, "argument --sample: -5 characters, expected at least 0"),
+        (["--sample=many"], 2, "argument --sample: invalid length value: 'many'"),
+        (["--batch-size=2147483647"], 1, "training: There is too little memory for a batch of 2147483647 t"),
+        ([f"--batch-size={10**20}"], 1, "training: Recipe: batch_size = 100000000000000000000, expected"),
+        (["--learning-rate=nan"], 1, "training: Recipe: learning_rate = nan, expected a number above 0."),
     ],
 )
 def test_what_does_not_work_is_said_in_one_line(text, capsys, arguments, status, message):
@@ -109,6 +126,71 @@ def test_what_does_not_work_is_said_in_one_line(text, capsys, arguments, status,
     assert message in said[-1]
     assert len(said) <= status
     assert stopped.value.code == 2 or status == 1  # a sentence is printed, and the status is 1
+
+
+def test_a_training_that_diverges_keeps_its_last_checkpoint(text, tmp_path, capsys, monkeypatch):
+    path = tmp_path / "run.pt"
+
+    def spoiled(trainer, callback):
+        def then(trainer):
+            callback(trainer)
+            if trainer.steps_done == 2:
+                trainer.model.lm_head.weight.data.fill_(torch.nan)
+
+        return run(trainer, callback=then)
+
+    monkeypatch.setattr(command_line, "run", spoiled)
+    with pytest.raises(SystemExit, match=r"^training: After step 2 of 4 the loss is nan: the training div"):
+        main([f"--text={text}", *SMALL, f"--checkpoint={path}"])
+    assert read_checkpoint(path)["steps_done"] == 2
+    assert all(weights.isfinite().all() for weights in read_checkpoint(path)["model"].values())
+    assert capsys.readouterr().err == ""
+
+
+def test_a_sample_is_printed_as_far_as_possible(text, monkeypatch):
+    text.write_text("ä\x1b[2J\x07\x9b\x7f\tb\n" * 400)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    main([f"--text={text}", *SMALL, "--sample=300", "--steps=40"])
+    out.flush()
+    printed = out.buffer.getvalue()
+    assert b"\\xe4" in printed
+    assert b"\\x1b" in printed
+    assert not set(printed) - {*range(32, 127), 9, 10}
+
+
+def test_control_characters_are_written_out():
+    every = "".join(map(chr, range(0x180)))
+    shown = command_line.printable(every)
+    assert "".join(c for c in shown if unicodedata.category(c) == "Cc") == "\t\n"
+    assert shown.startswith(r"\x00\x01")
+    assert r"~\x7f\x80" in shown
+    assert "\\x9f\xa0¡" in shown
+    assert command_line.printable("äß\u200d→ \U0001f600\n\t") == "äß\u200d→ \U0001f600\n\t"
+
+
+def test_a_second_run_with_the_same_checkpoint_is_refused(text, tmp_path, monkeypatch):
+    command, messages = [f"--text={text}", *SMALL, f"--checkpoint={tmp_path / 'run.pt'}"], []
+
+    def second(trainer):
+        with pytest.raises(SystemExit) as stopped:
+            main(command)
+        messages.append(stopped.value.code)
+
+    monkeypatch.setattr(command_line, "print_progress", second)
+    main(command)
+    expected = (
+        f"training: Another run saves to {tmp_path / 'run.pt'}. Wait for its end, or name another file."
+    )
+    assert messages == [expected] * 2
+    assert read_checkpoint(tmp_path / "run.pt")["steps_done"] == 4
+
+
+def test_the_last_validation_loss_is_measured_once(text, monkeypatch, capsys):
+    calls, usual = [], Trainer.evaluate
+    monkeypatch.setattr(Trainer, "evaluate", lambda *given: calls.append(given[1]) or usual(*given))
+    main([f"--text={text}", *SMALL])
+    assert calls == [2000, None]
 
 
 def test_a_short_text_and_a_foreign_checkpoint_are_told_from_the_command_line(text):

@@ -1,8 +1,10 @@
 """A recipe: the learning rate at each step, and numbers that are out of range."""
 
 import math
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from training.small import DATA, RECIPE, tiny
 
@@ -28,10 +30,13 @@ def test_the_learning_rate_of_short_runs(steps, warmup):
     "wrong",
     [
         {"steps": 0},
+        {"steps": 2**31},
+        {"evaluate_pieces": 0},
         {"batch_size": 0},
         {"evaluate_every": 0},
         {"warmup": -1},
         {"learning_rate": 0.0},
+        {"learning_rate": -1.0},
         {"learning_rate": math.nan},
         {"learning_rate": math.inf},
         {"clip": 0.0},
@@ -68,11 +73,38 @@ def test_the_least_number_is_in_range(least):
     assert math.isfinite(trainer.step())
 
 
-def test_a_number_of_steps_must_be_whole():
+def with_wrong(name, value):
+    """Make a recipe as it is made outside of the tests, where nothing checks types."""
     recipe = Recipe()
-    object.__setattr__(recipe, "steps", 1e3)  # outside of tests no types are checked
-    with pytest.raises(ValueError, match=r"steps = 1000.0, expected an integer"):
-        recipe.__post_init__()
+    object.__setattr__(recipe, name, value)
+    recipe.__post_init__()
+
+
+@pytest.mark.parametrize(
+    "name", ["steps", "batch_size", "evaluate_every", "evaluate_pieces", "warmup", "seed"]
+)
+@pytest.mark.parametrize("value", [1e3, None, "3", [3], math.nan])
+def test_a_number_that_counts_must_be_whole(name, value):
+    with pytest.raises(ValueError, match=rf"Recipe: {name} = {re.escape(repr(value))}, expected an integer"):
+        with_wrong(name, value)
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "clip", "beta2", "weight_decay", "final_learning_rate"])
+@pytest.mark.parametrize("value", [None, "0.1", [0.1], 0.1j])
+def test_a_number_must_be_one(name, value):
+    with pytest.raises(ValueError, match=rf"Recipe: {name} = {re.escape(repr(value))}, expected a number"):
+        with_wrong(name, value)
+
+
+@pytest.mark.parametrize("value", [1, np.float32(0.5), np.float64(0.5)])
+def test_a_learning_rate_may_be_any_number(value):
+    with_wrong("learning_rate", value)
+
+
+@pytest.mark.parametrize("value", [None, 32, ["float32"]])
+def test_a_precision_must_be_a_name(value):
+    with pytest.raises(ValueError, match="There is no precision called"):
+        with_wrong("precision", value)
 
 
 def test_an_unknown_precision_is_refused():
