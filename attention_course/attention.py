@@ -141,7 +141,7 @@ def attention_weights(
         TypeError: q and k are no float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
-    check_attention(q, k, None, mask, "attention_weights")
+    check_attention(q, k, k, mask, "attention_weights")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     scores = q @ k.transpose(-2, -1) * scale
     if mask is None:

@@ -196,15 +196,15 @@ def expands(shape: torch.Size, to: tuple[int, ...]) -> bool:
         return False
 
 
-def check_attention(q: Tensor, k: Tensor, v: Tensor | None, mask: Tensor | None, name: str) -> None:
-    """Raise unless queries, keys, values (or None) and mask fit together.
+def check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: str) -> None:
+    """Raise unless queries, keys, values and mask fit together.
 
     Raises:
         TypeError: q, k or v is no float tensor, or they are of two dtypes, or the mask is not boolean.
         ValueError: the head sizes of `q` and `k` differ, the lengths of `k` and `v` differ, there are more
             texts of keys than of queries, or the mask does not broadcast to one entry a query and key.
     """
-    rows = {"q": q, "k": k} | ({} if v is None else {"v": v})
+    rows = {"q": q, "k": k, "v": v}
     for part, x in rows.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(
@@ -220,7 +220,7 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor | None, mask: Tensor | None,
         )
     if q.shape[-1] == 0:
         raise ValueError(f"{name}: q and k have head_size 0, expected at least one channel.")
-    if v is not None and k.shape[-2] != v.shape[-2]:
+    if k.shape[-2] != v.shape[-2]:
         raise ValueError(
             f"{name}: k holds {k.shape[-2]} tokens and v holds {v.shape[-2]}. Each key needs its value."
         )
@@ -250,10 +250,10 @@ def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> N
             returns no rows, or something else each time.
     """
     check_tokens(x, name)
-    if x.numel() == 0 or not x.abs().amax() < torch.finfo(x.dtype).max / 16:
+    if x.numel() == 0 or x.is_meta or not x.abs().amax() < torch.finfo(x.dtype).max / 16:
         raise ValueError(
             f"{name}: x has shape {tuple(x.shape)} and holds inf, NaN, numbers that are too large for "
-            f"{x.dtype} once noise is added, or nothing at all. Pass tokens such as torch.randn(5, 3)."
+            f"{x.dtype} once noise is added, or no numbers at all. Pass tokens such as torch.randn(5, 3)."
         )
     if not callable(function):
         raise TypeError(f"{name}: function is {kind(function)}, expected what maps tokens to tokens.")

@@ -313,7 +313,9 @@ def generate(
     block_size = block_size_of(model)
     with evaluating(model):
         for _ in range(max_new_tokens):
-            logits = model(ids[:, -block_size:])[:, -1]  # (B, V): what follows the last token
+            logits = model(ids[:, -block_size:])
+            check_type(logits, Tensor, "generate", "what the model returns")
+            logits = logits[:, -1]  # (B, V): what follows the last token
             if top_k is not None:
                 worst = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
                 logits = logits.masked_fill(logits < worst, float("-inf"))

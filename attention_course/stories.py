@@ -172,6 +172,10 @@ class Tokenizer(Protocol):
         """Turn a text of T characters into ids."""
         ...
 
+    def decode(self, ids: Int[Tensor, " T"]) -> str:
+        """Turn ids back into their text."""
+        ...
+
 
 def recall(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "auto") -> float:
     """Return the share of answers in a text of stories that the model completes right.

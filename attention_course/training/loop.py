@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from types import FrameType
+from types import FrameType, NoneType
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from tqdm.auto import tqdm
 
+from attention_course.checks import check_type
 from attention_course.gpt import autocast, block_size_of
 from attention_course.text import Data, get_batch
 from attention_course.training.checkpoint import Checkpoint, read_checkpoint, reserved, write_checkpoint
@@ -28,7 +29,6 @@ from attention_course.training.recipe import History, Recipe, parameter_groups
 from attention_course.training.task import (
     Task,
     after_one_step,
-    check_kind,
     check_optimizer,
     check_task,
     task_of,
@@ -69,9 +69,10 @@ class Trainer:
         optimizer: Optimizer | None = None,
         schedule: Callable[[int], float] | None = None,
     ):
-        check_kind("model", model, nn.Module)
-        check_kind("data", data, Data)
-        check_kind("recipe", recipe, Recipe)
+        check_type(model, nn.Module, "Trainer", "model")
+        check_type(data, Data, "Trainer", "data")
+        check_type(recipe, Recipe, "Trainer", "recipe")
+        check_type(optimizer, (Optimizer, NoneType), "Trainer", "optimizer")
         self.model, self.data, self.recipe = model, data, recipe
         self.block_size = block_size_of(model)
         check_length("training", data.train, self.block_size)

@@ -31,15 +31,6 @@ Task = TypedDict(
 )
 
 
-def check_kind(name: str, given: object, kind: type) -> None:
-    """Raise TypeError unless what a Trainer was given is of its kind."""
-    if not isinstance(given, kind):
-        raise TypeError(
-            f"Trainer: {name} is {type(given).__name__}, expected {kind.__name__}. "
-            "Pass them in this order: model, data, recipe."
-        )
-
-
 def task_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) -> Task:
     """Say what is trained, on what and how: a checkpoint of another task does not fit."""
     return {
