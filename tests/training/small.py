@@ -1,5 +1,7 @@
 """A small model, a short text and a quick recipe for the tests of training."""
 
+import hashlib
+import io
 import random
 import signal
 from dataclasses import replace
@@ -10,6 +12,7 @@ from attention_course.gpt import GPT, GPTConfig
 from attention_course.stories import write_stories
 from attention_course.text import Data
 from attention_course.training import Recipe, Trainer, run
+from attention_course.training.checkpoint import FORMAT
 
 TEXT = write_stories(seed=3, characters=4000)
 DATA = Data.of(TEXT)
@@ -53,3 +56,18 @@ def interrupt(*given):
 
 def press(*given):
     signal.raise_signal(signal.SIGINT)
+
+
+def with_momentum(model):
+    return torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+
+
+def bytes_of(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
+
+
+def packed(state):
+    content = bytes_of(state)
+    return FORMAT + hashlib.sha256(content).digest() + content
