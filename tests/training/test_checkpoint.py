@@ -14,6 +14,7 @@ from training.small import (
     DATA,
     RECIPE,
     TEXT,
+    Unmasked,
     bytes_of,
     equal,
     packed,
@@ -23,7 +24,6 @@ from training.small import (
     without_clock,
 )
 
-from attention_course.attention import MultiHeadAttention
 from attention_course.gpt import GPT, BigramLanguageModel
 from attention_course.text import CharTokenizer
 from attention_course.training import Trainer, load_model, read_checkpoint, run
@@ -215,13 +215,6 @@ def test_only_a_gpt_is_built_from_its_checkpoint(tmp_path):
     Trainer(BigramLanguageModel(40), DATA, RECIPE).save(tmp_path / "run.pt")
     with pytest.raises(ValueError, match=r"holds a model that is no GPT"):
         load_model(tmp_path / "run.pt")
-
-
-class Unmasked(MultiHeadAttention):
-    """Has the parameters of the default part, and computes something else."""
-
-    def forward(self, x, mask=None, is_causal=False):
-        return super().forward(x)
 
 
 def test_a_gpt_with_parts_of_its_own_is_not_taken_for_another(tmp_path):

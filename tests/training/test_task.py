@@ -9,6 +9,7 @@ from training.small import (
     DATA,
     RECIPE,
     TEXT,
+    Unmasked,
     bytes_of,
     equal,
     packed,
