@@ -235,7 +235,7 @@ renormalised = multiplied / multiplied.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(renormalised, before)
 
 # %% [markdown]
-# After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our table says 0.165<!--shown-->. The printed number stands in the table after it, where each row has been divided by its sum.
+# After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our matrix says 0.165<!--shown-->. The printed number is in the matrix after it, where each row has been divided by its sum.
 
 # %%
 torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0)
@@ -363,7 +363,7 @@ tables = {
 # %%
 picture(
     *(Heatmap(name, w, "query", "key", limit=1) for name, w in tables.items()),
-    alt="Weights from three tables of scores: most weight on the diagonal, in the first column, "
+    alt="Weights from three matrices of scores: most weight on the diagonal, in the first column, "
     "and right below the diagonal.",
 )
 

@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two make the scores of rung 3.
+# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two determine the scores of rung 3.
 #
 # **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors. For one check near the end you need to know what a derivative is.
 #
@@ -12,7 +12,7 @@
 # %% [markdown]
 # ## The question
 #
-# In rung 3 we wrote the scores down ourselves, the same for every text. But how much one word matters to another depends on both. How can the scores be computed from the tokens?
+# In rung 3 we wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
 
 # %%
 import torch
@@ -33,7 +33,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # %% [markdown]
 # ## Scores from the tokens alone
 #
-# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is the product of the two lengths and the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point apart.
+# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is the product of the two lengths and the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point in opposite directions.
 
 # %%
 x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])  # (T, C) = (4, 2)
@@ -181,7 +181,7 @@ scores = keys @ query  # (6, 2) @ (2,) is (6,)
 scores
 
 # %% [markdown]
-# The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". This has no meaning: the matrices are random. (The step-by-step part of the article prints other scores, 0.8721<!--given-->, −0.5302<!--given-->, 2.1436<!--given--> and so on. Its code does not give them.)
+# The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". This has no meaning: the matrices are random. (The step-by-step part of the article prints different scores, 0.8721<!--given-->, −0.5302<!--given-->, 2.1436<!--given--> and so on. Its code does not produce them.)
 
 # %%
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
@@ -225,7 +225,7 @@ context = weights @ values  # (6,) @ (6, 4) is (4,)
 context
 
 # %% [markdown]
-# The article prints 0.6237<!--given-->, 0.9845<!--given-->, 1.0523<!--given-->, 1.2654<!--given--> here, which its code does not give either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
+# The article prints 0.6237<!--given-->, 0.9845<!--given-->, 1.0523<!--given-->, 1.2654<!--given--> here, which its code does not produce either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
 
 # %%
 expected = torch.tensor([-0.3542, -0.1234, -0.2626, -0.3706])
@@ -247,7 +247,7 @@ torch.testing.assert_close(output[2], context)
 # %% [markdown]
 # The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: the score of "rises" for "sun" is not the score of "sun" for "rises".
 #
-# Scores and weights that are computed from queries and keys are called **attention scores** and **attention weights**. The table of all weights is the **attention matrix**.
+# Scores and weights that are computed from queries and keys are called **attention scores** and **attention weights**. The matrix of all weights is the **attention matrix**. (Parameters are often called weights, too. In this course, weights are always attention weights.)
 
 # %%
 scores[1, 5], scores[5, 1]
@@ -408,7 +408,7 @@ except ValueError as error:
 # %% [markdown]
 # ## A head that we write ourselves
 #
-# What can a head do? We need no training to find out: we set its matrices by hand. The text is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. That is called **one-hot**.
+# What can a head do? We need no training to find out: we set its matrices by hand. The sequence is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. That is called **one-hot**.
 
 # %%
 text, letters = "potato", "pota"
@@ -432,8 +432,8 @@ picture(
 # %%
 W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
 for t in range(1, 6):
-    W_query[4 + t, t - 1] = 20  # who stands at t asks for t - 1
-W_key[4:] = torch.eye(6)  # who stands at s answers to s
+    W_query[4 + t, t - 1] = 20  # position t asks for t - 1
+W_key[4:] = torch.eye(6)  # position s answers to s
 W_value = torch.eye(10)[:, :4]  # pass on the four letter channels
 
 # %% [markdown]
@@ -446,9 +446,8 @@ picture(
     Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
     Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
-    alt="But for position 0, which finds itself, scores and weights stand "
-    "right below the diagonal; the output of each "
-    "position is the letter before it.",
+    alt="Except for position 0, which finds itself, scores and weights are right "
+    "below the diagonal; the output of each position is the letter before it.",
 )
 
 # %% [markdown]
@@ -515,7 +514,7 @@ assert found[4, 3] > 0.99
 # %% [markdown]
 # ## Who talks to whom
 #
-# The weights are also a picture of a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the sentence of the article again.
+# The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the sentence of the article again.
 
 # %%
 torch.manual_seed(123)

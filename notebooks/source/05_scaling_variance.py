@@ -56,7 +56,7 @@ variance = scores.var(correction=0)  # divide by 16
 ask("variance_of_a_score")
 
 # %% [markdown]
-# ## Three lines
+# ## Three steps
 #
 # Let all entries of q and k have mean 0 and be independent. E stands for the mean, also called the expected value.
 #
@@ -316,7 +316,7 @@ assert torch.corrcoef(q[:, 0].T).triu(diagonal=1).abs().max() < 0.05
 assert torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1  # uncorrelated, not independent
 
 # %% [markdown]
-# Dividing by √4 is not enough there. The variance is 4 · 4 · 4 = 64<!--shown-->, and the scale 1/8<!--shown--> brings it to 1<!--shown-->. (The third row stays uneven: by chance its scores lie far apart even for such queries.)
+# Dividing by √4 is not enough there. The variance is 4 · 4 · 4 = 64<!--shown-->, and the scale 1/8<!--shown--> brings it to 1<!--shown-->. (The third row stays uneven: by chance its scores are far apart even for such queries.)
 
 # %%
 print(torch.softmax(notebook_scores / 2, dim=-1))
@@ -449,7 +449,7 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 #
 # **From which head_size on does one key get all the weight? And what brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (below the picture stands its norm). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024<!--given--> here).
+# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (its norm is below the picture). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024<!--given--> here).
 #
 # The orange curve is the prediction: a normal density with the variance from the formula.
 
@@ -461,7 +461,7 @@ explore("scaling_variance")
 #
 # ## Break it
 #
-# This is how the model in a famous lecture computed its weights at first, rewritten with our names; its repository has since been corrected. It has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
+# This is how the model in a famous lecture computed its attention weights at first, rewritten with our names; its repository has since been corrected. It has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
 
 
 # %%
