@@ -606,7 +606,18 @@ torch.testing.assert_close(reordered[4], context)
 reordered[4]
 
 # %% [markdown]
-# So attention without a mask has no notion of order: it works on a *set* of vectors, each looking at all others. Permute the inputs, and the outputs are permuted in the same way: it is **permutation-equivariant**. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1. Order has to be in the tokens. The vector that says where a token stands is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
+# So attention without a mask has no notion of order: it works on a *set* of vectors, each looking at all of them. Permute the inputs, and the outputs are permuted in the same way: it is **permutation-equivariant**. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1.
+#
+# A causal mask changes this only a little. Output t then depends on which tokens come before it, but in one head still not on their order. Swap the first two words, and only their own outputs change:
+
+# %%
+swapped = [1, 0, 2, 3, 4, 5]
+before, _ = head_of_the_article(sun, causal_mask(6))
+after, _ = head_of_the_article(sun[swapped], causal_mask(6))
+((after - before).abs() > 1e-4).any(dim=-1)
+
+# %% [markdown]
+# So order has to be in the tokens. A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
 
 # %%
 torch.manual_seed(0)
@@ -626,7 +637,7 @@ positions_only = torch.cat([torch.zeros(6, 4), position], dim=-1)
 assert torch.equal(letters_only + positions_only, x)
 
 # %% [markdown]
-# The positional embeddings of the first transformer are not learned. They are **sinusoidal**: for each of many frequencies ω, position t has the two channels sin ωt and cos ωt. Why both? Because sin a sin b + cos a cos b = cos(a − b). So the dot product of two positions depends only on their distance. With sines alone it does not.
+# The positional embeddings of "Attention Is All You Need", there called positional encodings, are not learned. They are **sinusoidal**: for each of many frequencies ω, position t has the two channels sin ωt and cos ωt. Why both? Because sin a sin b + cos a cos b = cos(a − b). So the dot product of two positions depends only on their distance. With sines alone it does not.
 
 # %%
 angles = torch.arange(50)[:, None] * 10_000 ** (-torch.arange(8) / 8)
