@@ -253,7 +253,7 @@ p = torch.tensor([0.0, 0.0, 1.0])
 p.diag() - p.outer(p)
 
 # %% [markdown]
-# No change of a score changes anything. Backpropagation multiplies by this matrix, so what arrives at the scores, and at q and k behind them, shrinks to nothing: these are **vanishing gradients**.
+# A small change of a score changes nothing. Backpropagation multiplies by this matrix, so what arrives at the scores, and at q and k behind them, shrinks to nothing: these are **vanishing gradients**.
 #
 # That is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**: −ln of the probability of the right answer, also called **cross-entropy**. The logarithm undoes the flatness of softmax: the gradient is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
@@ -406,7 +406,7 @@ torch.testing.assert_close(
 #
 # ## Why √d_model
 #
-# "Attention Is All You Need" uses one table for the embeddings and for the logits (section 3.4): a token's row is its embedding, and its logit is a dot product with that row. For the logits, the formula of this rung wants entries of variance 1/n_embd. As embeddings, such entries are tiny beside the sines and cosines to which they are added. So there, and only there, the paper multiplies the table by √d_model, the root of n_embd. (It does not give the reason; this is how code that follows it initializes the table.)
+# "Attention Is All You Need" uses one table for the embeddings and for the logits (section 3.4): a token's row is its embedding, and its logit is a dot product with that row. For logits of variance 1, the formula of this rung requires entries of variance 1/n_embd. As embeddings, such entries are tiny beside the sines and cosines to which they are added. So there, and only there, the paper multiplies the table by √d_model, the root of n_embd. (The paper does not give the reason. Known implementations initialize the table with variance 1/n_embd.)
 
 # %%
 torch.manual_seed(0)
