@@ -8,7 +8,7 @@ number, and all those of one sentence one after the other. `0.02<!--given-->`: n
 so, or an exercise wants it. Cells have tags. "proof": it proves the rung against the one below. "given": in
 words its picture has numbers that are not in the code.
 
-The terms, and the words that must not stand for them, are in `glossary.toml`.
+`glossary.toml` has the field's words, each with the rung that introduces it, and words that would blur them.
 """
 
 import ast

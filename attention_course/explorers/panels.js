@@ -77,10 +77,11 @@ function widest(texts, font) {
   return Math.ceil(Math.max(0, ...texts.map((text) => ruler.measureText(text).width)));
 }
 
-// A value in words, as plots.number writes it.
+// A value in words, as plots.number writes it: a tie, which only odd eighths are, goes to the even digit.
 function number(value) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "∞" : "−∞";
-  return (Number.isInteger(value) ? String(value) : value.toFixed(2)).replace("-", "−");
+  const settled = Math.abs(8 * value) % 2 === 1 ? Math.round(50 * value) / 50 : value;
+  return (Number.isInteger(value) ? String(value) : settled.toFixed(2)).replace("-", "−");
 }
 
 // A place in words: its index, and its name where that says more.

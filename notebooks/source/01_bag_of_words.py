@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** the mean of the past, with loops. It is the smallest way for a token to use what came before it, and the specification that every later rung is compared with.
+# **You will build** the mean of the past, with loops. It is the simplest way for a token to use what came before it, and the reference that the next rungs have to reproduce.
 #
 # **You need** Python, and tensors: indexing, slices, shapes.
 #
@@ -25,7 +25,7 @@ from attention_course.questions import ask
 # %% [markdown]
 # ## Tokens are rows
 #
-# A **token** is a piece of text: a word, a part of a word, or one character. The model holds each token as a short list of numbers, its **channels**. A text of T tokens with C channels is a table of shape (T, C), and its rows are in reading order.
+# A **token** is a piece of text: a word, a part of a word, or one character. The model represents each token by a vector. The entries of the vector are its **channels**. A text is a **sequence** of tokens: their order matters. A sequence of T tokens with C channels is a tensor of shape (T, C), with one row for each token, in reading order.
 #
 # Here are T = 4 tokens with C = 2 channels. The numbers are small, so that you can follow every step in your head.
 
@@ -45,7 +45,7 @@ picture(
 # %% [markdown]
 # ## Predict
 #
-# The simplest way to use the past is to take its **mean**, channel by channel: the token at position t and all tokens before it, added up and divided by how many they are. The future stays out.
+# The simplest way to use the past is to take its **mean**, channel by channel: the token at position t and all tokens before it, added up and divided by their number. The future stays out.
 #
 # Commit to a guess before you go on.
 
@@ -55,7 +55,7 @@ ask("mean_at_one")
 # %% [markdown]
 # ## Build: one position
 #
-# The past of position `t`, with the token itself, is a slice of the table.
+# The past of position `t`, including the token itself, is a slice of `x`.
 
 # %%
 ask("slice_of_the_past")
@@ -66,7 +66,7 @@ past = x[: t + 1]  # (t + 1, C)
 past
 
 # %% [markdown]
-# The mean runs over time. Time is dimension 0 of `past`; dimension 1 holds the channels, and they stay apart.
+# The mean is taken over time, dimension 0 of `past`. Dimension 1 holds the channels, which stay separate.
 
 # %%
 past.mean(dim=0)
@@ -74,7 +74,7 @@ past.mean(dim=0)
 # %% [markdown]
 # ## Build: every position
 #
-# One loop over time does this for each position. The results go into a table of their own.
+# A loop over time does this for each position. The results go into a new tensor.
 
 # %%
 T, C = x.shape
@@ -92,7 +92,7 @@ assert means[-1].tolist() == [3, 4]
 # %% [markdown]
 # ## Build: a batch
 #
-# Models work on several texts at once. A **batch** of B texts has shape (B, T, C). The means of one text have nothing to do with the other texts, so there is one more loop.
+# Models process several sequences at once. A **batch** of B sequences has shape (B, T, C). Each sequence is averaged on its own, so there is one more loop.
 
 # %%
 torch.manual_seed(1)
@@ -107,7 +107,7 @@ batch_means[0]
 # %% [markdown]
 # ## Build: one function for both
 #
-# The loop over the batch does the same thing B times. An index of `...` stands for all the dimensions that are not named, however many they are. Counted from the end, time is dimension -2 and the channels are dimension -1, so one function serves (T, C) and (B, T, C).
+# The loop over the batch does the same thing B times. An index of `...` stands for all dimensions that are not named, however many there are. Counted from the end, time is dimension -2 and the channels are dimension -1, so one function serves (T, C) and (B, T, C).
 
 
 # %%
@@ -121,7 +121,7 @@ def causal_mean_loop(x):
 causal_mean_loop(x)
 
 # %% [markdown]
-# The word **causal** means: no output depends on a later input. (Attention will turn out to be a mean, too, in which the tokens decide for themselves how much each of them counts.)
+# This function is **causal**: no output depends on a later input. A **language model**, which predicts each token from those before it, has to be causal. (**Attention** will turn out to be a mean, too: a weighted one, in which the tokens determine how much each of them counts. A model that is built from attention is called a **transformer**. GPT is one.)
 #
 # `torch.testing.assert_close` compares two tensors. It is silent when they agree, and raises an error that shows the largest difference when they do not.
 
@@ -130,7 +130,7 @@ torch.testing.assert_close(causal_mean_loop(x), means)
 torch.testing.assert_close(causal_mean_loop(batch), batch_means)
 
 # %% [markdown]
-# The package holds this same function, with a check of its input in front. From here on we import it. Here is what the check says to a table of integers.
+# The package has the same function, with a check of its input. From here on we import it. This is the error for a tensor of integers.
 
 # %%
 from attention_course.averaging import causal_mean_loop
@@ -143,7 +143,7 @@ except TypeError as error:
 # %% [markdown]
 # ## What is lost
 #
-# A mean does not know in which order its numbers came. Guess first.
+# A mean does not depend on the order of its terms. Guess first.
 
 # %%
 ask("swap_two_tokens")
@@ -154,7 +154,7 @@ changed = (causal_mean_loop(swapped) != causal_mean_loop(x)).any(dim=-1)
 changed
 
 # %% [markdown]
-# Tokens go into the mean like words into a bag, and come out in no order: "dog bites man" and "man bites dog" end in the same mean. That is why this is called a **bag of words**. The single tokens are lost as well: a mean of (3, 6) can come from many different pairs.
+# Tokens go into the mean like words into a bag, and come out in no order: "dog bites man" and "man bites dog" end in the same mean. That is why this is called a **bag of words**. The individual tokens are lost as well: a mean of (3, 6) can come from many different pairs.
 #
 # The last entry is False: the last output did not move. The next cell asserts it.
 
@@ -172,7 +172,7 @@ nudged[2] += 1
 (causal_mean_loop(nudged) != causal_mean_loop(x)).any(dim=-1)
 
 # %% [markdown]
-# Outputs 0 and 1 stand still. Doing this for every input gives a table: a row for each output, a column for the input that was changed.
+# Outputs 0 and 1 did not move. Doing this for every input gives a matrix: one row for each output, one column for each input that was changed.
 
 # %%
 columns = []
@@ -183,7 +183,7 @@ for s in range(len(x)):
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
-# The package calls this table the **leak probe**, because a leak from the future shows in it at once. Its version adds random noise instead of 1, so that no function can cancel the change out.
+# The package calls this the **leak probe**, because it shows a leak from the future. Its version adds random noise instead of 1: noise is unlikely to cancel out by chance, while a 1 added to every channel does cancel in a function that subtracts the channels' mean. The probe tests one input, so it can find a leak but not prove that there is none.
 
 # %%
 from attention_course.attention import leak_probe
@@ -191,7 +191,7 @@ from attention_course.attention import leak_probe
 torch.equal(leak_probe(causal_mean_loop, x), torch.stack(columns, dim=-1))
 
 # %% [markdown]
-# Read column 2: the outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above the diagonal would be an output that moved with a *later* input. The leak probe comes back in every rung.
+# Read column 2: outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above the diagonal would be an output that moved with a *later* input. The leak probe comes back in every rung.
 
 # %%
 assert columns[2].tolist() == [False, False, True, True]
@@ -200,9 +200,9 @@ assert not leak_probe(causal_mean_loop, x).triu(diagonal=1).any()  # strictly ab
 # %% [markdown]
 # ## Fewer additions
 #
-# Position t adds up t + 1 tokens, which takes t additions. Over all positions that makes 0 + 1 + ... + (T − 1) = T(T − 1)/2 additions for each channel: about T²/2.
+# Position t adds up t + 1 tokens, which takes t additions. Over all positions that is 0 + 1 + ... + (T − 1) = T(T − 1)/2 additions for each channel: about T²/2, quadratic in T.
 #
-# Most of that work is repeated, because the sum at t is the sum at t − 1 and one token more. `cumsum` keeps such a running sum, in T − 1 additions. Divide each row by its count, and the means are there. `counts[:, None]` has shape (T, 1): one count for each row.
+# Most of that work is repeated, because the sum at t is the sum at t − 1 plus one more token. `cumsum` computes this running sum in T − 1 additions: linear in T. Dividing each row by its count gives the means. `counts[:, None]` has shape (T, 1): one count for each row.
 
 # %%
 counts = torch.arange(1, len(x) + 1)  # 1, 2, 3, 4
@@ -229,11 +229,11 @@ picture(
 )
 
 # %% [markdown]
-# So why not stay with the running sum? It works as long as every token counts the same for all that come after it. In attention, each position will decide for itself how much every earlier token counts. That takes one number for each pair of positions: a table of T rows and T columns. [Rung 2](02_tril_matmul.ipynb) builds it.
+# So why not stay with the running sum? It works as long as a token counts the same for every position after it. In attention, each position determines for itself how much each earlier token counts. That takes one number for each pair of positions: a T × T matrix. [Rung 2](02_tril_matmul.ipynb) builds it.
 #
 # ## Prove
 #
-# Nothing stands below this rung, so the loop is compared with its own definition: at random sizes, each output is the sum of what it may see, divided by how many there are.
+# There is no rung below this one, so the loop is compared with its definition: for several lengths, each output is the sum of the tokens it may see, divided by their number.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -245,13 +245,13 @@ for T in (1, 2, 7, 32):
         )
 
 # %% [markdown]
-# `assert_close` allows a small difference: for float32, 1.3e-6<!--given--> of the value plus 1e-5<!--given-->. Both sides round, in different places. Rung 2 looks at this closely.
+# `assert_close` allows a small difference: for float32, 1.3e-6<!--given--> of the value plus 1e-5<!--given-->. Both sides round, at different steps. Rung 2 looks at this closely.
 #
 # ## Explore
 #
-# **How much does one new token move the mean, early and late? And where does the mean end when the order changes?**
+# **How much does one new token move the mean, early and late? And where does its path end when the order changes?**
 #
-# Drag `t` to the right: the blue tokens have been seen, the pale ones are still to come, and the ring is the mean. Then leave `t` at 7 and change the order. (The picture is still until you run the cell.)
+# Drag `t` to the right: the blue tokens have been seen, the pale ones are still to come, and the ring is the mean. Then leave `t` at 7 and change the order. (The picture is static until you run the cell.)
 
 # %%
 explore("bag_of_words")
@@ -261,7 +261,7 @@ explore("bag_of_words")
 #
 # ## Break it
 #
-# This loop comes from published notes on attention. It wants to save a variable. The shapes are right, and the notes print that it agrees with the correct version.
+# This loop comes from published notes on attention. It uses one tensor for both input and output. The shapes are right, and the notes print that it agrees with the correct version.
 
 
 # %%
@@ -283,13 +283,13 @@ published_loop(x)
 ask("find_the_loop_bug")
 
 # %% [markdown]
-# Row 2 reads row 1, and row 1 no longer holds a token: it already holds a mean. A look at the first two rows would not have caught it. A comparison of all rows does. (`==` is safe here, because all these numbers are exact.)
+# Row 2 reads row 1, and row 1 no longer holds a token: it already holds a mean. Looking at the first two rows would not have caught it. Comparing all rows does. (`==` is safe here, because all these numbers are exact.)
 
 # %%
 (published_loop(x) == causal_mean_loop(x)).all(dim=-1)
 
 # %% [markdown]
-# On the notes' own input, eight random tokens from seed 1, the largest difference is far too large for rounding, too. The notes print True for the comparison that gives False here.
+# On the notes' own input, eight random tokens from seed 1, the largest difference is far too large to be rounding error. The notes print True for the comparison that gives False here.
 
 # %%
 torch.manual_seed(1)
@@ -301,7 +301,7 @@ print(f"largest difference: {difference:.1f}")
 # %% [markdown]
 # ## Exercises
 #
-# Write your answer where the stub raises `NotImplementedError`, and run the cell. `check` draws new inputs each time; if your function makes a known mistake, it says which. Take the `#` away from `hint` for a hint (each call gives the next one), and from `solution` when you want to compare.
+# Write your answer where the stub raises `NotImplementedError`, and run the cell. `check` draws new inputs each time; if your function makes a known mistake, it says which. Uncomment `hint` for a hint (each call gives the next one), and `solution` when you want to compare.
 #
 # ### 1. The loop, from memory
 #
@@ -351,14 +351,14 @@ check("forgetting_mean", my_forgetting_mean)
 # ## In the wild
 #
 # - Andrej Karpathy's lecture "Let's build GPT" builds the same mean first and calls the result `xbow`, for "bag of words". The cell under "Build: a batch" is its first version.
-# - The sizes B, T and C have the names that nanoGPT gives them. Papers write d_model or d for the channels, and n or L for T.
+# - The sizes B, T and C have the names that nanoGPT gives them. Papers write d_model or d for the channels, and n or L for T, the sequence length.
 # - PyTorch has no function for the causal mean; `torch.cumsum` divided by the counts is the usual way to write it.
-# - The phrase is older than neural networks for text: Zellig Harris used it in 1954 ("Distributional Structure"), to say what language is more than.
+# - The phrase is older than neural networks for text: in 1954, Zellig Harris wrote that language is "not merely a bag of words" ("Distributional Structure").
 #
 # ## Three sentences to remember
 #
-# 1. A token may use itself and its past, never its future.
-# 2. The mean of the past forgets the order in which things were said.
-# 3. The leak probe changes one input and watches which outputs move: in a causal function only later ones do, and the one at the same position.
+# 1. In a causal model a token may use itself and its past, never its future.
+# 2. The mean of the past loses the order of the tokens.
+# 3. The leak probe changes one input and watches which outputs move: in a causal function only the output at that position and later ones do.
 #
 # Next: [rung 2, one matrix product](02_tril_matmul.ipynb), where the two loops become a single `@`.

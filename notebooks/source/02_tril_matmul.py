@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** the mean of the past again, without a loop: a table of weights, times the tokens. In attention the same table stands in the same place, but its numbers come from the tokens.
+# **You will build** the mean of the past again, without a loop: a matrix of weights times the tokens. Attention has the same matrix in the same place, but computes its entries from the tokens.
 #
 # **You need** [rung 1](01_bag_of_words.ipynb), and the rule for a matrix product: row times column.
 #
@@ -12,7 +12,7 @@
 # %% [markdown]
 # ## The question
 #
-# The loop of rung 1 asks the same thing at every position: which tokens do I use, and how much of each? The answers are numbers. What happens if we write all of them into one table?
+# The loop of rung 1 asks the same thing at every position: which tokens do I use, and how much of each? The answers are numbers. What happens if we write all of them into one matrix?
 
 # %%
 import time
@@ -26,7 +26,7 @@ from attention_course.plots import Heatmap, Lines, picture
 from attention_course.questions import ask
 
 # %% [markdown]
-# ## A row of numbers mixes tokens
+# ## A row of numbers combines tokens
 #
 # Three tokens with two channels each.
 
@@ -41,7 +41,7 @@ row = torch.tensor([1.0, 1.0, 1.0])
 row @ tokens
 
 # %% [markdown]
-# Check it: 2 + 6 + 6 = 14<!--shown--> and 7 + 4 + 5 = 16<!--shown-->.
+# In numbers: 2 + 6 + 6 = 14<!--shown--> and 7 + 4 + 5 = 16<!--shown-->.
 #
 # A matrix is several such rows, and `@` applies them all. Three rows of ones give the same sum three times.
 
@@ -63,11 +63,11 @@ ask("row_of_tril")
 torch.tril(torch.ones(3, 3)) @ tokens
 
 # %% [markdown]
-# That is a running sum. Row t adds up the tokens 0 to t.
+# That is a running sum. Row t adds up tokens 0 to t.
 #
 # ## Build: from sums to means
 #
-# A row without negative numbers makes a mean when its numbers sum to 1: each token counts as much as its number says. Where the numbers are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
+# If the numbers in a row are not negative and sum to 1, the row computes a **weighted mean**: each token counts as much as its number says. If the numbers are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
 
 # %%
 weights = torch.tril(torch.ones(3, 3))
@@ -75,7 +75,7 @@ weights = weights / weights.sum(dim=-1, keepdim=True)  # (3, 3) / (3, 1)
 weights
 
 # %% [markdown]
-# Each row now shares out a total of 1: a half and a half, a third each. From here on these numbers are called **weights**. Row t makes output t, and column s is what it takes of token s.
+# Each row now divides a total of 1 among the tokens: a half and a half, a third each. These numbers are called **weights**. Row t computes output t, and its entry in column s is the weight of token s.
 
 # %%
 output = weights @ tokens
@@ -108,16 +108,16 @@ weights = weights / weights.sum(dim=-1, keepdim=True)
 (weights @ x).shape
 
 # %% [markdown]
-# Every text got the same weights. Making a tensor act as if it were repeated, along a dimension of size 1 or one that it lacks, is called **broadcasting**. A missing dimension is added on the left. `torch.bmm`, the batched product, does not do that: both sides must bring the batch.
+# Every sequence got the same weights. Treating a tensor as if it were repeated, along a dimension of size 1 or one that it lacks, is called **broadcasting**. A missing dimension is added on the left. `torch.bmm`, the batched product, does not broadcast: both of its arguments need the batch dimension.
 
 # %%
 repeated = weights.expand(B, T, T)  # (B, T, T), without a copy
 torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
 
 # %% [markdown]
-# The weights stand on the left, because each output is a mix of *rows* of `x`. On the right they would mix the channels, and (8, 2) @ (8, 8) does not even fit.
+# The weights are on the left, because each output is a weighted mean of *rows* of `x`. On the right they would combine columns, the channels, and the shapes (8, 2) and (8, 8) do not even match.
 #
-# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. With both sides transposed, the weights stand on the right, and the result comes out transposed.
+# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. With both factors transposed, the weights are on the right, and the result is transposed, too.
 
 # %%
 mirrored = x.transpose(-2, -1) @ weights.transpose(-2, -1)  # (B, C, T) @ (T, T)
@@ -145,7 +145,7 @@ causal_mean_matmul(tokens.half()).dtype
 # %% [markdown]
 # ## Prove
 #
-# It equals rung 1, at every size we try.
+# It equals rung 1, at every length we try.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -153,7 +153,7 @@ for T in (1, 2, 7, 32):
     torch.testing.assert_close(causal_mean_matmul(x_random), causal_mean_loop(x_random))
 
 # %% [markdown]
-# `torch.allclose` is another way to compare. Here it is over 100 seeds. Does it always say True?
+# `torch.allclose` is another way to compare. This cell calls it for 100 seeds. Does it always return True?
 
 # %%
 agreed, largest = [], 0.0
@@ -169,20 +169,20 @@ all(agreed)
 ask("why_not_equal")
 
 # %% [markdown]
-# Two ways to the same mean: the loop adds and then divides; the product multiplies each token by a rounded 1/(t + 1), and adds in an order of its own. The largest difference over all these seeds is below one millionth:
+# Two ways to the same mean: the loop adds and then divides; the product multiplies each token by a rounded 1/(t + 1), and adds in its own order. The largest difference over all these seeds is below one millionth:
 
 # %%
 assert largest < 1e-6
 
 # %% [markdown]
-# How the order alone can matter, in three numbers: float32 keeps about 7 digits, so a small number can vanish beside a large one.
+# The order alone can matter, because floating-point addition is not associative. Three numbers show it: float32 has about 7 significant digits, so a small number can vanish beside a large one.
 
 # %%
 big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and its error shows how far apart the two are. That is why the proofs in this course compare with it.
+# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and its error message shows how far apart the two are. That is why the proofs in this course use it.
 
 # %%
 assert not all(agreed)
@@ -191,7 +191,7 @@ torch.testing.assert_close(matmul, loop)
 # %% [markdown]
 # ## How much faster?
 #
-# The loop takes T steps, one after the other, and Python starts each of them. The product is one call, and the processor does many of its sums at the same time. The next cell measures both on your machine and draws the ratio. (Times differ from machine to machine and from run to run, so the picture is the only thing it shows.)
+# The loop takes T steps, one after the other, and Python starts each of them. The product is one call, and the processor computes many of its sums in parallel. The next cell measures both on your machine and draws the ratio. (Times differ from machine to machine and from run to run, so the picture is the only thing it shows.)
 
 
 # %%
@@ -226,11 +226,11 @@ picture(
 )
 
 # %% [markdown]
-# The number of operations is not the same thing as the time. The loop pays mainly for starting T steps, so its time grows like T; the table has T² entries. That is why the lead is largest at middling lengths on most machines, and shrinks for long texts.
+# The number of operations does not determine the time. Most of the loop's time is the overhead of starting T steps, and grows like T; the matrix has T² entries. That is why the speed-up is largest at medium lengths on most machines, and shrinks for long sequences.
 #
 # ## Other weights
 #
-# The triangle of equal weights is one choice of many. Here are three more, for T = 6:
+# The triangle of equal weights is one choice among many. Here are three more, for T = 6:
 
 # %%
 T = 6
@@ -262,14 +262,14 @@ counting = torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]])
 (shift @ counting).flatten()
 
 # %% [markdown]
-# And here is something that the mean could not do. Swap two past tokens: the mean did not notice, decay does.
+# Decay does something that the mean could not. Swap two past tokens: the mean stayed the same, and the weighted mean changes.
 
 # %%
 swapped = counting[[1, 0, 2, 3, 4, 5]]
 (decay @ swapped - decay @ counting)[-1]
 
 # %% [markdown]
-# Weights that differ can tell the order. But somebody has to choose them, and so far that is us, for all texts alike. In rung 4 the tokens choose.
+# Unequal weights can depend on the order. But somebody has to choose them, and so far that is us, and the choice is the same for every sequence. In rung 4 they are computed from the tokens.
 
 # %%
 assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01
@@ -277,7 +277,7 @@ assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01
 # %% [markdown]
 # ## Explore
 #
-# **Which of the three steps makes a sum into a mean of the past, and what does each one do alone?**
+# **Which of the three steps turns a sum into a mean of the past, and what does each one do alone?**
 #
 # Switch the triangle off: every output sees everything. Switch the normalising off: means become sums. Lower the decay to 0: what is left of the past?
 
@@ -285,7 +285,7 @@ assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01
 explore("tril_matmul")
 
 # %% [markdown]
-# Dividing by the row sum turns sums into means. The triangle keeps the mean to the past. The decay prefers what is near: at 1 all tokens count the same, at 0 each output is its own token.
+# Dividing by the row sum turns sums into means. The triangle restricts the mean to the past. The decay favours nearby tokens: at 1 all tokens count the same, at 0 each output is its own token.
 #
 # ## Break it
 #
@@ -300,13 +300,13 @@ broken
 ask("which_way_it_broadcasts")
 
 # %% [markdown]
-# Column s was divided by the sum of row s. The check that catches it is one line, and it is worth having wherever weights are made: the rows sum to 1.
+# Column s was divided by the sum of row s. The check that catches it is one line, and it is worth having wherever weights are computed: the rows sum to 1.
 
 # %%
 broken.sum(dim=-1)
 
 # %% [markdown]
-# Only row 0 sums to 1<!--shown-->, and the last one to more than 2<!--shown-->. The sums had the shape (4,), which was read as (1, 4): one for each column. With `keepdim=True` they have the shape (4, 1), one for each row.
+# Only row 0 sums to 1<!--shown-->, and the last one to more than 2<!--shown-->. The sums had the shape (4,), which was broadcast as (1, 4): one for each column. With `keepdim=True` they have the shape (4, 1), one for each row.
 
 # %%
 assert (broken.sum(dim=-1) == 1).tolist() == [True, False, False, False]
@@ -365,14 +365,14 @@ check("shift_matrix", my_shift)
 # %% [markdown]
 # ## In the wild
 #
-# - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`, attention weights, or the attention matrix.
+# - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`.
 # - For one channel, a convolution is a band matrix: each row holds the same numbers, shifted by one. `torch.nn.Conv1d` does not build the matrix, because it would be mostly zeros. It also mixes the channels, and is not causal unless it is padded on the left only.
-# - Some models of attention use such a decay. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance, before the weights are made. RetNet (Sun et al. 2023) multiplies by a decay, in a form that can also be computed as a running sum.
+# - Some variants of attention use such a decay. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance, before the weights are computed. RetNet (Sun et al. 2023) multiplies by a decay, in a form that can also be computed as a running sum.
 #
 # ## Three sentences to remember
 #
 # 1. A row of weights says how much of each token goes into one output.
 # 2. A lower triangle with equal weights in each row, summing to 1, is the mean of the past. `weights @ x` applies all its rows at once.
-# 3. The same numbers by other steps round differently, so compare with `assert_close` and know its tolerance.
+# 3. Two ways to compute the same number round differently, so compare with `assert_close` and know its tolerance.
 #
-# Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are made from scores.
+# Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are computed from scores.

@@ -3,16 +3,16 @@
 #
 # <!--ladder-->
 #
-# **You will build** the weights of rung 2 from scores, with softmax and a mask. Once this works, the scores can come from anywhere. In attention they come from the tokens.
+# **You will build** the weights of rung 2 from scores, with softmax and a mask. The scores can then come from anywhere. In attention they are computed from the tokens.
 #
-# **You need** [rung 2](02_tril_matmul.ipynb). That exp turns sums into products, and that exp(0) = 1.
+# **You need** [rung 2](02_tril_matmul.ipynb), and two rules: exp turns sums into products, and exp(0) = 1.
 #
 # **Time** about 25 minutes to read, and 27 for the exercises.
 
 # %% [markdown]
 # ## The question
 #
-# In rung 2 we wrote the weights down ourselves, and took care that no weight was negative and that each row summed to 1. A model would rather produce numbers without any such care. How do we turn whatever numbers it produces into weights, and keep the future out?
+# In rung 2 we wrote the weights down ourselves, and made sure that no weight was negative and that each row summed to 1. What a model computes can be any number, positive or negative. How do we turn such numbers into weights, and keep the future out?
 
 # %%
 import torch
@@ -30,9 +30,9 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # %% [markdown]
 # ## Softmax by hand
 #
-# The numbers that a model produces are called **scores**. A score may be any number; a higher one asks for more weight. Softmax makes weights of them in two steps. First exp, which makes every score positive. Then divide by the sum.
+# Numbers that are still to become weights are called **scores**. A score may be any number; a higher score means more weight. **Softmax** turns scores into weights in two steps. First exp, which makes every score positive. Then divide by the sum.
 #
-# These three scores are chosen so that their exps are 1, 2 and 5.
+# These three scores are chosen so that their exponentials are 1, 2 and 5.
 
 # %%
 scores = torch.tensor([1.0, 2.0, 5.0]).log()
@@ -54,7 +54,7 @@ torch.testing.assert_close(exp / exp.sum(), torch.softmax(scores, dim=-1))
 # %% [markdown]
 # ## Along which dimension?
 #
-# A tensor can be made to sum to 1 along any of its dimensions. `dim` names the dimension whose entries share one total.
+# Softmax can be taken along any dimension of a tensor. `dim` names the dimension along which the weights sum to 1.
 
 # %%
 torch.manual_seed(0)
@@ -66,7 +66,7 @@ for dim in range(3):
     )
 
 # %% [markdown]
-# All three run, and all three give weights. Which one is meant has to be known. A row of a table of scores belongs to a **query**: the position that looks (the output t of rung 2). Its columns belong to the **keys**: the positions that it looks at (the tokens s).
+# All three run, and all three give weights. No error tells you which one is right. In a matrix of scores, each row belongs to a **query**: the position that looks (output t of rung 2). Each column belongs to a **key**: a position that is looked at (token s).
 
 # %%
 ask("which_dim")
@@ -83,20 +83,20 @@ ask("add_a_constant")
 torch.softmax(scores, dim=-1), torch.softmax(scores + 100, dim=-1)
 
 # %% [markdown]
-# Only differences between scores count. This rescues softmax from a problem: exp grows so fast that float32 cannot hold exp(89).
+# Only differences between scores matter. That solves a problem, **overflow**: exp grows so fast that exp(89) is too large for float32.
 
 # %%
 torch.tensor([88.0, 89.0]).exp().isinf()
 
 # %% [markdown]
-# And infinity divided by infinity is not a number.
+# And infinity divided by infinity is NaN, not a number.
 
 # %%
 large = torch.tensor([1000.0, 1001.0, 1002.0])
 large.exp() / large.exp().sum()
 
 # %% [markdown]
-# Since a constant changes nothing, subtract the largest score first. The largest becomes 0, and exp never sees a number above 0.
+# Since a constant changes nothing, subtract the largest score first. The largest becomes 0, and exp is never taken of a number above 0. This softmax is **numerically stable**.
 
 
 # %%
@@ -114,7 +114,7 @@ torch.testing.assert_close(softmax(block, dim=1), torch.softmax(block, dim=1))
 # %% [markdown]
 # ## Temperature
 #
-# Multiplying all scores by a number multiplies their differences, too, so the weights change. It is customary to divide by a number, the **temperature**: below 1 the largest score takes more, above 1 the weights even out.
+# Multiplying all scores by a number multiplies their differences, too, so the weights change. By convention one divides by a number, the **temperature**: below 1 the largest score gets more weight, above 1 the weights become more even.
 
 # %%
 steps = torch.tensor([0.0, 1.0, 2.0, 3.0])
@@ -136,7 +136,7 @@ picture(
 # %% [markdown]
 # ## Build: a mask
 #
-# Back to the mean of the past. Equal weights come from equal scores; let them all be 0. A **mask** says which keys each query may look at: a boolean table, True where it may look.
+# Back to the mean of the past. Equal scores give equal weights; let all scores be 0. A **mask** says which keys each query may look at: a boolean table, True where it may look.
 
 # %%
 T = 4
@@ -147,7 +147,7 @@ mask
 ask("score_of_the_future")
 
 # %% [markdown]
-# `masked_fill` writes a value where its argument is True. Our mask is True where a query *may* look, so it is turned around with `~`.
+# `masked_fill` writes a value where its argument is True. Our mask is True where a query *may* look, so `~` inverts it.
 
 # %%
 scores = torch.zeros(T, T)
@@ -166,7 +166,6 @@ torch.testing.assert_close(weights, mask / mask.sum(dim=-1, keepdim=True))
 assert (weights[~mask] == 0).all()
 
 # %% [markdown]
-#
 # ## Build: the function
 
 
@@ -196,7 +195,7 @@ for T in (1, 2, 7, 32):
 # %% [markdown]
 # ## Two ways to mask
 #
-# Now with scores that are not all equal. These are scores for the six words of "The sun rises in the east", in another order: the, sun, the, in, east, rises. They come from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation". Rung 4 shows how they come about, and rung 5 why they are divided by √2.
+# Now with scores that are not all equal. These are scores for the six words of "The sun rises in the east", in a different order: the, sun, the, in, east, rises. They come from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation". Rung 4 shows where they come from, and rung 5 why they are divided by √2.
 
 # %%
 article_scores = (
@@ -229,21 +228,21 @@ multiplied = torch.softmax(article_scores, dim=-1) * mask
 multiplied
 
 # %% [markdown]
-# Its rows no longer sum to 1. Divide each by its sum, and both ways agree.
+# Its rows no longer sum to 1. Divide each row by its sum, and both ways agree.
 
 # %%
 renormalised = multiplied / multiplied.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(renormalised, before)
 
 # %% [markdown]
-# After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our table says 0.165<!--shown-->. The printed number stands in the table after it, where each row has been divided by its sum.
+# After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our matrix says 0.165<!--shown-->. The printed number is in the matrix after it, where each row has been divided by its sum.
 
 # %%
 torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0)
 torch.testing.assert_close(renormalised[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0)
 
 # %% [markdown]
-# The two ways of masking agree on paper, and nearly always in float32. But if a hidden score is far above all visible ones, the visible weights become too small for float32 and are rounded to 0, and the division is 0/0.
+# The two ways of masking agree on paper, and nearly always in float32. But if a hidden score is far above all visible ones, the visible weights are too small for float32 and are rounded to 0 (**underflow**). Then the division is 0/0.
 
 # %%
 far_above = torch.tensor([0.0, 200.0])
@@ -263,7 +262,7 @@ torch.softmax(far_above.masked_fill(~only_first, float("-inf")), dim=-1)
 ask("mask_by_zero")
 
 # %% [markdown]
-# To see the leak, the scores must depend on the tokens. To score two tokens, multiply them channel by channel and add up; rung 4 is about this choice.
+# To see the leak, the scores must depend on the tokens. To score two tokens, multiply them channel by channel and add up; rung 4 discusses this choice.
 
 
 # %%
@@ -299,22 +298,22 @@ picture(
 )
 
 # %% [markdown]
-# On the right, output 0 moves when input 5 does. The tokens of the future are gone from the mix. Their scores are still in the sum that each row was divided by.
+# On the right, output 0 moves when input 5 does. The tokens of the future are no longer in the output. But their scores are still in the sum that each row was divided by.
 
 # %%
 assert not leak_probe(mask_before, x).triu(diagonal=1).any()
 assert leak_probe(multiply_after, x).all()
 
 # %% [markdown]
-# ## A row with nothing to look at
+# ## A fully masked row
 #
-# Sometimes a mask hides every key of a query; a batch with an empty text does that. Softmax has to share out 1 among nobody.
+# Sometimes a mask hides every key of a query, for example where a batch contains an empty sequence. Such a row is **fully masked**: softmax has no key to give weight to.
 
 # %%
 torch.softmax(torch.full((3,), float("-inf")), dim=-1)
 
 # %% [markdown]
-# By the formula this is 0/0, which is NaN. (Our safe softmax gets NaN a step earlier, from −∞ − (−∞).) One NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query (older versions returned NaN). It takes three inputs, which rung 4 explains; here all three are `x`. Query 0 may look at nothing, and this is its output:
+# By the formula this is 0/0, which is NaN. (Our stable softmax gets NaN a step earlier, from −∞ − (−∞).) One NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query (older versions returned NaN). It takes three inputs, which rung 4 explains; here all three are `x`. Row 0 is fully masked, and this is its output:
 
 # %%
 x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
@@ -322,9 +321,30 @@ nothing_for_0 = torch.tensor([[False, False], [True, True]])
 F.scaled_dot_product_attention(x, x, x, attn_mask=nothing_for_0)[0, 0]
 
 # %% [markdown]
+# ## Why not −1e9
+#
+# Much code fills in a large negative number, −1e9 or −1e4, in place of −∞. With ordinary scores the weights come out the same. Two rows where they do not: in row 0 the visible score is below the fill, and row 1 is fully masked.
+
+# %%
+scores = torch.tensor([[-20_000.0, 0.0], [0.0, 0.0]])
+hidden = torch.tensor([[False, True], [True, True]])
+torch.softmax(scores.masked_fill(hidden, -1e4), dim=-1)
+
+# %% [markdown]
+# In row 0 the mask has opened: the hidden key gets all the weight. In row 1 two hidden keys get half each, and no NaN warns you. With −∞, row 0 is right. And in half precision, where scores are stored in 16 bits, −1e9 is out of range:
+
+# %%
+right = torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=-1)
+assert right[0].tolist() == [1, 0]
+try:
+    scores.half().masked_fill(hidden, -1e9)
+except RuntimeError:
+    print("out of range")
+
+# %% [markdown]
 # ## Scores need not be zero
 #
-# With all scores equal, softmax gives back the mean. But any finite scores will do. Three preferences, written as scores: for the token itself, for the first token, and for the previous token.
+# With all scores equal, softmax gives the mean. But any finite scores will do. Three preferences, written as scores: for the token itself, for the first token, and for the previous token.
 
 # %%
 T = 6
@@ -343,12 +363,12 @@ tables = {
 # %%
 picture(
     *(Heatmap(name, w, "query", "key", limit=1) for name, w in tables.items()),
-    alt="Weights from three tables of scores: most weight on the diagonal, in the first column, "
+    alt="Weights from three matrices of scores: most weight on the diagonal, in the first column, "
     "and right below the diagonal.",
 )
 
 # %% [markdown]
-# The rows still sum to 1, and the future still has none of it, whatever the scores are.
+# The rows still sum to 1, and the future still has no weight, whatever the scores are.
 
 # %%
 for w in tables.values():
@@ -360,7 +380,7 @@ for w in tables.values():
 #
 # ## Explore
 #
-# **When does one key take everything, and when do all get the same?**
+# **When does one key get all the weight, and when do all keys get the same?**
 #
 # The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same. (The natural logarithm gives it the unit **nat**.) Lower the temperature and watch it fall. Then switch the mask off: key 3 has the highest score and had no weight until now.
 
@@ -368,7 +388,7 @@ for w in tables.values():
 explore("masked_softmax")
 
 # %% [markdown]
-# At a low temperature the largest score takes everything. Equal scores, or a high temperature, give everyone the same. A masked key gets nothing, whatever its score.
+# At a low temperature the largest score gets all the weight. Equal scores, or a high temperature, give all keys the same. A masked key gets nothing, whatever its score.
 #
 # ## Break it
 #
@@ -413,7 +433,7 @@ picture(
 )
 
 # %% [markdown]
-# A key shares itself out over all queries that may see it, the later ones included. So a later token changes what an earlier one gets.
+# Each key distributes its weight over all queries that may see it, including later ones. So a later token changes what an earlier one gets.
 
 # %%
 assert leak_probe(lambda x: almost_attention(x)[1], x).triu(diagonal=1).any()
@@ -436,7 +456,7 @@ check("causal_mean_softmax", my_causal_mean)
 # solution("causal_mean_softmax")
 
 # %% [markdown]
-# ### 2. A softmax that survives 1000
+# ### 2. A numerically stable softmax
 #
 # <!--task stable_softmax-->
 
@@ -453,7 +473,7 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
-# Texts of a batch differ in length; the short ones are filled up with padding at the end. So there are scores for T_q queries and T_k keys, and not all keys are real.
+# The sequences of a batch differ in length. Short ones are filled up at the end with **padding**, tokens without content. Here are scores for T_q queries and T_k keys, and not all keys are real.
 #
 # <!--task padding_weights-->
 
@@ -477,8 +497,8 @@ check("padding_weights", my_padding_weights)
 #
 # ## Three sentences to remember
 #
-# 1. Softmax turns finite scores into positive weights with a sum of 1; only differences between scores count.
-# 2. A mask writes −∞ into the scores *before* the softmax, so that hidden keys are neither in the mix nor in the sum.
+# 1. Softmax turns finite scores into positive weights that sum to 1; only differences between scores matter.
+# 2. A mask writes −∞ into the scores *before* the softmax, so that hidden keys are neither in the output nor in the sum.
 # 3. The mask says who may look, the scores say who wants to.
 #
-# Next: [rung 4, query, key, value](04_query_key_value.ipynb), where the tokens make the scores themselves.
+# Next: [rung 4, query, key, value](04_query_key_value.ipynb), where the scores are computed from the tokens.

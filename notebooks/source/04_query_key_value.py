@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two make the scores of rung 3.
+# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two determine the scores of rung 3.
 #
 # **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors. For one check near the end you need to know what a derivative is.
 #
@@ -12,7 +12,7 @@
 # %% [markdown]
 # ## The question
 #
-# In rung 3 we wrote the scores down ourselves, the same for every text. But how much one word matters to another depends on both. How can the tokens produce the scores?
+# In rung 3 we wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
 
 # %%
 import torch
@@ -33,7 +33,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # %% [markdown]
 # ## Scores from the tokens alone
 #
-# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is length times length times the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point apart.
+# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is the product of the two lengths and the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point in opposite directions.
 
 # %%
 x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])  # (T, C) = (4, 2)
@@ -56,14 +56,14 @@ picture(
 )
 
 # %% [markdown]
-# Softmax makes weights of the scores, and the weights mix the tokens, as in rung 3.
+# Softmax turns the scores into weights, and the weights mix the tokens, as in rung 3.
 
 # %%
 weights = torch.softmax(scores, dim=-1)
 weights
 
 # %% [markdown]
-# Each token mostly finds itself. It is not a rule without exceptions. These three tokens, and the weights, are printed in a published notebook.
+# Each token mostly finds itself. There are exceptions. These three tokens and their weights are from a published notebook.
 
 # %%
 published_x = torch.tensor(
@@ -76,7 +76,7 @@ published_x = torch.tensor(
 torch.softmax(published_x @ published_x.T, dim=-1)
 
 # %% [markdown]
-# Token 1 finds token 0 more than itself: the length of token 0 times the cosine of the angle between the two is more than token 1's own length.
+# Token 1 gives token 0 more weight than itself: the length of token 0 times the cosine of the angle between the two is more than token 1's own length.
 
 # %%
 lengths = published_x.norm(dim=-1)
@@ -100,15 +100,15 @@ ask("verb_and_subject")
 torch.testing.assert_close(scores, scores.T)
 
 # %% [markdown]
-# What a token looks for, and what it is found by, have to be two different vectors. So each token gets
+# What a token looks for and what it is found by have to be two different vectors. So each token gets
 #
 # - a **query**: what it looks for,
 # - a **key**: what it can be found by,
 # - and a **value**: what it hands over to those who find it.
 #
-# In rung 3, query and key were names for two positions. From here on they are also the vectors that these positions bring.
+# In rung 3, query and key were names for two positions. From here on they are also the vectors of these positions.
 #
-# A matrix makes each of them from the token: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a **head** of attention learns: their entries are its **parameters**. The number of channels of a token, C, is also written `n_embd`: that is nanoGPT's name for it.
+# Each of the three vectors is a **projection** of the token, its product with a matrix: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a **head** of attention learns: their entries are its **parameters**. The number of channels of a token, C, is also written `n_embd`: that is nanoGPT's name for it.
 #
 # ## One query by hand
 #
@@ -120,7 +120,7 @@ ids = {word: i for i, word in enumerate(sorted(sentence))}
 [ids[word] for word in sentence]
 
 # %% [markdown]
-# An **embedding** is a table with one row of numbers for each id. The one of the article has room for many ids, with 3 random numbers each; we use six rows. In a model they are learned. (`detach()` leaves out what only training needs.)
+# An **embedding** is a table with one vector for each id; the vector is called the embedding of its token, too. The article's table has room for many ids, with 3 random numbers each; we use six rows. In a model they are learned. (`detach()` drops the bookkeeping that only training needs.)
 
 # %%
 torch.manual_seed(123)
@@ -128,7 +128,7 @@ embedding = nn.Embedding(50_000, 3)
 embedding(torch.tensor([ids["The"], ids["sun"]])).detach()
 
 # %% [markdown]
-# These two rows are the first two that the article prints. The other four belong to the right words, but in another order: it prints the rows of the ids 0, 4, 5, 2, 1, 3.
+# These two rows are the first two that the article prints. The other four belong to the right words, but are in a different order: it prints the rows of the ids 0, 4, 5, 2, 1, 3.
 
 # %%
 printed = torch.tensor(
@@ -149,9 +149,9 @@ words = [sorted(sentence)[i] for i in (0, 4, 5, 2, 1, 3)]
 words
 
 # %% [markdown]
-# We keep these rows, so that you can compare with the article. What the wrong order changes, and what it does not, comes out further down.
+# We keep these rows, so that you can compare with the article. What the wrong order changes, and what it does not, is shown further down.
 #
-# The three matrices are random as well. Queries and keys have 2 channels: that is the **head_size**, also written d_k. Values have 4, which is written d_v.
+# The three matrices are random as well. Queries and keys have 2 channels: that is the **head_size**, also written d_k. Values have 4, which is written d_v. Sizes like these are no parameters: somebody sets them before training, and training does not change them. They are **hyperparameters**.
 
 # %%
 torch.manual_seed(123)
@@ -181,7 +181,7 @@ scores = keys @ query  # (6, 2) @ (2,) is (6,)
 scores
 
 # %% [markdown]
-# The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". There is no meaning in it: the matrices are random. (The step-by-step part of the article prints other scores, 0.8721<!--given-->, −0.5302<!--given-->, 2.1436<!--given--> and so on. Its code does not give them.)
+# The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". This has no meaning: the matrices are random. (The step-by-step part of the article prints different scores, 0.8721<!--given-->, −0.5302<!--given-->, 2.1436<!--given--> and so on. Its code does not produce them.)
 
 # %%
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
@@ -210,14 +210,14 @@ printed = torch.tensor([0.1834, 0.0452, 0.6561, 0.0133, 0.1906, 0.2885])
 print(f"ours: {weights.sum():.4f}, printed: {printed.sum():.4f}")
 
 # %% [markdown]
-# No softmax gives weights that sum to more than 1, so these numbers do not come out of the code that the article prints above them. A sum is quickly checked.
+# No softmax gives weights that sum to more than 1, so these numbers are not the output of the code that the article prints above them. A sum is quickly checked.
 
 # %%
 expected = torch.tensor([0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
 torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
 
 # %% [markdown]
-# What the token gets is a mix of the *values*, with these weights. It is also called the **context vector**.
+# The output for this token is the mean of the *values*, weighted with these weights. It is also called the **context vector**.
 
 # %%
 values = x @ W_value  # (6, 4)
@@ -225,7 +225,7 @@ context = weights @ values  # (6,) @ (6, 4) is (4,)
 context
 
 # %% [markdown]
-# The article prints 0.6237<!--given-->, 0.9845<!--given-->, 1.0523<!--given-->, 1.2654<!--given--> here, which its code does not give either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
+# The article prints 0.6237<!--given-->, 0.9845<!--given-->, 1.0523<!--given-->, 1.2654<!--given--> here, which its code does not produce either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
 
 # %%
 expected = torch.tensor([-0.3542, -0.1234, -0.2626, -0.3706])
@@ -246,12 +246,14 @@ torch.testing.assert_close(output[2], context)
 
 # %% [markdown]
 # The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: the score of "rises" for "sun" is not the score of "sun" for "rises".
+#
+# Scores and weights that are computed from queries and keys are called **attention scores** and **attention weights**. The matrix of all weights is the **attention matrix**. (Parameters are often called weights, too. In this course, weights are always attention weights.)
 
 # %%
 scores[1, 5], scores[5, 1]
 
 # %% [markdown]
-# And why mix v, and not the tokens x? Because x has to carry everything: what makes the query, what makes the key, and what later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes.
+# And why mix v, and not the tokens x? Because x has to carry everything: what determines the query, what determines the key, and what later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes.
 #
 # ## Build: the weights
 #
@@ -271,7 +273,7 @@ def attention_weights(q, k, mask=None, scale=None):
 torch.testing.assert_close(attention_weights(q, k), weights)
 
 # %% [markdown]
-# −∞ goes in before the softmax, and the last line looks superfluous: the weight of a hidden key is 0 already. It is there for a query that may look at nothing. Rung 3 showed its softmax: 0/0, NaN. Here query 0 may look at nothing. `causal_mask(T)` is rung 3's `torch.ones(T, T, dtype=torch.bool).tril()`, kept in the package.
+# −∞ goes in before the softmax, and the last line looks superfluous: the weight of a hidden key is 0 already. It is there for a fully masked row. Rung 3 showed its softmax: 0/0, NaN. Here row 0 is fully masked. `causal_mask(T)` is rung 3's `torch.ones(T, T, dtype=torch.bool).tril()`, kept in the package.
 
 # %%
 mask = causal_mask(6)
@@ -288,7 +290,7 @@ scores = scores.masked_fill(~mask, float("-inf"))
 (torch.softmax(scores, dim=-1) @ v)[:2]
 
 # %% [markdown]
-# NaN spreads. Models feed the output of one head into further attention. There not even a weight of 0 keeps it out, because 0 times NaN is NaN.
+# NaN spreads. Models feed the output of one head into further attention. There, even a weight of 0 does not keep it out, because 0 times NaN is NaN.
 
 # %%
 assert (0 * torch.tensor(float("nan"))).isnan()
@@ -296,7 +298,7 @@ assert (0 * torch.tensor(float("nan"))).isnan()
 # %% [markdown]
 # ## Build: attention
 #
-# The output is the mix of the values. The function also returns the weights, so that every picture shows what the model really used.
+# The output is the weighted mean of the values. The function also returns the weights, so that every picture shows the weights that were used.
 
 
 # %%
@@ -310,7 +312,7 @@ torch.testing.assert_close(attention(q, k, v)[0], output)
 # %% [markdown]
 # ## Build: the head
 #
-# Now the three matrices and this function go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer**: a matrix that can be trained. Calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module calls its `forward`.
+# Now the three matrices and this function go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer**: a matrix that can be trained. Calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module runs its `forward`. To compute outputs from inputs is a **forward pass**.
 
 
 # %%
@@ -326,7 +328,7 @@ class Head(nn.Module):
 
 
 # %% [markdown]
-# Here is a batch of B = 4 texts of T = 8 tokens with C = 32 channels.
+# Here is a batch of B = 4 sequences of T = 8 tokens with C = 32 channels.
 
 # %%
 torch.manual_seed(1)
@@ -341,19 +343,19 @@ ask("shape_of_the_weights")
 weights.shape, out.shape
 
 # %% [markdown]
-# Each text has a table of weights of its own. That is the difference from rungs 2 and 3, where one table served all texts.
+# Each sequence has an attention matrix of its own. That is the difference from rungs 2 and 3, where all sequences had the same weights.
 
 # %%
 picture(
     *(
-        Heatmap(f"weights of text {b}", weights[b], "query t", "key s", limit=1)
+        Heatmap(f"weights of sequence {b}", weights[b], "query t", "key s", limit=1)
         for b in range(3)
     ),
     alt="Three lower triangles of weights, all different.",
 )
 
 # %% [markdown]
-# How many parameters? Three matrices of 32 times 16: 1536<!--shown-->. The length T does not come into it.
+# How many parameters? Three matrices of 32 times 16: 1536<!--shown-->. The number does not depend on the sequence length T.
 
 # %%
 sum(parameter.numel() for parameter in head.parameters())
@@ -365,13 +367,35 @@ sum(parameter.numel() for parameter in head.parameters())
 torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
 
 # %% [markdown]
-# Queries and keys must have the same head_size, because they meet in a dot product. Values meet nobody, and may have any number of channels, d_v. In most models d_v is head_size, too.
+# `bias=False`: no constant is added to the projections. A bias $b$ of the keys would have no effect. It adds the same $q \cdot b$ to all scores of a row, and softmax ignores that (rung 3). GPT-2 has a bias in all three projections; many newer models have none.
+
+# %%
+q, k, b = head.query(batch), head.key(batch), torch.randn(16)
+torch.testing.assert_close(attention_weights(q, k + b), attention_weights(q, k))
+
+# %% [markdown]
+# And why two matrices for the scores? q kᵀ is x W xᵀ, with one matrix W = W_query W_keyᵀ of 32 times 32. But W is not any such matrix: its rank is head_size.
+
+# %%
+W = head.query.weight.double().T @ head.key.weight.double()  # (32, 32)
+scores = batch.double() @ W @ batch.double().transpose(-2, -1)
+torch.testing.assert_close(scores.float(), q @ k.transpose(-2, -1))
+assert torch.linalg.matrix_rank(W) == 16
+
+# %% [markdown]
+# Rank 16<!--shown-->: the head compares tokens in 16 directions. For that, two factors take fewer parameters than W when head_size is small. In GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
+
+# %%
+assert (2 * 768 * 64, 768 * 768) == (98_304, 589_824)
+
+# %% [markdown]
+# Queries and keys must have the same head_size, because they meet in a dot product. Values are in no dot product, and may have any number of channels, d_v. In most models d_v is head_size, too.
 
 # %%
 Head(n_embd=32, head_size=16, d_v=5)(batch)[0].shape
 
 # %% [markdown]
-# The package holds the same three definitions, with a check of their input in front. From here on we import them.
+# The package has the same three definitions, with a check of their input. From here on we import them.
 
 # %%
 from attention_course.attention import Head, attention, attention_weights
@@ -384,7 +408,7 @@ except ValueError as error:
 # %% [markdown]
 # ## A head that we write ourselves
 #
-# What can a head do? Nobody has to train it to find out: we write its matrices down. The text is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. That is called **one-hot**.
+# What can a head do? We need no training to find out: we set its matrices by hand. The sequence is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. That is called **one-hot**.
 
 # %%
 text, letters = "potato", "pota"
@@ -403,13 +427,13 @@ picture(
 )
 
 # %% [markdown]
-# The first job: find the previous token. The query of position t asks for position t − 1, the key says "here is position s", and the value hands over the letter. This is why a head mixes v, and not x: x holds letters and positions, and this head looks by position, and hands over letters only.
+# The first task: find the previous token. The query of position t asks for position t − 1, the key says "here is position s", and the value hands over the letter. This is why a head mixes v, and not x: x holds letters and positions, and this head searches by position and hands over only letters.
 
 # %%
 W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
 for t in range(1, 6):
-    W_query[4 + t, t - 1] = 20  # who stands at t asks for t - 1
-W_key[4:] = torch.eye(6)  # who stands at s answers to s
+    W_query[4 + t, t - 1] = 20  # position t asks for t - 1
+W_key[4:] = torch.eye(6)  # position s answers to s
 W_value = torch.eye(10)[:, :4]  # pass on the four letter channels
 
 # %% [markdown]
@@ -422,9 +446,8 @@ picture(
     Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
     Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
-    alt="But for position 0, which finds itself, scores and weights stand "
-    "right below the diagonal; the output of each "
-    "position is the letter before it.",
+    alt="Except for position 0, which finds itself, scores and weights are right "
+    "below the diagonal; the output of each position is the letter before it.",
 )
 
 # %% [markdown]
@@ -434,22 +457,22 @@ picture(
 "".join(letters[i] for i in out.argmax(dim=-1))
 
 # %% [markdown]
-# Position 0 has nothing before it and finds itself. All others find the letter before them. Except for row 0, these are nearly the weights of the shift in rung 2. No one wrote it into a table of weights: it is what queries and keys agree on.
+# Position 0 has nothing before it and finds itself. All others find the letter before them. Except for row 0, these are nearly the weights of the shift in rung 2. This time we did not write them down: they are computed from queries and keys.
 #
-# The 20 makes the weights so sharp. With 1 in its place the last row gives its target not 1.00<!--shown--> but 0.23<!--shown-->.
+# The factor 20 makes the weights this sharp. With 1 in its place, the last row gives its target not 1.00<!--shown--> but 0.23<!--shown-->.
 
 # %%
 _, faint = attention(q / 20, k, v, causal_mask(6))
 print(f"{found[5, 4]:.2f}, {faint[5, 4]:.2f}")
 
 # %% [markdown]
-# The second job depends on the letters: find the last vowel.
+# The second task depends on the letters: find the last vowel.
 
 # %%
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for another letter. Channel 1 is four times its position. A vowel has to win against any later letter: from the o at position 1 to the end of the word that is 4 · 4 = 16. A longer word may need more than 20. (Scores and weights are shown as before: the scale and the mask come in between.)
+# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for any other letter. Channel 1 is four times its position. A vowel has to win against any later letter: from the o at position 1 to the end of the word that is 4 · 4 = 16. A longer word may need more than 20. (Scores and weights are shown as before: the scale and the mask come in between.)
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -473,7 +496,7 @@ picture(
 "".join(letters[i] for i in out.argmax(dim=-1))
 
 # %% [markdown]
-# The p at position 0 has no vowel to find, and softmax shares out its 1 all the same: it finds itself.
+# The p at position 0 has no vowel to find, but its weights still sum to 1: it finds itself.
 
 # %%
 assert found[0, 0] == 1
@@ -486,12 +509,12 @@ assert (q @ k.T)[4, :5].tolist() == [0, 24, 8, 32, 16]
 assert found[4, 3] > 0.99
 
 # %% [markdown]
-# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that fit best. Because it is a mix and no hard choice, a small change of a query or a key changes it by a little, and so a model can learn what to look up.
+# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that fit best. Because it is a mix and not a hard choice, a small change of a query or a key changes the result a little: the lookup is **differentiable**. That is why a model can learn what to look up.
 
 # %% [markdown]
 # ## Who talks to whom
 #
-# The weights are also a picture of a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the sentence of the article again.
+# The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the sentence of the article again.
 
 # %%
 torch.manual_seed(123)
@@ -542,14 +565,14 @@ Picture(
 )
 
 # %% [markdown]
-# Blue arrows carry something from an earlier word to a later one, orange arrows from a later word to an earlier one. The frame of a word is as thick as its weight on itself. The causal mask removes all orange arrows, and each query shares out its 1 among what is left.
+# Blue arrows carry something from an earlier word to a later one, orange arrows from a later word to an earlier one. The frame of a word is as thick as its weight on itself. The causal mask removes all orange arrows, and the weights of each query still sum to 1.
 
 # %%
 assert not only_back.triu(diagonal=1).any()
 torch.testing.assert_close(only_back.sum(dim=-1), torch.ones(6))
 
 # %% [markdown]
-# **The texts of a batch never talk.** There is no arrow from one text to another. Change text 0, and the outputs of the other three stay as they are, to the last bit.
+# **The sequences of a batch never interact.** There is no arrow from one to another. Change sequence 0, and the outputs of the other three stay as they are, to the last bit.
 
 # %%
 changed = batch.clone()
@@ -561,13 +584,13 @@ moved
 assert moved.tolist() == [True, False, False, False]
 
 # %% [markdown]
-# ## In another order
+# ## In a different order
 
 # %%
 ask("tokens_in_another_order")
 
 # %% [markdown]
-# This is the moment to come back to the article. It put the words into a wrong order. Here they are in the right one.
+# Back to the article, which put the words into the wrong order. Here they are in the right one.
 
 # %%
 right_order = [words.index(word) for word in sentence]
@@ -576,14 +599,25 @@ reordered = head_of_the_article(sun[right_order])[0]
 torch.testing.assert_close(reordered, output[right_order])
 
 # %% [markdown]
-# Each word has the context vector that it had before, in its new place. "the" was at index 2 and is at index 4 now, and it still gets the vector that we computed by hand.
+# Each word has the same context vector as before, in its new place. "the" was at index 2 and is at index 4 now, and it still gets the vector that we computed by hand.
 
 # %%
 torch.testing.assert_close(reordered[4], context)
 reordered[4]
 
 # %% [markdown]
-# So attention without a mask has no notion of order: it works on a *set* of vectors, each asking all others. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1. Order has to be in the tokens. For the potato we gave the position channels of its own. GPT-2 *adds* a vector for each position to the tokens, and so does our model in rung 8.
+# So attention without a mask has no notion of order: it works on a *set* of vectors, each looking at all of them. Permute the inputs, and the outputs are permuted in the same way: it is **permutation-equivariant**. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1.
+#
+# A causal mask changes this only a little. Output t then depends on which tokens come before it, but in one head still not on their order. Swap the first two words, and only their own outputs change:
+
+# %%
+swapped = [1, 0, 2, 3, 4, 5]
+before, _ = head_of_the_article(sun, causal_mask(6))
+after, _ = head_of_the_article(sun[swapped], causal_mask(6))
+((after - before).abs() > 1e-4).any(dim=-1)
+
+# %% [markdown]
+# So order has to be in the tokens. A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
 
 # %%
 torch.manual_seed(0)
@@ -593,15 +627,33 @@ reordered = head_of_the_article(sun[right_order] + places)[0]
 assert (reordered - output[right_order]).abs().max() > 0.1
 
 # %% [markdown]
-# Now it matters which word stands where.
+# Now it matters which word is where.
 #
+# For the potato we appended the position, as channels of its own. Why add? Appending is a special case of it. Give the letters zeros in the last channels and the positions zeros in the first, and the sum is the potato's `x`. So a model that adds can learn to keep the two apart, or to share channels, and n_embd does not grow.
+
+# %%
+letters_only = torch.cat([letter, torch.zeros(6, 6)], dim=-1)
+positions_only = torch.cat([torch.zeros(6, 4), position], dim=-1)
+assert torch.equal(letters_only + positions_only, x)
+
+# %% [markdown]
+# The positional embeddings of "Attention Is All You Need", there called positional encodings, are not learned. They are **sinusoidal**: for each of many frequencies ω, position t has the two channels sin ωt and cos ωt. Why both? Because sin a sin b + cos a cos b = cos(a − b). So the dot product of two positions depends only on their distance. With sines alone it does not.
+
+# %%
+angles = torch.arange(50)[:, None] * 10_000 ** (-torch.arange(8) / 8)
+both = torch.cat([angles.sin(), angles.cos()], dim=-1)  # (50, 16)
+for vectors in (both, angles.sin()):
+    at_distance_5 = (vectors @ vectors.T).diagonal(5)  # positions 0, 5; 1, 6; ...
+    print(f"from {at_distance_5.min():.1f} to {at_distance_5.max():.1f}")
+
+# %% [markdown]
 # ## Prove
 
 # %%
 ask("queries_of_zeros")
 
 # %% [markdown]
-# With queries of zeros a head is rung 3, and so rungs 2 and 1: the mean of the past, here of the values.
+# With queries of zeros, a head computes what rungs 1 to 3 do: the mean of the past, here of the values.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -648,19 +700,19 @@ torch.testing.assert_close(head_of_the_article(sun)[0], printed, atol=1e-4, rtol
 # %% [markdown]
 # ## Explore
 #
-# **What does each channel of the head_size do? How many can you take away before the head stops doing its job?**
+# **What does each channel of a query and a key do? How many can you take away before the head stops working?**
 #
-# This is the potato again. One query passes through four stages, with one row for each key. They are: the products in each channel; their sum, the score, before and after scale and mask; the weight; what the key adds to the output. "Last vowel" begins with 5 channels here, three of which are empty. So the scale is 1/√5, and the letter a gets a little less weight than above. With head_size 2 it gets as much as before. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off. The untrained head has random matrices.
+# This is the potato again. One query passes through four stages, with one row for each key. They are: the products in each channel; their sum, the score, before and after scale and mask; the weight; what the key adds to the output. "Last vowel" starts with 5 channels here, three of which are empty. So the scale is 1/√5, and the letter a gets a little less weight than above. With head_size 2 it gets as much as before. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off. The untrained head has random matrices.
 
 # %%
 explore("query_key_value")
 
 # %% [markdown]
-# A score is a sum over channels, and each channel can ask one thing. "Last vowel" asks two: with one channel left, all vowels tie. (The scale is 1/√head_size here, so it also grows with each channel that you take away.) "Previous letter" asks each position by a channel of its own: take channel 3 away, and query 4 no longer finds position 3, and shares its weight evenly. Without the mask, "last vowel" finds the o at the end of the word, in the future.
+# A score is a sum over channels, and each channel can ask one thing. "Last vowel" asks two: with one channel left, all vowels tie. (The scale is 1/√head_size here, so it also grows with each channel that you take away.) "Previous letter" has one channel for each position: take channel 3 away, and query 4 no longer finds position 3, and its weights are all equal. Without the mask, "last vowel" finds the o at the end of the word, in the future.
 #
 # ## Break it
 #
-# This function does what a published notebook does under the heading "complete self-attention". (The notebook also leaves out the scale. We put it in, so that one mistake is left.) It runs, its shapes are right, and its weights sum to 1.
+# This function does what a published notebook does under the heading "complete self-attention". (The notebook also leaves out the scale. We put it in, so that one mistake remains.) It runs, its shapes are right, and its weights sum to 1.
 
 
 # %%
@@ -701,7 +753,7 @@ torch.testing.assert_close(its_weights @ published_x, its_output, atol=1e-3, rto
 published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
 
 # %% [markdown]
-# The second: every matrix should get a **gradient**, the derivatives of one number by the matrix's entries. Our number is the sum of all outputs. `requires_grad=True` asked for the gradients, and `backward()` writes them into `.grad`. W_value gets none, so no training would ever change it.
+# The second: every matrix should get a **gradient**, the derivatives of one number with respect to the matrix's entries. Our number is the sum of all outputs. `requires_grad=True` asked for the gradients. `backward()` goes through the steps of the forward pass in reverse, applies the chain rule at each, and writes the gradients into `.grad`: this is **backpropagation**. Training needs it for every step. Using a trained model, which is called **inference**, needs only the forward pass. Here W_value gets no gradient, so training would never change it.
 
 # %%
 published_attention(published_x, W_query, W_key, W_value).sum().backward()
@@ -779,16 +831,16 @@ check("previous_token", my_previous_token)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) writes it as softmax(QKᵀ/√d_k)V and calls it scaled dot-product attention.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) writes it as softmax(QKᵀ/√d_k)V and calls it **scaled dot-product attention**.
 # - `F.scaled_dot_product_attention(q, k, v, attn_mask)` is PyTorch's version. It returns the output only, without the weights.
-# - nanoGPT writes `att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))` where it does not call that function. Its three matrices lie side by side in one `nn.Linear`, `c_attn`; rung 7 does the same.
-# - The dot product is one way to score. Bahdanau, Cho and Bengio (2014), who brought attention to translation, used a small neural network.
-# - Heads that find the previous token exist in trained models. Olsson et al. (2022), "In-context Learning and Induction Heads", show what larger jobs they are a part of.
+# - nanoGPT writes `att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))` where it does not call that function. Its three matrices are side by side in one `nn.Linear`, `c_attn`; rung 7 does the same.
+# - The dot product is one way to compute a score. Bahdanau, Cho and Bengio (2014), who introduced attention in translation, used a small neural network.
+# - Heads that find the previous token exist in trained models. Olsson et al. (2022), "In-context Learning and Induction Heads", show what larger mechanisms they are part of.
 #
 # ## Three sentences to remember
 #
 # 1. A query says what a token looks for, a key what it can be found by, a value what it hands over.
-# 2. The score of a key is its dot product with the query; a mask and a softmax turn a row of scores into weights, and the weights mix the values.
-# 3. Attention looks things up in a set: it knows no order but what the mask and the tokens tell it.
+# 2. The score of a key is its dot product with the query; a mask and a softmax turn a row of scores into weights, and the output is the mean of the values with these weights.
+# 3. Attention looks things up in a set: the only order it knows comes from the mask and from the tokens.
 #
 # Next: [rung 5, scaling](05_scaling_variance.ipynb), where the square root of the head_size gets its reason.

