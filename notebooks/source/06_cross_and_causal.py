@@ -232,7 +232,7 @@ except TypeError as error:
     print(error)
 
 # %% [markdown]
-# `nn.MultiheadAttention` takes the mask of the padding apart from the other: `key_padding_mask`, shape (B, T_k), True at the padding.
+# `nn.MultiheadAttention` takes the padding mask as a separate argument, `key_padding_mask`, of shape (B, T_k), True at the padding.
 
 # %%
 pair = torch.randn(2, T, C)  # (B, T, C)
@@ -536,7 +536,7 @@ padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 #
 # Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden.
 #
-# These heads see two characters to either side and no further: enough to know which digit of a year this is, and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then speaks for its own place in the text and for little else.
+# These heads see two characters to either side and no further: enough to know which digit of a year this is, and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then stands for its own position and for little else.
 
 # %%
 near = window_mask(17, 3)
@@ -600,7 +600,7 @@ assert decoder.cross.key.in_features == 80
 # %% [markdown]
 # ## Train
 #
-# The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written, it goes on from the true characters. The causal mask keeps this honest: without it the answer would stand one place to the right.
+# The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written itself, its input is the true text. The causal mask keeps this honest: without it the answer would stand one place to the right.
 
 # %%
 shifted = to_ids([">" + text[:-1] for text in targets], 10)
@@ -884,7 +884,7 @@ check("leaks", my_leaks)
 # ## In the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
-# - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks, and showed maps like ours.
+# - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks (which read one token after the other), and showed maps like ours.
 # - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 4) compare full, causal and prefix masks.
 # - PyTorch has both alignments as objects: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`.
 # - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).

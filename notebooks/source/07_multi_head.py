@@ -289,7 +289,7 @@ torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 #
 # head_size = n_embd / n_head
 #
-# More heads then means smaller heads. The division must come out even; the package's `head_size_of` makes sure.
+# More heads then means smaller heads. n_head has to divide n_embd; the package's `head_size_of` makes sure.
 
 # %%
 print([head_size_of(64, n_head) for n_head in (1, 2, 4, 16)])
@@ -308,7 +308,7 @@ other = [Head(3, 2, d_v=1)(x)[0], *outputs[1:]]
 (torch.cat(other, dim=-1) != wrapped).any(dim=0)
 
 # %% [markdown]
-# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write to every channel. Each head has columns of the projection for itself, and the output is the sum of what all heads write.
+# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write to every channel. Each head has its own columns of the projection, and the output is the sum of what all heads write.
 
 # %%
 torch.manual_seed(0)
@@ -390,10 +390,10 @@ picture(
 )
 
 # %% [markdown]
-# The way back undoes the steps in reverse: transpose, then merge. A head's output is freshly made, so after its transpose the numbers no longer lie in reading order, and `view` refuses; `reshape` copies them.
+# The way back undoes the steps in reverse: transpose, then merge. A head's output is newly computed, so after its transpose the numbers no longer lie in reading order, and `view` refuses; `reshape` copies them.
 
 # %%
-back = split.contiguous().transpose(0, 1)  # a copy, as if freshly made
+back = split.contiguous().transpose(0, 1)  # a copy, as if newly computed
 try:
     back.view(2, 4)
 except RuntimeError:
@@ -754,7 +754,7 @@ assert not torch.allclose(multi_head(x, splits[0], merges[1]), one_by_one(x))
 assert not torch.allclose(multi_head(x, splits[1], merges[1]), one_by_one(x))
 
 # %% [markdown]
-# In the fused module, q is cut out of wider rows, and there PyTorch refuses the wrong `view`. Its message suggests `reshape`, which would go through and be wrong.
+# In the fused module, q is a slice of wider rows, and there PyTorch refuses the wrong `view`. Its message suggests `reshape`, which would go through and be wrong.
 
 # %%
 q = fused.c_attn(torch.randn(1, 6, 32)).split(32, dim=-1)[0]
