@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** attention from one text to another, and with it a small model that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what a map of weights may be read for.
+# **You will build** attention from one sequence to another, and with it a small encoder-decoder that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what an attention map can tell you.
 #
 # **You need** [rung 4](04_query_key_value.ipynb). For the last part it helps to have seen a training loop in PyTorch.
 #
@@ -33,7 +33,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # %% [markdown]
 # ## One line
 #
-# Here is a head, written out, on T = 6 tokens. It is a **decoder**: each query sees itself and the past, as one must who writes from left to right.
+# Here is one head, written out, on T = 6 tokens. It is a **decoder**: each query sees itself and the past, as in a text that is written from left to right.
 
 # %%
 torch.manual_seed(0)
@@ -70,23 +70,31 @@ picture(
 )
 
 # %% [markdown]
-# Without the line it is an **encoder**: it reads a text that is all there, and looks both ways. The last query sees every token with the mask, too, so its output does not move.
+# Without the line it is an **encoder**: the whole text is there to be read, and attention is **bidirectional**. The last query sees every token with the mask, too, so the last output of this one head does not move.
 
 # %%
 torch.testing.assert_close(decode(x)[0][-1], encode(x)[0][-1])
 assert ((decode(x)[0] - encode(x)[0]).abs().amax(dim=-1)[:-1] > 1e-3).all()
 
 # %% [markdown]
-# Nothing else differs, and the parameters are the same. `Head` has it both ways: with the mask as an argument, or without.
+# Nothing else differs, and the parameters are the same. `Head` is both: pass it a mask, or leave the mask out.
 
 # %%
 torch.testing.assert_close(head(x, causal_mask(T))[0], decode(x)[0])
 torch.testing.assert_close(head(x)[0], encode(x)[0])
 
 # %% [markdown]
+# Only the last output is used to predict the next token. So does a decoder need its mask while it generates? With one head it does not. With a second head on top it does: without the mask, the earlier outputs change, and the last query of the second head looks at those.
+
+# %%
+second = Head(n_embd=C, head_size=4)
+masked, unmasked = (second(f(x)[0], causal_mask(T))[0] for f in (decode, encode))
+assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()  # the last one, too
+
+# %% [markdown]
 # ## A gallery of masks
 #
-# A mask is a table of who may look where, and there are more rules than these two. A **window** shows only the last few tokens. A **prefix** is a part at the start that everybody sees, such as a question, while the answer after it is written from left to right.
+# A mask says which query may look at which key, and there are more patterns than these two. With a **window** a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question, while the answer after it is written from left to right.
 
 
 # %%
@@ -102,10 +110,10 @@ def prefix_mask(T_q, prefix, T_k=None, *, device=None):
 
 
 # %% [markdown]
-# **Padding** fills the short texts of a batch up to one length, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a text. You will write that one, and `causal_mask`, in the exercises.
+# **Padding** fills up the short sequences of a batch, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a sequence. You will write that one, and `causal_mask`, in the exercises.
 
 # %%
-lengths = torch.tensor([4, 6])  # two texts: 4 tokens and 2 of padding, and 6 tokens
+lengths = torch.tensor([4, 6])  # sequence 0: 4 tokens and 2 of padding; sequence 1: 6
 padding = padding_mask(lengths, T)
 padding
 
@@ -113,7 +121,9 @@ padding
 picture(
     Heatmap("none", torch.ones(T, T), "query t", "key s", limit=1),
     Heatmap("causal", causal_mask(T), "query t", "key s", limit=1),
-    Heatmap("padding, text 0", padding[0].expand(T, T), "query t", "key s", limit=1),
+    Heatmap(
+        "padding, row 0 of B", padding[0].expand(T, T), "query t", "key s", limit=1
+    ),
     alt="Three masks: all ones; a lower triangle; "
     "four columns of ones and two of zeros.",
 )
@@ -127,31 +137,41 @@ picture(
 )
 
 # %% [markdown]
-# Rules combine with `&`: look where both allow it. A decoder that trains on a padded batch needs two of them.
+# Masks combine with `&`: a query looks where both allow it. For a decoder this changes little. When the padding stands at the end, as here, it lies in the future of each real token, and the causal mask hides it already. Only the rows of the padded queries change.
 
 # %%
 both = causal_mask(T) & padding  # (T, T) & (B, 1, T) is (B, T, T)
-assert both.shape == (2, 6, 6)
-assert torch.equal(both[1], causal_mask(T))  # text 1 has no padding
+real = torch.arange(T) < lengths[:, None]  # (B, T)
+assert torch.equal(both[real], causal_mask(T).repeat(2, 1, 1)[real])
+assert not torch.equal(both, causal_mask(T).expand(2, T, T))
+
+# %% [markdown]
+# A mask hides keys, not queries. A padded query still gets weights that sum to 1, and an output. No other token looks at that output, since its key is hidden. The loss would look at it, and has to leave it out: `F.cross_entropy` skips each target that equals its `ignore_index`, which is -100 by default.
+
+# %%
+logits, targets = torch.randn(2, T, 9), torch.randint(9, (2, T))  # 9 characters
+ignored = torch.where(real, targets, -100)
+loss = F.cross_entropy(logits.flatten(0, 1), ignored.flatten())
+torch.testing.assert_close(loss, F.cross_entropy(logits[real], targets[real]))
 
 # %% [markdown]
 # ## True means what?
 #
-# Our masks are True where a query may look. Others have chosen otherwise.
+# Our masks are True where a query may look. Not every function agrees.
 
 # %%
 ask("who_gets_the_opposite")
 
 # %% [markdown]
-# | who gets the mask | True means |
+# | the mask goes to | True means |
 # | --- | --- |
 # | `attention` of this course | look here |
 # | `F.scaled_dot_product_attention` | look here |
 # | `scores.masked_fill(mask, ...)` | fill here: hide |
 # | `nn.MultiheadAttention` | hide |
-# | either of PyTorch's two, a mask of floats | nothing: the numbers are added to the scores, 0 to show and −∞ to hide |
+# | either of PyTorch's two, as a float mask | nothing: it is added to the scores, 0 to show and −∞ to hide |
 #
-# Each row of the table, as a cell. With q = k = v = x there is nothing in the way.
+# Each row of the table, as a cell, with q = k = v = x.
 
 # %%
 mask = causal_mask(T)
@@ -175,7 +195,7 @@ out, _ = theirs(x, x, x, attn_mask=~mask)
 torch.testing.assert_close(out, expected)
 
 # %% [markdown]
-# And a mask of floats, to be added:
+# And a float mask, also called an additive mask:
 
 # %%
 to_add = torch.zeros(T, T).masked_fill(~mask, float("-inf"))
@@ -185,7 +205,7 @@ out, _ = theirs(x, x, x, attn_mask=to_add)
 torch.testing.assert_close(out, expected)
 
 # %% [markdown]
-# That rule sets a trap. `mask.float()` looks like the same mask, with ones and zeros in it. PyTorch adds them to the scores: who may be seen gains 1, and nobody is hidden. (If the values are the rows of the identity, the output *is* the weights: a way to see what the function did.)
+# That rule sets a trap. `mask.float()` looks like the same mask, with ones and zeros in it. PyTorch adds them to the scores: a visible key gains 1, and no key is hidden. (If the values are the rows of the identity, the output *is* the weights: a way to see what the function did.)
 
 # %%
 kept = F.scaled_dot_product_attention(x, x, torch.eye(T), attn_mask=mask)
@@ -203,7 +223,7 @@ assert not kept.triu(diagonal=1).any()
 assert (added > 0).all()
 
 # %% [markdown]
-# The functions of this course refuse such a mask.
+# The functions of this course raise an error for such a mask.
 
 # %%
 try:
@@ -212,11 +232,30 @@ except TypeError as error:
     print(error)
 
 # %% [markdown]
+# `nn.MultiheadAttention` takes the padding mask as a separate argument, `key_padding_mask`, of shape (B, T_k), True at the padding.
+
+# %%
+pair = torch.randn(2, T, C)  # (B, T, C)
+hide = {"attn_mask": ~mask, "key_padding_mask": ~padding[:, 0]}
+out, _ = theirs(pair, pair, pair, **hide)
+torch.testing.assert_close(out, attention(pair, pair, pair, both)[0])
+
+# %% [markdown]
+# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". Without a mask it is an error. With another mask, such as a window, the hint wins if no weights are asked for, and loses if they are.
+
+# %%
+window = window_mask(T, 3)
+for need_weights, used in ((False, mask), (True, window)):
+    hint_given = {"is_causal": True, "need_weights": need_weights}
+    out, _ = theirs(pair, pair, pair, attn_mask=~window, **hint_given)
+    torch.testing.assert_close(out, attention(pair, pair, pair, used)[0])
+
+# %% [markdown]
 # ## When T_q is not T_k
 #
-# A decoder that continues a text does not start over for each new token. It keeps the keys and values of the past, and makes one query, for the newest token. Call the number of queries T_q and the number of keys T_k: here T_q = 1, and T_k is the length of the text so far.
+# The keys and values of the past stay the same when a causal decoder writes one more token. So it need not compute them again: it can keep them, in a **KV cache**, and make one query, for the newest token. (The decoder of this rung starts over for each token: slower, and shorter to write.) Call the number of queries T_q and the number of keys T_k: with a cache T_q = 1, and T_k is the length of the text so far.
 #
-# `F.scaled_dot_product_attention` has a switch for the causal mask, `is_causal=True`. Five tokens are there, and the last one asks.
+# `F.scaled_dot_product_attention` has an option for the causal mask, `is_causal=True`, and there it is no hint. Say the text has five tokens, and the last one makes the query.
 
 # %%
 ask("one_new_token")
@@ -226,7 +265,7 @@ tokens = x[:5]
 F.scaled_dot_product_attention(tokens[-1:], tokens, torch.eye(5), is_causal=True)
 
 # %% [markdown]
-# This is the newest token's row of weights. All its weight lies on token 0; the token sees neither what came since then nor itself. The switch aligns the first query with the first key, top left. A decoder that continues needs the last query aligned with the last key, bottom right. Ours does that.
+# This is the newest token's row of weights. All its weight lies on token 0; the token sees neither what came since then nor itself. The option aligns the first query with the first key, top left. A decoder with a cache needs the last query aligned with the last key, bottom right. `causal_mask` does that.
 
 # %%
 two = F.scaled_dot_product_attention(tokens[-2:], tokens, torch.eye(5), is_causal=True)
@@ -238,7 +277,7 @@ picture(
 )
 
 # %% [markdown]
-# The check: what the last two tokens get must be what they get when the whole text is computed at once.
+# The check: the last two outputs must be those of a forward pass over the whole text.
 
 # %%
 whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
@@ -252,7 +291,7 @@ assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
 # %% [markdown]
 # ## A tool that finds leaks
 #
-# Again and again we changed an input and looked which outputs moved. You have used `leak_probe` since rung 1; here is what is inside. It adds noise to one position after the other, and compares the outputs exactly. The result is a table, a row for each output, a column for each input.
+# In every rung we changed an input and looked at which outputs moved. You have used `leak_probe` since rung 1; here is what is inside. It adds noise to one position after the other, and compares the outputs exactly. The result is a table with a row for each output and a column for each input.
 
 
 # %%
@@ -275,7 +314,7 @@ def leak_probe(function, x):
 
 
 # %% [markdown]
-# In the probe of a decoder nothing may stand above the diagonal: that would be a leak from the future. Below it the probe shows how far back the decoder looks.
+# For a decoder, all that lies above the diagonal must be False: a True there is a leak from the future. Below the diagonal the probe shows how far back the decoder looks.
 
 # %%
 masks = {"no mask": None, "causal": causal_mask(T), "window of 3": window_mask(T, 3)}
@@ -306,7 +345,6 @@ assert torch.equal(probes["window of 3"], window_mask(T, 3))
 ask("two_windows")
 
 # %%
-second = Head(n_embd=C, head_size=4)
 longer = torch.randn(8, C)
 mask = window_mask(8, 3)
 reach = leak_probe(lambda x: second(head(x, mask)[0], mask)[0], longer)
@@ -323,7 +361,7 @@ assert torch.equal(reach, window_mask(8, 5))
 # %% [markdown]
 # ## By derivatives
 #
-# The same question can be put to the derivatives: how much does output i change for a tiny change of input j? `jacobian` (rung 5) returns the derivative of every output number by every input number. Summed up over the channels, it is a table of the same kind, and it also says how much.
+# Derivatives answer the same question: how much does output i change for a tiny change of input j? `jacobian` (rung 5) returns the derivative of every output number with respect to every input number. Sum their absolute values over the channels: that is a table of the same kind, and it also says how much.
 
 # %%
 slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)  # (T, 4, T, C)
@@ -337,7 +375,7 @@ picture(
 assert torch.equal(slopes > 0, leak_probe(lambda x: decode(x)[0], x))
 
 # %% [markdown]
-# The two can disagree. The derivative of rounding is 0 everywhere, and a larger change gets through it. The probe sees that, and the derivatives do not.
+# The two can disagree. The derivative of rounding is 0 wherever it exists, but a larger change gets through. The probe sees that, and the derivatives do not.
 
 
 # %%
@@ -351,13 +389,13 @@ assert leak_probe(rounded, x).all()
 # %% [markdown]
 # ## Keys and values from elsewhere
 #
-# So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one text, `x`, and the keys and values from another, `context`. The formula stays as it is.
+# So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one sequence, `x`, and the keys and values from another, `context`. The formula stays the same.
 
 # %%
 ask("shape_of_cross_weights")
 
 # %% [markdown]
-# And if the tokens of `context` were wider than those of `x`?
+# And if the tokens of `context` have more channels than those of `x`?
 
 # %%
 ask("other_channels")
@@ -376,7 +414,7 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# The article of rung 4 goes on to this. Six tokens, the ones that you know from there, look at eight others. Its matrices are drawn in the order query, key, value, and then the second text.
+# The article of rung 4 goes on to this. Its six tokens, which you know from there, look at eight others. The matrices are drawn in the order query, key, value, and then the second sequence.
 
 # %%
 torch.manual_seed(123)
@@ -419,7 +457,7 @@ picture(
 )
 
 # %% [markdown]
-# So the lengths may differ. The article then says that the tokens of both texts must have the same number of channels.
+# So the lengths may differ. The article then says that the tokens of both sequences must have the same number of channels.
 
 # %%
 wide = torch.randn(8, 5)  # 8 tokens of 5 channels
@@ -433,7 +471,7 @@ assert mixed(six, wide)[0].shape == (6, 4)
 #
 # ## Prove
 #
-# On itself, cross-attention is self-attention. Both classes give their parts the same names, so one can load the parameters of the other.
+# With `context` = `x`, cross-attention is self-attention. Both classes give their linear layers the same names, so one can load the parameters of the other.
 
 # %% tags=["proof"]
 same = Head(n_embd=3, head_size=2, d_v=4)
@@ -441,7 +479,7 @@ same.load_state_dict(cross.state_dict())
 torch.testing.assert_close(cross(six, six), same(six))
 
 # %% [markdown]
-# Now the order of the other text.
+# Now change the order of the context.
 
 # %%
 ask("shuffle_the_context")
@@ -451,11 +489,11 @@ order = torch.tensor([3, 0, 7, 5, 1, 6, 2, 4])
 torch.testing.assert_close(cross(six, eight[order])[0], cross(six, eight)[0])
 
 # %% [markdown]
-# As in rung 4: where a token stands must be part of the token, or nobody knows.
+# As in rung 4: the position of a token has to be part of the token, or attention does not know it.
 #
 # ## It works: dates
 #
-# Everything is here for a small translator. It reads a date as people write it, `3 march 1998`, and writes it as computers like it, `1998-03-03`. Day, month and year change places, a name becomes a number, and a zero appears that was not there. Text goes in and comes out one character at a time.
+# We have all the parts of a small translation model. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. Day, month and year change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**. The tokens are characters.
 
 # %%
 names = "january february march april may june july "
@@ -481,7 +519,7 @@ sources, targets = zip(*(date_pair(number) for number in numbers.tolist()))
 assert len(set(sources)) == 21_000
 
 # %% [markdown]
-# Each character gets an id. The character `>` will say "begin to write". Short texts are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
+# Each character gets an id. The character `>` marks the start of what is written. Short dates are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
 
 # %%
 characters = sorted(set(">".join(sources + targets)))
@@ -501,9 +539,9 @@ padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 # %% [markdown]
 # ## The encoder
 #
-# It turns each character into a token: a row for which character it is, plus a row for where it stands. Both tables are learned. Two heads then look around, without a causal mask, and what they find is appended to the token. The padding is hidden.
+# Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden.
 #
-# These heads see two characters to either side and no further: enough to know which digit of a year this is, and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then speaks for its own place in the text and for little else.
+# These heads see two characters to either side and no further: enough to know which digit of a year this is, and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then stands for its own position and for little else.
 
 # %%
 near = window_mask(17, 3)
@@ -527,7 +565,7 @@ class Encoder(nn.Module):
 # %% [markdown]
 # ## The decoder
 #
-# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the source, where only the padding is hidden: all of the source is there from the start. What each head finds is added to the token. (Adding needs equal widths, so d_v = n_embd here. The encoder appends, and its d_v may be smaller.) At the end a **feed-forward** part, two matrices with a ReLU (negative numbers become 0) in between, turns each token into a score for every character. (Rung 8 takes these parts apart one by one.)
+# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the source, where only the padding is hidden: all of the source is there from the start. The output of each head is added to the token. (Adding needs equal widths, so d_v = n_embd here. The encoder appends, and its d_v may be smaller.) At the end a **feed-forward** network, two linear layers with a ReLU between them (negative numbers become 0), turns each token into a logit for every character. (Rung 8 takes these parts one by one.)
 
 
 # %%
@@ -555,7 +593,7 @@ class Decoder(nn.Module):
 
 
 # %% [markdown]
-# The tokens of the two texts have 64<!--shown--> channels (written) and 80<!--shown--> channels (read).
+# The tokens of the decoder have 64<!--shown--> channels, and what the encoder hands over has 80<!--shown-->.
 
 # %%
 torch.manual_seed(2)
@@ -567,15 +605,15 @@ assert decoder.cross.key.in_features == 80
 # %% [markdown]
 # ## Train
 #
-# The decoder learns all ten characters of a date at once. It is shown the target, moved by one place with `>` in front, and at each place it has to predict the character that comes next. The causal mask is what makes this a fair exam: without it the answer would stand one place to the right.
+# The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written itself, its input is the true text. The causal mask keeps this honest: without it the answer would stand one place to the right.
 
 # %%
 shifted = to_ids([">" + text[:-1] for text in targets], 10)
-print("shown:    ", ">" + targets[0][:-1])
-print("predicts: ", targets[0])
+print("input:  ", ">" + targets[0][:-1])
+print("target: ", targets[0])
 
 # %% [markdown]
-# 500 steps, each with 64 dates drawn from those that are not held out. `cross_entropy` measures how badly the scores predict the characters; AdamW changes the parameters a little to make it smaller. It takes some seconds.
+# 500 steps, each with a batch of 64 dates that are not held out. `cross_entropy` measures how badly the logits predict the characters; the optimizer, AdamW, changes the parameters a little to make it smaller. All targets have ten characters, so there is no padding to leave out. It takes some seconds.
 
 # %%
 parameters = [*encoder.parameters(), *decoder.parameters()]
@@ -583,8 +621,8 @@ optimizer = torch.optim.AdamW(parameters, lr=2e-3)
 for _ in tqdm(range(500), bar_format="training {bar}"):
     batch = torch.randint(1_000, 21_000, (64,))
     context = encoder(source[batch], padding[batch])
-    scores, _ = decoder(shifted[batch], context, padding[batch])
-    loss = F.cross_entropy(scores.flatten(0, 1), target[batch].flatten())
+    logits, _ = decoder(shifted[batch], context, padding[batch])
+    loss = F.cross_entropy(logits.flatten(0, 1), target[batch].flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -592,7 +630,7 @@ for _ in tqdm(range(500), bar_format="training {bar}"):
 # %% [markdown]
 # ## Write
 #
-# To write a date nobody hands it the target. It starts with `>`, takes the character with the highest score, appends it, and goes on. The source is read once.
+# At inference there is no target. The decoder starts from `>`, takes the character with the highest logit, appends it, and runs again on what it has written itself. Such a model is **autoregressive**; always to take the highest logit is **greedy decoding**. The encoder runs once.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -602,8 +640,8 @@ def rewrite(texts):
     context = encoder(to_ids(texts, 17), padding)
     y = to_ids([">"] * len(texts), 1)
     for _ in range(10):
-        scores, weights = decoder(y, context, padding)
-        y = torch.cat([y, scores[:, -1:].argmax(dim=-1)], dim=-1)
+        logits, weights = decoder(y, context, padding)
+        y = torch.cat([y, logits[:, -1:].argmax(dim=-1)], dim=-1)
     written = ["".join(characters[i] for i in row) for row in y[:, 1:].tolist()]
     return written, weights
 
@@ -611,7 +649,7 @@ def rewrite(texts):
 rewrite(["3 march 1998", "24 december 2024"])[0]
 
 # %% [markdown]
-# Compare them with what was read. How often is all of it right? Of the 1,000 dates that it has never seen, it gets more than 95 %<!--shown--> right, all ten characters.
+# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 95 %<!--shown-->.
 
 # %%
 written, weights = rewrite(sources[:1_000])
@@ -628,7 +666,7 @@ rewrite([my_date])[0]
 # %% [markdown]
 # ## The map
 #
-# Each row is a character that was written, each column a character of the source, and each cell a weight of the cross-attention, in per cent.
+# Each row is a character that was written, each column a character of the source, and each cell a weight of the cross-attention, in percent.
 
 
 # %%
@@ -647,7 +685,7 @@ picture(
 )
 
 # %% [markdown]
-# Nobody told it what a year is, or where one stands. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: early neural translation worked like this, with larger models, and words or parts of words in place of characters.
+# Nobody told the model what a year is, or where to find it. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: early neural translation worked like this, with larger models, and words or parts of words in place of characters.
 #
 # One date could be luck. So count, over the 1,000<!--shown--> held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->.
 
@@ -670,9 +708,9 @@ for row in (5, 6):
     assert in_month.float().mean() > 0.7
 
 # %% [markdown]
-# ## What one may read off a map
+# ## What a map can tell you
 #
-# A weight says how much of which value went into the mix. That is exact, and it is all. Whether the character *depends* on it is another question, and there is a way to ask it: hide the keys, and see what gets lost. This cell hides the year, in the mask of the cross-attention. The decoder does not have to go on from its own mistakes here: it is shown the true characters so far.
+# A weight says how much of which value went into the mix. That is exact, and it is all. Whether the character *depends* on it is another question, and it takes an **ablation** to answer it: take a part away, and see what gets lost. This cell hides the year, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
 
 # %%
 held_out, position = slice(0, 1_000), torch.arange(17)
@@ -681,8 +719,8 @@ held_out, position = slice(0, 1_000), torch.arange(17)
 @torch.no_grad()
 def share_right(mask):
     context = encoder(source[held_out], padding[held_out])
-    scores, _ = decoder(shifted[held_out], context, mask)
-    return (scores.argmax(dim=-1) == target[held_out]).float().mean(dim=0)
+    logits, _ = decoder(shifted[held_out], context, mask)
+    return (logits.argmax(dim=-1) == target[held_out]).float().mean(dim=0)
 
 
 without_year = padding[held_out] & (position < year[:, None])[:, None]
@@ -691,7 +729,7 @@ assert (shares[:4] < 0.2).all()
 assert (shares[4:] > 0.9).all()
 
 # %% [markdown]
-# Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that comes after them more than nine out of ten<!--shown-->. (Guessing a digit gives about one in ten.) So the year is read where the map says.
+# Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that comes after them more than nine out of ten<!--shown-->. (Guessing a digit gives about one in ten.) So the year is read where the map says it is.
 #
 # Now the two dashes. The row of a dash sums to 1 like any other, so it points somewhere. The first one gives more than half<!--shown--> of its weight to the space after the day, for more than nine out of ten<!--shown--> dates.
 
@@ -719,11 +757,11 @@ for row in (4, 7):
     assert shares[row] > 0.95
 
 # %% [markdown]
-# The dashes are written all the same: they did not depend on that character. A row has to sum to 1, so its weight must lie somewhere.
+# The dashes are written all the same: they did not depend on that character. A row has to sum to 1, so its weight has to go somewhere.
 #
 # There is one more caution. Column s is not only the character at s. It is what the encoder made of it, and our encoder was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
 #
-# In short: read a map as a guess about what a model uses, and test the guess by taking it away.
+# In short: read a map as a hypothesis about what a model uses, and test it by an ablation.
 #
 # ## Explore
 #
@@ -735,11 +773,11 @@ for row in (4, 7):
 explore("cross_and_causal")
 
 # %% [markdown]
-# An output can move only if its row of the mask has a 1 in column ▲. Where the mask has a 0 there, the row of "output moved by" is 0. How far the other outputs move depends on the weights. A query that may look at nothing gets zeros, and nothing reaches it.
+# An output can move only if its row of the mask has a 1 in column ▲. Where the mask has a 0 there, the row of "output moved by" is 0. How far the other outputs move depends on the weights. A fully masked row gives zeros, and nothing reaches it.
 #
 # ## Break it
 #
-# This stood, with other names, in the published code of a well-known book (rasbt/LLMs-from-scratch, issue 1061). It is meant to be a causal head. The shapes are right, and there is no warning.
+# This bug was, with other names, in the published code of a well-known book (rasbt/LLMs-from-scratch, issue 1061). It is meant to be a causal head. The shapes are right, and there is no warning.
 
 
 # %%
@@ -758,9 +796,9 @@ almost_causal(x, head).detach()
 ask("find_the_mask_bug")
 
 # %% [markdown]
-# The mask is True at the future. `masked_fill` would want it so, and `nn.MultiheadAttention` too. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. All its keys are hidden, and a row with nothing to look at becomes zeros.
+# The mask is True at the future. That is right for `masked_fill`, and for `nn.MultiheadAttention`. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. Its row is fully masked, and its output is zeros.
 #
-# The leak probe shows it at one glance.
+# The leak probe shows it at a glance.
 
 # %%
 picture(
@@ -784,11 +822,11 @@ assert not torch.allclose(broken[0], head.value(x)[0])
 assert not broken[-1].any()
 
 # %% [markdown]
-# When such a model writes, the newest token is always the last one. So its row is always zeros, whatever the text before it says.
+# When such a model generates, the newest token is always the last one. So its output is always zeros, whatever the text before it says.
 #
 # ## Exercises
 #
-# ### 1. The causal mask of a decoder that continues
+# ### 1. The causal mask of a decoder with a cache
 #
 # <!--task causal_mask-->
 
@@ -851,15 +889,31 @@ check("leaks", my_leaks)
 # ## In the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
-# - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks, and showed maps like ours.
+# - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks (which read one token after the other), and showed maps like ours.
 # - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 4) compare full, causal and prefix masks.
-# - PyTorch has both alignments as objects: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`. In `nn.MultiheadAttention`, `key_padding_mask` has shape (B, T_k) and is True at the padding.
+# - PyTorch has both alignments as objects: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`.
 # - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
-#
+# - PyTorch's `nn.Transformer` is a whole encoder-decoder. What it calls source our encoder reads; its target is what the decoder is given. It wants up to six masks, True to hide. The two that people forget: `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells whether you did.
+
+# %%
+torch.manual_seed(0)
+theirs = nn.Transformer(4, 2, 1, 1, 8, dropout=0.0, batch_first=True)
+src, tgt = torch.randn(1, 6, 4), torch.randn(1, 5, 4)
+hidden = ~padding_mask(torch.tensor([4]), 6)[:, 0]  # (B, T_k): True at the padding
+hide = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+hide["tgt_mask"] = ~causal_mask(5)
+assert torch.equal(
+    leak_probe(lambda tgt: theirs(src, tgt, **hide), tgt), causal_mask(5)
+)
+assert torch.equal(
+    leak_probe(lambda src: theirs(src, tgt, **hide), src), ~hidden.expand(5, 6)
+)
+
+# %% [markdown]
 # ## Three sentences to remember
 #
-# 1. The mask makes the difference between an encoder and a decoder; say in words what True means before you hand a mask on, and probe the result.
-# 2. In cross-attention the queries come from the one who writes, and keys and values from what is read; lengths and channels may differ.
-# 3. A weight says what went into the mix, and only taking it away says whether it mattered.
+# 1. The mask makes the difference between an encoder and a decoder; say in words what True means before you pass a mask on, and probe the result.
+# 2. In cross-attention the queries come from the sequence that is written, and keys and values from the one that is read; lengths and channels may differ.
+# 3. A weight says what went into the mix, and only an ablation says whether it mattered.
 #
 # Next: [rung 7](07_multi_head.ipynb), where several heads look at once.

@@ -12,7 +12,7 @@
 # %% [markdown]
 # ## The question
 #
-# A word often needs two things at once: which noun does it belong to, and what came right before it? One head shares out one total of 1, and so it makes one mixture. What does a token do that has two questions?
+# A word often needs two things at once: which noun does it belong to, and what came right before it? The weights of one head sum to 1, and so it makes one mixture. What does a token do that has two questions?
 
 # %%
 import time
@@ -70,7 +70,7 @@ mixture
 mixture.topk(2).indices
 
 # %% [markdown]
-# But let a linear layer follow the head: it cannot read both cards. Here is why. Let the first card get the share s, and the second 1 − s. For each of the two answers, it produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6.
+# But a linear layer that follows the head cannot read both cards. Here is why. Let the first card get the share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6.
 #
 # 1. If both hold a 2, both answers are 2; if both hold a 6, both answers are 6. So for either answer, the lead is larger on the mixture of (2, 2) than on that of (6, 6).
 # 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. Then mix(2, 2) is v_2, and for any values and any share mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The lead is linear in the mixture, so the same holds for the lead.
@@ -92,11 +92,11 @@ for s in (0.0, 0.3, 0.5, 0.7, 1.0):
     )
 
 # %% [markdown]
-# One door is left open: a head could choose the share by looking at the cards themselves. Does training find a way through? Let us see.
+# One loophole is left: a head could choose the share by looking at the cards themselves. Does training find it?
 #
 # ## Train both
 #
-# The question is one token: the rows of both names, each from a table of its own, added up. It looks at four tokens, each a friend plus a card. That is the cross-attention of rung 6. `n_embd` is 32 for both models. One has a single head with head_size 32. The other has two heads with head_size 16, and their outputs are put side by side.
+# The question is one token: the sum of two embeddings, one for each name. It looks at four tokens, each the embedding of a friend plus that of a card. That is the cross-attention of rung 6. `n_embd` is 32 for both models. The baseline has a single head with head_size 32. The other model has two heads with head_size 16, and their outputs are put side by side (concatenated).
 
 
 # %%
@@ -221,7 +221,7 @@ picture(
 )
 
 # %% [markdown]
-# The only head finds both friends, and hands over one mixture of their cards. On average one of the two has a slightly larger share. That is enough to answer it, as step 3 allows; the bars above show which one it chose. It does not answer both: training did not find the open door here. Two heads share the work: one follows the first name, the other one the second. Nobody told them to.
+# The only head finds both friends, and passes on one mixture of their cards. On average one of the two has a slightly larger share. That is enough to answer for that one, as step 3 allows; the bars above show which one it chose. It does not answer both: training did not find the loophole here. Two heads share the work: one follows the first name, the other one the second. Nobody told them to.
 
 # %%
 for w in of_two.unbind(dim=1):
@@ -236,11 +236,11 @@ assert scores[0][chosen] > 0.8
 assert shares.argmax() == chosen
 
 # %% [markdown]
-# Something nonlinear behind the head could untangle unequal shares, as `topk` did; the feed-forward part of rung 6 has one. Two heads do not need it.
+# A nonlinear function after the head could separate unequal shares, as `topk` did; the feed-forward network of rung 6 is one. Two heads do not need it.
 #
 # ## Build: a list of heads
 #
-# Nothing new is needed: a list, and `torch.cat`. Here are the six words of "The sun rises in the east" again, as the article of rung 4 embeds them, with its four heads. Each has queries and keys of 2 channels, and a value of 1.
+# It takes a list, and `torch.cat`. Here are the six words of "The sun rises in the east" again, as the article of rung 4 embeds them, with its four heads. Each has queries and keys of 2 channels, and a value of 1.
 
 # %%
 torch.manual_seed(123)
@@ -289,7 +289,7 @@ torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 #
 # head_size = n_embd / n_head
 #
-# More heads then means smaller heads. The division must come out even; the package's `head_size_of` makes sure.
+# More heads then means smaller heads. n_head has to divide n_embd; the package's `head_size_of` makes sure.
 
 # %%
 print([head_size_of(64, n_head) for n_head in (1, 2, 4, 16)])
@@ -301,14 +301,14 @@ except ValueError as error:
 # %% [markdown]
 # ## The output projection
 #
-# Side by side means apart: head 0 reaches channel 0 of the joined output, and no other. Give head 0 another value and look at which channels move.
+# Concatenation keeps the heads apart: head 0 writes to channel 0 of the output, and to no other. Give head 0 another value and look at which channels move.
 
 # %%
 other = [Head(3, 2, d_v=1)(x)[0], *outputs[1:]]
 (torch.cat(other, dim=-1) != wrapped).any(dim=0)
 
 # %% [markdown]
-# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write wherever it is of use. Seen from a head, it has a part of the projection for itself, and the output is the sum of what all heads write.
+# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write to every channel. Each head has its own columns of the projection, and the output is the sum of what all heads write.
 
 # %%
 torch.manual_seed(0)
@@ -345,7 +345,7 @@ output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 # %% [markdown]
 # ## Build: all heads in one product
 #
-# The list runs three small products for each head, one after the other. They all have the same `x` on the left, so their matrices can be stacked: those of all queries, then of all keys, then of all values. One linear layer from C to 3C does the work of twelve<!--shown-->: its matrix is **fused** from theirs.
+# The list computes three small matrix products for each head, one after the other. They all have the same `x` on the left, so their matrices can be stacked: those of all queries, then of all keys, then of all values. One linear layer from C to 3C does the work of twelve<!--shown-->: they are **fused** into it.
 
 # %%
 layers = [
@@ -390,10 +390,10 @@ picture(
 )
 
 # %% [markdown]
-# The way back undoes the steps in reverse: transpose, then merge. A head's output is freshly made, so after its transpose the numbers no longer lie in reading order, and `view` refuses; `reshape` copies them.
+# The way back undoes the steps in reverse: transpose, then merge. A head's output is newly computed, so after its transpose the numbers no longer lie in reading order, and `view` refuses; `reshape` copies them.
 
 # %%
-back = split.contiguous().transpose(0, 1)  # a copy, as if freshly made
+back = split.contiguous().transpose(0, 1)  # a copy, as if newly computed
 try:
     back.view(2, 4)
 except RuntimeError:
@@ -401,7 +401,7 @@ except RuntimeError:
 assert torch.equal(back.reshape(2, 4), tokens)
 
 # %% [markdown]
-# Here is the whole module, the one that everything later uses. It returns the output and no weights. `attend` is a function of the package: it gives the output of `attention`. Where that is faster, it calls `F.scaled_dot_product_attention`, which never shows the weights. `is_causal=True` stands for the causal mask. It aligns the last query with the last key, so it is not the trap of rung 6.
+# Here is the whole module, the one that rung 8 uses. It returns the output and no weights. `attend` is a function of the package: it returns the output of `attention`. Where that is faster, it calls `F.scaled_dot_product_attention`, which does not return the weights. `is_causal=True` stands for the causal mask. It aligns the last query with the last key, so it is not the trap of rung 6.
 
 
 # %%
@@ -426,13 +426,13 @@ class MultiHeadAttention(nn.Module):
 
 
 # %% [markdown]
-# `attention` did not have to change: it works on the last two dimensions and leaves all others alone. A mask of shape (T, T) serves all heads as it is. A mask for each text gets one more dimension, for the heads.
+# `attention` did not have to change: it works on the last two dimensions, and all others are batch dimensions. A mask of shape (T, T) broadcasts over the heads as it is. A mask for each sequence of the batch gets one more dimension, for the heads.
 #
 # To see the weights, run the module inside `with record_weights() as kept:`. Then `attend` uses our `attention`, and each call of a module appends one tensor of shape (B, n_head, T, T) to the list `kept`.
 #
 # ## Prove
 #
-# A random list and a random fused module differ, of course. So copy the parameters from one into the other.
+# A list and a fused module with other random parameters differ. So copy the parameters from one into the other.
 
 
 # %%
@@ -463,7 +463,7 @@ torch.testing.assert_close(kept, [weights])
 # %% [markdown]
 # The package has these two classes, and `fuse`. It also has `to_torch`, which copies the parameters into PyTorch's `nn.MultiheadAttention`. From here on we import them.
 #
-# Four ways, several sizes, with and without a mask. Mind what True means: PyTorch's module hides where its mask is True.
+# Four ways, several sizes, with and without a mask. PyTorch's module hides where its mask is True.
 
 # %%
 from attention_course.attention import MultiHeadAttention, MultiHeadAttentionList
@@ -490,7 +490,16 @@ for B, T, C, n_head in ((1, 1, 2, 1), (2, 5, 6, 3), (3, 7, 20, 5), (1, 13, 8, 8)
             torch.testing.assert_close(output, first)
 
 # %% [markdown]
-# Equal outputs are half of the proof. For training, the gradients have to agree too. We keep the last case, T = 13. This compares the gradients of the tokens:
+# `nn.MultiheadAttention` returns its weights, too, by default averaged over the heads. `average_attn_weights=False` keeps the heads apart.
+
+# %%
+with record_weights() as kept:
+    fuse(heads)(x, mask)
+_, theirs = to_torch(fuse(heads))(x, x, x, attn_mask=~mask, average_attn_weights=False)
+torch.testing.assert_close(theirs, kept[0])
+
+# %% [markdown]
+# Equal outputs are half of the proof. For training, the gradients have to agree too. We keep the last case, T = 13. This compares the gradients with respect to the tokens:
 
 # %%
 x.requires_grad_()
@@ -502,7 +511,7 @@ for gradient in others:
     torch.testing.assert_close(gradient, first)
 
 # %% [markdown]
-# And those of the parameters. The list keeps its gradients in pieces; `torch.cat` joins them as it joined the matrices.
+# And those with respect to the parameters. The list has its gradients in pieces; `torch.cat` joins them as it joined the matrices.
 
 # %%
 fused = fuse(heads)
@@ -531,7 +540,7 @@ for n_head in (1, 4, 16):
 # %% [markdown]
 # Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = 16384<!--shown-->. The number of multiplications for the scores does not depend on n_head either: n_head tables of T × T, with head_size products for each entry, are n_embd products for each pair of tokens.
 #
-# Time and memory do depend on how it is computed. Four ways: a loop over heads and queries, the list, the fused module with our `attention`, and the fused module with `F.scaled_dot_product_attention` (SDPA).
+# Time and memory do depend on the implementation. Four of them: a loop over heads and queries, the list, the fused module with our `attention`, and the fused module with `F.scaled_dot_product_attention` (SDPA).
 
 
 # %%
@@ -571,7 +580,7 @@ def fastest(function, x, repeats=3):
 
 
 # %% [markdown]
-# For memory: `backward()` needs some of the tensors that were computed on the way, so PyTorch keeps those. `saved_tensors_hooks` calls our function `note` with each of them, and we add up their sizes. Tensors that share one memory count once.
+# For memory: backpropagation needs some of the tensors of the forward pass, so PyTorch keeps them. `saved_tensors_hooks` calls our function `note` with each of them, and we add up their sizes. Tensors that share memory count once.
 
 
 # %%
@@ -603,13 +612,13 @@ for i, T in enumerate(lengths.tolist()):
 # %%
 picture(
     Lines("Time", lengths, seconds, "tokens T", "seconds on this machine"),
-    Lines("Memory", lengths, kept, "tokens T", "numbers kept for the way back"),
+    Lines("Memory", lengths, kept, "tokens T", "numbers kept for backpropagation"),
     alt="Time and memory of four ways over T from 8 to 512, all axes logarithmic. The loop takes by far "
     "the longest. In memory, the loop, the list and the fused module rise together, and SDPA stays flatter.",
 )
 
 # %% [markdown]
-# One product for all heads saves starting many small ones; that matters most for short texts. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines lie on each other. SDPA computes the same output piece by piece and never keeps the weights, so what it keeps grows like T, not like T².
+# One product for all heads avoids the overhead of many small ones; that matters most for short sequences. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines coincide. SDPA computes the same output piece by piece and never keeps the weights, so its memory grows like T, not like T².
 
 # %%
 growth = {name: (numbers[-1] / numbers[-2]).item() for name, numbers in kept.items()}
@@ -620,25 +629,48 @@ assert torch.equal(kept["loop"], kept["list"])
 assert torch.equal(kept["list"], kept["fused"])
 
 # %% [markdown]
-# That is why `MultiHeadAttention` writes the weights out only for someone who wants to see them.
+# That is why `MultiHeadAttention` computes the weights as a table only if you record them.
 #
+# ## Dropout
+#
+# **Dropout** is a way to keep a model from relying on any one number. In training it sets each number to 0 with probability p, drawn at random, and multiplies those that are left by 1/(1 − p), so that the mean stays the same. nanoGPT applies it to the outputs of the projections, and to the attention weights. Here are a thousand rows of four equal weights, with p = ½.
+
+# %%
+torch.manual_seed(0)
+dropout = nn.Dropout(0.5)
+uniform = torch.full((1000, 4), 0.25)
+dropped = dropout(uniform)
+assert dropped.unique().tolist() == [0.0, 0.5]
+sums = dropped.sum(dim=-1)
+assert sums.unique().tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+assert (sums.mean() - 1).abs() < 0.1
+
+# %% [markdown]
+# A weight of 0.25 becomes 0 or 0.5<!--shown-->. A row no longer sums to 1: it may sum to anything from 0 to 2, and to 1 on average. After training, `eval()` switches dropout off. `F.scaled_dot_product_attention` has no such switch: its `dropout_p` always applies, so a module passes 0 outside training.
+
+# %%
+assert torch.equal(dropout.eval()(uniform), uniform)
+twice = [F.scaled_dot_product_attention(x, x, x, dropout_p=0.25) for _ in range(2)]
+assert not torch.equal(*twice)
+
+# %% [markdown]
 # ## Explore
 #
 # **What does a head lose when it has too many jobs, and what when it has too few channels?**
 #
 # The text is “the cat sat”. Its queries and keys have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. At 16 heads, head 0 looks for the previous character, 1 the same letter, 2 the first character, 3 vowels, 4 itself, 5 what followed this letter earlier, 6 the start of the latest word, 7 three characters back, 8 all alike, 9 the same kind (vowel, consonant or space), 10 the latest space, 11 two characters back, 12 the later the more, 13 another kind, 14 the latest vowel, 15 four characters back. The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
 #
-# It starts at 16 heads. Go down to 1, then up to 64.
+# The slider starts at 16 heads. Go down to 1, then up to 64.
 
 # %%
 explore("multi_head")
 
 # %% [markdown]
-# At 16 heads each job has a map of its own. With fewer heads, jobs share a softmax: their scores add up, and most maps are compromises. With more than 16, jobs that need several channels are torn apart. One that needs a single channel survives, beside heads with nothing to do: those look at all keys alike. The scale has a part in this too: smaller heads divide their scores by less. The number of parameters stays what it was.
+# At 16 heads each job has a map of its own. With fewer heads, jobs share a softmax: their scores add up, and most maps are compromises. With more than 16, jobs that need several channels are split between heads. One that needs a single channel survives, beside heads with nothing to do: those look at all keys alike. The scale plays a part in this too: smaller heads divide their scores by less. The number of parameters does not change.
 #
 # ## Break it
 #
-# Here is the bug from above in a whole module, with a linear layer each for queries, keys and values: its `view` cuts the tokens apart.
+# Here is the bug from above in a whole module, with one linear layer each for queries, keys and values: its `view` cuts the tokens apart.
 
 
 # %%
@@ -669,7 +701,7 @@ assert not weights.triu(diagonal=1).any()
 # %% [markdown]
 # `view(B, n_head, T, head_size)` without a `transpose`. Head 0 got tokens 0 to 2, head 1 tokens 3 to 5, and the mask hides rows that are not positions any more. Then the merge, which is right, puts row 0 of both heads into output 0: half of it comes from token 3. The leak probe sees that.
 #
-# Two relatives of this bug: the split is right and the merge has no transpose; and both have none. The last one does not even leak.
+# Two related bugs: the split is right and the merge has no transpose; or neither has one. The last one does not even leak.
 
 
 # %%
@@ -723,7 +755,7 @@ assert not torch.allclose(multi_head(x, splits[0], merges[1]), one_by_one(x))
 assert not torch.allclose(multi_head(x, splits[1], merges[1]), one_by_one(x))
 
 # %% [markdown]
-# In the fused module, q is cut out of wider rows, and there PyTorch refuses the wrong `view`. Its message suggests `reshape`, which would go through and be wrong.
+# In the fused module, q is a slice of wider rows, and there PyTorch refuses the wrong `view`. Its message suggests `reshape`, which would go through and be wrong.
 
 # %%
 q = fused.c_attn(torch.randn(1, 6, 32)).split(32, dim=-1)[0]
@@ -799,10 +831,10 @@ check("fuse_heads", my_fuse)
 # ## In the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
-# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with **dropout**: in training it sets some numbers, drawn by chance, to 0. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
-# - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. Its first dimension is time unless `batch_first=True`. It returns weights by default, averaged over the heads.
+# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
+# - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. Its first dimension is time unless `batch_first=True`.
 # - The article of rung 4 says in words that a linear layer follows the concatenation. Its `MultiHeadAttentionWrapper` ends with `torch.cat`.
-# - Heads may also share: in multi-query attention (Shazeer 2019) all heads have one set of keys and values, and in grouped-query attention (Ainslie et al. 2023) each group of heads has one. That saves memory when text is generated.
+# - Heads may also share: in **multi-query attention** (Shazeer 2019) all heads use one set of keys and values, and in **grouped-query attention** (Ainslie et al. 2023) each group of heads has one. That makes the KV cache smaller (rung 6).
 #
 # ## Three sentences to remember
 #
