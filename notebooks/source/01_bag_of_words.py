@@ -25,7 +25,7 @@ from attention_course.questions import ask
 # %% [markdown]
 # ## Tokens are rows
 #
-# A **token** is a piece of text: a word, a part of a word, or one character. The model represents each token by a vector. The entries of the vector are its **channels**. A text is a **sequence** of tokens: their order matters. A sequence of T tokens with C channels is a tensor of shape (T, C), with one row for each token, in reading order.
+# A **token** is a piece of text: a word, a part of a word, or one character. The model represents each token by a vector. The entries of the vector are its **channels**. A text is a **sequence** of tokens: their order matters. A sequence of T tokens with C channels is a tensor of shape (T, C), with one row for each token, in reading order. We call such a row a token, too; papers say embedding, or hidden state once a model has worked on it.
 #
 # Here are T = 4 tokens with C = 2 channels. The numbers are small, so that you can follow every step in your head.
 
@@ -121,7 +121,7 @@ def causal_mean_loop(x):
 causal_mean_loop(x)
 
 # %% [markdown]
-# This function is **causal**: no output depends on a later input. A **language model**, which predicts each token from those before it, has to be causal. (**Attention** will turn out to be a mean, too: a weighted one, in which the tokens determine how much each of them counts. A model that is built from attention is called a **transformer**. GPT is one.)
+# This function is **causal**: no output depends on a later input. A **language model** of the kind of GPT predicts each token from those before it, so it has to be causal. (**Attention** will turn out to be a mean, too: a weighted one, in which the tokens determine how much each of them counts. A model that is built from attention is called a **transformer**; the T of GPT stands for it.)
 #
 # `torch.testing.assert_close` compares two tensors. It is silent when they agree, and raises an error that shows the largest difference when they do not.
 
@@ -191,7 +191,7 @@ from attention_course.attention import leak_probe
 torch.equal(leak_probe(causal_mean_loop, x), torch.stack(columns, dim=-1))
 
 # %% [markdown]
-# Read column 2: outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above the diagonal would be an output that moved with a *later* input. The leak probe comes back in every rung.
+# Read column 2: outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above the diagonal would be an output that moved with a *later* input. You will use the leak probe again and again.
 
 # %%
 assert columns[2].tolist() == [False, False, True, True]
@@ -229,7 +229,7 @@ picture(
 )
 
 # %% [markdown]
-# So why not stay with the running sum? It works as long as a token counts the same for every position after it. In attention, each position determines for itself how much each earlier token counts. That takes one number for each pair of positions: a T × T matrix. [Rung 2](02_tril_matmul.ipynb) builds it.
+# So why not stay with the running sum? It works because each position only adds to the sum of the one before. In attention, each position determines for itself how much each earlier token counts. That takes one number for each pair of positions: a T × T matrix. [Rung 2](02_tril_matmul.ipynb) builds it.
 #
 # ## Prove
 #
@@ -358,7 +358,7 @@ check("forgetting_mean", my_forgetting_mean)
 # ## Three sentences to remember
 #
 # 1. In a causal model a token may use itself and its past, never its future.
-# 2. The mean of the past loses the order of the tokens.
+# 2. A mean does not know the order of its tokens.
 # 3. The leak probe changes one input and watches which outputs move: in a causal function only the output at that position and later ones do.
 #
 # Next: [rung 2, one matrix product](02_tril_matmul.ipynb), where the two loops become a single `@`.

@@ -182,7 +182,7 @@ big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and its error message shows how far apart the two are. That is why the proofs in this course use it.
+# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and its error message shows how far apart the two are. That is why the checks in this course use it.
 
 # %%
 assert not all(agreed)
@@ -367,12 +367,12 @@ check("shift_matrix", my_shift)
 #
 # - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`.
 # - For one channel, a convolution is a band matrix: each row holds the same numbers, shifted by one. `torch.nn.Conv1d` does not build the matrix, because it would be mostly zeros. It also mixes the channels, and is not causal unless it is padded on the left only.
-# - Some variants of attention use such a decay. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance, before the weights are computed. RetNet (Sun et al. 2023) multiplies by a decay, in a form that can also be computed as a running sum.
+# - Some variants of attention use such a decay. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance, before the weights are computed. RetNet (Sun et al. 2023) multiplies by a decay, in a form that can also be computed as a recurrence.
 #
 # ## Three sentences to remember
 #
 # 1. A row of weights says how much of each token goes into one output.
-# 2. A lower triangle with equal weights in each row, summing to 1, is the mean of the past. `weights @ x` applies all its rows at once.
+# 2. A lower-triangular matrix with equal weights in each row, summing to 1, computes the mean of the past. `weights @ x` applies all its rows at once.
 # 3. Two ways to compute the same number round differently, so compare with `assert_close` and know its tolerance.
 #
 # Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are computed from scores.

@@ -66,7 +66,7 @@ for dim in range(3):
     )
 
 # %% [markdown]
-# All three run, and all three give weights. No error tells you which one is right. In a matrix of scores, each row belongs to a **query**: the position that looks (output t of rung 2). Each column belongs to a **key**: a position that is looked at (token s).
+# All three run, and all three give weights. No error tells you which one is right. In a matrix of scores, each row belongs to a **query**: the position that looks (output t of rung 2). Each column belongs to a **key**: a position that is looked at (token s). Papers say that a query attends to a key.
 
 # %%
 ask("which_dim")
@@ -313,7 +313,7 @@ assert leak_probe(multiply_after, x).all()
 torch.softmax(torch.full((3,), float("-inf")), dim=-1)
 
 # %% [markdown]
-# By the formula this is 0/0, which is NaN. (Our stable softmax gets NaN a step earlier, from −∞ − (−∞).) One NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query (older versions returned NaN). It takes three inputs, which rung 4 explains; here all three are `x`. Row 0 is fully masked, and this is its output:
+# By the formula this is 0/0, which is NaN. (Our stable softmax gets NaN a step earlier, from −∞ − (−∞).) One NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query (older versions returned NaN; its module `nn.MultiheadAttention`, which rung 6 uses, still does by default). It takes three inputs, which rung 4 explains; here all three are `x`. Row 0 is fully masked, and this is its output:
 
 # %%
 x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
@@ -321,9 +321,9 @@ nothing_for_0 = torch.tensor([[False, False], [True, True]])
 F.scaled_dot_product_attention(x, x, x, attn_mask=nothing_for_0)[0, 0]
 
 # %% [markdown]
-# ## Why not −1e9
+# ## Why not a large negative number
 #
-# Much code fills in a large negative number, −1e9 or −1e4, in place of −∞. With ordinary scores the weights come out the same. Two rows where they do not: in row 0 the visible score is below the fill, and row 1 is fully masked.
+# Much code fills in a large negative number, −1e9 or −1e4, in place of −∞. With ordinary scores the weights come out the same. Here are two rows, with −1e4, where they do not: in row 0 the visible score is below the fill, and row 1 is fully masked.
 
 # %%
 scores = torch.tensor([[-20_000.0, 0.0], [0.0, 0.0]])
@@ -331,7 +331,7 @@ hidden = torch.tensor([[False, True], [True, True]])
 torch.softmax(scores.masked_fill(hidden, -1e4), dim=-1)
 
 # %% [markdown]
-# In row 0 the mask has opened: the hidden key gets all the weight. In row 1 two hidden keys get half each, and no NaN warns you. With −∞, row 0 is right. And in half precision, where scores are stored in 16 bits, −1e9 is out of range:
+# In row 0 the mask has opened: the hidden key gets all the weight. In row 1 two hidden keys get half each, and no NaN warns you. With −∞, row 0 is right. (A fill of −1e9 would not be overtaken so soon; row 1 stays as wrong.) And in float16, whose largest number is 65,504<!--given-->, −1e9 is out of range:
 
 # %%
 right = torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=-1)
@@ -382,7 +382,7 @@ for w in tables.values():
 #
 # **When does one key get all the weight, and when do all keys get the same?**
 #
-# The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same. (The natural logarithm gives it the unit **nat**.) Lower the temperature and watch it fall. Then switch the mask off: key 3 has the highest score and had no weight until now.
+# The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same; for weights p it is −Σ p ln p. (The natural logarithm gives it the unit **nat**.) Lower the temperature and watch it fall. Then switch the mask off: key 3 has the highest score and had no weight until now.
 
 # %%
 explore("masked_softmax")

@@ -151,7 +151,7 @@ words
 # %% [markdown]
 # We keep these rows, so that you can compare with the article. What the wrong order changes, and what it does not, is shown further down.
 #
-# The three matrices are random as well. Queries and keys have 2 channels: that is the **head_size**, also written d_k. Values have 4, which is written d_v. Sizes like these are no parameters: somebody sets them before training, and training does not change them. They are **hyperparameters**.
+# The three matrices are random as well. Queries and keys have 2 channels: that is the **head_size**, also written d_k. Values have 4; this size is written d_v. Such sizes are not parameters: you choose them before training, and training does not change them. They are **hyperparameters**.
 
 # %%
 torch.manual_seed(123)
@@ -247,7 +247,7 @@ torch.testing.assert_close(output[2], context)
 # %% [markdown]
 # The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: the score of "rises" for "sun" is not the score of "sun" for "rises".
 #
-# Scores and weights that are computed from queries and keys are called **attention scores** and **attention weights**. The matrix of all weights is the **attention matrix**. (Parameters are often called weights, too. In this course, weights are always attention weights.)
+# Scores and weights that are computed from queries and keys are called **attention scores** and **attention weights**. The matrix of all weights is the **attention matrix**. (Parameters are often called weights, too. In our text, weights are attention weights; in code, `layer.weight` is a matrix of parameters.)
 
 # %%
 scores[1, 5], scores[5, 1]
@@ -312,7 +312,7 @@ torch.testing.assert_close(attention(q, k, v)[0], output)
 # %% [markdown]
 # ## Build: the head
 #
-# Now the three matrices and this function go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer**: a matrix that can be trained. Calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module runs its `forward`. To compute outputs from inputs is a **forward pass**.
+# Now the three matrices and this function go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer**: a matrix that can be trained. Calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module runs its `forward`. Computing outputs from inputs is called a **forward pass**.
 
 
 # %%
@@ -374,7 +374,7 @@ q, k, b = head.query(batch), head.key(batch), torch.randn(16)
 torch.testing.assert_close(attention_weights(q, k + b), attention_weights(q, k))
 
 # %% [markdown]
-# And why two matrices for the scores? q kᵀ is x W xᵀ, with one matrix W = W_query W_keyᵀ of 32 times 32. But W is not any such matrix: its rank is head_size.
+# And why two matrices for the scores? q kᵀ is x W xᵀ, with one matrix W = W_query W_keyᵀ of 32 times 32. But W cannot be just any matrix: its rank is at most head_size.
 
 # %%
 W = head.query.weight.double().T @ head.key.weight.double()  # (32, 32)
@@ -383,7 +383,7 @@ torch.testing.assert_close(scores.float(), q @ k.transpose(-2, -1))
 assert torch.linalg.matrix_rank(W) == 16
 
 # %% [markdown]
-# Rank 16<!--shown-->: the head compares tokens in 16 directions. For that, two factors take fewer parameters than W when head_size is small. In GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
+# Here it is 16<!--shown-->: the head compares tokens in 16 directions. For that, two factors take fewer parameters than W when head_size is small. In GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
 
 # %%
 assert (2 * 768 * 64, 768 * 768) == (98_304, 589_824)
@@ -617,7 +617,7 @@ after, _ = head_of_the_article(sun[swapped], causal_mask(6))
 ((after - before).abs() > 1e-4).any(dim=-1)
 
 # %% [markdown]
-# So order has to be in the tokens. A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
+# The usual remedy is to put the position into the token. A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
 
 # %%
 torch.manual_seed(0)

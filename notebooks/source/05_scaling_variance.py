@@ -255,7 +255,7 @@ p.diag() - p.outer(p)
 # %% [markdown]
 # A small change of a score changes nothing. Backpropagation multiplies by this matrix, so what arrives at the scores, and at q and k behind them, shrinks to nothing: these are **vanishing gradients**.
 #
-# That is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**: −ln of the probability of the right answer, also called **cross-entropy**. The logarithm undoes the flatness of softmax: the gradient is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
+# That is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer. The logarithm undoes the flatness of softmax: the gradient with respect to the scores is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -362,7 +362,7 @@ assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
 # %% [markdown]
 # The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the formula does not hold.
 #
-# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get.
+# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get. (Later models use the name for a LayerNorm of q and k.)
 
 # %%
 bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
@@ -371,7 +371,7 @@ assert bounded.abs().max() <= 1 + 1e-6
 # %% [markdown]
 # ## The same lesson at the other end
 #
-# A language model ends in a softmax, too: over its **vocabulary**, the V characters that it can write. Let V be 87. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
+# A language model ends in a softmax, too: over its **vocabulary**, the V tokens that it knows; here they are characters. Let V be 87. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
 
 # %%
 print(f"{math.log(87):.3f}")
@@ -418,7 +418,7 @@ for each in (logits, table, positions.sin(), n_embd**0.5 * table):
     print(f"{each.var():.3f}")
 
 # %% [markdown]
-# The logits have variance 1.0<!--shown-->. The embeddings have 0.002<!--shown--> beside the sines' 0.5<!--shown-->, and after the multiplication 1.0<!--shown-->. GPT-2 has no such factor: its positional embeddings are learned, and start as small as its token embeddings.
+# The logits have variance 1.0<!--shown-->. The embeddings have 0.002<!--shown--> beside the sines' 0.5<!--shown-->, and after the multiplication 1.0<!--shown-->. GPT-2 has no such factor: its positional embeddings are learned, and start even smaller than its token embeddings, with a standard deviation of 0.01<!--given--> beside 0.02<!--given-->.
 #
 # ## Prove
 #

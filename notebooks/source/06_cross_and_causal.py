@@ -33,7 +33,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # %% [markdown]
 # ## One line
 #
-# Here is one head, written out, on T = 6 tokens. It is a **decoder**: each query sees itself and the past, as in a text that is written from left to right.
+# Here is one head, written out, on T = 6 tokens. It is **causal self-attention**, as in a **decoder**, the part of a model that writes: each query sees itself and the past.
 
 # %%
 torch.manual_seed(0)
@@ -70,7 +70,7 @@ picture(
 )
 
 # %% [markdown]
-# Without the line it is an **encoder**: the whole text is there to be read, and attention is **bidirectional**. The last query sees every token with the mask, too, so the last output of this one head does not move.
+# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token with the mask, too, so the last output of this one head does not move.
 
 # %%
 torch.testing.assert_close(decode(x)[0][-1], encode(x)[0][-1])
@@ -84,7 +84,7 @@ torch.testing.assert_close(head(x, causal_mask(T))[0], decode(x)[0])
 torch.testing.assert_close(head(x)[0], encode(x)[0])
 
 # %% [markdown]
-# Only the last output is used to predict the next token. So does a decoder need its mask while it generates? With one head it does not. With a second head on top it does: without the mask, the earlier outputs change, and the last query of the second head looks at those.
+# While a decoder generates, only its last output is used. Does it need the mask then? With one head, no. With a second head on top, yes: without the mask, the earlier outputs change, and the last query of the second head looks at those.
 
 # %%
 second = Head(n_embd=C, head_size=4)
@@ -291,7 +291,7 @@ assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
 # %% [markdown]
 # ## A tool that finds leaks
 #
-# In every rung we changed an input and looked at which outputs moved. You have used `leak_probe` since rung 1; here is what is inside. It adds noise to one position after the other, and compares the outputs exactly. The result is a table with a row for each output and a column for each input.
+# In most rungs we changed an input and looked at which outputs moved. You have used `leak_probe` since rung 1; here is what is inside. It adds noise to one position after the other, and compares the outputs exactly. The result is a table with a row for each output and a column for each input.
 
 
 # %%
@@ -389,7 +389,7 @@ assert leak_probe(rounded, x).all()
 # %% [markdown]
 # ## Keys and values from elsewhere
 #
-# So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one sequence, `x`, and the keys and values from another, `context`. The formula stays the same.
+# So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one sequence, `x`, and the keys and values from another, `context`. (This is not the context vector of rung 4: here the context is what is looked at.) The formula stays the same.
 
 # %%
 ask("shape_of_cross_weights")
@@ -491,7 +491,7 @@ torch.testing.assert_close(cross(six, eight[order])[0], cross(six, eight)[0])
 # %% [markdown]
 # As in rung 4: the position of a token has to be part of the token, or attention does not know it.
 #
-# ## It works: dates
+# ## A working example: dates
 #
 # We have all the parts of a small translation model. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. Day, month and year change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**. The tokens are characters.
 
@@ -509,7 +509,7 @@ def date_pair(number):
 date_pair(date(1998, 3, 3).toordinal())
 
 # %% [markdown]
-# Days have numbers, counted from the year 1, and we draw 21,000<!--shown--> of them at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged by them.
+# Days have numbers, counted from the year 1, and we draw 21,000<!--shown--> of them at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged on them.
 
 # %%
 torch.manual_seed(2)
@@ -519,7 +519,7 @@ sources, targets = zip(*(date_pair(number) for number in numbers.tolist()))
 assert len(set(sources)) == 21_000
 
 # %% [markdown]
-# Each character gets an id. The character `>` marks the start of what is written. Short dates are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
+# Each character gets an id. The character `>` marks the start of what is written; papers call such a token BOS, beginning of sequence. Short dates are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
 
 # %%
 characters = sorted(set(">".join(sources + targets)))
@@ -613,7 +613,7 @@ print("input:  ", ">" + targets[0][:-1])
 print("target: ", targets[0])
 
 # %% [markdown]
-# 500 steps, each with a batch of 64 dates that are not held out. `cross_entropy` measures how badly the logits predict the characters; the optimizer, AdamW, changes the parameters a little to make it smaller. All targets have ten characters, so there is no padding to leave out. It takes some seconds.
+# 500 steps, each with a batch of 64 dates that are not held out. `cross_entropy` measures how badly the logits predict the characters; the optimizer, AdamW, changes the parameters a little to make it smaller. (AdamW is Adam, and each step also shrinks the matrices a little.) All targets have ten characters, so there is no padding to leave out. It takes some seconds.
 
 # %%
 parameters = [*encoder.parameters(), *decoder.parameters()]
@@ -710,7 +710,7 @@ for row in (5, 6):
 # %% [markdown]
 # ## What a map can tell you
 #
-# A weight says how much of which value went into the mix. That is exact, and it is all. Whether the character *depends* on it is another question, and it takes an **ablation** to answer it: take a part away, and see what gets lost. This cell hides the year, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
+# A weight says how much of which value went into the mix. That is exact, but it is all that a weight says. Whether the character *depends* on it is another question, and it takes an **ablation** to answer it: take a part away, and see what gets lost. This cell hides the year, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
 
 # %%
 held_out, position = slice(0, 1_000), torch.arange(17)
@@ -822,7 +822,7 @@ assert not torch.allclose(broken[0], head.value(x)[0])
 assert not broken[-1].any()
 
 # %% [markdown]
-# When such a model generates, the newest token is always the last one. So its output is always zeros, whatever the text before it says.
+# When a model generates, its newest token is always the last one. For that token this head contributes zeros, whatever the text before it says.
 #
 # ## Exercises
 #
@@ -890,10 +890,10 @@ check("leaks", my_leaks)
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
 # - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks (which read one token after the other), and showed maps like ours.
-# - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 4) compare full, causal and prefix masks.
+# - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
 # - PyTorch has both alignments as objects: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`.
 # - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
-# - PyTorch's `nn.Transformer` is a whole encoder-decoder. What it calls source our encoder reads; its target is what the decoder is given. It wants up to six masks, True to hide. The two that people forget: `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells whether you did.
+# - PyTorch's `nn.Transformer` is a whole encoder-decoder. Its source is what the encoder reads, its target what the decoder is given. It takes up to six masks, where True means hide. The two that people forget: `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells whether you did.
 
 # %%
 torch.manual_seed(0)
@@ -912,7 +912,7 @@ assert torch.equal(
 # %% [markdown]
 # ## Three sentences to remember
 #
-# 1. The mask makes the difference between an encoder and a decoder; say in words what True means before you pass a mask on, and probe the result.
+# 1. Self-attention in an encoder and in a decoder differ only in the mask; say in words what True means before you pass a mask on, and probe the result.
 # 2. In cross-attention the queries come from the sequence that is written, and keys and values from the one that is read; lengths and channels may differ.
 # 3. A weight says what went into the mix, and only an ablation says whether it mattered.
 #

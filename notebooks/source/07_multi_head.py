@@ -46,7 +46,7 @@ for cards in ([2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [0.0, 8.0]):
     print(cards, "->", (weights @ torch.tensor(cards)).item())
 
 # %% [markdown]
-# Four different answers, one mixture. The weights ¾ and ¼ do not help either: the cards 2<!--shown--> and 6<!--shown--> give 3<!--shown-->, and so do 3 and 3.
+# Four different answers, one mixture. The weights ¾ and ¼ are no better: the cards 2<!--shown--> and 6<!--shown--> give 3<!--shown-->, and so do 3 and 3.
 
 # %%
 weights = torch.tensor([0.75, 0.25])
@@ -70,13 +70,13 @@ mixture
 mixture.topk(2).indices
 
 # %% [markdown]
-# But a linear layer that follows the head cannot read both cards. Here is why. Let the first card get the share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6.
+# But a linear layer that follows the head cannot read both cards, as long as the shares do not depend on the cards. Here is why. Let the first card get a fixed share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6.
 #
 # 1. If both hold a 2, both answers are 2; if both hold a 6, both answers are 6. So for either answer, the lead is larger on the mixture of (2, 2) than on that of (6, 6).
 # 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. Then mix(2, 2) is v_2, and for any values and any share mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The lead is linear in the mixture, so the same holds for the lead.
 # 3. The first answer needs a larger lead on (2, 6) than on (6, 2): 2s − 1 must be positive. The second answer needs a smaller one: 2s − 1 must be negative.
 #
-# No share does both. The next cell checks the equation.
+# No share satisfies both. The next cell checks the equation.
 
 
 # %%
@@ -120,7 +120,7 @@ class Cards(nn.Module):
 
 
 # %% [markdown]
-# They have equally many parameters.
+# Both have the same number of parameters.
 
 # %%
 sizes = [sum(p.numel() for p in Cards(n_head).parameters()) for n_head in (1, 2)]
@@ -390,7 +390,7 @@ picture(
 )
 
 # %% [markdown]
-# The way back undoes the steps in reverse: transpose, then merge. A head's output is newly computed, so after its transpose the numbers no longer lie in reading order, and `view` refuses; `reshape` copies them.
+# The way back undoes the steps in reverse: transpose, then merge. A head's output is newly computed, so after its transpose the tensor is no longer **contiguous**: its numbers do not lie in memory in reading order. `view` refuses, and `reshape` copies them.
 
 # %%
 back = split.contiguous().transpose(0, 1)  # a copy, as if newly computed
@@ -538,7 +538,7 @@ for n_head in (1, 4, 16):
     print(n_head, layer.head_size, sum(p.numel() for p in layer.parameters()))
 
 # %% [markdown]
-# Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = 16384<!--shown-->. The number of multiplications for the scores does not depend on n_head either: n_head tables of T × T, with head_size products for each entry, are n_embd products for each pair of tokens.
+# Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = 16384<!--shown-->. The number of multiplications for the scores does not depend on n_head either: n_head tables of T × T, with head_size products for each entry, are n_embd products for each pair of tokens. What grows with n_head is the number of weights that softmax has to compute.
 #
 # Time and memory do depend on the implementation. Four of them: a loop over heads and queries, the list, the fused module with our `attention`, and the fused module with `F.scaled_dot_product_attention` (SDPA).
 
@@ -618,7 +618,7 @@ picture(
 )
 
 # %% [markdown]
-# One product for all heads avoids the overhead of many small ones; that matters most for short sequences. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines coincide. SDPA computes the same output piece by piece and never keeps the weights, so its memory grows like T, not like T².
+# One product for all heads avoids the overhead of many small ones; that matters most for short sequences. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines coincide. SDPA picks a fused kernel here, **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights, so its memory grows like T, not like T². With a mask tensor, or where there is no such kernel, it grows like T² again.
 
 # %%
 growth = {name: (numbers[-1] / numbers[-2]).item() for name, numbers in kept.items()}
@@ -633,7 +633,7 @@ assert torch.equal(kept["list"], kept["fused"])
 #
 # ## Dropout
 #
-# **Dropout** is a way to keep a model from relying on any one number. In training it sets each number to 0 with probability p, drawn at random, and multiplies those that are left by 1/(1 − p), so that the mean stays the same. nanoGPT applies it to the outputs of the projections, and to the attention weights. Here are a thousand rows of four equal weights, with p = ½.
+# **Dropout** is a way to keep a model from relying on any one number. In training it sets each number to 0 with probability p, drawn at random, and multiplies those that are left by 1/(1 − p), so that the mean stays the same. nanoGPT applies it to the embeddings, to what attention and feed-forward return, and to the attention weights. (The GPT of rung 8 leaves the weights alone.) Here are a thousand rows of four equal weights, with p = ½.
 
 # %%
 torch.manual_seed(0)
@@ -646,7 +646,7 @@ assert sums.unique().tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
 assert (sums.mean() - 1).abs() < 0.1
 
 # %% [markdown]
-# A weight of 0.25 becomes 0 or 0.5<!--shown-->. A row no longer sums to 1: it may sum to anything from 0 to 2, and to 1 on average. After training, `eval()` switches dropout off. `F.scaled_dot_product_attention` has no such switch: its `dropout_p` always applies, so a module passes 0 outside training.
+# A weight of 0.25 becomes 0 or 0.5<!--shown-->. A row no longer sums to 1: here it sums to 0, 0.5, 1, 1.5 or 2, and to 1 on average. After training, `eval()` switches dropout off. `F.scaled_dot_product_attention` has no such switch: its `dropout_p` always applies, so a module passes 0 outside training.
 
 # %%
 assert torch.equal(dropout.eval()(uniform), uniform)
@@ -701,7 +701,7 @@ assert not weights.triu(diagonal=1).any()
 # %% [markdown]
 # `view(B, n_head, T, head_size)` without a `transpose`. Head 0 got tokens 0 to 2, head 1 tokens 3 to 5, and the mask hides rows that are not positions any more. Then the merge, which is right, puts row 0 of both heads into output 0: half of it comes from token 3. The leak probe sees that.
 #
-# Two related bugs: the split is right and the merge has no transpose; or neither has one. The last one does not even leak.
+# Two related bugs: only the merge lacks its transpose, or both lack it. With both, nothing leaks.
 
 
 # %%

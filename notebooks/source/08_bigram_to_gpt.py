@@ -99,7 +99,7 @@ new_stories = [story for story in val_stories if story not in seen]
 print(f"{len(val_stories)} stories, {len(new_stories)} of them new")
 
 # %% [markdown]
-# ## Many questions in one block
+# ## Many predictions in one block
 #
 # A model looks at a limited number of characters, a **block** of the text. Their number is its **block_size**, in papers the **context length**.
 
@@ -141,7 +141,7 @@ assert torch.equal(x[:, 1:], y[:, :-1])
 # 3. Someone who also looks one character back: a table of pairs, or **bigrams** (2-gram). And two characters back (3-gram).
 # 4. Someone who knows the grammar. Only chance is left: which names, which thing, which place, which order. That is the **entropy** of the text. No model can expect a lower loss.
 #
-# What is the loss of the best table of pairs? Count the pairs of the very text that it will be judged on. After "a", say, the best probabilities are the shares with which the characters really follow "a". No table can do better on that text: this is the **floor** of all such tables.
+# What is the loss of the best table of pairs? Count the pairs of the very text that it will be judged on. After "a", say, the best probabilities are the shares with which the characters really follow "a". No table can do better on that text: this is the **floor** of all such tables. (Its name in information theory is *conditional entropy*: that of a character, given the one before.)
 
 # %%
 before, after = val_ids[:-1], val_ids[1:]
@@ -253,7 +253,7 @@ print(tokenizer.decode(written[0]))
 #
 # ## Does it get the answers right?
 #
-# In the validation text, take the characters up to the answer to a question. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
+# In the validation text, take the characters up to the answer to a question. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. (Papers would say exact-match accuracy.) There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
 
 # %%
 start, end = answers(val_text)[6]
@@ -263,7 +263,7 @@ recall(bigram, val_text, tokenizer)
 # %% [markdown]
 # ## One part at a time
 #
-# Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts work on the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table is both the embedding and the output matrix. This is **weight tying** (Press & Wolf 2017). It saves a matrix; and a row, which as an embedding gets a gradient only where its character occurs, gets one at every position as part of the output.
+# Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts, which papers call sublayers, transform the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table is both the embedding and the output matrix. This is **weight tying** (Press & Wolf 2017). It saves a matrix; and a row, which as an embedding gets a gradient only where its character occurs, gets one at every position as part of the output.
 #
 # A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token.
 
@@ -335,7 +335,7 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# **Residual connection**: a part no longer replaces the vector, it adds to it. The vector that runs past all the parts, and that each of them reads and adds to, is called the **residual stream**. What was known stays known, and gradients have a path around every part.
+# **Residual connection**: a part does not replace the vector but adds to it. The vector that runs past all the parts, and that each of them reads and adds to, is called the **residual stream**. What was known stays known, and gradients have a path around every part.
 
 
 # %%
@@ -404,7 +404,7 @@ ask("which_part_answers")
 ask("what_one_layer_gets")
 
 # %% [markdown]
-# All are trained alike: the same batches, the same seed, and the same hyperparameters, such as the number of steps, the batch size and the learning rate. They stand in the **recipe**. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models share the initialization of GPT: random matrices with a standard deviation of 1/√n_embd, half of that for linear layers called `c_proj`, which write to the residual stream, and sines and cosines for the positional embedding.
+# All are trained alike: the same batches, the same seed, and the same hyperparameters, such as the number of steps, the batch size and the learning rate. Together we call these the **recipe**. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models are initialized as this package's `GPT` is: random matrices with a standard deviation of 1/√n_embd, half of that (1/√(2 · n_layer) for two layers) for linear layers called `c_proj`, which write to the residual stream, and sines and cosines for the positional embedding.
 #
 # `train` is the loop from above with three additions. The learning rate rises for the first steps and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
 
@@ -492,7 +492,7 @@ for name, model in models.items():
 # - The **mean of the past** is worse than the table of pairs, and hardly better than knowing how often each character occurs. It knows which characters came, and no longer which one came last. Order is nearly everything.
 # - **One head** can choose where to look, and beats the table.
 # - **Position** tells it where each token stands. The loss falls to less than half<!--shown-->.
-# - With **four heads** it falls again, by a quarter at least; in the table above by more.
+# - With **four heads** it falls again, in the table above by about half.
 # - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and recall hardly moves. What else the last two are for comes below.
 # - With a **second layer** something new happens. Recall is near 0 for the models that cannot spell. One in eight is a guess among words that are spelled right, and the others with one layer are not far above that. Now nearly every answer is right.
 
@@ -546,7 +546,7 @@ picture(
 # %% tags=["table"]
 bare_1, pre_1, pre_2, bare_2, post_2 = after
 assert bare_2 > bare_1 + 0.05
-assert (post_2 - pre_1).abs() < 0.03
+assert (post_2 - pre_1).abs() < 0.05
 assert pre_2 < min(pre_1, post_2) - 0.01
 
 # %% [markdown]
@@ -581,7 +581,7 @@ assert entropy * 0.97 < total / count < entropy * 1.15
 print(f"{total / count / entropy:.1f} times the entropy")
 
 # %% [markdown]
-# Beware of comparing such a loss with that of a model that has other tokens. Count the very same losses by the word in place of the character: the numbers differ, and model and text are the same. What can be compared is the total, in bits (nats divided by ln 2), for each byte of the text: **bits per byte**.
+# Beware of comparing such a loss with that of a model that has other tokens. Report the same loss per word instead of per character: the number changes, though model and text do not. What can be compared is the total, in bits (nats divided by ln 2), for each byte of the text: **bits per byte**.
 
 # %%
 told = "".join(f"{story}\n" for story in new_stories[:200])
@@ -642,7 +642,7 @@ print(repr(story[:start]), "->", repr(story[start:end]))
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
-# The picture shows the weights of the forward pass that made the logits. In layer 0 most heads look at the last few characters. In layer 1 some head goes back to the first sentence, where the answer was told. It need not be the same head for each question. Often it does not look at the answer's first letter, but a little after it. Why there? In layer 0 each letter could look at the letters before it, so its vector can say what stands there: "I come after the l of a place." That is what the query needs.
+# The picture shows the weights of the forward pass that made the logits. In layer 0 most heads look at the last few characters. In layer 1 some head goes back to the first sentence, where the answer was told. It need not be the same head for each question. Often it does not look at the answer's first letter, but a little after it. Why there? In layer 0 each position can gather the letters before it. So a position *after* the answer's first letter knows that letter, and the words that lead up to it. That makes it the better place to look.
 #
 # Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the four characters after it.
 
@@ -913,7 +913,7 @@ print(
 # Three large things separate ours from it. (A small one: GPT-2 computes gelu by an approximation.)
 #
 # - **Size**: a thousand times as many parameters, 1024 tokens of context in place of 128<!--shown-->.
-# - **Data**: 40 GB of web pages (section 2.1) in place of 0.4<!--shown--> MB of stories, and much more compute. (To train on plain text in this way is called **pretraining**; a shorter training for one task, **fine-tuning**, may follow.)
+# - **Data**: 40 GB of web pages (section 2.1) in place of 0.4<!--shown--> MB of stories, and much more compute. (Training on plain text like this is called **pretraining**; a shorter training for one task, **fine-tuning**, may follow.)
 # - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**, section 2.2), in place of 33<!--shown--> characters. A piece holds about four characters of English, so a context reaches further.
 #
 # ## In the wild
@@ -921,11 +921,11 @@ print(
 # - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both make the `c_proj` matrices smaller by √(2 n_layer).
 # - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are nearly all transformers since.
 # - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early in training.
-# - Newer models turn queries and keys by their position (RoPE, Su et al. 2021) in place of adding a vector, and leave out the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
+# - Newer models rotate queries and keys by an angle that depends on their position (RoPE, Su et al. 2021) instead of adding a vector, and do not subtract the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
 #
 # ## Three sentences to remember
 #
-# 1. A GPT is a bigram table that has learned to look back: attention moves information between tokens, the feed-forward part processes it, and the residual stream carries both upward.
+# 1. A GPT is a bigram table that has learned to look back: attention moves information between tokens, the feed-forward part processes it, and the residual stream carries the results from layer to layer.
 # 2. In one layer, each character looks back once. In two, it can look at what others have noted: so our GPT finds the answers.
 # 3. Know the entropy before you train, if you can: the distance to it is what is left to learn, and a validation loss clearly below it means that there is a bug.
 #
