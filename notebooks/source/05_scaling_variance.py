@@ -255,7 +255,16 @@ p.diag() - p.outer(p)
 # %% [markdown]
 # A small change of a score changes nothing. Backpropagation multiplies by this matrix, so what arrives at the scores, and at q and k behind them, shrinks to nothing: these are **vanishing gradients**.
 #
-# That is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer. The logarithm undoes the flatness of softmax: the gradient with respect to the scores is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
+# A hidden key has the weight 0, too. So the −∞ of a mask gives its score a gradient of 0, and neither infinity nor NaN.
+
+# %%
+masked = torch.tensor([0.0, 1.0, float("-inf")], requires_grad=True)
+torch.softmax(masked, dim=-1)[0].backward()
+assert masked.grad.isfinite().all()
+assert masked.grad[2] == 0
+
+# %% [markdown]
+# All this is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer. The logarithm undoes the flatness of softmax: the gradient with respect to the scores is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)

@@ -146,6 +146,17 @@ assert torch.equal(both[real], causal_mask(T).repeat(2, 1, 1)[real])
 assert not torch.equal(both, causal_mask(T).expand(2, T, T))
 
 # %% [markdown]
+# To continue several texts at once, the padding is put at the *start*: then the newest token of each is in the last column. There the causal mask does not hide it, so the padding mask is needed. (Positions are then counted from the first real token.)
+
+# %%
+padded = torch.cat([torch.ones(2, C), x[:4]])  # 2 of padding, then 4 tokens
+alone, _ = head(x[:4], causal_mask(4))
+hidden = causal_mask(T) & (torch.arange(T) >= 2)
+torch.testing.assert_close(head(padded, hidden)[0][2:], alone)
+seen = head(padded, causal_mask(T))[0][2:]
+assert ((seen - alone).abs().amax(dim=-1) > 1e-3).all()
+
+# %% [markdown]
 # A mask hides keys, not queries. A padded query still gets weights that sum to 1, and an output. No other token looks at that output, since its key is hidden. The loss would look at it, and has to leave it out: `F.cross_entropy` skips each target that equals its `ignore_index`, which is -100 by default.
 
 # %%
@@ -357,6 +368,12 @@ picture(
 
 # %%
 assert torch.equal(reach, window_mask(8, 5))
+
+# %% [markdown]
+# Is a causal mask in the first head enough? No. Its output s knows tokens 0 to s, and without a mask an earlier query of the second head looks at it.
+
+# %%
+assert leak_probe(lambda x: second(head(x, causal_mask(8))[0])[0], longer).all()
 
 # %% [markdown]
 # ## By derivatives

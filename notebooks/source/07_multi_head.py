@@ -343,6 +343,20 @@ output, weights = heads(x, causal_mask(T))
 output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 
 # %% [markdown]
+# Why do heads come to differ? Because they start differently. Here are two that start alike, and that the projection treats alike. They get equal gradients at every step, and would stay one head for ever.
+
+# %%
+twins = MultiHeadAttentionList(n_embd, n_head=2)
+one, other = twins.heads
+other.load_state_dict(one.state_dict())
+with torch.no_grad():
+    twins.c_proj.weight[:, 16:] = twins.c_proj.weight[:, :16]
+twins(x)[0].square().sum().backward()
+for a, b in zip(one.parameters(), other.parameters(), strict=True):
+    assert a.grad.any()
+    torch.testing.assert_close(a.grad, b.grad)
+
+# %% [markdown]
 # ## Build: all heads in one product
 #
 # The list computes three small matrix products for each head, one after the other. They all have the same `x` on the left, so their matrices can be stacked: those of all queries, then of all keys, then of all values. One linear layer from C to 3C does the work of twelve<!--shown-->: they are **fused** into it.

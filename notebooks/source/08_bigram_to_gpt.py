@@ -406,7 +406,7 @@ ask("what_one_layer_gets")
 # %% [markdown]
 # All are trained alike: the same batches, the same seed, and the same hyperparameters, such as the number of steps, the batch size and the learning rate. Together we call these the **recipe**. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models are initialized as this package's `GPT` is: random matrices with a standard deviation of 1/√n_embd, half of that (1/√(2 · n_layer) for two layers) for linear layers called `c_proj`, which write to the residual stream, and sines and cosines for the positional embedding.
 #
-# `train` is the loop from above with three additions. The learning rate rises for the first steps and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
+# `train` is the loop from above with four additions. Each step shrinks the matrices a little (**weight decay**), so that only entries that lower the loss stay large; biases and the factors of LayerNorm are left out. The learning rate rises for the first steps and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
 
 
 # %%
@@ -438,9 +438,9 @@ def climb(name, recipe=recipe):
 # How often is the text seen? One **epoch** is one pass over the training text, or as many characters as that. Cut into blocks with a stride of block_size, an epoch would show each character once, at the same place in its block each time. Blocks that start at random overlap, show a character at many places, and miss a few.
 
 # %%
-n_blocks = recipe.steps * recipe.batch_size
-starts = torch.randint(len(train_ids) - block_size, (n_blocks, 1), generator=generator)
-drawn = starts + torch.arange(block_size)  # (n_blocks, block_size)
+size = (recipe.steps * recipe.batch_size, 1)
+starts = torch.randint(len(train_ids) - block_size, size, generator=generator)
+drawn = starts + torch.arange(block_size)  # (blocks, block_size)
 print(f"{drawn.numel() / len(train_ids):.1f} epochs")
 print(f"{100 * len(drawn.unique()) / len(train_ids):.0f} % of the text")
 
@@ -466,12 +466,9 @@ live = LiveTraining(tokenizer, floors={**floors, "entropy": entropy})
 display(live)
 history = train(gpt, data, recipe, callback=live)
 
-# %% [markdown]
-# Here is the same picture once more, for a page without a kernel.
-
 # %%
 models["second layer"], histories["second layer"] = gpt, history
-live.figure.still()
+live.figure.still()  # the same picture, for a page without a kernel
 
 # %% [markdown]
 # ## The table
@@ -525,8 +522,6 @@ ladder["two layers, post-norm"] = lambda: two_layers(post_normed)
 
 # %% tags=["table"]
 climb("two layers, bare", replace(recipe, steps=300))
-
-# %% tags=["table"]
 climb("two layers, post-norm", replace(recipe, steps=300))
 
 # %% tags=["table", "given"]
@@ -565,6 +560,15 @@ probe = leak_probe(from_embeddings, torch.randn(1, 9, n_embd))
 assert torch.equal(probe, causal_mask(9))
 
 # %% [markdown]
+# So the logits at position t are those of a text that ends at t. Training uses all of them. `generate` uses the last ones only; the other positions are computed because later ones look at them.
+
+# %%
+ids = tokenizer.encode("\n" + new_stories[0])[None]
+at_once = untrained(ids)
+for t in (0, 20, ids.shape[1] - 1):
+    torch.testing.assert_close(at_once[:, t], untrained(ids[:, : t + 1])[:, -1])
+
+# %% [markdown]
 # ## How much is left
 #
 # A gap to the entropy remains. Most of it is not the model's fault: a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new, and compare again.
@@ -594,14 +598,18 @@ assert 0.1 < total / math.log(2) / len(told.encode()) < 0.2  # bits per byte
 #
 # Now the same GPT gets 1,500 characters of training text, about fifteen stories.
 
-# %%
+# %% tags=["table"]
 few = Data(train_ids[:1500], val_ids[:8000], tokenizer)
 brief = Recipe(steps=200, batch_size=8, final_learning_rate=8e-3, evaluate_every=20)
 short_text = train(fresh(ladder["second layer"]), few, brief, name="short text")
-
-# %% tags=["table", "given"]
 of_training = torch.tensor(short_text.losses).view(-1, 20).mean(dim=-1)
 of_validation = torch.tensor(short_text.val_losses)
+assert of_training[-1] < 0.4 * of_validation[-1]
+assert of_validation[-1] > of_validation.min()
+assert losses["second layer"] < 0.4 * of_validation.min()
+assert abs(losses["second layer"] - sum(history.losses[-100:]) / 100) < 0.03
+
+# %% tags=["table", "given"]
 picture(
     Lines(
         "Overfitting",
@@ -617,12 +625,6 @@ picture(
 
 # %% [markdown]
 # This is **overfitting**: the training loss goes on falling; the validation loss stops falling while it is several times as high, and then rises. The model memorizes its fifteen stories, and that does not help with others. What helps most is more text: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout (`GPTConfig(..., dropout=0.2)`).
-
-# %% tags=["table"]
-assert of_training[-1] < 0.4 * of_validation[-1]
-assert of_validation[-1] > of_validation.min()
-assert losses["second layer"] < 0.4 * of_validation.min()
-assert abs(losses["second layer"] - sum(history.losses[-100:]) / 100) < 0.03
 
 # %% [markdown]
 # ## Look inside
@@ -707,7 +709,6 @@ ask("crop")
 
 # %%
 written = generate(gpt, newline, 300, top_k=5)
-assert written.shape[1] == 301
 try:
     gpt(written)
 except ValueError as error:
@@ -918,7 +919,7 @@ print(
 #
 # ## In the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both make the `c_proj` matrices smaller by √(2 n_layer).
+# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both make the `c_proj` matrices smaller by √(2 n_layer): so many parts write to the residual stream, and their variances add up (rung 5).
 # - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are nearly all transformers since.
 # - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early in training.
 # - Newer models rotate queries and keys by an angle that depends on their position (RoPE, Su et al. 2021) instead of adding a vector, and do not subtract the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
