@@ -371,7 +371,7 @@ assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
 # %% [markdown]
 # The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the formula does not hold.
 #
-# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get. (Later models use the name for a LayerNorm of q and k.)
+# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get. (Later models use the name for a normalization of q and k with a learned factor for each channel.)
 
 # %%
 bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
