@@ -30,7 +30,7 @@ from attention_course.stories import (
     stories_entropy,
     write_stories,
 )
-from attention_course.text import CharTokenizer, load_text, ngram_floor
+from attention_course.text import CharTokenizer, conditional_entropy, load_text
 from attention_course.training import evaluate
 
 A_STORY = "Kind Ann gave poor Ben a cup at the cave. Who got it? Poor Ben. Where? At the cave. What? A cup."
@@ -305,7 +305,7 @@ def test_a_bigram_model_recalls_nothing():
     counts.index_put_((ids[:-1], ids[1:]), torch.ones(len(ids) - 1), accumulate=True)
     model = BigramLanguageModel(LETTERS.vocab_size)
     model.table.weight.data = counts.add(1e-3).log()
-    assert evaluate(model, ids, "float32") == pytest.approx(ngram_floor(ids, 2), abs=0.02)
+    assert evaluate(model, ids, "float32") == pytest.approx(conditional_entropy(ids, 2), abs=0.02)
     assert recall(model, TEXT, LETTERS) == 0
 
 

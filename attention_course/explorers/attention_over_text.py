@@ -13,13 +13,13 @@ from attention_course.explorers.subject import (
     STORY,
     TOKENIZER,
     UNTRAINED,
-    fit,
+    check_subject,
+    compute_logits,
     ids_of,
-    look,
     remark,
     state_of,
 )
-from attention_course.plots import Bars, Text, sign
+from attention_course.plots import Bars, Text, visible_character
 from attention_course.stories import answers
 from attention_course.text import CharTokenizer
 
@@ -37,7 +37,7 @@ def read(
         ValueError: no weights were recorded.
     """
     with record_weights() as layers:
-        logits = look(model, ids_of(text, tokenizer, model))
+        logits = compute_logits(model, ids_of(text, tokenizer, model))
     if not layers:
         raise ValueError(
             f"{type(model).__name__} has no weights to look at: it computes no multi-head attention. "
@@ -54,7 +54,7 @@ def controls(
     Raises:
         ValueError: model, tokenizer and text do not go together, or the model has no weights to show.
     """
-    fit(model, tokenizer, text)
+    check_subject(model, tokenizer, text)
     n_layer, n_head, T, _ = read(model, state_of(model), tokenizer, text)[1].shape
     places = [start - 1 for start, _ in answers(text[-T:]) if start > 0]
     short = {"width": "200px"}
@@ -100,14 +100,14 @@ def draw(
     """Shade the text by the weights, and name the characters with the largest ones."""
     layer, head, position = place
     most = weights[: position + 1].topk(min(MOST_LOOKED_AT, position + 1))
-    looked_at = [(key, sign(text[key])) for key in most.indices.tolist()]
+    looked_at = [(key, visible_character(text[key])) for key in most.indices.tolist()]
     named = [
         f"{100 * weight:.0f} % on character {key} “{character}”"
         for weight, (key, character) in zip(most.values.tolist(), looked_at, strict=True)
     ]
-    follows = (
-        f"the text goes on with “{sign(text[position + 1])}”" if position + 1 < len(text) else "the text ends"
-    )
+    follows = "the text ends"
+    if position + 1 < len(text):
+        follows = f"the text goes on with “{visible_character(text[position + 1])}”"
     figure.show(
         Text(
             f"Weights of the framed query, full blue from {100 * FULL:.0f} %",
@@ -125,8 +125,9 @@ def draw(
             (0, 1),
         ),
         caption=(
-            f"Layer {layer}, head {head}, query {position} “{sign(text[position])}”: {', '.join(named[:3])}. "
-            f"Next, the model expects “{sign(expected)}” with {100 * probability.item():.0f} %; "
+            f"Layer {layer}, head {head}, query {position} “{visible_character(text[position])}”: "
+            f"{', '.join(named[:3])}. "
+            f"Next, the model expects “{visible_character(expected)}” with {100 * probability.item():.0f} %; "
             f"{follows}.{remark}"
         ),
     )

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attention_course.averaging import causal_mean_loop
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Plane, number
+from attention_course.plots import Scatter, format_number
 
 TOKENS = torch.tensor(
     [[-4.0, 0.0], [-2.0, 4.0], [0.0, -2.0], [2.0, 2.0], [4.0, 4.0], [3.0, -3.0], [1.0, -4.0], [-4.0, -3.0]]
@@ -41,6 +41,9 @@ def draw(figure: LiveFigure, tokens: Tensor, arrival: Tensor, seen: Tensor, mean
     x, y = means[-1].tolist()
     labels = [f"t={position}" for position in arrival.argsort().tolist()]
     figure.show(
-        Plane("Tokens seen so far, and the path of their mean", tokens, labels, (-5, 5), seen, means),
-        caption=f"At t = {t} the mean of {t + 1} token{'s' * (t > 0)} is ({number(x)}, {number(y)}).",
+        Scatter("Tokens seen so far, and the path of their mean", tokens, labels, (-5, 5), seen, means),
+        caption=(
+            f"At t = {t} the mean of {t + 1} token{'s' * (t > 0)} is "
+            f"({format_number(x)}, {format_number(y)})."
+        ),
     )

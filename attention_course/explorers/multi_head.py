@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attention_course.attention import attention_weights, causal_mask, head_size_of
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Heatmap, number
+from attention_course.plots import Heatmap, format_number
 
 TEXT = "the cat sat"
 N_EMBD = 64
@@ -119,6 +119,6 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
         caption=(
             f"n_head = {n_head}, head_size = {N_EMBD} / {n_head} = {N_EMBD // n_head}. Parameters: "
             f"4 · {N_EMBD}² = {4 * N_EMBD**2:,}, for any n_head. In head 0, query {t} “{LETTERS[t]}” gives "
-            f"{number(percent[0, t, most].item())} % of its weight to key {most} “{LETTERS[most]}”."
+            f"{format_number(percent[0, t, most].item())} % of its weight to key {most} “{LETTERS[most]}”."
         ),
     )

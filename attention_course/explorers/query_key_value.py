@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attention_course.attention import attention, causal_mask
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Heatmap, number
+from attention_course.plots import Heatmap, format_number
 
 TEXT = "potato"
 LETTERS = "pota"
@@ -96,12 +96,15 @@ def draw(
     found = [name for name, weight in shares if weight > most - 1e-4]
     keys = f"on key {found[0]}" if len(found) == 1 else f"on each of the keys {', '.join(found)}"
     letters = zip(LETTERS, output.tolist(), strict=True)
-    letters = " + ".join(f"{number(share)} {letter}" for letter, share in letters if share >= 0.005)
+    letters = " + ".join(f"{format_number(share)} {letter}" for letter, share in letters if share >= 0.005)
     largest = limit.item()
     figure.show(
         Heatmap("query × key", products, "key s", "channel", NAMES, limit=largest, room=(T, LARGEST_HEAD)),
         Heatmap("scores", scores, "key s", "step", NAMES, ["sum", f"÷ √{size}"], limit=largest),
         Heatmap("weights", weights, "key s", "query", NAMES, [NAMES[t]], limit=1),
         Heatmap("weight × value", mix, "key s", "letter", NAMES, list(LETTERS), limit=1),
-        caption=f"Query {NAMES[t]} puts its largest weight, {number(most)}, {keys}. Its output is {letters}.",
+        caption=(
+            f"Query {NAMES[t]} puts its largest weight, {format_number(most)}, {keys}. "
+            f"Its output is {letters}."
+        ),
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Bars, Histogram, number
+from attention_course.plots import Bars, Histogram, format_number
 
 LARGEST = 1024  # head_size
 N_EMBD = 1024
@@ -99,7 +99,7 @@ def compute(head_size: int, scale: str, var_q: float, var_k: float, T: int) -> d
 def readout(value: float) -> str:
     """Write a positive value in two decimals, or as a power of ten where these would be zeros."""
     if value >= 0.01:
-        return number(value)
+        return format_number(value)
     if value < 1e-30:
         return "less than 10⁻³⁰"
     digits, power = f"{value:.1e}".split("e")

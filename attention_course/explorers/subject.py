@@ -52,7 +52,7 @@ def state_of(model: nn.Module) -> tuple[int, ...]:
     )
 
 
-def look(model: nn.Module, ids: Tensor) -> Tensor:
+def compute_logits(model: nn.Module, ids: Tensor) -> Tensor:
     """Return logits (B, T, V) for ids (B, T), on the CPU, in eval mode, and leave the model as it was.
 
     Raises:
@@ -83,12 +83,12 @@ def check_tokenizer(tokenizer: object) -> None:
         )
 
 
-def fit(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
+def check_subject(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
     """Check that model, tokenizer and text go together.
 
     Raises:
         TypeError: one of them is something else.
-        ValueError: the model gives logits for another number of characters; or see `ids_of` and `look`.
+        ValueError: the model's vocabulary is not the tokenizer's; or see `ids_of` and `compute_logits`.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, expected a module, for example a GPT.")
@@ -98,7 +98,7 @@ def fit(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
             f"The text is a {type(text).__name__}, expected a str. Of ids, tokenizer.decode(ids)."
         )
     ids = ids_of(text, tokenizer, model)
-    given = look(model, torch.zeros_like(ids[:, :1])).shape[-1]
+    given = compute_logits(model, torch.zeros_like(ids[:, :1])).shape[-1]
     if given != tokenizer.vocab_size:
         raise ValueError(
             f"The model gives logits for {given} characters, but the tokenizer knows {tokenizer.vocab_size}. "

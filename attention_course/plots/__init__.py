@@ -9,9 +9,9 @@ from io import BytesIO
 from matplotlib.figure import Figure
 from PIL import Image
 
-from attention_course.plots.ink import BLUE, ORANGE, number, sign, tick, visible
+from attention_course.plots.ink import BLUE, ORANGE, format_number, format_tick, visible, visible_character
 from attention_course.plots.lines import Lines
-from attention_course.plots.panels import Bars, Heatmap, Histogram, Plane, Text
+from attention_course.plots.panels import Bars, Heatmap, Histogram, Scatter, Text
 
 __all__ = [
     "BLUE",
@@ -22,16 +22,16 @@ __all__ = [
     "Lines",
     "Panel",
     "Picture",
-    "Plane",
+    "Scatter",
     "Text",
-    "number",
+    "format_number",
+    "format_tick",
     "picture",
-    "sign",
-    "tick",
     "visible",
+    "visible_character",
 ]
 
-Panel = Heatmap | Bars | Histogram | Plane | Lines | Text
+Panel = Heatmap | Bars | Histogram | Scatter | Lines | Text
 MOST_INCHES = 300  # 2¹⁶ pixels, the most that matplotlib draws, are 341
 
 

@@ -18,7 +18,7 @@ NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, and halv
 Number = int | float  # where types are checked at run time, an int is no float
 
 
-def number(value: Number) -> str:
+def format_number(value: Number) -> str:
     """Write a value as a cell of a picture shows it: integers bare, others with two decimals."""
     if math.isnan(value):
         return "nan"
@@ -28,7 +28,7 @@ def number(value: Number) -> str:
     return text.replace("-", "−")
 
 
-def tick(value: Number) -> str:
+def format_tick(value: Number) -> str:
     """Write a round value as an axis shows it: 0.05, 200, or 2·10⁻⁵ where zeros would have to be counted."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:g}".replace("-", "−")
@@ -42,12 +42,12 @@ def visible(text: str) -> str:
     return NO_GLYPH.sub("�", text.replace("\n", "↵").replace("\t", "⇥"))
 
 
-def sign(character: str) -> str:
+def visible_character(character: str) -> str:
     """Write a single character so that it can be seen, even a space."""
     return visible(character).replace(" ", "␣")
 
 
-def array(tensor: Tensor) -> np.ndarray:
+def to_numpy(tensor: Tensor) -> np.ndarray:
     """Copy a tensor of any dtype, on any device, to float32 numbers that matplotlib can draw."""
     return tensor.detach().float().cpu().numpy()
 

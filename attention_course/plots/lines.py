@@ -21,9 +21,9 @@ from attention_course.plots.ink import (
     PURPLE,
     SKY,
     Number,
-    array,
-    number,
-    tick,
+    format_number,
+    format_tick,
+    to_numpy,
 )
 
 
@@ -77,7 +77,7 @@ class Lines:
 
     def points(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return x and y of what is drawn of a curve: some points of a long one, and always its last."""
-        x, y = array(self.x), array(self.curves[name])
+        x, y = to_numpy(self.x), to_numpy(self.curves[name])
         shown = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (not self.log or (x > 0) & (y > 0)))
         if len(shown) > self.MOST_POINTS and self.log:
             shown = shown[np.unique(np.geomspace(1, len(shown), self.MOST_POINTS).round().astype(int)) - 1]
@@ -129,10 +129,10 @@ class Lines:
         else:
             locator = MaxNLocator(6, steps=(1, 2, 5, 10))
         values = map(float, locator.tick_values(low, high))
-        return [(value, tick(value)) for value in values if low <= value <= high]
+        return [(value, format_tick(value)) for value in values if low <= value <= high]
 
     def _level_labels(self) -> list[str]:
-        return [f"{name} {number(level)}" for name, level in self.levels.items()]
+        return [f"{name} {format_number(level)}" for name, level in self.levels.items()]
 
     def _places(self, limits: tuple[Number, Number]) -> list[float]:
         """Return where the labels of the levels stand, as shares of the height, none on top of another."""

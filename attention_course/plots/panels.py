@@ -14,7 +14,17 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
-from attention_course.plots.ink import BLUE, DIVERGING, GREY, ORANGE, Number, array, ink_on, number, visible
+from attention_course.plots.ink import (
+    BLUE,
+    DIVERGING,
+    GREY,
+    ORANGE,
+    Number,
+    format_number,
+    ink_on,
+    to_numpy,
+    visible,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +87,7 @@ class Heatmap:
 
     def state(self) -> dict[str, Any]:
         """Return what both ways of drawing need, with the defaults filled in."""
-        values = array(self.values)
+        values = to_numpy(self.values)
         rows, columns = values.shape
         numbered = values.size <= self.MOST_NUMBERS
         limit = self.limit or np.abs(values[np.isfinite(values)]).max(initial=0) or 1.0
@@ -87,7 +97,7 @@ class Heatmap:
             "values": values.tobytes(),
             "rows": list(self.rows or map(str, range(rows))),
             "columns": list(self.columns or map(str, range(columns))),
-            "texts": [number(value) for value in values.flatten().tolist()] if numbered else [],
+            "texts": [format_number(value) for value in values.flatten().tolist()] if numbered else [],
             "row_label": self.row_label,
             "column_label": self.column_label,
             "limit": float(limit),
@@ -99,7 +109,7 @@ class Heatmap:
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
         state = self.state()
-        values = array(self.values)
+        values = to_numpy(self.values)
         finite = np.where(np.isfinite(values), values, 0)  # NaN and infinities are written, not coloured
         image = axes.imshow(finite, cmap=DIVERGING, vmin=-state["limit"], vmax=state["limit"])
         axes.set(xlabel=self.column_label, ylabel=self.row_label)
@@ -153,12 +163,12 @@ class Bars:
 
     def state(self) -> dict[str, Any]:
         """Return what both ways of drawing need."""
-        heights = array(self.heights)
+        heights = to_numpy(self.heights)
         return {
             "kind": "Bars",
             "title": self.title,
             "heights": heights.tobytes(),
-            "texts": [number(height) for height in heights.tolist()],
+            "texts": [format_number(height) for height in heights.tolist()],
             "labels": list(self.labels),
             "label": self.label,
             "limits": list(self.limits),
@@ -166,7 +176,7 @@ class Bars:
 
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
-        heights = np.nan_to_num(array(self.heights), posinf=0, neginf=0).clip(*self.limits)
+        heights = np.nan_to_num(to_numpy(self.heights), posinf=0, neginf=0).clip(*self.limits)
         low, high = self.limits
         axes.bar(range(len(heights)), heights, tick_label=list(self.labels), color=BLUE, width=0.7)
         axes.axhline(0, color=GREY, linewidth=1)
@@ -221,21 +231,21 @@ class Histogram:
         return {
             "kind": "Histogram",
             "title": self.title,
-            "density": array(self.density).tobytes(),
-            "curve": b"" if self.curve is None else array(self.curve).tobytes(),
+            "density": to_numpy(self.density).tobytes(),
+            "curve": b"" if self.curve is None else to_numpy(self.curve).tobytes(),
             "limits": [float(low), float(high)],
-            "ticks": [number(low), number((low + high) / 2), number(high)],
+            "ticks": [format_number(low), format_number((low + high) / 2), format_number(high)],
             "x_label": self.x_label,
         }
 
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
-        density = array(self.density)
+        density = to_numpy(self.density)
         low, high = self.limits
         edges = np.linspace(low, high, len(density) + 1)
         axes.stairs(density, edges, fill=True, color=BLUE, alpha=0.75, label="measured")
         if self.curve is not None:
-            curve = array(self.curve)
+            curve = to_numpy(self.curve)
             axes.plot(np.linspace(low, high, len(curve)), curve, color=ORANGE, linewidth=2, label="predicted")
             axes.legend(frameon=False)
         axes.set(xlabel=self.x_label, ylabel="density", xlim=self.limits)
@@ -243,7 +253,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, eq=False)
-class Plane:
+class Scatter:
     """Points in the plane, some of them lit, and perhaps a path that ends in a ring.
 
     Attributes:
@@ -273,21 +283,23 @@ class Plane:
     MOST = 1000  # a picture of so many takes seconds
 
     def __post_init__(self):
-        check_values(self.points, "Plane: points", "N", 2)
-        check_count(len(self.points), "Plane: number of points", self.MOST, "points")
-        check_names(self.labels, "Plane: labels", len(self.points), "points")
-        check_limits(self.limits, "Plane: limits")
+        check_values(self.points, "Scatter: points", "N", 2)
+        check_count(len(self.points), "Scatter: number of points", self.MOST, "points")
+        check_names(self.labels, "Scatter: labels", len(self.points), "points")
+        check_limits(self.limits, "Scatter: limits")
         if self.lit is not None:
-            check_values(self.lit, "Plane: lit", len(self.points))
+            check_values(self.lit, "Scatter: lit", len(self.points))
         if self.path is not None:
-            check_values(self.path, "Plane: path", "M", 2)
+            check_values(self.path, "Scatter: path", "M", 2)
             if not len(self.path):
-                raise ValueError("Plane: path has no point, expected at least one. Leave it out: path=None.")
+                raise ValueError(
+                    "Scatter: path has no point, expected at least one. Leave it out: path=None."
+                )
 
     def state(self) -> dict[str, Any]:
         """Return what both ways of drawing need."""
         return {
-            "kind": "Plane",
+            "kind": "Scatter",
             "title": self.title,
             "points": self.points.tolist(),
             "labels": list(self.labels),
@@ -302,10 +314,9 @@ class Plane:
         """Draw onto `axes`."""
         state = self.state()
         if self.path is not None:
-            axes.plot(*array(self.path).T, "-o", color=ORANGE, markersize=4, linewidth=2)
-            axes.plot(
-                *array(self.path)[-1], "o", color=ORANGE, markersize=15, fillstyle="none", markeredgewidth=2.5
-            )
+            axes.plot(*to_numpy(self.path).T, "-o", color=ORANGE, markersize=4, linewidth=2)
+            end = to_numpy(self.path)[-1]
+            axes.plot(*end, "o", color=ORANGE, markersize=15, fillstyle="none", markeredgewidth=2.5)
         for point, label, lit in zip(state["points"], self.labels, state["lit"], strict=True):
             axes.plot(*point, "o", color=BLUE if lit else "#bfd4e0", markersize=9)
             ink = "#222222" if lit else GREY
@@ -374,7 +385,7 @@ class Text:
             "title": self.title,
             "rows": self.rows(),
             "columns": self.COLUMNS,
-            "values": b"" if self.values is None else array(self.values).tobytes(),
+            "values": b"" if self.values is None else to_numpy(self.values).tobytes(),
             "framed": self.framed,
             "limit": float(self.limit),
             "label": self.label,
@@ -383,7 +394,7 @@ class Text:
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
         rows = self.rows()
-        values = np.zeros(len(self.text)) if self.values is None else array(self.values)
+        values = np.zeros(len(self.text)) if self.values is None else to_numpy(self.values)
         cells = [(row, column) for row, line in enumerate(rows) for column in range(len(line))]
         for index, (row, column) in enumerate(cells):
             colour = DIVERGING(0.5 + 0.5 * min(1.0, values[index] / self.limit))

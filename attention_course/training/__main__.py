@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.stories import answers, recall
-from attention_course.text import Data, load_text, ngram_floor
+from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training.loop import Trainer, run
 from attention_course.training.recipe import RECIPES, SIZES
 
@@ -50,7 +50,7 @@ def length(argument: str) -> int:
     return characters
 
 
-def train_as_told(options: argparse.Namespace) -> bool:
+def train_from_options(options: argparse.Namespace) -> bool:
     """Train on `options.text` and print a table. Return whether the training came to its end."""
     given = {name: getattr(options, name) for name in CHANGES if getattr(options, name) is not None}
     recipe = replace(RECIPES[options.config], **given)
@@ -125,7 +125,7 @@ def print_progress(trainer: Trainer) -> None:
 def print_table(model: GPT, trainer: Trainer) -> None:
     """Print what tables of n-grams, counted in the validation text, and the trained model reach on it."""
     data, precision = trainer.data, trainer.recipe.precision
-    rows = [(f"best {n}-gram table, counted", "", ngram_floor(data.val, n), "") for n in (1, 2, 3)]
+    rows = [(f"best {n}-gram table, counted", "", conditional_entropy(data.val, n), "") for n in (1, 2, 3)]
     text = data.tokenizer.decode(data.val)
     asked = any(end > model.block_size for _, end in answers(text))
     right = f"{recall(model, text, data.tokenizer, precision):.2f}" if asked else ""
@@ -175,7 +175,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # a sample may hold what it cannot encode
     try:
         with process_group(options):
-            finished = train_as_told(options)
+            finished = train_from_options(options)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         sys.exit(f"training: {error}")
     except KeyboardInterrupt:

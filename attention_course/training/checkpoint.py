@@ -21,7 +21,7 @@ from torch import Tensor
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.text import CharTokenizer
 from attention_course.training.recipe import History
-from attention_course.training.task import Task, check_part, check_progress, classes, kinds
+from attention_course.training.task import Task, check_part, check_progress, classes, structure
 
 FORMAT = b"attention_course checkpoint 3\n"
 
@@ -61,20 +61,20 @@ def writing(path: str | Path) -> Iterator[None]:
 
 def empty_file(path: Path, room: int = 0) -> Path:
     """Create a file beside `path` under a name that no other has, and take `room` bytes of the disk."""
-    half = path.with_name(f".{path.name}.{secrets.token_hex(8)}.half")
-    with open(half, "xb") as file:
+    partial_file = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    with open(partial_file, "xb") as file:
         try:
             if hasattr(os, "posix_fallocate") and room:
                 os.posix_fallocate(file.fileno(), 0, room)
             else:
                 file.write(bytes(room))
         except OSError:
-            half.unlink()
+            partial_file.unlink()
             raise
-    return half
+    return partial_file
 
 
-def write_checkpoint(path: str | Path, checkpoint: Checkpoint, half: Path | None = None) -> None:
+def write_checkpoint(path: str | Path, checkpoint: Checkpoint, partial_file: Path | None = None) -> None:
     """Write a file for `read_checkpoint`. If that fails, an older file of this name stays.
 
     A symbolic link stays one, and a file that was there keeps its permissions.
@@ -82,23 +82,23 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, half: Path | None
     Args:
         path: the file.
         checkpoint: what it is to hold.
-        half: an `empty_file`, which becomes the checkpoint; a new one if left out.
+        partial_file: an `empty_file`, which becomes the checkpoint; a new one if left out.
 
     Raises:
         OSError: the file could not be written.
     """
     whole, target = packed(checkpoint), Path(os.path.realpath(path))
     with writing(path), contextlib.ExitStack() as stack:
-        half = half or empty_file(target)
-        stack.callback(half.unlink, missing_ok=True)
-        with open(half, "r+b") as file:
+        partial_file = partial_file or empty_file(target)
+        stack.callback(partial_file.unlink, missing_ok=True)
+        with open(partial_file, "r+b") as file:
             file.write(whole)
             file.truncate()
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
-            half.chmod(target.stat().st_mode)
-        os.replace(half, target)
+            partial_file.chmod(target.stat().st_mode)
+        os.replace(partial_file, target)
 
 
 @contextlib.contextmanager
@@ -119,15 +119,15 @@ def reserved(path: str | Path, largest: Checkpoint, growth: int) -> Iterator[Cal
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             os.stat(f"{target.parent}/.")  # FileLock would make this folder
             stack.enter_context(FileLock(target.with_name(f".{target.name}.lock"), blocking=False))
-            for left in target.parent.glob(f".{glob.escape(target.name)}.*.half"):
+            for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
                 left.unlink()  # by a run that was killed
-            halves = [empty_file(target, room)]
-        stack.callback(lambda: halves[-1].unlink(missing_ok=True))
+            partial_files = [empty_file(target, room)]
+        stack.callback(lambda: partial_files[-1].unlink(missing_ok=True))
 
         def write(checkpoint: Checkpoint) -> None:
-            write_checkpoint(path, checkpoint, halves[-1])
+            write_checkpoint(path, checkpoint, partial_files[-1])
             with writing(path):
-                halves.append(empty_file(target, room))
+                partial_files.append(empty_file(target, room))
 
         yield write
 
@@ -164,7 +164,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         if missing := Checkpoint.__annotations__.keys() - state.keys():
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
-        if kinds(state["model"]) != state["task"]["model"]:
+        if structure(state["model"]) != state["task"]["model"]:
             raise ValueError("its parameters are not those of its model")
         steps, history = state["task"]["recipe"]["steps"], History(**state["history"])
         check_progress(state["steps_done"], steps, state["seconds"], history)
@@ -188,6 +188,6 @@ def load_model(path: str | Path) -> tuple[GPT, CharTokenizer]:
         raise ValueError(f"{path} holds a model that is no GPT. Build that model, and use Trainer.load.")
     if classes(model) != task["modules"]:
         raise ValueError(f"{path} holds a GPT with parts of its own. Build that model, and use Trainer.load.")
-    check_part(path, "model", task["model"], kinds(model.state_dict()))
+    check_part(path, "model", task["model"], structure(model.state_dict()))
     model.load_state_dict(state["model"])
     return model.eval(), tokenizer

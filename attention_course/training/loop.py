@@ -116,7 +116,7 @@ class Trainer:
         wanted = self.done or self.steps_done % self.recipe.evaluate_every == 0
         return self.steps_done > 0 and wanted and not measured
 
-    def try_memory(self) -> None:
+    def check_memory(self) -> None:
         """Ask for the memory that the logits of a batch and their gradients take, and fill nothing."""
         tokens = self.recipe.batch_size // self.processes * self.block_size
         torch.empty(2, tokens, self.data.tokenizer.vocab_size, device=self.device)
@@ -133,7 +133,7 @@ class Trainer:
             self._update()
         if self.due:
             with contextlib.suppress(AbandonedError):
-                val_loss = self.evaluate(None if self.done else self.recipe.evaluate_pieces)
+                val_loss = self.evaluate(None if self.done else self.recipe.evaluate_blocks)
                 self.history.val_steps.append(self.steps_done)
                 self.history.val_losses.append(val_loss)
                 self.history.val_seconds.append(self.seconds)
@@ -181,13 +181,13 @@ class Trainer:
             value = shared.item() / self.processes
         return value
 
-    def evaluate(self, pieces: int | None = None) -> float:
-        """Return the loss on the validation text, or on so many pieces of it, in nats per token.
+    def evaluate(self, blocks: int | None = None) -> float:
+        """Return the loss on the validation text, or on so many blocks of it, in nats per token.
 
         Raises:
             FloatingPointError: it is not finite.
         """
-        loss = evaluate(self.model, self.data.val, self.recipe.precision, pieces, lambda: self.interrupted)
+        loss = evaluate(self.model, self.data.val, self.recipe.precision, blocks, lambda: self.interrupted)
         self._check_finite("validation loss", loss)
         return loss
 
@@ -296,8 +296,8 @@ def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "trai
     )
     trainer.model.train()
     try:
-        with bar, interrupts_wait(trainer), few_threads():
-            trainer.try_memory()
+        with bar, defer_interrupts(trainer), limit_threads():
+            trainer.check_memory()
             while not stop and (trainer.due or not trainer.done):
                 trainer.step()
                 bar.update(trainer.steps_done - bar.n)
@@ -317,7 +317,7 @@ def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "trai
 
 
 @contextlib.contextmanager
-def interrupts_wait(trainer: Trainer) -> Iterator[None]:
+def defer_interrupts(trainer: Trainer) -> Iterator[None]:
     """Let Ctrl-C, and the kernel's stop button, set `history.stopped`, and leave no step half done.
 
     A second one does not wait: it raises KeyboardInterrupt there and then.
@@ -340,7 +340,7 @@ def interrupts_wait(trainer: Trainer) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def few_threads() -> Iterator[None]:
+def limit_threads() -> Iterator[None]:
     """Let at most 8 threads work: in a model of this size more would wait. OMP_NUM_THREADS overrides it."""
     usual = torch.get_num_threads()
     torch.set_num_threads(usual if "OMP_NUM_THREADS" in os.environ else min(usual, 8))

@@ -39,10 +39,10 @@ def evaluate(
     model: nn.Module,
     ids: Int[Tensor, " N"],
     precision: str = "auto",
-    pieces: int | None = None,
+    blocks: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Return the mean loss on `ids`, cut into pieces of block_size tokens, in nats per token.
+    """Return the mean loss on `ids`, cut into blocks of block_size tokens, in nats per token.
 
     The last tokens, too few for a piece, are left out.
 
@@ -50,21 +50,21 @@ def evaluate(
         model: see `Trainer`.
         ids: shape (N,).
         precision: see `Recipe`.
-        pieces: look at no more than so many, spread evenly over the text; at all of them if left out.
-        stop: asked between two batches of pieces; True ends it.
+        blocks: look at no more than so many, spread evenly over the text; at all of them if left out.
+        stop: asked between two batches of blocks; True ends it.
 
     Raises:
-        ValueError: there are not even tokens for one piece, `pieces` is below 1, or no such precision.
+        ValueError: there are not even tokens for one piece, `blocks` is below 1, or no such precision.
         AbandonedError: `stop` said so.
     """
     block_size, device = block_size_of(model), next(model.parameters()).device
     check_length("validation", ids, block_size)
     look_up(precision, PRECISIONS, "precision")
     starts = torch.arange(0, len(ids) - block_size, block_size)
-    if pieces is not None and pieces < len(starts):
-        if pieces < 1:
-            raise ValueError(f"evaluate: pieces = {pieces}, expected at least 1, or None for all.")
-        starts = starts[torch.arange(pieces) * len(starts) // pieces]
+    if blocks is not None and blocks < len(starts):
+        if blocks < 1:
+            raise ValueError(f"evaluate: blocks = {blocks}, expected at least 1, or None for all.")
+        starts = starts[torch.arange(blocks) * len(starts) // blocks]
     total, batches = 0.0, starts.split(64)
     quiet = len(batches) < 10 or (dist.is_initialized() and dist.get_rank() > 0)
     with evaluating(model), autocast(precision, device):

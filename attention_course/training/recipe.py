@@ -25,7 +25,7 @@ class Recipe:
         beta2: how slowly AdamW forgets squared gradients.
         clip: the largest norm that the gradient of one step may have.
         evaluate_every: steps between two validation losses.
-        evaluate_pieces: pieces of block_size tokens, spread over the validation text, that each of these
+        evaluate_blocks: blocks of block_size tokens, spread over the validation text, that each of these
             looks at (eval_iters in nanoGPT's train.py); the last one looks at the whole text.
         precision: "float32", "bfloat16", or "auto", which is the faster one on this machine.
         seed: of the batches, and of what dropout sets to zero.
@@ -43,12 +43,12 @@ class Recipe:
     beta2: float = 0.95
     clip: float = 1.0
     evaluate_every: int = 100
-    evaluate_pieces: int = 2000
+    evaluate_blocks: int = 2000
     precision: str = "auto"
     seed: int = 0
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "evaluate_every", "evaluate_pieces", "warmup"):
+        for name in ("steps", "batch_size", "evaluate_every", "evaluate_blocks", "warmup"):
             value, least = getattr(self, name), 0 if name == "warmup" else 1
             if not isinstance(value, int) or not least <= value < 2**31:
                 raise ValueError(

@@ -35,7 +35,7 @@ def task_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) 
     """Say what is trained, on what and how: a checkpoint of another task does not fit."""
     return {
         "config": asdict(model.config) if isinstance(model, GPT) else None,
-        "model": kinds(model.state_dict()),
+        "model": structure(model.state_dict()),
         "modules": classes(model),
         "recipe": asdict(recipe),
         "optimizer": {
@@ -48,7 +48,7 @@ def task_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) 
     }
 
 
-def kinds(state: object, name: str = "") -> dict[str, Any]:
+def structure(state: object, name: str = "") -> dict[str, Any]:
     """Return everything about a state but its numbers: states that agree in it can be put in one place.
 
     Memory is written to as these say, by compiled code that trusts them.
@@ -57,7 +57,7 @@ def kinds(state: object, name: str = "") -> dict[str, Any]:
         entries = state.items() if isinstance(state, dict) else enumerate(state)
         found = {name: "dict" if isinstance(state, dict) else "list"}
         for key, value in entries:
-            found |= kinds(value, f"{name}.{key}".removeprefix("."))
+            found |= structure(value, f"{name}.{key}".removeprefix("."))
         return found
     if isinstance(state, Tensor):
         if state.is_meta or state.is_nested or state.layout != torch.strided:
@@ -118,9 +118,9 @@ def difference(theirs: object, ours: object) -> str:
 def check_optimizer(path: str | Path, theirs: dict[str, Any], optimizer: Optimizer) -> None:
     """Raise ValueError unless `optimizer` can go on from the state_dict of another one."""
     ours = after_one_step(optimizer).state_dict()
-    check_part(path, "optimizer", kinds(theirs).get("state"), "dict")
+    check_part(path, "optimizer", structure(theirs).get("state"), "dict")
     first = {key: value for key, value in ours["state"].items() if key in theirs["state"]}  # or none so far
-    check_part(path, "optimizer", kinds(theirs), kinds(ours | {"state": first}))
+    check_part(path, "optimizer", structure(theirs), structure(ours | {"state": first}))
     order = [[group["params"] for group in state["param_groups"]] for state in (theirs, ours)]
     check_part(path, "order of parameters", *order)
 

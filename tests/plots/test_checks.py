@@ -7,7 +7,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from attention_course.plots import Bars, Heatmap, Histogram, Lines, Plane, Text, picture
+from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -24,8 +24,8 @@ def histogram(density=torch.ones(2), limits=(0, 1), curve=None):  # noqa: B008
     return Histogram("t", density, limits, "x", curve)
 
 
-def plane(points=torch.zeros(3, 2), labels="abc", limits=(0, 1), **others):  # noqa: B008
-    return Plane("t", points, labels, limits, **others)
+def scatter(points=torch.zeros(3, 2), labels="abc", limits=(0, 1), **others):  # noqa: B008
+    return Scatter("t", points, labels, limits, **others)
 
 
 def lines(x=torch.ones(3), curve=torch.ones(3), **others):  # noqa: B008
@@ -57,13 +57,13 @@ WRONG = {
     "Histogram: density has shape (1, 2)": lambda: histogram(torch.ones(1, 2)),
     "Histogram: limits = (0, inf)": lambda: histogram(limits=(0, float("inf"))),
     "Histogram: curve has shape (1, 2)": lambda: histogram(curve=torch.ones(1, 2)),
-    "Plane: points has shape (3, 3), expected a tensor of shape (N, 2)": lambda: plane(torch.zeros(3, 3)),
-    "Plane: labels holds 2 names for 3 points": lambda: plane(labels="ab"),
-    "Plane: limits = (3, 3)": lambda: plane(limits=(3, 3)),
-    "Plane: lit has shape (2,), expected a tensor of shape (3,)": lambda: plane(lit=torch.ones(2)),
-    "Plane: path has shape (2,)": lambda: plane(path=torch.ones(2)),
-    "Plane: path has no point": lambda: plane(path=torch.ones(0, 2)),
-    "Plane: number of points: 1001": lambda: plane(torch.zeros(1001, 2), "a" * 1001),
+    "Scatter: points has shape (3, 3), expected a tensor of shape (N, 2)": lambda: scatter(torch.zeros(3, 3)),
+    "Scatter: labels holds 2 names for 3 points": lambda: scatter(labels="ab"),
+    "Scatter: limits = (3, 3)": lambda: scatter(limits=(3, 3)),
+    "Scatter: lit has shape (2,), expected a tensor of shape (3,)": lambda: scatter(lit=torch.ones(2)),
+    "Scatter: path has shape (2,)": lambda: scatter(path=torch.ones(2)),
+    "Scatter: path has no point": lambda: scatter(path=torch.ones(0, 2)),
+    "Scatter: number of points: 1001": lambda: scatter(torch.zeros(1001, 2), "a" * 1001),
     "Lines: x has shape (1, 3)": lambda: lines(torch.ones(1, 3)),
     "Lines: curves['a'] has shape (2,), expected a tensor of shape (3,)": lambda: lines(curve=torch.ones(2)),
     "Lines: levels['floor'] = 0, expected a number above 0": lambda: lines(levels={"floor": 0}),
@@ -103,12 +103,12 @@ def test_what_lies_just_inside_the_limits_is_drawn():
         heatmap(torch.zeros(5, 3), tile=["a"]),
         lines(x_limits=(2, 3), levels={"floor": 1e-9}),
         lines(log=False, x_limits=(-1, 0), levels={"floor": -1}),
-        plane(lit=torch.ones(3), path=torch.zeros(1, 2)),
+        scatter(lit=torch.ones(3), path=torch.zeros(1, 2)),
         Text("t", "abc", torch.zeros(3), framed=2, limit=1e-9),
     ):
         panel.state()
     assert len(bars(torch.zeros(400), ["a"] * 400).state()["texts"]) == 400
-    assert len(plane(torch.zeros(1000, 2), "a" * 1000).state()["points"]) == 1000
+    assert len(scatter(torch.zeros(1000, 2), "a" * 1000).state()["points"]) == 1000
     assert sum(map(len, Text("t", 4000 * "a").state()["rows"])) == 4000
 
 

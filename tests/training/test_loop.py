@@ -22,7 +22,7 @@ from training.small import (
 )
 
 from attention_course.gpt import GPT, BigramLanguageModel
-from attention_course.text import Data, get_batch, ngram_floor
+from attention_course.text import Data, conditional_entropy, get_batch
 from attention_course.training import (
     Recipe,
     Trainer,
@@ -116,7 +116,7 @@ def test_a_bigram_model_comes_down_to_the_floor_of_a_text_without_longer_memory(
     recipe = Recipe(steps=150, batch_size=16, learning_rate=0.1, warmup=5, weight_decay=0.0)
     before = evaluate(model, data.val)
     history = train(model, data, recipe, callback=lambda trainer: None)
-    floor = ngram_floor(data.val, 2)
+    floor = conditional_entropy(data.val, 2)
     assert before > floor + 0.5
     assert floor - 0.005 < history.val_losses[-1] < floor + 0.02
 
@@ -261,14 +261,14 @@ def test_at_most_eight_threads_unless_told_otherwise(monkeypatch, cores, asked, 
 # Measuring while training
 
 
-def test_a_training_looks_at_some_pieces_and_at_its_end_at_all(monkeypatch):
+def test_a_training_looks_at_some_blocks_and_at_its_end_at_all(monkeypatch):
     looked, usual = [], loop.evaluate
     monkeypatch.setattr(
         loop, "evaluate", lambda *given: looked.append((given[3], usual(*given))) or looked[-1][1]
     )
     model = tiny()
-    history = train(model, DATA, replace(RECIPE, evaluate_pieces=2), callback=lambda trainer: None)
-    assert [pieces for pieces, _ in looked] == [2, 2, None]
+    history = train(model, DATA, replace(RECIPE, evaluate_blocks=2), callback=lambda trainer: None)
+    assert [blocks for blocks, _ in looked] == [2, 2, None]
     assert history.val_losses == [loss for _, loss in looked]
     assert history.val_losses[-1] == evaluate(model, DATA.val, "float32")
 
@@ -357,7 +357,7 @@ def test_memory_that_is_not_there_is_never_touched():
     trainer.processes = 2
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "empty", lambda *sizes, device: asked.append((sizes, device)))
-        trainer.try_memory()
+        trainer.check_memory()
     assert asked == [((2, 14, DATA.tokenizer.vocab_size), torch.device("cpu"))]
 
 
