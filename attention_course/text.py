@@ -100,8 +100,8 @@ def read_text(path: Path) -> str:
     """
     if (size := path.stat().st_size) > LARGEST:
         raise ValueError(
-            f"{path} has {size:,} bytes, expected at most {LARGEST:,}: as an id, a character takes 8 bytes of "
-            "memory, and more during encoding. Read a part of it: open(path).read(10_000_000)."
+            f"{path} has {size:,} bytes, expected at most {LARGEST:,}: as an id, a character takes 8 bytes "
+            "of memory, and more during encoding. Read a part of it: open(path).read(10_000_000)."
         )
     try:
         text = path.read_bytes().decode("utf-8")

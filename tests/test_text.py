@@ -381,7 +381,7 @@ def test_equal_when_the_characters_are():
 
 
 def test_unknown_character_is_named_with_its_place():
-    words = r"'ж' \(U\+0436\) at position 5 is none of the 3 characters.*text.replace\('ж', ''\)"
+    words = r"'ж' \(U\+0436\) at position 5 is not one of the 3 characters.*text.replace\('ж', ''\)"
     with pytest.raises(ValueError, match=words):
         CharTokenizer("banana").encode("bananжa😀")
     with pytest.raises(ValueError, match=r"U\+1F600\) at position 0"):
