@@ -176,7 +176,7 @@ def test_why_a_file_is_no_checkpoint_is_said(tmp_path):
         (packed(rest), "it has no generator, task"),
         (packed(state | {"model": tiny(n_embd=8).state_dict()}), "its parameters are not those of its model"),
         (packed(state | {"steps_done": -1}), "its steps_done is -1, of 10"),
-        (packed(state | {"history": losses}), "its losses is no list of 0 finite numbers, float"),
+        (packed(state | {"history": losses}), "its losses is not a list of 0 finite numbers, float"),
     ]:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"\(Reading it failed: {reason}\.\)$"):
@@ -213,18 +213,18 @@ def test_a_model_comes_back_with_its_tokenizer(saved):
 
 def test_only_a_gpt_is_built_from_its_checkpoint(tmp_path):
     Trainer(BigramLanguageModel(40), DATA, RECIPE).save(tmp_path / "run.pt")
-    with pytest.raises(ValueError, match=r"holds a model that is no GPT"):
+    with pytest.raises(ValueError, match=r"holds a model that is not a GPT"):
         load_model(tmp_path / "run.pt")
 
 
 def test_a_gpt_with_parts_of_its_own_is_not_taken_for_another(tmp_path):
     trainer = Trainer(GPT(tiny().config, attn=Unmasked), DATA, RECIPE)
     trainer.save(tmp_path / "run.pt")
-    with pytest.raises(ValueError, match=r"run.pt holds a GPT with parts of its own. Build that model"):
+    with pytest.raises(ValueError, match=r"run.pt holds a GPT with custom parts. Build that model"):
         load_model(tmp_path / "run.pt")
     with pytest.raises(
         ValueError,
-        match=r"its modules is another one: transformer.h.0.attn = \S+Unmasked there and \S+MultiHead",
+        match=r"its modules is different: transformer.h.0.attn = \S+Unmasked there and \S+MultiHead",
     ):
         Trainer(tiny(), DATA, RECIPE).load(tmp_path / "run.pt")
     other = Trainer(GPT(tiny().config, attn=Unmasked), DATA, RECIPE)
@@ -272,7 +272,7 @@ def test_a_checkpoint_is_loaded_whole_or_not_at_all(saved, monkeypatch, error):
 
 def test_a_checkpoint_of_another_dtype_is_refused(saved):
     trainer = Trainer(tiny(dropout=0.3).double(), DATA, RECIPE)
-    with pytest.raises(ValueError, match=r"its model is another one: \S+ = float32 \[.*\] there and float64"):
+    with pytest.raises(ValueError, match=r"its model is different: \S+ = float32 \[.*\] there and float64"):
         trainer.load(saved)
 
 
@@ -290,7 +290,7 @@ def test_a_model_of_another_size_than_its_config_is_not_loaded(saved):
     state["task"]["config"]["n_embd"] = 8
     saved.write_bytes(packed(state))
     with pytest.raises(
-        ValueError, match=r"run.pt does not fit: its model is another one: .* there and float32"
+        ValueError, match=r"run.pt does not match: its model is different: .* there and float32"
     ):
         load_model(saved)
 
@@ -368,7 +368,7 @@ def test_a_second_run_with_the_same_file_is_refused(tmp_path):
     with one.saving(path) as save:
         for same in (path, link):
             with pytest.raises(
-                OSError, match=f"^Another run saves to {re.escape(str(same))}. Wait for its end"
+                OSError, match=f"^Another run saves to {re.escape(str(same))}. Wait until it ends"
             ):
                 other.saving(same).__enter__()
         with other.saving(tmp_path / "other.pt"):

@@ -102,7 +102,7 @@ def test_a_second_run_is_refused_until_the_first_one_is_killed(text, tmp_path):
         with start(*arguments) as second:
             _, errors = second.communicate()
         assert second.returncode == 1
-        assert errors == f"training: Another run saves to {path}. Wait for its end, or name another file.\n"
+        assert errors == f"training: Another run saves to {path}. Wait until it ends, or name another file.\n"
         assert first.poll() is None
         first.kill()
     with start(*arguments) as third:

@@ -344,14 +344,14 @@ def test_too_little_memory_is_said(error):
 
     model = tiny()
     model.register_forward_pre_hook(fail)
-    with pytest.raises(MemoryError, match="too little memory for a batch of 4 texts of 7 tokens"):
+    with pytest.raises(MemoryError, match="A batch of 4 sequences of 7 tokens does not fit in memory"):
         train(model, DATA, RECIPE)
 
 
 def test_memory_that_is_not_there_is_never_touched():
     """With this batch, the places of its texts alone would fill 17 GB before they fail."""
     model = tiny()
-    with pytest.raises(MemoryError, match="too little memory for a batch of 2147483647 texts"):
+    with pytest.raises(MemoryError, match="A batch of 2147483647 sequences"):
         train(model, DATA, replace(RECIPE, batch_size=2**31 - 1))
     trainer, asked = Trainer(model, DATA, RECIPE), []
     trainer.processes = 2
@@ -533,7 +533,9 @@ def test_a_batch_that_cannot_be_shared_is_refused(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
-    with pytest.raises(ValueError, match=r"A batch of 4 cannot be shared by 3 processes.* that 3 divides"):
+    with pytest.raises(
+        ValueError, match=r"A batch of 4 cannot be split between 3 processes.* that 3 divides"
+    ):
         Trainer(tiny(), DATA, RECIPE)
 
 
