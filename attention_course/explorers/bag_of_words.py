@@ -19,7 +19,7 @@ ORDERS = {
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return the position that looks back, and the order in which the tokens come."""
+    """Return the position t, and the order of the tokens."""
     return {
         "t": ipywidgets.IntSlider(3, 0, len(TOKENS) - 1, description="position t"),
         "order": ipywidgets.Dropdown(options=list(ORDERS), description="order of the tokens"),
@@ -27,7 +27,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 
 
 def compute(t: int, order: str) -> dict[str, Tensor]:
-    """Return tokens (8, 2), the order they arrive in (8,), which of them t sees (8,), means (t + 1, 2)."""
+    """Return tokens (8, 2), their order (8,), which of them t sees (8,), and means (t + 1, 2)."""
     arrival = torch.tensor(ORDERS[order])
     means = causal_mean_loop(TOKENS[arrival])
     seen = torch.zeros(len(TOKENS), dtype=torch.bool)
@@ -36,7 +36,7 @@ def compute(t: int, order: str) -> dict[str, Tensor]:
 
 
 def draw(figure: LiveFigure, tokens: Tensor, arrival: Tensor, seen: Tensor, means: Tensor) -> None:
-    """Light the tokens that are seen and trace the mean."""
+    """Highlight the tokens that t sees, and trace the mean."""
     t = len(means) - 1
     x, y = means[-1].tolist()
     labels = [f"t={position}" for position in arrival.argsort().tolist()]

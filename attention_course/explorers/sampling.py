@@ -119,7 +119,7 @@ def draw(
     sample: str,
     remark: str,
 ) -> None:
-    """Show the best characters as bars, and the sample; the caption gives entropy and the best character."""
+    """Show the best characters as bars, and the sample; the caption gives the best one and the entropy."""
     labels = [visible_character(characters[index]) for index in best]
     drawn = f"character; drawn among the best {top_k}" if top_k > 1 else "character; the best is taken"
     text = prompt[-PROMPT_ROWS * Text.COLUMNS :] + sample

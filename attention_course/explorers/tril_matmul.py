@@ -1,4 +1,4 @@
-"""Rung 2: weights times tokens is the output, with each step under your fingers."""
+"""Rung 2: the output as weights @ tokens, with each step of the weights under control."""
 
 import ipywidgets
 import torch
@@ -34,7 +34,7 @@ def compute(T: int, decay: float, triangle: bool, normalise: bool) -> dict[str, 
 
 
 def draw(figure: LiveFigure, weights: Tensor, tokens: Tensor, output: Tensor) -> None:
-    """Show the product as three matrices; the caption reads the last row out."""
+    """Show the product as three matrices; the caption describes the last row."""
     T = len(tokens)
     total = weights[-1].sum().item()
     a, b = output[-1].tolist()

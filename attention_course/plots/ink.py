@@ -29,7 +29,7 @@ def format_number(value: Number) -> str:
 
 
 def format_tick(value: Number) -> str:
-    """Format a tick label: 0.05, 200, and scientific notation such as 2·10⁻⁵ for very small and large values."""
+    """Format a tick label: 0.05, 200, and 2·10⁻⁵ for very small or large values."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:g}".replace("-", "−")
     digits, power = f"{value:e}".split("e")

@@ -86,7 +86,7 @@ class Heatmap:
         return 1.0 + min(2.6 * columns / max(rows, columns), 2.6) + 0.2
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the browser, with defaults filled in."""
+        """Return the data that both backends draw, with defaults filled in."""
         values = to_numpy(self.values)
         rows, columns = values.shape
         numbered = values.size <= self.MOST_NUMBERS
@@ -162,7 +162,7 @@ class Bars:
         return max(3.0, (0.25 + 0.07 * longest) * len(self.labels))
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the browser."""
+        """Return the data that both backends draw."""
         heights = to_numpy(self.heights)
         return {
             "kind": "Bars",
@@ -226,7 +226,7 @@ class Histogram:
             check_values(self.curve, "Histogram: curve", "N")
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the browser."""
+        """Return the data that both backends draw."""
         low, high = self.limits
         return {
             "kind": "Histogram",
@@ -297,7 +297,7 @@ class Scatter:
                 )
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the browser."""
+        """Return the data that both backends draw."""
         return {
             "kind": "Scatter",
             "title": self.title,
@@ -377,7 +377,7 @@ class Text:
         return [visible(row) for row in self.ROWS.findall(self.text) if row] or [""]
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the browser."""
+        """Return the data that both backends draw."""
         return {
             "kind": "Text",
             "title": self.title,

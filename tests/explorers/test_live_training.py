@@ -282,12 +282,12 @@ def test_a_training_that_breaks_off_says_why_and_the_button_rests(live, model, s
     shell.push({"live": live, "trainer": FakeTrainer(model)})
     shell.run_cell(DIVERGE)
     assert live.stop.disabled
-    assert live.words.value == "broken off after step 5 of 1000"
+    assert live.words.value == "aborted after step 5 of 1000"
     assert "FloatingPointError: Trainer: the loss of step 6 is nan. Begin again with" in live.figure.caption
     shell.run_cell("raise ValueError('of another cell')")
     assert "another" not in live.figure.caption
     shell.run_cell("trainer.step(); live(trainer)")
-    assert live.words.value == "broken off after step 6 of 1000"
+    assert live.words.value == "aborted after step 6 of 1000"
 
 
 def test_a_training_that_comes_to_its_end_says_so_after_its_cell_too(live, model, shell):
