@@ -123,7 +123,7 @@ def test_floor_of_a_known_source_is_near_its_entropy():
 
 @pytest.mark.parametrize(("length", "n"), [(5, 6), (0, 1)])
 def test_floor_needs_an_ngram(length, n):
-    with pytest.raises(ValueError, match=f"n = {n} with {length} ids, expected n from 1 to their number"):
+    with pytest.raises(ValueError, match=f"n = {n} with {length} ids, expected 1 <= n <= {length}"):
         conditional_entropy(torch.zeros(length, dtype=torch.int64), n)
 
 
@@ -218,7 +218,7 @@ def test_a_file_that_memory_cannot_hold_is_not_read(tmp_path, monkeypatch):
     with path.open("wb") as file:
         file.truncate(text_module.LARGEST + 1)  # takes no room on a disk
     with pytest.raises(
-        ValueError, match=r"large.txt has 1,000,000,001 bytes, expected at most 1,000,000,000: .*Cut"
+        ValueError, match=r"large.txt has 1,000,000,001 bytes, expected at most 1,000,000,000: .*Read a part"
     ):
         load_text(path)
     path.write_text("four")
@@ -293,7 +293,7 @@ def test_downloads_once_with_a_progress_bar(server, cache, capfd):
 
 def assert_says_what_to_do(message, cache):
     assert message.startswith("tiny-shakespeare could not be downloaded.")
-    for part in (text_module.SHAKESPEARE_URL, str(cache), text_module.SHAKESPEARE_SHA256, "What happened: "):
+    for part in (text_module.SHAKESPEARE_URL, str(cache), text_module.SHAKESPEARE_SHA256, "The error was: "):
         assert part in message
 
 
@@ -301,7 +301,7 @@ def test_offline_the_file_can_be_put_there_by_hand(cache):
     with pytest.raises(OSError, match="could not be downloaded") as caught:
         load_text("tiny-shakespeare")
     assert_says_what_to_do(str(caught.value), cache)
-    assert "Another file lies there" not in str(caught.value)
+    assert "A different file is there" not in str(caught.value)
     assert list(cache.parent.iterdir()) == []  # the folder is there to put it into
     cache.write_bytes(LINES)
     assert load_text("tiny-shakespeare") == LINES.decode().replace("\r\n", "\n")
@@ -310,7 +310,7 @@ def test_offline_the_file_can_be_put_there_by_hand(cache):
 def test_offline_another_file_is_named_as_such(cache):
     cache.parent.mkdir(parents=True)
     cache.write_bytes(b"<html>404</html>")
-    with pytest.raises(OSError, match="Another file lies there now; replace it") as caught:
+    with pytest.raises(OSError, match="A different file is there now; replace it") as caught:
         load_text("tiny-shakespeare")
     assert_says_what_to_do(str(caught.value), cache)
     assert cache.read_bytes() == b"<html>404</html>"
@@ -322,7 +322,7 @@ def test_offline_another_file_is_named_as_such(cache):
     [
         ({"content": b"Second Citizen:\n"}, "does not match"),
         ({"status": 404}, "404"),
-        ({"content": LINES[:20], "promised": len(LINES)}, "What happened"),  # the connection breaks
+        ({"content": LINES[:20], "promised": len(LINES)}, "The error was"),  # the connection breaks
     ],
 )
 def test_a_bad_download_leaves_nothing_behind(server, cache, answer, words):
@@ -400,7 +400,7 @@ def test_half_a_surrogate_pair_is_no_character():
     ("ids", "words"), [([0, 1, 3], "id 3 at position 2"), ([0, -1], "id -1 at position 1")]
 )
 def test_id_out_of_range_is_named_with_its_place(ids, words):
-    with pytest.raises(ValueError, match=f"{words} stands for no character: ids go from 0 to 2"):
+    with pytest.raises(ValueError, match=f"{words} is not in the vocabulary: ids go from 0 to 2"):
         CharTokenizer("banana").decode(torch.tensor(ids))
 
 
