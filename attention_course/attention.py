@@ -1,6 +1,6 @@
-"""Rungs 3 to 7: attention, from the mask to many heads, and the probe that finds a leak from the future."""
+"""Rungs 3 to 7: attention, from masks to multi-head attention, and a probe for leaks from the future."""
 # pyright: reportOperatorIssue=false
-# (head_size ** -0.5 has no type: an int to a negative power)
+# (pyright cannot type head_size ** -0.5, an int to a negative power)
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,12 +27,12 @@ from attention_course.checks import (
 def causal_mask(
     T_q: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Let each query look at itself and at the past.
+    """Return the causal mask: each query may look at itself and at the past.
 
     Args:
         T_q: number of queries.
-        T_k: number of keys; as many as queries if left out. The last query is aligned with the last key.
-        device: where the mask is made.
+        T_k: number of keys; T_q if left out. The last query is aligned with the last key.
+        device: the device of the mask.
 
     Returns:
         A boolean mask, shape (T_q, T_k), True where a query may look, as
@@ -40,7 +40,7 @@ def causal_mask(
         query with the first key instead.)
 
     Raises:
-        TypeError: a length is no integer.
+        TypeError: a length is not an integer.
         ValueError: a length is negative.
     """
     T_k = T_q if T_k is None else T_k
@@ -51,10 +51,10 @@ def causal_mask(
 def window_mask(
     T_q: int, window: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Let each query look at the last `window` tokens, itself included (Beltagy et al. 2020, section 3.1).
+    """Return a causal mask of the last `window` tokens, itself included (Beltagy et al. 2020, section 3.1).
 
     Raises:
-        TypeError: a number is no integer.
+        TypeError: a size is not an integer.
         ValueError: `window` is below 1, or a length is negative.
     """
     check_sizes("window_mask", 1, window=window)
@@ -65,11 +65,11 @@ def window_mask(
 def prefix_mask(
     T_q: int, prefix: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Let each query look at itself, the past, and the first `prefix` tokens (Raffel et al. 2020, fig. 4).
+    """Return a causal mask in which all queries see the first `prefix` tokens (Raffel et al. 2020, fig. 4).
 
     Raises:
-        TypeError: a number is no integer.
-        ValueError: a number is negative.
+        TypeError: a size is not an integer.
+        ValueError: a size is negative.
     """
     check_sizes("prefix_mask", 0, prefix=prefix)
     mask = causal_mask(T_q, T_k, device=device)
@@ -78,18 +78,18 @@ def prefix_mask(
 
 
 def padding_mask(lengths: Int[Tensor, " B"], T_k: int) -> Bool[Tensor, "B 1 T_k"]:
-    """Hide the padding at the end of each text of a batch.
+    """Return the mask that hides the padding at the end of each sequence of a batch.
 
     Args:
-        lengths: how many tokens each text really has, shape (B,), from 0 to T_k.
+        lengths: number of tokens in each sequence without padding, shape (B,), from 0 to T_k.
         T_k: the common length after padding.
 
     Returns:
-        A boolean mask, shape (B, 1, T_k): the same keys for every query of a text.
+        A boolean mask, shape (B, 1, T_k): the same keys for every query of a sequence.
 
     Raises:
-        TypeError: `lengths` holds no integers, or T_k is none.
-        ValueError: `lengths` has another shape, or a length is out of range.
+        TypeError: `lengths` is not an integer tensor of shape (B,), or T_k is not an integer.
+        ValueError: a length is out of range.
     """
     check_lengths("padding_mask", lengths, T_k)
     return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None]
@@ -98,19 +98,19 @@ def padding_mask(lengths: Int[Tensor, " B"], T_k: int) -> Bool[Tensor, "B 1 T_k"
 def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
     """Turn scores into positive weights that sum to 1 along `dim`, as `torch.softmax` does.
 
-    The largest score is subtracted first. That changes no weight, and exp never sees a number above 0,
-    so it cannot overflow. Where all scores are -inf there is nothing to share out: the result is NaN.
+    The largest score is subtracted first. That changes no weight, and exp cannot overflow, since its
+    argument is at most 0. Where all scores are -inf the result is NaN.
 
     Args:
         x: scores, any shape.
-        dim: the dimension whose entries share one total of 1.
+        dim: the dimension along which the weights sum to 1.
 
     Returns:
         Weights, same shape and dtype.
 
     Raises:
-        TypeError: `x` is no float tensor.
-        ValueError: there is no such dimension, or its entries are too many for the dtype to add up.
+        TypeError: `x` is not a float tensor.
+        ValueError: there is no such dimension, or it is so long that the sum overflows the dtype.
     """
     check_scores(x, dim, "softmax")
     exp = (x - x.amax(dim=dim, keepdim=True)).exp()
@@ -123,22 +123,22 @@ def attention_weights(
     mask: Bool[Tensor, "..."] | None = None,
     scale: float | None = None,
 ) -> Float[Tensor, "... T_q T_k"]:
-    """Compare each query with each key, and share out a weight of 1 (Vaswani et al. 2017, section 3.2.1).
+    """Compute scaled dot-product attention weights (Vaswani et al. 2017, section 3.2.1).
 
     Args:
         q: queries, shape (..., T_q, head_size).
         k: keys, shape (..., T_k, head_size).
         mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look. None: everywhere.
-        scale: what the dot products are multiplied by; 1 / sqrt(head_size) if left out.
+        scale: factor of the dot products; 1 / sqrt(head_size) if left out.
 
     Returns:
-        Weights, shape (..., T_q, T_k); each row sums to 1. A query that may look at nothing gets a row of
-        zeros, as from `torch.nn.functional.scaled_dot_product_attention`: softmax alone would give NaN, and
-        one NaN spreads through a whole model. In float16 a dot product above 65504 is inf and makes a row of
-        NaN, where PyTorch's function keeps its scores in float32; so convert q and k first.
+        Weights, shape (..., T_q, T_k); each row sums to 1. A fully masked row is zeros, as in
+        `torch.nn.functional.scaled_dot_product_attention`: softmax alone would give NaN, which spreads
+        through a whole model. In float16 a dot product above 65504 overflows to inf and its row becomes NaN,
+        where PyTorch's function keeps scores in float32; convert q and k first.
 
     Raises:
-        TypeError: q and k are no float tensors of one dtype, or the mask is not boolean.
+        TypeError: q and k are not float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, k, mask, "attention_weights")
@@ -157,20 +157,20 @@ def attention(
     mask: Bool[Tensor, "..."] | None = None,
     scale: float | None = None,
 ) -> tuple[Float[Tensor, "... T_q d_v"], Float[Tensor, "... T_q T_k"]]:
-    """Mix the values with the weights that queries and keys agree on.
+    """Compute scaled dot-product attention: average the values, weighted by `attention_weights`.
 
     Args:
         q: queries, shape (..., T_q, head_size).
         k: keys, shape (..., T_k, head_size).
         v: values, shape (..., T_k, d_v).
         mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look. None: everywhere.
-        scale: what the dot products are multiplied by; 1 / sqrt(head_size) if left out.
+        scale: factor of the dot products; 1 / sqrt(head_size) if left out.
 
     Returns:
-        The output, shape (..., T_q, d_v), and the weights that made it, shape (..., T_q, T_k).
+        The output, shape (..., T_q, d_v), and the weights, shape (..., T_q, T_k).
 
     Raises:
-        TypeError: q, k and v are no float tensors of one dtype, or the mask is not boolean.
+        TypeError: q, k and v are not float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, v, mask, "attention")
@@ -197,17 +197,17 @@ class Head(nn.Module):
     def forward(
         self, x: Float[Tensor, "*B T n_embd"], mask: Bool[Tensor, "..."] | None = None
     ) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T T"]]:
-        """Turn tokens (B, T, n_embd) into an output (B, T, d_v) and weights (B, T, T)."""
+        """Map x (B, T, n_embd) to an output (B, T, d_v) and weights (B, T, T)."""
         check_channels("Head", (x, self.query))
         return attention(self.query(x), self.key(x), self.value(x), mask)
 
 
 class CrossAttentionHead(nn.Module):
-    """One head whose queries come from one text, and whose keys and values come from another.
+    """One head of cross-attention: queries from one sequence, keys and values from another.
 
     Args:
-        n_embd: channels of a token that asks.
-        n_context: channels of a token that is looked at.
+        n_embd: channels of a token that makes a query.
+        n_context: channels of a token that makes a key and a value.
         head_size: channels of a query and of a key.
         d_v: channels of a value; head_size if left out.
     """
@@ -232,7 +232,7 @@ class CrossAttentionHead(nn.Module):
         context: Float[Tensor, "*B T_k n_context"],
         mask: Bool[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "*B T_q d_v"], Float[Tensor, "*B T_q T_k"]]:
-        """Turn x (B, T_q, n_embd) and context (B, T_k, n_context) into (B, T_q, d_v) and (B, T_q, T_k)."""
+        """Map x (B, T_q, n_embd) and context (B, T_k, n_context) to (B, T_q, d_v) and (B, T_q, T_k)."""
         check_channels("CrossAttentionHead", (x, self.query), (context, self.key))
         return attention(self.query(x), self.key(context), self.value(context), mask)
 
@@ -241,20 +241,20 @@ def head_size_of(n_embd: int, n_head: int) -> int:
     """Return n_embd / n_head.
 
     Raises:
-        TypeError: a number is no integer.
-        ValueError: a number is below 1, or n_head does not divide n_embd.
+        TypeError: an argument is not an integer.
+        ValueError: an argument is below 1, or n_head does not divide n_embd.
     """
     check_sizes("head_size_of", 1, n_embd=n_embd, n_head=n_head)
     if n_embd % n_head:
         raise ValueError(
-            f"n_embd = {n_embd} cannot be split over n_head = {n_head} heads of one size. "
+            f"n_embd = {n_embd} cannot be split into n_head = {n_head} heads of equal size. "
             f"Choose an n_head that divides {n_embd}."
         )
     return n_embd // n_head
 
 
 class MultiHeadAttentionList(nn.Module):
-    """Many heads as a list, side by side: the picture. `MultiHeadAttention` computes the same at once.
+    """Multi-head attention as a list of heads; `MultiHeadAttention` computes the same in one matrix product.
 
     Args:
         n_embd: channels of a token, in and out.
@@ -273,25 +273,25 @@ class MultiHeadAttentionList(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T n_embd"], mask: Bool[Tensor, "..."] | None = None
     ) -> tuple[Float[Tensor, "B T n_embd"], Float[Tensor, "B n_head T T"]]:
-        """Turn tokens (B, T, n_embd) into an output (B, T, n_embd) and weights (B, n_head, T, T)."""
+        """Map x (B, T, n_embd) to an output (B, T, n_embd) and weights (B, n_head, T, T)."""
         check_batch("MultiHeadAttentionList", x, self.c_proj, mask)
         outputs, weights = zip(*(head(x, mask) for head in self.heads), strict=True)
         return self.c_proj(torch.cat(outputs, dim=-1)), torch.stack(weights, dim=1)
 
 
 _recordings: ContextVar[tuple[list[Tensor], ...]] = ContextVar("_recordings", default=())
-_open_recordings = 0  # in all threads
+_open_recordings = 0  # over all threads
 
 
 @contextmanager
 def record_weights() -> Iterator[list[Tensor]]:
-    """Record the weights of all multi-head attention that is computed in this context.
+    """Record the attention weights of every call of `attend` in this context.
 
-    `with record_weights() as layers: logits = model(ids)` leaves one tensor a layer in `layers`.
+    `with record_weights() as layers: logits = model(ids)` leaves one tensor per layer in `layers`.
 
     Yields:
-        A list that grows by a tensor (B, n_head, T_q, T_k) for each call of `attend`, in their order. These
-        are the very weights that make the outputs. Calls in other threads are not recorded.
+        A list that grows by a tensor (B, n_head, T_q, T_k) per call, in order. The output is computed from
+        the recorded weights. Calls in other threads are not recorded.
     """
     global _open_recordings
     layers: list[Tensor] = []
@@ -305,9 +305,9 @@ def record_weights() -> Iterator[list[Tensor]]:
 
 
 def sdpa_is_slow(q: Float[Tensor, "*batch T_q head_size"]) -> bool:
-    """Return whether `attention` is faster than `F.scaled_dot_product_attention` for queries like these.
+    """Return whether `attention` is faster than `F.scaled_dot_product_attention` for these queries.
 
-    So it is on a CPU in bfloat16 for short texts: 1.6 times as fast for 128 tokens, as fast for 256. In
+    It is on a CPU in bfloat16 for short sequences: 1.6 times as fast for 128 tokens, equally fast for 256. In
     float32 it takes 2 to 3 times as long.
     """
     return q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[-2] <= 128
@@ -320,18 +320,18 @@ def attend(
     mask: Bool[Tensor, "..."] | None = None,
     is_causal: bool = False,
 ) -> Float[Tensor, "... T_q d_v"]:
-    """Return the output of `attention`, computed in the fastest way unless its weights are recorded.
+    """Return the output of `attention`, using the fastest kernel unless weights are being recorded.
 
     Args:
         q: queries, shape (..., T_q, head_size).
         k: keys, shape (..., T_k, head_size).
         v: values, shape (..., T_k, d_v).
         mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look. None: everywhere.
-        is_causal: let no query look at a later key, either; as `causal_mask` aligns them. With no other mask
-            no table is made: the fastest kernels of a GPU take none.
+        is_causal: apply `causal_mask` as well. Without another mask it is not materialized: the fastest GPU
+            kernels accept no mask tensor.
 
     Raises:
-        TypeError: q, k and v are no float tensors of one dtype, or the mask is not boolean.
+        TypeError: q, k and v are not float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
     check_attention(q, k, v, mask, "attend")
@@ -352,12 +352,12 @@ def attend(
 
 
 class MultiHeadAttention(nn.Module):
-    """Many heads in one matrix product, with nanoGPT's names (`CausalSelfAttention` in its model.py).
+    """Multi-head attention, all heads in one matrix product (`CausalSelfAttention` in nanoGPT's model.py).
 
     Args:
         n_embd: channels of a token, in and out.
         n_head: number of heads; each has head_size = n_embd / n_head.
-        bias: whether the two linear layers add one.
+        bias: whether the two linear layers have a bias.
 
     Raises:
         ValueError: n_head does not divide n_embd.
@@ -372,10 +372,10 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T C"], mask: Bool[Tensor, "..."] | None = None, is_causal: bool = False
     ) -> Float[Tensor, "B T C"]:
-        """Turn tokens (B, T, n_embd) into an output of that shape.
+        """Map x (B, T, n_embd) to an output of the same shape.
 
-        A mask of shape (B, 1, T) or (T, T) counts for every head; `is_causal` says `causal_mask(T)` without
-        a table. `record_weights` records the weights, shape (B, n_head, T, T).
+        A mask of shape (B, 1, T) or (T, T) applies to every head; `is_causal` is `causal_mask(T)` without
+        materializing it. `record_weights` records the weights, shape (B, n_head, T, T).
         """
         check_batch("MultiHeadAttention", x, self.c_attn, mask)
         B, T, C = x.shape
@@ -390,7 +390,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def fuse(heads: MultiHeadAttentionList) -> MultiHeadAttention:
-    """Copy the parameters of a list of heads into the fused form, which then gives the same output."""
+    """Copy the parameters of a list of heads into the fused module; both give the same output."""
     check_type(heads, MultiHeadAttentionList, "fuse", "heads")
     fused = MultiHeadAttention(heads.c_proj.out_features, len(heads.heads)).to(heads.c_proj.weight)
     parts = [getattr(head, part).weight for part in ("query", "key", "value") for head in heads.heads]
@@ -401,7 +401,7 @@ def fuse(heads: MultiHeadAttentionList) -> MultiHeadAttention:
 
 
 def to_torch(fused: MultiHeadAttention) -> nn.MultiheadAttention:
-    """Copy all parameters into PyTorch's module. Its boolean mask is True where a query may *not* look."""
+    """Copy all parameters into PyTorch's module. In its boolean masks, True hides a key."""
     check_type(fused, MultiHeadAttention, "to_torch", "fused")
     n_embd, bias = fused.c_proj.out_features, fused.c_proj.bias is not None
     theirs = nn.MultiheadAttention(n_embd, n_embd // fused.head_size, bias=bias, batch_first=True)
@@ -416,28 +416,28 @@ def to_torch(fused: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"]) -> Bool[Tensor, "T_out T"]:
-    """Find out which outputs move when an input is perturbed.
+    """Find which outputs change when an input is perturbed.
 
-    Noise as large as the tokens is added to each input position in turn, and every bit of the output is
-    compared. Causal functions give a lower triangle; anything above the diagonal is a leak from the future.
+    Noise of the scale of the tokens is added to one position at a time, and outputs are compared bit for bit.
+    A causal function gives a lower triangle; any entry above the diagonal is a leak from the future.
 
     Args:
         function: maps tokens (T, C) or (B, T, C) to (T_out, D) or (B, T_out, D). Called T + 3 times; it
-            must give the same output for the same input (no dropout).
+            must be deterministic (no dropout).
         x: the tokens to perturb.
 
     Returns:
-        Boolean, shape (T_out, T): entry [i, j] is True if output i moved when input j did.
+        Boolean, shape (T_out, T): entry [i, j] is True if output i changed when input j did.
 
     Raises:
-        TypeError: `x` is not a float tensor, or the function returns no tensor.
-        ValueError: `x` has another rank, is empty, or holds numbers that no noise can be added to; or the
-            function returns another shape, or something else each time.
+        TypeError: `x` is not a float tensor, or the function does not return a tensor.
+        ValueError: `x` has another rank, is empty, not finite, or too large to add noise to; or the function
+            returns another shape, or is not deterministic.
     """
     check_probe(function, x, "leak_probe")
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-    noise = noise * (1 + x.abs())  # beside large tokens, small noise is lost in rounding
-    before = function(x.clone()).clone()  # it may return a buffer that it writes to again
+    noise = noise * (1 + x.abs())  # small noise on large tokens would be lost to rounding
+    before = function(x.clone()).clone()  # the function may return a buffer that it reuses
     columns = []
     for j in range(x.shape[-2]):
         perturbed = x.clone()

@@ -1,7 +1,7 @@
-"""Rungs 1 to 3: the mean of a token and its past, written in three ways that agree.
+"""Rungs 1 to 3: the causal mean, in three implementations that agree.
 
-The loop is the specification. The matrix product is the same sum, all rows at once. The softmax says
-the same thing in the form that attention needs: scores, a mask, weights.
+The loop is the specification. The matrix product computes all rows at once. The softmax has the form of
+attention: scores, a mask, weights.
 """
 
 import torch
@@ -34,14 +34,14 @@ def causal_mean_loop(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 def causal_mean_matmul(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
     """Average each token with all tokens before it, as one matrix product.
 
-    A weight of 0 hides any number but inf and NaN: 0 · inf is NaN. One of these makes NaN of all means of
-    its channel, those before it included, which the loop leaves alone.
+    A weight of 0 does not mask inf and NaN, since 0 · inf is NaN: one such entry makes every mean of its
+    channel NaN, including the earlier ones, which the loop does not.
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
 
     Returns:
-        What `causal_mean_loop` returns, up to rounding: the sums run in another order.
+        The result of `causal_mean_loop`, up to rounding: the order of summation differs.
 
     Raises:
         TypeError: `x` is not a float tensor.
@@ -58,14 +58,14 @@ def causal_mean_softmax(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
     """Average each token with all tokens before it, as a softmax over equal scores.
 
     The future gets the score -inf, and exp(-inf) is exactly 0. This is causal attention in which every
-    query finds every key equally interesting (Vaswani et al. 2017, section 3.2.3, is where the mask is).
-    With inf and NaN it does as `causal_mean_matmul`.
+    query gives every key the same score (for the mask, see Vaswani et al. 2017, section 3.2.3).
+    It treats inf and NaN as `causal_mean_matmul` does.
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
 
     Returns:
-        What `causal_mean_loop` returns, up to rounding.
+        The result of `causal_mean_loop`, up to rounding.
 
     Raises:
         TypeError: `x` is not a float tensor.

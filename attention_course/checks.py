@@ -1,7 +1,7 @@
-"""What the functions of the package ask of their input, and what they say when it is something else.
+"""Input validation for the functions of the package.
 
-A check is the first line of a function, and nothing that it returns is used: leave it out, and the function
-does the same with good input. So the notebooks show their functions without it.
+A check is the first line of a function and returns nothing: without it, the function does the same on valid
+input. So the notebooks show their functions without checks.
 """
 
 from collections.abc import Callable
@@ -13,26 +13,26 @@ from torch import Tensor, nn
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def kind(x: object) -> str:
-    """Say what somebody passed: the dtype of a tensor, the type of anything else."""
+def describe(x: object) -> str:
+    """Describe an argument for a message: dtype and shape of a tensor, the type of anything else."""
     return f"{x.dtype}, {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
 
 
 def check_type(x: object, expected: type | tuple[type, ...], name: str, argument: str) -> None:
-    """Raise TypeError unless `x`, given to the function `name` as `argument`, is of an expected type."""
+    """Raise TypeError unless `x`, passed to the function `name` as `argument`, has an expected type."""
     if not isinstance(x, expected):
         names = " or ".join(
             each.__name__ for each in (expected if isinstance(expected, tuple) else (expected,))
         )
-        raise TypeError(f"{name}: {argument} is {kind(x)}, expected {names}.")
+        raise TypeError(f"{name}: {argument} is {describe(x)}, expected {names}.")
 
 
 def check_sizes(name: str, least: int, **sizes: object) -> None:
-    """Raise unless each of these, given to the function `name`, is an integer of at least `least`.
+    """Raise unless each size, passed to the function `name`, is an integer of at least `least`.
 
     Raises:
-        TypeError: one is no integer.
-        ValueError: one is too small.
+        TypeError: a size is not an integer.
+        ValueError: a size is too small.
     """
     for argument, size in sizes.items():
         expected = f"{name}: {argument} = {size!r}, expected an integer of at least {least}."
@@ -44,18 +44,18 @@ def check_sizes(name: str, least: int, **sizes: object) -> None:
 
 
 def check_generator(generator: object, name: str) -> None:
-    """Raise TypeError unless this is None or a torch.Generator."""
+    """Raise TypeError unless `generator` is None or a torch.Generator."""
     if not isinstance(generator, torch.Generator | None):
         raise TypeError(
-            f"{name}: generator is {kind(generator)}, expected a torch.Generator. "
+            f"{name}: generator is {describe(generator)}, expected a torch.Generator. "
             "From a seed, make one with torch.Generator().manual_seed(seed)."
         )
 
 
 def check_range(x: Tensor, stop: int, name: str, argument: str) -> None:
-    """Raise ValueError unless all of these integers lie between 0 and stop - 1.
+    """Raise ValueError unless all entries of `x` lie between 0 and stop - 1.
 
-    Only on a CPU: a GPU would have to be waited for. And torch.compile and vmap have no numbers to look at.
+    Only on a CPU: on a GPU it would synchronize. Under torch.compile and vmap there are no values to check.
     """
     if x.device.type != "cpu" or x.numel() == 0 or torch.compiler.is_compiling():
         return
@@ -72,14 +72,14 @@ def check_lengths(name: str, lengths: Tensor, T_k: int) -> None:
     """Raise unless `lengths` is an integer tensor of shape (B,), each from 0 to T_k.
 
     Raises:
-        TypeError: `lengths` is no such tensor, or T_k no integer.
+        TypeError: `lengths` is not such a tensor, or T_k is not an integer.
         ValueError: a length is out of range; see `check_range`.
     """
     check_sizes(name, 0, T_k=T_k)
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS or lengths.dim() != 1:
         raise TypeError(
-            f"{name}: lengths is {kind(lengths)}, expected an integer tensor of shape (B,). "
-            "Of a table that is True for real tokens, count them: real.sum(dim=-1)."
+            f"{name}: lengths is {describe(lengths)}, expected an integer tensor of shape (B,). "
+            "From a mask that is True for real tokens, count them: real.sum(dim=-1)."
         )
     check_range(lengths, T_k + 1, name, "lengths")
 
@@ -91,11 +91,11 @@ def check_tokens(x: object, name: str) -> None:
     """Raise unless `x` is a float tensor of shape (T, C) or (B, T, C) with at least one token.
 
     Args:
-        x: what somebody passed.
+        x: the argument.
         name: the function that it was passed to, for the message.
 
     Raises:
-        TypeError: `x` is no tensor, or holds integers, booleans or complex numbers.
+        TypeError: `x` is not a tensor, or holds integers, booleans or complex numbers.
         ValueError: `x` has another number of dimensions, or T = 0.
     """
     expected = f"{name} expects a float tensor of shape (T, C) or (B, T, C)"
@@ -113,15 +113,15 @@ def check_tokens(x: object, name: str) -> None:
 
 
 def check_scores(x: object, dim: int, name: str) -> None:
-    """Raise unless `x` is a float tensor with the dimension `dim`, whose entries can be added up.
+    """Raise unless `x` is a float tensor with a dimension `dim` along which a sum does not overflow.
 
     Raises:
-        TypeError: `x` is no tensor, or holds integers, booleans or complex numbers.
-        ValueError: there is no such dimension, it is empty, or ones in all its entries overflow.
+        TypeError: `x` is not a tensor, or holds integers, booleans or complex numbers.
+        ValueError: there is no such dimension, it is empty, or a sum of as many ones overflows.
     """
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise TypeError(
-            f"{name}: x is {kind(x)}, expected a float tensor. Convert it: torch.as_tensor(x).float()."
+            f"{name}: x is {describe(x)}, expected a float tensor. Convert it: torch.as_tensor(x).float()."
         )
     shape = tuple(x.shape)
     try:
@@ -140,35 +140,35 @@ def check_scores(x: object, dim: int, name: str) -> None:
 
 
 def check_channels(name: str, *inputs: tuple[object, nn.Linear]) -> None:
-    """Raise unless each of these holds tokens (..., T, n_embd) that its linear layer takes.
+    """Raise unless each input has shape (..., T, n_embd), where n_embd is what its linear layer takes.
 
     Raises:
-        TypeError: one is no float tensor, or of another dtype than the layer.
-        ValueError: one has another number of channels, or is no table.
+        TypeError: an input is not a float tensor, or has another dtype than the layer.
+        ValueError: an input has another number of channels, or fewer than two dimensions.
     """
     for x, layer in inputs:
         n_embd, dtype = layer.in_features, getattr(layer.weight, "dtype", None)
-        expected = f"{name}: x is {kind(x)}, expected a float tensor of shape (..., T, {n_embd})"
+        expected = f"{name}: x is {describe(x)}, expected a float tensor of shape (..., T, {n_embd})"
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(f"{expected}. Convert it: torch.as_tensor(x).float().")
         if x.dim() < 2 or x.shape[-1] != n_embd:
-            raise ValueError(f"{expected}: {n_embd} channels a token, as the module was made for.")
+            raise ValueError(f"{expected}: the module was built for tokens of {n_embd} channels.")
         if dtype not in (x.dtype, None) and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(f"{expected}, in the dtype of the module: x.to({dtype}).")
 
 
 def check_batch(name: str, x: object, layer: nn.Linear, mask: object) -> None:
-    """Raise unless `x` is a batch of tokens (B, T, n_embd) that the layer takes, with a mask that is one.
+    """Raise unless `x` is a batch (B, T, n_embd) that the layer takes, and the mask is boolean.
 
     Raises:
-        TypeError: `x` is no float tensor of the layer's dtype, or the mask no boolean tensor.
+        TypeError: `x` is not a float tensor of the layer's dtype, or the mask is not a boolean tensor.
         ValueError: `x` has another shape, or B or T is 0.
     """
     check_channels(name, (x, layer))
     if isinstance(x, Tensor) and (x.dim() != 3 or x.numel() == 0):
         raise ValueError(
             f"{name}: x has shape {tuple(x.shape)}, expected (B, T, {layer.in_features}) with at least one "
-            "token. Of one text, make a batch: x[None]."
+            "token. Make a batch of one sequence with x[None]."
         )
     check_mask(mask, name)
 
@@ -181,10 +181,10 @@ def check_mask(mask: object, name: str) -> None:
     if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool):
         raise TypeError(
             f"{name}: the mask has dtype {mask.dtype}, expected torch.bool, True where a query may look. "
-            "Of a mask of ones and zeros, mask.bool(); of one with 0 and -inf, mask == 0."
+            "Convert a mask of ones and zeros with mask.bool(), one of 0 and -inf with mask == 0."
             if isinstance(mask, Tensor)
-            else f"{name}: the mask is {kind(mask)}, expected a tensor of torch.bool, True where a query may "
-            "look. Make one with torch.tensor(mask, dtype=torch.bool)."
+            else f"{name}: the mask is {describe(mask)}, expected a tensor of torch.bool, True where a query "
+            "may look. Make one with torch.tensor(mask, dtype=torch.bool)."
         )
 
 
@@ -197,18 +197,18 @@ def expands(shape: torch.Size, to: tuple[int, ...]) -> bool:
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: str) -> None:
-    """Raise unless queries, keys, values and mask fit together.
+    """Raise unless the shapes and dtypes of queries, keys, values and mask fit together.
 
     Raises:
-        TypeError: q, k or v is no float tensor, or they are of two dtypes, or the mask is not boolean.
-        ValueError: the head sizes of `q` and `k` differ, the lengths of `k` and `v` differ, there are more
-            texts of keys than of queries, or the mask does not broadcast to one entry a query and key.
+        TypeError: q, k or v is not a float tensor, their dtypes differ, or the mask is not boolean.
+        ValueError: the head sizes of `q` and `k` differ, the lengths of `k` and `v` differ, the leading
+            dimensions of `k` or `v` do not broadcast to those of `q`, or the mask not to (..., T_q, T_k).
     """
     rows = {"q": q, "k": k, "v": v}
     for part, x in rows.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(
-                f"{name}: {part} is {kind(x)}, expected a float tensor. Convert it: {part}.float()."
+                f"{name}: {part} is {describe(x)}, expected a float tensor. Convert it: {part}.float()."
             )
         if x.dim() < 2:
             shape = tuple(x.shape)
@@ -227,8 +227,8 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: 
     for part, x in rows.items():
         if not expands(x.shape[:-2], to=q.shape[:-2]):
             raise ValueError(
-                f"{name}: q has shape {tuple(q.shape)} and {part} has shape {tuple(x.shape)}. Each text of "
-                "keys needs queries of its own: give both the same leading dimensions, or q.expand(...)."
+                f"{name}: q has shape {tuple(q.shape)} and {part} has shape {tuple(x.shape)}. The leading "
+                f"dimensions of {part} must broadcast to those of q: make them equal, or use q.expand(...)."
             )
         if x.dtype != q.dtype and not torch.is_autocast_enabled(q.device.type):
             raise TypeError(f"{name}: q is {q.dtype} and {part} is {x.dtype}. Convert one: {part}.to(q).")
@@ -237,17 +237,17 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: 
     if mask is not None and mask.shape != scores[-2:] and not expands(mask.shape, to=scores):
         raise ValueError(
             f"{name}: the mask has shape {tuple(mask.shape)} and the scores have shape {scores}. "
-            f"Each query needs one entry a key: make it ({q.shape[-2]}, {k.shape[-2]})."
+            f"Each query needs one entry for each key: make it ({q.shape[-2]}, {k.shape[-2]})."
         )
 
 
 def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> None:
-    """Raise unless perturbed tokens can show what moves: call the function twice, with the same tokens.
+    """Raise unless the function can be probed: call it twice on the same tokens and compare.
 
     Raises:
-        TypeError: `x` is not a float tensor, or the function returns none.
-        ValueError: `x` has another rank, is empty, not finite, or too large for noise; or the function
-            returns no rows, or something else each time.
+        TypeError: `x` is not a float tensor, or the function does not return a tensor.
+        ValueError: `x` has another rank, is empty, not finite, or too large to add noise to; or the function
+            returns another shape, or is not deterministic.
     """
     check_tokens(x, name)
     if x.numel() == 0 or x.is_meta or not x.abs().amax() < torch.finfo(x.dtype).max / 16:
@@ -256,7 +256,7 @@ def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> N
             f"{x.dtype} once noise is added, or no numbers at all. Pass tokens such as torch.randn(5, 3)."
         )
     if not callable(function):
-        raise TypeError(f"{name}: function is {kind(function)}, expected what maps tokens to tokens.")
+        raise TypeError(f"{name}: function is {describe(function)}, expected a function of tokens.")
     first = function(x.clone())
     check_type(first, Tensor, name, "what the function returns")
     first = first.clone()
@@ -267,8 +267,8 @@ def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> N
         )
     if not torch.equal(first.nan_to_num(), again.nan_to_num()):
         raise ValueError(
-            f"{name}: the function returned two different outputs for the same tokens, so each seems to see "
-            "all others. Leave out what is random: model.eval() switches dropout off."
+            f"{name}: the function returned two different outputs for the same tokens, so every token would "
+            "seem to see all others. Remove the randomness: model.eval() switches dropout off."
         )
 
 
@@ -276,25 +276,25 @@ def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> N
 
 
 def check_ids(ids: object, name: str) -> None:
-    """Raise TypeError unless `ids`, given to the function `name`, holds integers in the shape (T,)."""
+    """Raise TypeError unless `ids`, passed to the function `name`, is an integer tensor of shape (T,)."""
     if not isinstance(ids, Tensor) or ids.dtype not in INTEGERS or ids.dim() != 1:
         raise TypeError(
-            f"{name}: ids is {kind(ids)}, expected an integer tensor of shape (T,). "
-            "From a text, make it with tokenizer.encode(text); of a batch, pass one row: ids[0]."
+            f"{name}: ids is {describe(ids)}, expected an integer tensor of shape (T,). "
+            "Encode a text with tokenizer.encode(text); from a batch, pass one row: ids[0]."
         )
 
 
 def check_batch_of_ids(ids: object, name: str, vocab_size: int | None = None) -> None:
-    """Raise unless `ids` is an integer tensor of shape (B, T), with ids of the vocabulary if that is given.
+    """Raise unless `ids` is an integer tensor of shape (B, T), below `vocab_size` if that is given.
 
     Raises:
-        TypeError: `ids` holds no int64 or int32, or has another number of dimensions.
+        TypeError: the dtype of `ids` is neither int64 nor int32, or it has another number of dimensions.
         ValueError: an id is out of range; see `check_range`.
     """
     if not isinstance(ids, Tensor) or ids.dtype not in INTEGERS[-2:] or ids.dim() != 2:
         raise TypeError(
-            f"{name}: ids is {kind(ids)}, expected an integer tensor of shape (B, T), int64. "
-            "From a text, make it with tokenizer.encode(text)[None]; of one text, a batch with ids[None]."
+            f"{name}: ids is {describe(ids)}, expected an integer tensor of shape (B, T), int64. "
+            "Encode a text with tokenizer.encode(text)[None]; make a batch of one sequence with ids[None]."
         )
     if vocab_size is not None:
         check_range(ids, vocab_size, name, "ids")

@@ -1,8 +1,8 @@
-"""Rung 8: from a table of bigrams to a GPT, with nanoGPT's names, and one function that lets either write.
+"""Rung 8: a bigram model, a GPT with nanoGPT's names, and sampling from either.
 
-A model maps ids (B, T) to logits (B, T, V), what it expects next at every position, and has a `block_size`.
-nanoGPT's state dict (github.com/karpathy/nanoGPT, model.py) fits `GPT` key by key; only its
-buffers `attn.bias`, the mask that old versions of PyTorch need, have no place here.
+A model maps ids (B, T) to logits (B, T, V) of the next token at each position, and has a `block_size`.
+`GPT` loads nanoGPT's state dict (github.com/karpathy/nanoGPT, model.py) key by key, except for the buffers
+`attn.bias`, the causal mask that older versions of PyTorch need.
 """
 
 import math
@@ -29,9 +29,9 @@ from attention_course.names import look_up
 
 
 class BigramLanguageModel(nn.Module):
-    """A table of logits: the row of a token says what follows it."""
+    """A bigram model: a table whose row for a token holds the logits of the next one."""
 
-    block_size = 128  # what it is shown at once; it looks at the last token only
+    block_size = 128  # the context length; only the last token of it is used
 
     def __init__(self, vocab_size: int):
         check_sizes("BigramLanguageModel", 1, vocab_size=vocab_size)
@@ -39,17 +39,17 @@ class BigramLanguageModel(nn.Module):
         self.table = nn.Embedding(vocab_size, vocab_size)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        """Turn ids (B, T) into logits (B, T, vocab_size)."""
+        """Map ids (B, T) to logits (B, T, vocab_size)."""
         check_batch_of_ids(ids, "BigramLanguageModel", self.table.num_embeddings)
         return self.table(ids)
 
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """The size of a GPT; dropout is the share of channels that are set to zero while it trains.
+    """The hyperparameters of a GPT; `dropout` is the probability of zeroing a channel during training.
 
     Raises:
-        ValueError: a number is out of range, or n_head does not divide n_embd.
+        ValueError: a value is out of range, or n_head does not divide n_embd.
     """
 
     vocab_size: int
@@ -71,7 +71,7 @@ class GPTConfig:
 
 
 class MLP(nn.Module):
-    """The feed-forward part: each token by itself, through four times as many channels and back."""
+    """The feed-forward network: applied at each position, with a hidden layer four times as wide."""
 
     def __init__(self, n_embd: int, bias: bool = False):
         check_sizes("MLP", 1, n_embd=n_embd)
@@ -80,23 +80,23 @@ class MLP(nn.Module):
         self.c_proj = nn.Linear(4 * n_embd, n_embd, bias=bias)
 
     def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
-        """Turn tokens (B, T, n_embd) into an output of that shape."""
+        """Map x (B, T, n_embd) to an output of the same shape."""
         check_channels("MLP", (x, self.c_fc))
         return self.c_proj(F.gelu(self.c_fc(x)))
 
 
-Part = Callable[..., nn.Module]  # a class, or what is called like one
+Part = Callable[..., nn.Module]  # a module class or a factory
 
 
 class Block(nn.Module):
-    """Tokens look at each other, then each thinks for itself; both results are added to the token.
+    """A transformer block: attention, then an MLP, each with a residual connection.
 
-    The norms stand before the two parts, as in GPT-2 (Radford et al. 2019, section 2.3), and not after the
-    sums, as in Vaswani et al. 2017 (section 5.4): what is added up is never squeezed.
+    It is pre-norm, as GPT-2 (Radford et al. 2019, section 2.3), where Vaswani et al. 2017 (section 5.4) is
+    post-norm: the residual stream is never normalised.
 
     Args:
-        config: the sizes.
-        attn: called with (n_embd, n_head, bias=bias), makes a module that is called as `MultiHeadAttention`.
+        config: the hyperparameters.
+        attn: called with (n_embd, n_head, bias=bias); its module takes the arguments of `MultiHeadAttention`.
         norm: called with (n_embd, bias=bias), twice.
         mlp: called with (n_embd, bias=bias).
     """
@@ -118,15 +118,15 @@ class Block(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T C"], mask: Bool[Tensor, "..."] | None = None, is_causal: bool = False
     ) -> Float[Tensor, "B T C"]:
-        """Turn tokens (B, T, n_embd) into such tokens."""
+        """Map x (B, T, n_embd) to an output of the same shape."""
         x = x + self.dropout(self.attn(self.ln_1(x), mask, is_causal))
         return x + self.dropout(self.mlp(self.ln_2(x)))
 
 
 def sinusoidal_positions(block_size: int, n_embd: int) -> Float[Tensor, "T C"]:
-    """Give each position the sines and cosines of waves from 2π to block_size tokens long.
+    """Return sinusoidal position embeddings, with wavelengths from 2π to block_size.
 
-    A step back turns each pair by one angle, wherever it starts (Vaswani et al. 2017, section 3.5).
+    A fixed offset rotates each sine-cosine pair by a fixed angle (Vaswani et al. 2017, section 3.5).
     """
     check_sizes("sinusoidal_positions", 0, block_size=block_size, n_embd=n_embd)
     longest = max(block_size / math.tau, 1.0)
@@ -135,9 +135,10 @@ def sinusoidal_positions(block_size: int, n_embd: int) -> Float[Tensor, "T C"]:
 
 
 def initialize(model: nn.Module, std: float, n_layer: int) -> None:
-    """Draw all matrices with this standard deviation, as nanoGPT does with 0.02; biases become 0.
+    """Initialise matrices from a normal distribution with standard deviation `std`, and biases to 0.
 
-    Those called `c_proj`, whose 2 n_layer outputs are added up, get one that is smaller by √(2 n_layer).
+    nanoGPT's std is 0.02. For the `c_proj` matrices, whose 2 n_layer outputs are summed in the residual
+    stream, it is divided by √(2 n_layer) (Radford et al. 2019, section 2.3).
     """
     for name, parameter in model.named_parameters():
         if name.endswith("c_proj.weight"):
@@ -149,7 +150,7 @@ def initialize(model: nn.Module, std: float, n_layer: int) -> None:
 
 
 class Transformer(nn.ModuleDict):
-    """The modules of a GPT below its logits, under nanoGPT's names."""
+    """The modules of a GPT up to its final LayerNorm, under nanoGPT's names."""
 
     wte: nn.Embedding
     wpe: nn.Module | None
@@ -159,20 +160,19 @@ class Transformer(nn.ModuleDict):
 
 
 class GPT(nn.Module):
-    """A decoder: tokens and positions, a stack of blocks, and logits for what comes next.
+    """A decoder-only transformer: token and position embeddings, a stack of blocks, and logits.
 
-    Two things differ from nanoGPT. Matrices are initialised with standard deviation n_embd**-0.5, positions
-    with `sinusoidal_positions`; nanoGPT's 0.02 is a slow start for a narrow model. Dropout leaves attention
-    weights alone.
+    Two things differ from nanoGPT. Matrices are initialised with standard deviation n_embd**-0.5 and position
+    embeddings with `sinusoidal_positions`; nanoGPT's 0.02 trains a narrow model slowly at first. There is no
+    dropout on attention weights.
 
     Args:
-        config: the sizes.
-        attn: a part of each block; see `Block`. That of one block can be replaced later:
-            `model.transformer.h[0].attn = ...`.
-        norm: a part of each block, and the last part before the logits.
-        mlp: a part of each block.
-        wpe: called with (block_size, n_embd), makes a module that turns positions (T,) into vectors
-            (T, n_embd). None: positions are left out.
+        config: the hyperparameters.
+        attn: see `Block`. To replace it in one block later: `model.transformer.h[0].attn = ...`.
+        norm: see `Block`; also the final norm before the logits.
+        mlp: see `Block`.
+        wpe: called with (block_size, n_embd); its module maps positions (T,) to embeddings (T, n_embd). None:
+            no position embeddings.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class GPT(nn.Module):
             }
         )
         self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
-        self.lm_head.weight = self.transformer.wte.weight  # one table for reading and for writing
+        self.lm_head.weight = self.transformer.wte.weight  # weight tying
         std = config.n_embd**-0.5
         initialize(self, std, config.n_layer)
         if wpe is nn.Embedding and self.transformer.wpe is not None:
@@ -205,11 +205,11 @@ class GPT(nn.Module):
             self.transformer.wpe.weight.data = std * table
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        """Turn ids (B, T) into logits (B, T, vocab_size).
+        """Map ids (B, T) to logits (B, T, vocab_size).
 
         Raises:
-            TypeError: ids is no integer tensor of shape (B, T).
-            ValueError: there are no ids, T is larger than block_size, or (on a CPU) an id is out of range.
+            TypeError: ids is not an integer tensor of shape (B, T).
+            ValueError: ids is empty, T is larger than block_size, or (on a CPU) an id is out of range.
         """
         check_batch_of_ids(ids, "GPT", self.config.vocab_size)
         T = ids.shape[1]
@@ -229,23 +229,23 @@ class GPT(nn.Module):
 
 
 def block_size_of(model: nn.Module) -> int:
-    """Return the number of tokens that a model reads at most.
+    """Return the context length of a model.
 
     Raises:
-        TypeError: the model does not say so.
+        TypeError: the model has no valid `block_size`.
     """
     block_size = getattr(model, "block_size", None)
     if not isinstance(block_size, int) or block_size < 1:
         raise TypeError(
-            f"{type(model).__name__} has block_size = {block_size!r}, expected an integer of at least 1: the "
-            "number of tokens that it reads at most. Write into its class, for example, block_size = 128."
+            f"{type(model).__name__} has block_size = {block_size!r}, expected an integer of at least 1: its "
+            "context length in tokens. Set it as an attribute of the class, for example block_size = 128."
         )
     return block_size
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into eval mode, without gradients; then leave it, and each part of it, as it was."""
+    """Put the model into eval mode, without gradients; restore the mode of each submodule afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -257,10 +257,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def autocast_dtype(device: torch.device) -> torch.dtype:
-    """Return bfloat16 where there are circuits that multiply matrices of it, and float32 elsewhere.
+    """Return bfloat16 where the hardware supports bfloat16 matrix products, float32 elsewhere.
 
-    On processors with AMX a step of our models takes 0.6 to 0.7 of the time. With AVX512_BF16 alone it takes
-    0.9 to 1.2, and up to 2.6 where bfloat16 is imitated.
+    On CPUs with AMX a training step of our models takes 0.6 to 0.7 of the time in float32; with AVX512_BF16
+    alone 0.9 to 1.2, and up to 2.6 where bfloat16 is emulated.
     """
     if device.type == "cuda":
         able = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -270,11 +270,11 @@ def autocast_dtype(device: torch.device) -> torch.dtype:
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return a context in which matrix products have this precision: "float32", "bfloat16" or "auto".
+    """Return the autocast context for a precision: "float32", "bfloat16" or "auto".
 
     Raises:
-        TypeError: the precision is no str.
-        ValueError: there is no such precision.
+        TypeError: the precision is not a str.
+        ValueError: the precision is unknown.
     """
     check_type(precision, str, "autocast", "precision")
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "auto": None}
@@ -290,15 +290,15 @@ def generate(
     top_k: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, "B T_new"]:
-    """Sample autoregressively: predict, draw one token, append it, again (`GPT.generate` in nanoGPT).
+    """Sample autoregressively: predict, sample a token, append it, repeat (`GPT.generate` in nanoGPT).
 
-    It sees the last block_size tokens. Logits are divided by the temperature: below 1 bolder, above 1 more
-    varied, at 0 always the best token. top_k leaves only the k best. The result begins with ids.
+    The context is cropped to the last block_size tokens. Logits are divided by the temperature: below 1 the
+    distribution is sharper, above 1 flatter, and 0 is greedy decoding. `top_k` keeps the k best tokens. The
+    result begins with `ids`.
 
     Raises:
-        TypeError: ids is no integer tensor of shape (B, T), or another argument is of the wrong kind.
-        ValueError: there is no token to start from, a number is out of range, or the model's best logit for
-            some token is not finite.
+        TypeError: ids is not an integer tensor of shape (B, T), or another argument has the wrong type.
+        ValueError: ids is empty, a number is out of range, or the largest logit of a sequence is not finite.
     """
     check_batch_of_ids(ids, "generate")
     check_sizes("generate", 0, max_new_tokens=max_new_tokens)
@@ -315,7 +315,7 @@ def generate(
         for _ in range(max_new_tokens):
             logits = model(ids[:, -block_size:])
             check_type(logits, Tensor, "generate", "what the model returns")
-            logits = logits[:, -1]  # (B, V): what follows the last token
+            logits = logits[:, -1]  # (B, V)
             if top_k is not None:
                 worst = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
                 logits = logits.masked_fill(logits < worst, float("-inf"))
@@ -324,8 +324,8 @@ def generate(
             best = logits.amax(dim=-1)
             if not best.isfinite().all():
                 raise ValueError(
-                    f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the best logit of "
-                    f"each text is {best.tolist()}, expected finite numbers. Did its training diverge?"
+                    f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the largest logit "
+                    f"of each sequence is {best.tolist()}, expected finite numbers. Did the training diverge?"
                 )
             drawn = logits.argmax(dim=-1, keepdim=True)
             if temperature > 0:

@@ -1,4 +1,4 @@
-"""The ladder: its rungs, in order, one line each. Whatever lists rungs reads it here."""
+"""The ladder: its rungs, in order, one line each. Every list of rungs is read from here."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Rung:
-    """One notebook, and what belongs to it: modules and files that are called like its stem.
+    """One notebook, and the modules and files named after its stem.
 
     Attributes:
         number: its place on the ladder.
-        stem: the name of its notebook without the number, of its exercises, questions and explorer.
-        title: what the navigation calls it.
-        explorers: its explorers, where they are not the one that is called like the stem.
+        stem: the name of its notebook without the number, and of its exercises, questions and explorer.
+        title: its title in the navigation.
+        explorers: the names of its explorers, if not the stem.
     """
 
     number: int
@@ -47,10 +47,10 @@ def modules(package: str, names: Iterable[str] = STEMS) -> dict[str, ModuleType]
 
     Args:
         package: the subpackage, for example "exercises".
-        names: the modules; a name without a module is left out.
+        names: names of modules; a name without a module is skipped.
 
     Returns:
-        Each module by its name. A module that exists and fails to import raises its own error.
+        The modules by name. A module that exists but fails to import raises its own error.
     """
     paths = {name: f"{__package__}.{package}.{name}" for name in names}
     return {name: import_module(path) for name, path in paths.items() if find_spec(path)}

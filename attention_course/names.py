@@ -1,4 +1,4 @@
-"""One way to look a thing up by the name that a learner typed."""
+"""Look up a name that a learner typed, with a suggestion where it is misspelled."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ def look_up(name: str, things: Mapping[str, Thing], kind: str) -> Thing:
     """Return `things[name]`.
 
     Raises:
-        ValueError: there is no such name; the message lists the names and suggests the closest.
+        ValueError: unknown name; the message lists the names and suggests the closest.
     """
     if not isinstance(name, str) or name not in things:
         close = get_close_matches(str(name), things, n=1)

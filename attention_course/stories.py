@@ -1,7 +1,7 @@
-"""Rung 8: the stories that a model learns to tell, how much of them is chance, and what it recalls of them.
+"""Rung 8: a synthetic corpus of stories, its entropy, and how much of a story a model recalls.
 
-They are written by a small grammar in which every story is equally likely. So their entropy is known
-exactly: no model can expect a lower loss.
+A small grammar generates the stories, all equally likely. So their entropy is known exactly, and no model has
+a lower expected loss.
 """
 
 import math
@@ -35,7 +35,7 @@ STORIES = len(NAMES) * (len(NAMES) - 1) * len(THINGS) * len(PLACES) * len(ORDERS
 
 @dataclass(frozen=True)
 class Story:
-    """The choices that make a story; `order` holds the keys of QUESTIONS as they are asked."""
+    """The choices that make a story; `order` holds the keys of QUESTIONS in the order of the text."""
 
     giver: str
     receiver: str
@@ -45,19 +45,19 @@ class Story:
 
     @property
     def text(self) -> str:
-        """The story as one line, without the newline at its end."""
-        asked = " ".join(f"{QUESTIONS[key]}{getattr(self, key)}." for key in self.order)
+        """The story as one line, without its newline."""
+        questions = " ".join(f"{QUESTIONS[key]}{getattr(self, key)}." for key in self.order)
         fact = f"Kind {self.giver} gave poor {self.receiver} a {self.thing} at the {self.place}."
-        return f"{fact} {asked}"
+        return f"{fact} {questions}"
 
 
 def draw_story(rng: random.Random) -> Story:
-    """Draw one of the STORIES stories, each with the same probability.
+    """Draw one of the STORIES stories uniformly.
 
-    Only `rng.random()` is called: its numbers are the same on every Python, those of `choice` need not be.
+    Only `rng.random()` is called: its stream is the same in every Python, that of `choice` need not be.
 
     Raises:
-        TypeError: `rng` has no such method.
+        TypeError: `rng` has no method `random`.
     """
 
     def pick(options: Sequence[Option]) -> Option:
@@ -71,14 +71,14 @@ def draw_story(rng: random.Random) -> Story:
 
 
 def write_stories(seed: int = 0, characters: int = 400_000) -> str:
-    """Write stories, one a line, the same ones on every machine.
+    """Generate stories, one per line, the same ones on every machine.
 
     Args:
-        seed: another seed gives other stories.
-        characters: at least so many; the text ends with the first story that reaches them.
+        seed: of the random numbers.
+        characters: minimum length; the text ends with the first story that reaches it.
 
     Raises:
-        TypeError: a number is no integer.
+        TypeError: an argument is not an integer.
         ValueError: `characters` is below 1, or `seed` is negative.
     """
     check_sizes("write_stories", 0, seed=seed)
@@ -92,7 +92,7 @@ def write_stories(seed: int = 0, characters: int = 400_000) -> str:
 
 
 def any_of(words: Iterable[str]) -> str:
-    """Write a regular expression that fits each of the words and nothing else."""
+    """Return a regular expression that matches exactly these words."""
     return "|".join(re.escape(word) for word in words)
 
 
@@ -104,11 +104,11 @@ ANSWER = re.compile(rf"(?:{any_of(QUESTIONS.values())})(\w+)\.")
 
 
 def read_story(line: str) -> Story:
-    """Recover the choices from a line, with or without its newline.
+    """Parse a line, with or without its newline.
 
     Raises:
-        TypeError: the line is no str.
-        ValueError: the line is no story.
+        TypeError: the line is not a str.
+        ValueError: the line is not a story.
     """
     check_type(line, str, "read_story", "line")
     line = line.removesuffix("\n")
@@ -120,27 +120,27 @@ def read_story(line: str) -> Story:
             return story
     example = Story("Ann", "Ben", "cup", "cave", ORDERS[0]).text
     raise ValueError(
-        f"read_story: {line[:150]!r} is no story. Expected a fact about two people, then three questions, "
+        f"read_story: {line[:150]!r} is not a story. Expected a fact about two people, then three questions, "
         f"each once and with its true answer, as in {example!r}."
     )
 
 
 def stories_entropy(text: str) -> float:
-    r"""Measure the entropy of a text of whole stories, in nats per character, newlines included.
+    r"""Return the entropy of a text of whole stories, in nats per character, newlines included.
 
-    A story has the probability 1 / STORIES; its surprise, ln STORIES, is spread over its characters. A model
-    that never saw the text cannot expect a lower mean loss. A text that was split begins within a story: cut
-    it first, text[text.index("\n") + 1 :].
+    Each story has probability 1 / STORIES, so its surprisal is ln STORIES. No model that has not seen the
+    text has a lower expected loss. A split text begins within a story: cut it first,
+    text[text.index("\n") + 1 :].
 
     Raises:
-        TypeError: the text is no str.
-        ValueError: the text is empty, or holds something other than whole stories, each with its newline.
+        TypeError: the text is not a str.
+        ValueError: the text is empty, or is not made of whole stories, each with its newline.
     """
     check_type(text, str, "stories_entropy", "text")
     *lines, rest = text.split("\n")
     if rest or not lines:
         raise ValueError(
-            f"stories_entropy: the text ends with {text[-40:]!r}, expected whole stories, each on a line. "
+            f"stories_entropy: the text ends with {text[-40:]!r}, expected whole stories, one per line. "
             'Cut after the last newline: text[: text.rindex("\\n") + 1].'
         )
     for number, line in enumerate(lines, start=1):
@@ -148,17 +148,17 @@ def stories_entropy(text: str) -> float:
             read_story(line)
         except ValueError as error:
             advice = 'Cut after it: text[text.index("\\n") + 1 :]. ' if number == 1 else ""
-            raise ValueError(f"stories_entropy: line {number} is no whole story. {advice}{error}") from None
+            raise ValueError(f"stories_entropy: line {number} is not a story. {advice}{error}") from None
     return len(lines) * math.log(STORIES) / len(text)
 
 
 def answers(text: str) -> list[tuple[int, int]]:
-    """Find the words that answer the questions, in the order of the text: text[start:end] is one.
+    """Return the span (start, end) of each answer, in order: text[start:end] is the word.
 
-    Any stretch of stories will do. Of a story that is cut off, the answers that are left are listed.
+    The text may begin and end within a story.
 
     Raises:
-        TypeError: the text is no str.
+        TypeError: the text is not a str.
     """
     check_type(text, str, "answers", "text")
     return [found.span(1) for found in ANSWER.finditer(text)]
@@ -166,27 +166,27 @@ def answers(text: str) -> list[tuple[int, int]]:
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Gives each character of a text an id, as `attention_course.text.CharTokenizer` does."""
+    """A tokenizer with one id per character, as `attention_course.text.CharTokenizer`."""
 
     def encode(self, text: str) -> Int[Tensor, " T"]:
-        """Turn a text of T characters into ids."""
+        """Encode a text of T characters as ids."""
         ...
 
     def decode(self, ids: Int[Tensor, " T"]) -> str:
-        """Turn ids back into their text."""
+        """Decode ids to a text."""
         ...
 
 
 def recall(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "auto") -> float:
-    """Return the share of answers in a text of stories that the model completes right.
+    """Return the fraction of answers in a text of stories that the model predicts correctly.
 
-    A model completes an answer right if, at each of its characters, what it finds most probable is what
-    stands there; it sees the block_size characters before. Answers with less text before them do not count,
-    nor do those after the first thousand.
+    An answer is correct if the argmax is correct at each of its characters, given the true text before it
+    (teacher forcing). Answers that end within the first block_size characters are skipped, and so are all
+    after the first 1000.
 
     Raises:
-        TypeError: an argument is of the wrong kind.
-        ValueError: the text has no answer that counts, or there is no such precision.
+        TypeError: an argument has the wrong type.
+        ValueError: the text has no answer that counts, or the precision is unknown.
     """
     check_type(model, nn.Module, "recall", "model")
     check_type(tokenizer, Tokenizer, "recall", "tokenizer")
@@ -195,13 +195,15 @@ def recall(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "
     if not spans:
         raise ValueError(
             f"recall: no answer in this text of {len(text)} characters has block_size = {block_size} before "
-            "it. Pass a longer stretch of stories, as write_stories() makes them."
+            "it. Pass a longer text from write_stories()."
         )
     right, device = 0, next(model.parameters()).device
     with evaluating(model), autocast(precision, device):
         for i in range(0, len(spans), 64):
-            some = spans[i : i + 64]
-            pieces = torch.stack([ids[end - block_size - 1 : end] for _, end in some]).to(device)
-            hits = model(pieces[:, :-1]).argmax(dim=-1) == pieces[:, 1:]
-            right += sum(bool(row[start - end :].all()) for row, (start, end) in zip(hits, some, strict=True))
+            batch = spans[i : i + 64]
+            x = torch.stack([ids[end - block_size - 1 : end] for _, end in batch]).to(device)
+            hits = model(x[:, :-1]).argmax(dim=-1) == x[:, 1:]
+            right += sum(
+                bool(row[start - end :].all()) for row, (start, end) in zip(hits, batch, strict=True)
+            )
     return right / len(spans)

@@ -1,7 +1,4 @@
-"""Rung 8: a text, the numbers that a model sees in its place, and batches of them.
-
-The floors of models that look back a few characters only are counted in the text itself.
-"""
+"""Rung 8: read a text, tokenize it, draw batches, and compute the floor of any n-gram model."""
 
 import codecs
 import math
@@ -21,31 +18,33 @@ from attention_course.names import look_up
 from attention_course.stories import write_stories
 
 
-def ngram_floor(ids: Int[Tensor, " T"], n: int) -> float:
-    """Count the lowest mean loss that any table of n-grams can have on these ids, in nats per token.
+def conditional_entropy(ids: Int[Tensor, " T"], n: int) -> float:
+    """Return the empirical conditional entropy of a token given the n - 1 before it, in nats.
 
-    Such a table gives probabilities for a token from the n - 1 before it. The best one holds the shares that
-    are counted in the ids. The first n - 1 tokens have too few before them and are left out.
+    It is the lowest cross-entropy that any table of n-grams can reach on these ids: the best table holds the
+    relative frequencies counted in the ids themselves. The first n - 1 tokens have too little context and are
+    left out.
 
-    The table has seen the text that it is judged on: with a large n it has learned it by heart, and the floor
-    falls to 0, below any entropy. It tells about the language only while most n-grams occur often.
+    The table is evaluated on the text it was counted in. For large n it has memorized that text, and the
+    value falls to 0, below the entropy of the source; it estimates that entropy only while most n-grams are
+    frequent.
 
     Args:
         ids: shape (T,).
-        n: 1 for unigrams (which look at nothing), 2 for bigrams, and so on.
+        n: 1 for unigrams (no context), 2 for bigrams, and so on.
 
     Raises:
         TypeError: ids is no integer tensor of shape (T,), or n no integer.
         ValueError: n is below 1, or there are fewer than n ids.
     """
-    check_ids(ids, "ngram_floor")
-    check_sizes("ngram_floor", 1, n=n)
+    check_ids(ids, "conditional_entropy")
+    check_sizes("conditional_entropy", 1, n=n)
     if len(ids) < n:
-        raise ValueError(f"ngram_floor: n = {n} with {len(ids)} ids, expected n from 1 to their number.")
+        raise ValueError(f"conditional_entropy: n = {n} with {len(ids)} ids, expected 1 <= n <= {len(ids)}.")
     vocabulary, tokens = np.unique(ids.cpu().numpy(), return_inverse=True)
     T = len(tokens) - n + 1
 
-    def append(grams, k):  # a number for each gram with one more token; the numbers have no gaps
+    def append(grams, k):  # extend each gram by a token; renumber the distinct grams 0, 1, 2, ...
         return np.unique(grams * len(vocabulary) + tokens[k : k + T], return_inverse=True)[1]
 
     def count_log_count(grams):
@@ -63,10 +62,10 @@ SHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2d
 
 
 def tiny_shakespeare() -> str:
-    """Return 1,115,394 characters of Shakespeare, downloaded once and then kept in the user's cache.
+    """Return 1,115,394 characters of Shakespeare, downloaded once and kept in the user's cache.
 
     Raises:
-        OSError: there was no download, or of another file; the message says how to put the right one there.
+        OSError: the download failed or its checksum is wrong; the message says how to get the file by hand.
     """
     import pooch
 
@@ -75,34 +74,34 @@ def tiny_shakespeare() -> str:
     try:
         pooch.retrieve(SHAKESPEARE_URL, checksum, path.name, path.parent, progressbar=True)
     except (OSError, ValueError) as error:
-        there = "Another file lies there now; replace it. " if path.exists() else ""
+        there = "A different file is there now; replace it. " if path.exists() else ""
         raise OSError(
             f"tiny-shakespeare could not be downloaded. Get it from\n  {SHAKESPEARE_URL}\n"
             f"in a browser or on another machine, and save it as\n  {path}\n"
-            f"From then on no network is needed. {there}Its checksum is {checksum}.\nWhat happened: {error}"
+            f"After that no network is needed. {there}Its checksum is {checksum}.\nThe error was: {error}"
         ) from error
     return read_text(path)
 
 
-LARGEST = 10**9  # bytes of a file, about what 16 GB of memory can hold as ids while they are made
+LARGEST = 10**9  # bytes of a file; encoding one of this size needs about 16 GB of memory
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",  # that of UTF-32 begins with it
+    codecs.BOM_UTF16_LE: "utf-16",  # a prefix of the UTF-32 mark, so it comes after that
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
 
 def read_text(path: Path) -> str:
-    r"""Read a UTF-8 file. All its line ends become "\n", and a byte order mark is dropped.
+    r"""Read a UTF-8 file, normalise line endings to "\n", and drop a byte order mark.
 
     Raises:
         ValueError: the file is larger than LARGEST, empty, not UTF-8, or binary.
     """
     if (size := path.stat().st_size) > LARGEST:
         raise ValueError(
-            f"{path} has {size:,} bytes, expected at most {LARGEST:,}: as ids, a character takes 8 bytes of "
-            "memory, and more while they are made. Cut a part off: open(path).read(10_000_000)."
+            f"{path} has {size:,} bytes, expected at most {LARGEST:,}: as an id, a character takes 8 bytes "
+            "of memory, and more during encoding. Read a part of it: open(path).read(10_000_000)."
         )
     try:
         text = path.read_bytes().decode("utf-8")
@@ -128,14 +127,14 @@ def load_text(name_or_path: str | PathLike) -> str:
     """Get a text by its name, or from a file.
 
     Args:
-        name_or_path: "stories" (embedded), "tiny-shakespeare" (downloaded when it is first asked for), or
-            the path of a UTF-8 file. A file that is called like one of these needs its folder: "./stories".
+        name_or_path: "stories" (generated), "tiny-shakespeare" (downloaded on first use), or the path of a
+            UTF-8 file. A file with one of these names needs its folder: "./stories".
 
     Raises:
-        FileNotFoundError: there is neither such a text nor such a file.
+        FileNotFoundError: no text and no file has this name.
         OSError: the text could not be downloaded.
-        TypeError: this is no str and no path.
-        ValueError: this is no file, or an empty one, one that is too large, not in UTF-8, or binary.
+        TypeError: name_or_path is neither a str nor a path.
+        ValueError: the path is not a file, or the file is empty, too large, not UTF-8, or binary.
     """
     check_type(name_or_path, (str, PathLike), "load_text", "name_or_path")
     name = str(name_or_path)
@@ -158,34 +157,34 @@ def load_text(name_or_path: str | PathLike) -> str:
 
 
 def code_points(text: str) -> np.ndarray:
-    """Return the numbers that Unicode gives the characters. Half of a surrogate pair is a ValueError."""
+    """Return the Unicode code points of a text. A lone surrogate raises ValueError."""
     try:
         return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
     except UnicodeEncodeError as error:
         raise ValueError(
             f"CharTokenizer: {text[error.start]!r} at position {error.start} is half of a surrogate pair, "
-            "no character. Read the text again without errors='surrogateescape' or 'surrogatepass'."
+            "not a character. Read the text again without errors='surrogateescape' or 'surrogatepass'."
         ) from None
 
 
 class CharTokenizer:
-    """Number the characters of a text, in the order of Unicode.
+    """A character-level tokenizer: ids follow the order of Unicode.
 
     Args:
-        text: whose characters are numbered. A tokenizer made from another's `characters` is equal to it.
+        text: defines the vocabulary. A tokenizer made from another's `characters` is equal to it.
 
     Attributes:
-        characters: each character once, sorted; the id of a character is its place in here.
+        characters: the vocabulary, sorted; the id of a character is its index.
 
     Raises:
-        TypeError: the text is no str.
-        ValueError: the text is empty, or holds half of a surrogate pair.
+        TypeError: the text is not a str.
+        ValueError: the text is empty, or holds a lone surrogate.
     """
 
     def __init__(self, text: str):
         check_type(text, str, "CharTokenizer", "text")
         if not text:
-            raise ValueError("CharTokenizer: the text is empty. Pass the text to number.")
+            raise ValueError("CharTokenizer: the text is empty. Pass a text with at least one character.")
         occurs = np.zeros(0x110000, dtype=bool)  # one entry for each code point of Unicode
         occurs[code_points(text)] = True
         self._codes = np.flatnonzero(occurs).astype("<u4")
@@ -195,15 +194,15 @@ class CharTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of different characters."""
+        """The number of characters in the vocabulary."""
         return len(self.characters)
 
     def encode(self, text: str) -> Int[Tensor, " T"]:
-        """Turn a text into ids, shape (T,), int64.
+        """Encode a text as ids, shape (T,), int64.
 
         Raises:
-            TypeError: the text is no str.
-            ValueError: a character is unknown, or half of a surrogate pair.
+            TypeError: the text is not a str.
+            ValueError: a character is not in the vocabulary, or is a lone surrogate.
         """
         check_type(text, str, "encode", "text")
         ids = self._ids[code_points(text)]
@@ -211,14 +210,14 @@ class CharTokenizer:
             position = int(ids.argmin())
             unknown = text[position]
             raise ValueError(
-                f"CharTokenizer: {unknown!r} (U+{ord(unknown):04X}) at position {position} is none of "
+                f"CharTokenizer: {unknown!r} (U+{ord(unknown):04X}) at position {position} is not one of "
                 f"the {self.vocab_size} characters that it knows. Make one from a text with that character, "
                 f"or leave it out: text.replace({unknown!r}, '')."
             )
         return torch.from_numpy(ids)
 
     def decode(self, ids: Int[Tensor, " T"]) -> str:
-        """Turn ids, shape (T,), back into a text.
+        """Decode ids, shape (T,), to a text.
 
         Raises:
             ValueError: an id is out of range.
@@ -228,7 +227,7 @@ class CharTokenizer:
         unknown = np.flatnonzero((places < 0) | (places >= self.vocab_size))
         if len(unknown):
             raise ValueError(
-                f"CharTokenizer: id {places[unknown[0]]} at position {unknown[0]} stands for no character: "
+                f"CharTokenizer: id {places[unknown[0]]} at position {unknown[0]} is not in the vocabulary: "
                 f"ids go from 0 to {self.vocab_size - 1}. Use the tokenizer that made them."
             )
         return self._codes[places].tobytes().decode("utf-32-le")
@@ -246,17 +245,17 @@ class CharTokenizer:
 def train_val_split(
     ids: Int[Tensor, " T"], val_share: float = 0.1
 ) -> tuple[Int[Tensor, " T_train"], Int[Tensor, " T_val"]]:
-    """Keep the end of a text for validation: what was learned must hold where nothing was learned.
+    """Split off the end of a text for validation.
 
     Args:
         ids: shape (T,).
-        val_share: share of the ids that is kept, rounded up to a whole number of them.
+        val_share: fraction of the ids for validation, rounded up to a whole number of ids.
 
     Returns:
-        Ids to train on, then ids to validate on, both in the memory of `ids`.
+        Training ids and validation ids, both views of `ids`.
 
     Raises:
-        TypeError: ids is no integer tensor of shape (T,), or val_share no number.
+        TypeError: ids is not an integer tensor of shape (T,), or val_share is not a number.
         ValueError: val_share is not between 0 and 1, or leaves nothing to train on.
     """
     check_ids(ids, "train_val_split")
@@ -273,19 +272,19 @@ def train_val_split(
 def get_batch(
     ids: Int[Tensor, " T_text"], block_size: int, batch_size: int, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
-    """Draw pieces of a text, each start equally likely, and for each of their tokens the one that follows.
+    """Sample random blocks of a text, with the next token as the target at each position.
 
     Args:
         ids: shape (T_text,), on any device.
-        block_size: T, the length of a piece.
-        batch_size: B, the number of pieces.
-        generator: where the starts come from; one on the CPU, wherever the ids are.
+        block_size: T, the length of a block.
+        batch_size: B, the number of blocks.
+        generator: draws the starts, uniformly; a CPU generator, whatever the device of the ids.
 
     Returns:
         x and y, each (B, T), on the device of the ids. y[b, t] follows x[b, t] in the text.
 
     Raises:
-        TypeError: ids is no integer tensor of shape (T_text,), or another argument is of the wrong kind.
+        TypeError: ids is not an integer tensor of shape (T_text,), or another argument has the wrong type.
         ValueError: a size is below 1, or the text has fewer than block_size + 1 ids.
     """
     check_ids(ids, "get_batch")
@@ -293,8 +292,8 @@ def get_batch(
     check_generator(generator, "get_batch")
     if len(ids) <= block_size:
         raise ValueError(
-            f"get_batch: {len(ids)} ids are too few for block_size = {block_size}: y is one step later, so "
-            f"at least {block_size + 1} are needed. Take a longer text or a smaller block_size."
+            f"get_batch: {len(ids)} ids are too few for block_size = {block_size}: y is shifted by one, so "
+            f"at least {block_size + 1} are needed. Use a longer text or a smaller block_size."
         )
     starts = torch.randint(len(ids) - block_size, (batch_size, 1), generator=generator)
     places = (starts + torch.arange(block_size)).to(ids.device)  # (B, T)
@@ -303,7 +302,7 @@ def get_batch(
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Ids to train on and to validate on, each of shape (T,), and the tokenizer that made them."""
+    """Training and validation ids, each of shape (T,), and the tokenizer that encoded them."""
 
     train: Tensor
     val: Tensor
@@ -311,6 +310,6 @@ class Data:
 
     @classmethod
     def of(cls, text: str) -> "Data":
-        """Number the characters of a text and keep its last tenth for validation."""
+        """Tokenize a text by characters and split off its last tenth for validation."""
         tokenizer = CharTokenizer(text)
         return cls(*train_val_split(tokenizer.encode(text)), tokenizer)

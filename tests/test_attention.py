@@ -277,7 +277,7 @@ def test_nobody_to_look_at_gives_zeros_and_finite_gradients():
         (
             {"q": torch.zeros(2, 3)},
             ValueError,
-            r"q has shape \(2, 3\) and k has shape \(2, 4, 3\). Each text",
+            r"q has shape \(2, 3\) and k has shape \(2, 4, 3\). The leading",
         ),
         ({"q": torch.zeros(1, 2, 3)}, ValueError, r"q has shape \(1, 2, 3\) and k has shape \(2, 4, 3\)"),
         ({"k": torch.zeros(3, 4, 3)}, ValueError, r"q has shape \(2, 2, 3\) and k has shape \(3, 4, 3\)"),
@@ -450,7 +450,7 @@ EACH_HEAD = {
         (
             torch.zeros(2, 3, 5),
             ValueError,
-            r"x is torch.float32, \(2, 3, 5\), .*\(..., T, 4\): 4 channels a token",
+            r"x is torch.float32, \(2, 3, 5\), .*\(..., T, 4\): the module was built for tokens of 4 channels",
         ),
         (torch.zeros(4), ValueError, r"x is torch.float32, \(4,\), expected"),
         (torch.zeros(2, 3, 4).long(), TypeError, "x is torch.int64.*float"),

@@ -29,7 +29,7 @@ from attention_course.averaging import causal_mean_loop, causal_mean_matmul, cau
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import EXPLORERS, LiveTraining, explore
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig, generate
-from attention_course.plots import Bars, Heatmap, Histogram, Lines, Plane, Text, picture
+from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
 from attention_course.questions import ask
 from attention_course.stories import (
     read_story,
@@ -37,7 +37,14 @@ from attention_course.stories import (
     stories_entropy,
     write_stories,
 )
-from attention_course.text import CharTokenizer, Data, get_batch, load_text, ngram_floor, train_val_split
+from attention_course.text import (
+    CharTokenizer,
+    Data,
+    conditional_entropy,
+    get_batch,
+    load_text,
+    train_val_split,
+)
 from attention_course.training import (
     Recipe,
     Trainer,
@@ -293,7 +300,7 @@ TEXTS = [
         TOKENIZER.decode, None, "CharTokenizer.decode", ids=(*NO_IDS, torch.tensor([V]), torch.tensor([-1]))
     ),
     *wrong(
-        ngram_floor,
+        conditional_entropy,
         {"ids": DATA.val, "n": 2},
         ids=(*NO_IDS, torch.zeros(0, dtype=torch.long)),
         n=(0, -1, 2.5, 10**6),
@@ -401,7 +408,7 @@ PLOTS = [
         curve=([1.0], torch.ones(2, 2)),
     ),
     *wrong(
-        Plane,
+        Scatter,
         {"title": "t", "points": torch.ones(3, 2), "labels": "abc", "limits": (0, 1)},
         points=(None, [[1.0, 2.0]], torch.ones(3), torch.ones(3, 3)),
         labels=("ab", None),

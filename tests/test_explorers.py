@@ -132,6 +132,6 @@ def test_unknown_name_lists_the_names():
 @each_explorer
 def test_a_subject_that_an_explorer_does_not_take_is_named(name):
     takes = signature(EXPLORERS[name].controls).parameters
-    looks_at = f"It looks at: {', '.join(takes)}\\." if takes else "It brings all that it shows"
-    with pytest.raises(TypeError, match=f"The explorer '{name}' takes no 'colour'. {looks_at}"):
+    expected = f"It takes: {', '.join(takes)}\\." if takes else "It takes no arguments"
+    with pytest.raises(TypeError, match=f"The explorer '{name}' takes no 'colour'. {expected}"):
         explore(name, colour="red")

@@ -16,7 +16,7 @@ from attention_course import gpt
 from attention_course.exercises import EXERCISES
 from attention_course.questions import QUESTIONS
 from attention_course.stories import ORDERS, THINGS, Story, write_stories
-from attention_course.text import CharTokenizer, ngram_floor
+from attention_course.text import CharTokenizer, conditional_entropy
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 
@@ -103,7 +103,7 @@ def test_the_loss_before_training_lies_about_half_a_nat_above_ln_v():
 def test_no_bigram_table_is_below_the_counted_floor(tokens, seed):
     assert right("below_the_bigram_floor").startswith("No: the floor is the best table")
     ids = torch.tensor(tokens)
-    floor = ngram_floor(ids, 2)
+    floor = conditional_entropy(ids, 2)
     table = 3 * torch.randn(4, 4, generator=torch.Generator().manual_seed(seed))
     assert F.cross_entropy(table[ids[:-1]], ids[1:]) >= floor - 1e-5
     counts = torch.zeros(4, 4).index_put((ids[:-1], ids[1:]), torch.ones(()), accumulate=True)

@@ -323,7 +323,7 @@ def test_positions_can_be_replaced():
         ({"vocab_size": 0}, "vocab_size = 0, expected an integer of at least 1"),
         ({"block_size": -1}, "block_size = -1"),
         ({"n_layer": 0}, "n_layer = 0"),
-        ({"n_head": 3}, "n_embd = 35 cannot be split over n_head = 3"),
+        ({"n_head": 3}, "n_embd = 35 cannot be split into n_head = 3"),
         ({"dropout": 1.0}, "dropout = 1.0, expected 0 <= dropout < 1"),
         ({"dropout": "0.5"}, "dropout = '0.5', expected"),
         ({"dropout": math.nan}, "dropout = nan, expected"),
@@ -621,7 +621,7 @@ class Broken(nn.Module):
 def test_generate_refuses_logits_that_are_not_finite(logits, best, options):
     model = Broken(*logits).train()
     with pytest.raises(
-        ValueError, match=rf"after 3 tokens, .* each text is \[0.0, {best}\], expected finite"
+        ValueError, match=rf"after 3 tokens, .* each sequence is \[0.0, {best}\], expected finite"
     ):
         generate(model, START.repeat(2, 1), 5, **options)
     assert model.training

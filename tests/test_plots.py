@@ -6,15 +6,15 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from attention_course.plots import Bars, Heatmap, Histogram, Lines, Plane, Text, picture
+from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
 
 PANELS = [
     Heatmap("a heatmap", torch.tensor([[1.0, -2.0], [math.nan, -math.inf]]), "row", "column"),
     Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)),
     Histogram("a histogram", torch.tensor([0.2, 0.3]), (-1, 1), "value", torch.tensor([0.1, 0.4, 0.1])),
     Histogram("another", torch.tensor([0.2, 0.3]), (-1, 1), "value"),
-    Plane("points", torch.zeros(2, 2), ["a", "b"], (-1, 1), torch.tensor([True, False]), torch.zeros(1, 2)),
-    Plane("more points", torch.zeros(2, 2), ["a", "b"], (-1, 1)),
+    Scatter("points", torch.zeros(2, 2), ["a", "b"], (-1, 1), torch.tensor([True, False]), torch.zeros(1, 2)),
+    Scatter("more points", torch.zeros(2, 2), ["a", "b"], (-1, 1)),
     Lines("curves", torch.tensor([1.0, 2.0]), {"a": torch.tensor([1.0, 2.0])}, "x", "y"),
     Lines("no curves", torch.zeros(0), {"a": torch.zeros(0)}, "x", "y", log=False),
     Lines("a level", torch.zeros(0), {}, "x", "y", levels={"floor": 1.5}, x_limits=(1, 9)),

@@ -30,7 +30,7 @@ from attention_course.stories import (
     stories_entropy,
     write_stories,
 )
-from attention_course.text import CharTokenizer, load_text, ngram_floor
+from attention_course.text import CharTokenizer, conditional_entropy, load_text
 from attention_course.training import evaluate
 
 A_STORY = "Kind Ann gave poor Ben a cup at the cave. Who got it? Poor Ben. Where? At the cave. What? A cup."
@@ -156,13 +156,13 @@ def test_the_ends_of_random_are_choices_too(number):
 )
 def test_other_lines_are_refused(line):
     with pytest.raises(
-        ValueError, match=r"is no story\. Expected a fact about two people, .* as in 'Kind Ann gave"
+        ValueError, match=r"is not a story\. Expected a fact about two people, .* as in 'Kind Ann gave"
     ):
         read_story(line)
 
 
 def test_the_example_of_a_story_is_one():
-    with pytest.raises(ValueError, match="is no story") as caught:
+    with pytest.raises(ValueError, match="is not a story") as caught:
         read_story("hello")
     example = re.search(r"as in '(.*)'\.$", str(caught.value))[1]
     assert read_story(example).text == example
@@ -184,14 +184,14 @@ def test_entropy_says_how_to_cut_a_text(stories):
     with pytest.raises(ValueError, match=r"the text ends with .*newline: text\[: text.rindex") as caught:
         stories_entropy(train)
     assert r'text[: text.rindex("\n") + 1]' in str(caught.value)
-    with pytest.raises(ValueError, match=r"line 1 is no whole story\. Cut after it") as caught:
+    with pytest.raises(ValueError, match=r"line 1 is not a story\. Cut after it") as caught:
         stories_entropy(val)
     assert r'text[text.index("\n") + 1 :]' in str(caught.value)
     whole = train[: train.rindex("\n") + 1], val[val.index("\n") + 1 :]
     assert all(stories_entropy(part) == pytest.approx(0.102, abs=2e-3) for part in whole)
     with pytest.raises(ValueError, match="ends with '', expected whole stories"):
         stories_entropy("")
-    with pytest.raises(ValueError, match=r"line 2 is no whole story\. read_story: 'hello' is no story"):
+    with pytest.raises(ValueError, match=r"line 2 is not a story\. read_story: 'hello' is not a story"):
         stories_entropy(f"{A_STORY}\nhello\n{A_STORY}\n")
 
 
@@ -305,7 +305,7 @@ def test_a_bigram_model_recalls_nothing():
     counts.index_put_((ids[:-1], ids[1:]), torch.ones(len(ids) - 1), accumulate=True)
     model = BigramLanguageModel(LETTERS.vocab_size)
     model.table.weight.data = counts.add(1e-3).log()
-    assert evaluate(model, ids, "float32") == pytest.approx(ngram_floor(ids, 2), abs=0.02)
+    assert evaluate(model, ids, "float32") == pytest.approx(conditional_entropy(ids, 2), abs=0.02)
     assert recall(model, TEXT, LETTERS) == 0
 
 

@@ -26,9 +26,9 @@ from attention_course.stories import stories_entropy, write_stories
 from attention_course.text import (
     CharTokenizer,
     Data,
+    conditional_entropy,
     get_batch,
     load_text,
-    ngram_floor,
     train_val_split,
 )
 
@@ -56,22 +56,22 @@ def brute_force(ids, n):
 @given(ids=st.lists(st.integers(0, 3), min_size=1, max_size=60), n=st.integers(1, 5))
 def test_floor_equals_a_table_of_counts(ids, n):
     ids = ids * n  # long enough
-    assert ngram_floor(torch.tensor(ids), n) == pytest.approx(brute_force(ids, n), abs=1e-9)
+    assert conditional_entropy(torch.tensor(ids), n) == pytest.approx(brute_force(ids, n), abs=1e-9)
 
 
 def test_floors_by_hand():
-    assert ngram_floor(ids=torch.tensor([7, 7, 9, 9]), n=1) == pytest.approx(math.log(2))
+    assert conditional_entropy(ids=torch.tensor([7, 7, 9, 9]), n=1) == pytest.approx(math.log(2))
     # After 7 come 7 and 9, after 9 comes 9: two of three positions are a coin toss.
-    assert ngram_floor(torch.tensor([7, 7, 9, 9]), 2) == pytest.approx(math.log(2) * 2 / 3)
-    assert ngram_floor(torch.tensor([7, 7, 9, 9]), 4) == 0
-    assert ngram_floor(torch.tensor([5]), 1) == 0
+    assert conditional_entropy(torch.tensor([7, 7, 9, 9]), 2) == pytest.approx(math.log(2) * 2 / 3)
+    assert conditional_entropy(torch.tensor([7, 7, 9, 9]), 4) == 0
+    assert conditional_entropy(torch.tensor([5]), 1) == 0
 
 
 def test_floor_does_not_depend_on_the_numbers_of_the_tokens():
     ids = torch.randint(5, (500,), generator=torch.Generator().manual_seed(1))
     other = torch.tensor([2**62, -3, 11, 2**40, 0])[ids]
     for n in (1, 2, 3, 9):
-        assert ngram_floor(other, n) == pytest.approx(ngram_floor(ids, n))
+        assert conditional_entropy(other, n) == pytest.approx(conditional_entropy(ids, n))
 
 
 def test_floor_is_the_loss_of_the_best_bigram_model():
@@ -83,56 +83,56 @@ def test_floor_is_the_loss_of_the_best_bigram_model():
     with torch.no_grad():
         model.table.weight.copy_(counts.log().clamp(min=-1e4))
         loss = F.cross_entropy(model(ids[None, :-1])[0], ids[1:])
-        assert ngram_floor(ids, 2) == pytest.approx(loss.item(), abs=1e-9)
+        assert conditional_entropy(ids, 2) == pytest.approx(loss.item(), abs=1e-9)
         for seed in range(3):  # any other table is worse
             noise = torch.randn(V, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
             model.table.weight.copy_((counts + 0.1).log() + 0.1 * noise)
-            assert F.cross_entropy(model(ids[None, :-1])[0], ids[1:]) > ngram_floor(ids, 2)
+            assert F.cross_entropy(model(ids[None, :-1])[0], ids[1:]) > conditional_entropy(ids, 2)
 
 
 @given(ids=st.lists(st.integers(0, 2), min_size=2, max_size=80), n=st.integers(1, 5))
 def test_more_context_never_costs(ids, n):
     """The sums fall. The means need not: the next one leaves out a position, perhaps a cheap one."""
     ids = torch.tensor(ids * n)
-    sums = [ngram_floor(ids, k) * (len(ids) - k + 1) for k in (n, n + 1)]
+    sums = [conditional_entropy(ids, k) * (len(ids) - k + 1) for k in (n, n + 1)]
     assert sums[1] <= sums[0] + 1e-9
 
 
 def test_a_mean_may_rise_in_a_short_text():
     ids = torch.tensor([0, 0, 0, 1])
-    assert ngram_floor(ids, 2) > ngram_floor(ids, 1)
+    assert conditional_entropy(ids, 2) > conditional_entropy(ids, 1)
 
 
 def test_floors_of_the_stories_fall_but_stay_above_the_entropy_while_n_is_small(stories):
     ids = CharTokenizer(stories).encode(stories)
-    floors = [ngram_floor(ids, n) for n in (1, 2, 3, 4, 8)]
+    floors = [conditional_entropy(ids, n) for n in (1, 2, 3, 4, 8)]
     entropy = stories_entropy(stories)
     assert math.log(33) > floors[0]
     assert all(more > less for more, less in itertools.pairwise([*floors, entropy]))
     assert [round(floor, 2) for floor in floors[:4]] == [2.94, 1.46, 0.5, 0.32]
     # A table of 60-grams has learned the text by heart: below the entropy, and worth nothing elsewhere.
-    assert ngram_floor(ids[:40_000], 60) < entropy / 2
+    assert conditional_entropy(ids[:40_000], 60) < entropy / 2
 
 
 def test_floor_of_a_known_source_is_near_its_entropy():
     ids = torch.randint(4, (200_000,), generator=torch.Generator().manual_seed(2))
     for n in (1, 2, 3):
-        assert ngram_floor(ids, n) == pytest.approx(math.log(4), abs=1e-3)
-        assert ngram_floor(ids, n) < math.log(4)  # the table fits the noise as well
+        assert conditional_entropy(ids, n) == pytest.approx(math.log(4), abs=1e-3)
+        assert conditional_entropy(ids, n) < math.log(4)  # the table fits the noise as well
 
 
 @pytest.mark.parametrize(("length", "n"), [(5, 6), (0, 1)])
 def test_floor_needs_an_ngram(length, n):
-    with pytest.raises(ValueError, match=f"n = {n} with {length} ids, expected n from 1 to their number"):
-        ngram_floor(torch.zeros(length, dtype=torch.int64), n)
+    with pytest.raises(ValueError, match=f"n = {n} with {length} ids, expected 1 <= n <= {length}"):
+        conditional_entropy(torch.zeros(length, dtype=torch.int64), n)
 
 
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_floor_needs_a_whole_number():
-    assert ngram_floor(torch.arange(5), np.int64(1)) == ngram_floor(torch.arange(5), 1)
+    assert conditional_entropy(torch.arange(5), np.int64(1)) == conditional_entropy(torch.arange(5), 1)
     for n, error in ((0, ValueError), (-1, ValueError), (1.0, TypeError), (None, TypeError)):
-        with pytest.raises(error, match=f"ngram_floor: n = {n}, expected an integer of at least 1"):
-            ngram_floor(torch.arange(5), n)
+        with pytest.raises(error, match=f"conditional_entropy: n = {n}, expected an integer of at least 1"):
+            conditional_entropy(torch.arange(5), n)
 
 
 # Files
@@ -218,7 +218,7 @@ def test_a_file_that_memory_cannot_hold_is_not_read(tmp_path, monkeypatch):
     with path.open("wb") as file:
         file.truncate(text_module.LARGEST + 1)  # takes no room on a disk
     with pytest.raises(
-        ValueError, match=r"large.txt has 1,000,000,001 bytes, expected at most 1,000,000,000: .*Cut"
+        ValueError, match=r"large.txt has 1,000,000,001 bytes, expected at most 1,000,000,000: .*Read a part"
     ):
         load_text(path)
     path.write_text("four")
@@ -293,7 +293,7 @@ def test_downloads_once_with_a_progress_bar(server, cache, capfd):
 
 def assert_says_what_to_do(message, cache):
     assert message.startswith("tiny-shakespeare could not be downloaded.")
-    for part in (text_module.SHAKESPEARE_URL, str(cache), text_module.SHAKESPEARE_SHA256, "What happened: "):
+    for part in (text_module.SHAKESPEARE_URL, str(cache), text_module.SHAKESPEARE_SHA256, "The error was: "):
         assert part in message
 
 
@@ -301,7 +301,7 @@ def test_offline_the_file_can_be_put_there_by_hand(cache):
     with pytest.raises(OSError, match="could not be downloaded") as caught:
         load_text("tiny-shakespeare")
     assert_says_what_to_do(str(caught.value), cache)
-    assert "Another file lies there" not in str(caught.value)
+    assert "A different file is there" not in str(caught.value)
     assert list(cache.parent.iterdir()) == []  # the folder is there to put it into
     cache.write_bytes(LINES)
     assert load_text("tiny-shakespeare") == LINES.decode().replace("\r\n", "\n")
@@ -310,7 +310,7 @@ def test_offline_the_file_can_be_put_there_by_hand(cache):
 def test_offline_another_file_is_named_as_such(cache):
     cache.parent.mkdir(parents=True)
     cache.write_bytes(b"<html>404</html>")
-    with pytest.raises(OSError, match="Another file lies there now; replace it") as caught:
+    with pytest.raises(OSError, match="A different file is there now; replace it") as caught:
         load_text("tiny-shakespeare")
     assert_says_what_to_do(str(caught.value), cache)
     assert cache.read_bytes() == b"<html>404</html>"
@@ -322,7 +322,7 @@ def test_offline_another_file_is_named_as_such(cache):
     [
         ({"content": b"Second Citizen:\n"}, "does not match"),
         ({"status": 404}, "404"),
-        ({"content": LINES[:20], "promised": len(LINES)}, "What happened"),  # the connection breaks
+        ({"content": LINES[:20], "promised": len(LINES)}, "The error was"),  # the connection breaks
     ],
 )
 def test_a_bad_download_leaves_nothing_behind(server, cache, answer, words):
@@ -381,7 +381,7 @@ def test_equal_when_the_characters_are():
 
 
 def test_unknown_character_is_named_with_its_place():
-    words = r"'ж' \(U\+0436\) at position 5 is none of the 3 characters.*text.replace\('ж', ''\)"
+    words = r"'ж' \(U\+0436\) at position 5 is not one of the 3 characters.*text.replace\('ж', ''\)"
     with pytest.raises(ValueError, match=words):
         CharTokenizer("banana").encode("bananжa😀")
     with pytest.raises(ValueError, match=r"U\+1F600\) at position 0"):
@@ -400,7 +400,7 @@ def test_half_a_surrogate_pair_is_no_character():
     ("ids", "words"), [([0, 1, 3], "id 3 at position 2"), ([0, -1], "id -1 at position 1")]
 )
 def test_id_out_of_range_is_named_with_its_place(ids, words):
-    with pytest.raises(ValueError, match=f"{words} stands for no character: ids go from 0 to 2"):
+    with pytest.raises(ValueError, match=f"{words} is not in the vocabulary: ids go from 0 to 2"):
         CharTokenizer("banana").decode(torch.tensor(ids))
 
 
@@ -507,7 +507,7 @@ def test_batches_on_a_gpu_are_those_on_the_cpu():
     for cpu, gpu in zip(*pairs, strict=True):
         assert gpu.is_cuda
         assert torch.equal(gpu.cpu(), cpu)
-    assert ngram_floor(ids.cuda() % 7, 2) == ngram_floor(ids % 7, 2)
+    assert conditional_entropy(ids.cuda() % 7, 2) == conditional_entropy(ids % 7, 2)
     tokenizer = CharTokenizer("banana")
     assert tokenizer.decode(tokenizer.encode("nab").cuda()) == "nab"
 
@@ -560,7 +560,7 @@ def test_other_sizes_are_refused_in_words(call, error, words):
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_what_is_no_row_of_ids_is_refused(ids, words):
     calls = {
-        "ngram_floor": lambda: ngram_floor(ids, 1),
+        "conditional_entropy": lambda: conditional_entropy(ids, 1),
         "decode": lambda: CharTokenizer("banana").decode(ids),
         "train_val_split": lambda: train_val_split(ids),
         "get_batch": lambda: get_batch(ids, 4, 2),

@@ -14,17 +14,18 @@ from IPython.display import display
 from attention_course.explorers import LiveTraining, explore
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.stories import stories_entropy
-from attention_course.text import Data, load_text, ngram_floor
+from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import Recipe, train
 
 text = load_text("stories")
 data = Data.of(text)
-floors = {f"{n}-gram": ngram_floor(data.val, n) for n in (1, 2, 3)} | {"entropy": stories_entropy(text)}
+floors = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
+floors["entropy"] = stories_entropy(text)
 torch.manual_seed(0)
 model = GPT(GPTConfig(data.tokenizer.vocab_size))
-watch = LiveTraining(data.tokenizer, floors)
-display(watch)
-_ = train(model, data, Recipe(steps=700), callback=watch)"""
+live = LiveTraining(data.tokenizer, floors)
+display(live)
+_ = train(model, data, Recipe(steps=700), callback=live)"""
 
 LEARNT = "model=model, tokenizer=data.tokenizer, "
 # What is looked at, and where the controls stand, where an explorer has more to say than at first.

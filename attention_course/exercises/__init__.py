@@ -1,8 +1,8 @@
-"""Exercises that mark themselves: `check`, `hint` and `solution`, each with the name of an exercise.
+"""Self-checking exercises: `check`, `hint` and `solution`, each called with the name of an exercise.
 
-One module a rung holds references, inputs and properties; the TOML file beside it holds the texts, and the
-mistakes as patches of the references. `running` runs an answer, `judging` judges it, `panel` shows what came,
-and `worker` has all that happen in a process of its own.
+For each rung a module holds references, inputs and properties; the TOML file beside it holds the texts, and
+the mistakes as patches of the references. `running` runs an answer, `judging` judges it, `panel` displays the
+result, and `worker` does all of it in a separate process.
 """
 
 import inspect
@@ -34,28 +34,28 @@ hints_given: Counter[str] = Counter()
 
 
 def check(name: str, function: object, seed: int | None = None) -> Verdict:
-    """Judge your answer to an exercise on inputs that are drawn anew each time.
+    """Check your answer to an exercise on random inputs, new ones each time.
 
     Args:
         name: the exercise.
-        function: your answer: the function itself, not a result of it.
+        function: your answer: the function itself, not its result.
         seed: fixes the inputs, to see the same verdict twice.
 
     Returns:
-        The verdict; as the last line of a cell it shows itself.
+        The verdict; as the last line of a cell it displays itself.
 
     Raises:
-        ValueError: there is no exercise of that name; the message lists them.
-        TypeError: `function` cannot be called.
+        ValueError: unknown name; the message lists all.
+        TypeError: `function` is not callable.
     """
     return judge_apart(look_up(name, EXERCISES, "exercise"), function, seed)
 
 
 def hint(name: str) -> Hint:
-    """Give the next hint for an exercise, from gentle to nearly the line.
+    """Give the next hint for an exercise; the last one is nearly the solution.
 
     Raises:
-        ValueError: there is no exercise of that name; the message lists them.
+        ValueError: unknown name; the message lists all.
     """
     hints = look_up(name, EXERCISES, "exercise").hints
     given = hints_given[name]
@@ -68,10 +68,10 @@ def hint(name: str) -> Hint:
 
 
 def solution(name: str) -> Solution:
-    """Ask whether to show the solution of an exercise: the source of the function we compare with.
+    """Ask whether to show the solution of an exercise: the source of the reference.
 
     Raises:
-        ValueError: there is no exercise of that name; the message lists them.
+        ValueError: unknown name; the message lists all.
     """
     reference = look_up(name, EXERCISES, "exercise").reference
     return Solution(name, textwrap.dedent(inspect.getsource(unwrapped(reference))))

@@ -1,4 +1,4 @@
-"""Rung 1: the mean of the past, the mean of a window, and a mean that forgets, with loops."""
+"""Rung 1: the causal mean, the mean of a window, and an exponentially weighted mean, with loops."""
 
 import torch
 from jaxtyping import Float
@@ -14,7 +14,7 @@ def windowed_mean(x: Float[Tensor, "*B T C"], k: int) -> Float[Tensor, "*B T C"]
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
-        k: how many tokens go into a mean, at least 1.
+        k: size of the window, at least 1.
 
     Returns:
         The means, same shape.
@@ -27,13 +27,13 @@ def windowed_mean(x: Float[Tensor, "*B T C"], k: int) -> Float[Tensor, "*B T C"]
 
 
 def forgetting_mean(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
-    """Average each token with all tokens before it; one counts half as much with each step it lies back.
+    """Average each token with all tokens before it, with weights that halve with each step back.
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
 
     Returns:
-        The means, same shape. The shares of the tokens in each mean sum to 1.
+        The means, same shape. The shares in each mean sum to 1.
     """
     out = torch.zeros_like(x)
     for t in range(x.shape[-2]):
@@ -51,23 +51,23 @@ def draw_tokens(generator: torch.Generator) -> list[tuple]:
     large = [(T, C), (B, T, C), (B, T, T), (9, 5)]
     drawn = [torch.randint(-9, 10, shape, generator=generator).float() for shape in small]
     drawn += [torch.randn(shape, generator=generator) for shape in large]
-    drawn[1][:2, 0] = torch.tensor([4.0, 0.0])  # a 0 is a number like any other
+    drawn[1][:2, 0] = torch.tensor([4.0, 0.0])  # zeros must count too
     drawn[-1] *= 1e4
     return [(x,) for x in drawn]
 
 
 def draw_longer_tokens(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens, and a text of 24: there a weight that was left out is still large enough to be seen."""
+    """Draw tokens, and a sequence of 24, in which a wrong share is still large enough to detect."""
     return [*draw_tokens(generator), (torch.randn(24, 2, generator=generator),)]
 
 
 def draw_windows(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens, each with a k: of 1, of less than T, of T, and of more."""
+    """Draw tokens, each with a k: 1, less than T, T, and more than T."""
     return [(x, k) for (x,), k in zip(draw_tokens(generator), (1, 2, 2, 4, 4, 2, 3, 9, 3), strict=True)]
 
 
 def first_row_is_first_token(mean, x, *k):
-    """Compare row 0 with token 0; `mean` is the answer, and `k` is there where it takes a window."""
+    """Compare row 0 with token 0; `mean` is the answer, and `k` is its window if it takes one."""
     return close(x[..., 0, :], mean(x, *k)[..., 0, :])
 
 
@@ -78,17 +78,17 @@ def future_is_unseen(mean, x, *k):
 
 
 def equal_tokens_stay(mean, x, *k):
-    """Average tokens of ones."""
+    """Average tokens that are all ones."""
     return close(torch.ones_like(x), mean(torch.ones_like(x), *k))
 
 
 def batch_rows_apart(mean, x, *k):
-    """Compare the first text of a batch with itself alone."""
+    """Compare the first sequence of a batch with the same sequence alone."""
     return x.dim() == 2 or close(mean(x[0], *k), mean(x, *k)[0])
 
 
 def long_text_is_finite(mean, x):
-    """Repeat the text of 24 tokens until it has 140, and compare with the reference."""
+    """Repeat the sequence of 24 tokens to a length of 140, and compare with the reference."""
     if x.shape[-2] < 24:
         return True
     x = x.repeat(6, 1)[:140]

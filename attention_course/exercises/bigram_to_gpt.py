@@ -1,4 +1,4 @@
-"""Rung 8: a batch with its targets, the loss, tokens with positions, a block, and the loop that writes."""
+"""Rung 8: a batch with its targets, the loss, embeddings, a block, and the sampling loop."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from attention_course.exercises.exercise import Property, exercise
 
 
 def get_batch(ids: Int[Tensor, " N"], block_size: int, starts: Int[Tensor, " B"]) -> Int[Tensor, "2 B T"]:
-    """Cut blocks out of a text, and for each token the one that comes next.
+    """Cut blocks out of a text, with the next token as the target at each position.
 
     Args:
         ids: the text, shape (N,).
-        block_size: T, the tokens of a block.
-        starts: where each block begins, shape (B,), from 0 to N - T - 1.
+        block_size: T, the length of a block.
+        starts: the start of each block, shape (B,), from 0 to N - T - 1.
 
     Returns:
         Inputs and targets, shape (2, B, T).
@@ -32,14 +32,14 @@ def get_batch(ids: Int[Tensor, " N"], block_size: int, starts: Int[Tensor, " B"]
 
 
 def cross_entropy_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
-    """Average minus the log of the probability that each target is given.
+    """Return the mean cross-entropy: minus the log of the probability of the target, averaged.
 
     Args:
         logits: shape (B, T, V).
         targets: the true tokens, shape (B, T), from 0 to V - 1.
 
     Returns:
-        One number, in nats.
+        A scalar, in nats.
     """
     logits = logits - logits.amax(dim=-1, keepdim=True)  # the largest is 0: exp cannot overflow
     log_probs = logits - logits.exp().sum(dim=-1, keepdim=True).log()  # (B, T, V)
@@ -50,7 +50,7 @@ def cross_entropy_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T
 def embed(
     ids: Int[Tensor, "B T"], wte: Float[Tensor, "V C"], wpe: Float[Tensor, "block_size C"]
 ) -> Float[Tensor, "B T C"]:
-    """Turn tokens into rows of numbers that say what stands there, and where.
+    """Add the embedding of each token and the embedding of its position.
 
     Args:
         ids: shape (B, T), T at most block_size.
@@ -67,12 +67,12 @@ def embed(
 def pre_norm_block(
     x: Float[Tensor, "B T C"], attn: Callable, mlp: Callable, ln_1: Callable, ln_2: Callable
 ) -> Float[Tensor, "B T C"]:
-    """Add to each token what attention finds, then what the MLP makes of it; both see normalised tokens.
+    """Apply a pre-norm block: attention, then the MLP, each with a residual connection.
 
     Args:
         x: tokens, shape (B, T, C).
-        attn: causal attention. This and the following turn (B, T, C) into (B, T, C).
-        mlp: the feed-forward part.
+        attn: causal attention. This and the following map (B, T, C) to (B, T, C).
+        mlp: the feed-forward network.
         ln_1: the LayerNorm before attention.
         ln_2: the LayerNorm before the MLP.
 
@@ -89,13 +89,13 @@ def generate(
     """Sample autoregressively: one token for each number in `draws`.
 
     Args:
-        model: turns ids (T,) into logits (T, V).
-        ids: the text so far, shape (T,), at least one token.
-        block_size: how many tokens the model may be shown.
-        draws: numbers from 0 to 1, without 1, shape (n,).
+        model: maps ids (T,) to logits (T, V).
+        ids: the prompt, shape (T,), at least one token.
+        block_size: the most tokens that the model takes.
+        draws: uniform numbers in [0, 1), shape (n,).
 
     Returns:
-        The text and what follows it, shape (T + n,).
+        The prompt and the sampled tokens, shape (T + n,).
     """
     for draw in draws:
         logits = model(ids[-block_size:])[-1]  # (V,): what follows the last token
@@ -109,9 +109,9 @@ def generate(
 
 
 def draw_texts(generator: torch.Generator) -> list[tuple]:
-    """Draw texts and starts: B = 1, T = 1, one block that fills its text, first and last start, B == T.
+    """Draw texts and starts: B = 1, T = 1, a block that fills its text, first and last start, B == T.
 
-    One start comes twice. The ids of the last are above 255.
+    One start occurs twice. The ids of the last text are above 255.
     """
 
     def starts(low, high, B):
@@ -134,8 +134,8 @@ def draw_texts(generator: torch.Generator) -> list[tuple]:
 def draw_logits(generator: torch.Generator) -> list[tuple]:
     """Draw logits and targets: T = 1, T == V, all sizes different, equal logits, logits near 1000.
 
-    In the last but one, the targets' logits lie 1000 below. In the last, the first position of each text has
-    logits near 1000, and the others near 0.
+    In the last but one, the targets' logits are 1000 below the others. In the last, the first position of
+    each sequence has logits near 1000, and the others near 0.
     """
 
     def draw(B, T, V):
@@ -152,8 +152,8 @@ def draw_logits(generator: torch.Generator) -> list[tuple]:
 def draw_tables(generator: torch.Generator) -> list[tuple]:
     """Draw ids and two tables: T = 1, B == T, all sizes different.
 
-    `wpe` has a row for each token, for each text and for each id: a mix-up gives numbers, and not an error.
-    It has more rows than a text has tokens. What holds where it has as many is a property.
+    `wpe` has enough rows to be indexed by tokens, sequences or ids: a mix-up gives wrong numbers, not an
+    error. It has more than T rows; exactly T rows are tested by a property.
     """
 
     def draw(V, block_size, B, T, C):
@@ -172,7 +172,7 @@ class Part:
     function: Callable[[Tensor], Tensor]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Turn tokens into an output of their shape."""
+        """Map tokens to an output of the same shape."""
         return self.function(x)
 
     def __repr__(self) -> str:
@@ -180,7 +180,7 @@ class Part:
 
 
 def draw_parts(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens and the four parts of a block: one token, T == C, all sizes different, longer tokens."""
+    """Draw tokens and the four parts of a block: one token, T == C, all sizes different, larger values."""
 
     def randn(*shape):
         return torch.randn(shape, generator=generator)
@@ -191,8 +191,8 @@ def draw_parts(generator: torch.Generator) -> list[tuple]:
         def attn(x):
             return attention(x @ W_query, x @ W_key, x @ W_value, causal_mask(x.shape[-2]))[0]
 
-        def layer_norm(stretch, shift):
-            return Part("a LayerNorm", lambda x: F.layer_norm(x, (C,)) * stretch + shift)
+        def layer_norm(weight, bias):
+            return Part("a LayerNorm", lambda x: F.layer_norm(x, (C,), weight, bias))
 
         return (
             scale * randn(B, T, C),
@@ -205,14 +205,14 @@ def draw_parts(generator: torch.Generator) -> list[tuple]:
     return [draw(*each) for each in (*sizes, (2, 5, 4, 10))]
 
 
-SIXTEENTHS = 16  # probabilities are multiples of 1/16 and draws lie halfway between: no rounding decides
+SIXTEENTHS = 16  # probabilities are multiples of 1/16 and draws lie halfway between: rounding cannot matter
 
 
 @lru_cache
 def rows_of_logits(vocab_size: int, seed: int) -> Tensor:
-    """Draw 97 rows of logits, all above 0, whose probabilities are multiples of 1/16: shape (97, V).
+    """Draw 97 rows of positive logits whose probabilities are multiples of 1/16: shape (97, V).
 
-    Of two tokens, each has 1/2: that comes out exactly, whatever is rounded on the way.
+    For V = 2 both probabilities are 1/2, exact under any rounding.
     """
     generator = torch.Generator().manual_seed(seed)
     rows = []
@@ -225,11 +225,11 @@ def rows_of_logits(vocab_size: int, seed: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Model:
-    """A language model whose logits depend on every token that it is shown, and on their order.
+    """A language model whose logits depend on all tokens of the input, and on their order.
 
     Attributes:
         vocab_size: number of different tokens.
-        positions: how many it has learned; None: it takes a text of any length.
+        positions: the longest input it takes; None: any length.
         seed: of its logits.
     """
 
@@ -238,11 +238,11 @@ class Model:
     seed: int
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Turn ids (T,) into logits (T, vocab_size).
+        """Map ids (T,) to logits (T, vocab_size).
 
         Raises:
-            IndexError: there is no such token.
-            ValueError: `ids` has another shape, or there are more tokens than positions.
+            IndexError: an id is not in the vocabulary.
+            ValueError: `ids` has another shape, or more tokens than positions.
         """
         if ids.dim() != 1 or not len(ids):
             raise ValueError(
@@ -250,8 +250,8 @@ class Model:
             )
         if self.positions is not None and len(ids) > self.positions:
             raise ValueError(
-                f"model: {len(ids)} tokens, but there is no position {self.positions}. It may be shown "
-                f"block_size = {self.positions} tokens, the last ones."
+                f"model: {len(ids)} tokens, but there is no position {self.positions}. It takes at most "
+                f"block_size = {self.positions} tokens. Pass the last ones."
             )
         states, state = [], self.seed
         for token in ids.tolist():
@@ -266,11 +266,11 @@ class Model:
 
 
 def draw_models(generator: torch.Generator) -> list[tuple]:
-    """Draw a model, ids, block_size and draws: a text within its block, a longer one, one that outgrows it.
+    """Draw a model, ids, block_size and draws: prompts that fit a block, exceed it, or outgrow it.
 
     Some models raise an error beyond block_size, as a GPT does; others give other logits. In one, the draw
-    equals a running sum. In the last, three tokens for a block of five go on in another way if some are left
-    out or added.
+    equals a cumulative sum. In the last, three tokens for a block of five continue differently if tokens are
+    left out or added.
     """
 
     def draw(V, block_size, T, n, strict):
@@ -283,9 +283,9 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
         first, *others = (int(generate(model, each, block_size, draws[:1])[-1]) for each in shown)
         return first not in others
 
-    halves = Model(2, 3, 0), torch.randint(2, (2,), generator=generator), 3, torch.tensor([0.5, 0.25, 0.5])
+    tied = Model(2, 3, 0), torch.randint(2, (2,), generator=generator), 3, torch.tensor([0.5, 0.25, 0.5])
     sizes = [(4, 3, 2, 4, False), (4, 3, 3, 5, True), (5, 1, 2, 4, False), (6, 4, 7, 6, True)]
-    drawn = [draw(3, 2, 3, 2, False), draw(3, 4, 1, 1, True), halves, *(draw(*each) for each in sizes)]
+    drawn = [draw(3, 2, 3, 2, False), draw(3, 4, 1, 1, True), tied, *(draw(*each) for each in sizes)]
     short = next(one for _ in count() if is_told_apart(*(one := draw(8, 5, 3, 4, True))))
     return [*drawn, draw(7, 5, 8, 9, False), short]
 
@@ -294,60 +294,60 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
 
 
 def counting_text(get_batch, ids, block_size, starts):
-    """Cut a text in which token i is i: inputs count on from their start, and targets are one higher."""
+    """Cut the text 0, 1, 2, ...: inputs begin at their start, and targets are one higher."""
     inputs, targets = get_batch(torch.arange(len(ids)), block_size, starts)
     return torch.equal(inputs[:, 0], starts) and torch.equal(inputs + 1, targets)
 
 
 def targets_are_inputs(get_batch, ids, block_size, starts):
-    """Compare the targets with the inputs one position later."""
+    """Compare the targets with the inputs shifted by one position."""
     inputs, targets = get_batch(ids, block_size, starts)
     return torch.equal(inputs[:, 1:], targets[:, :-1])
 
 
 def block_alone(get_batch, ids, block_size, starts):
-    """Compare the first block of a batch with itself alone."""
+    """Compare the first block of a batch with the same block alone."""
     alone = get_batch(ids, block_size, starts[:1])
     return torch.equal(get_batch(ids, block_size, starts)[:, :1], alone)
 
 
 def equal_logits_cost_ln_v(loss, logits, targets):
-    """Judge a model that gives all tokens the same logit."""
+    """Compute the loss of equal logits."""
     return close(torch.tensor(logits.shape[-1]).log(), loss(torch.full_like(logits, 3.0), targets))
 
 
 def far_below_costs_its_distance(loss, logits, targets):
-    """Put the target's logit 1000 below all others, which are equal."""
+    """Set the target's logit 1000 below all others, which are equal."""
     V = logits.shape[-1]
     far = torch.zeros_like(logits).scatter(-1, targets[..., None], -1000.0)
     return close(1000 + torch.tensor(V - 1).log(), loss(far, targets))
 
 
 def a_token_repeated(embed, ids, wte, wpe):
-    """Put one token everywhere: what differs are the rows of wpe."""
+    """Repeat one token: outputs differ only by the rows of wpe."""
     out = embed(torch.zeros_like(ids), wte, wpe)
     return close((wpe[: ids.shape[1]] - wpe[0]).expand_as(out), out - out[:, :1])
 
 
-def parts_that_hand_back(block, x, attn, mlp, ln_1, ln_2):
-    """Compare with what the norms alone make of x."""
+def identity_parts(block, x, attn, mlp, ln_1, ln_2):
+    """Replace attention and MLP by the identity."""
     y = x + ln_1(x)
     return close(y + ln_2(y), block(x, torch.clone, torch.clone, ln_1, ln_2))
 
 
 def gradients_reach_all_parts(block, x, *parts):
-    """Stretch what each part gives by a number of its own, and ask which of these get gradients."""
+    """Multiply the output of each part by a scalar, and check that gradients reach all of these."""
     x = x.clone().requires_grad_()
-    numbers = [torch.ones((), requires_grad=True) for _ in parts]
-    stretched = [
-        lambda tokens, part=part, number=number: number * part(tokens)
-        for part, number in zip(parts, numbers, strict=True)
+    scales = [torch.ones((), requires_grad=True) for _ in parts]
+    scaled = [
+        lambda tokens, part=part, scale=scale: scale * part(tokens)
+        for part, scale in zip(parts, scales, strict=True)
     ]
-    return reached(block(x, *stretched), [x, *numbers])
+    return reached(block(x, *scaled), [x, *scales])
 
 
 def in_two_parts(generate, model, ids, block_size, draws):
-    """Write one token, then the others."""
+    """Sample one token, then the others."""
     whole = generate(model, ids, block_size, draws)
     begun = generate(model, ids, block_size, draws[:1])
     resumed = generate(model, begun, block_size, draws[1:])
@@ -355,7 +355,7 @@ def in_two_parts(generate, model, ids, block_size, draws):
 
 
 def the_far_past_does_not_matter(generate, model, ids, block_size, draws):
-    """Put other tokens before the last block_size ones."""
+    """Change the tokens before the last block_size ones."""
     past, block = ids[:-block_size], ids[-block_size:]
     other = torch.cat([(past + 1) % model.vocab_size, block])
     one, two = (generate(model, each, block_size, draws) for each in (ids, other))
@@ -376,14 +376,14 @@ OF_A_LOSS = (
         lambda f, logits, targets: close(f(logits, targets), f(logits + 5, targets)),
     ),
     Property(
-        "A target whose logit lies 1000 below the others costs 1000, and ln(V - 1) more.",
+        "A target whose logit lies 1000 below the others costs 1000 + ln(V - 1).",
         far_below_costs_its_distance,
     ),
     differentiable(cross_entropy_loss),
 )
 OF_EMBEDDINGS = (
     Property(
-        "With zeros in wpe, the rows of the tokens come out.",
+        "With zeros in wpe, the output is the rows of the tokens.",
         lambda f, ids, wte, wpe: close(wte[ids], f(ids, wte, 0 * wpe)),
     ),
     Property("One token at all positions differs as the positions do.", a_token_repeated),
@@ -399,12 +399,14 @@ OF_EMBEDDINGS = (
 )
 OF_A_BLOCK = (
     Property(
-        "If attention and MLP find nothing, x comes out as it was.",
+        "If attention and MLP return zeros, the output is x.",
         lambda f, x, attn, mlp, *norms: close(x, f(x, torch.zeros_like, torch.zeros_like, *norms)),
     ),
-    Property("Parts that hand back what they get make y + ln_2(y) of y = x + ln_1(x).", parts_that_hand_back),
     Property(
-        "If attention finds nothing, an MLP that hands back what it gets makes x + ln_2(x).",
+        "If both parts return their input, the output is y + ln_2(y) of y = x + ln_1(x).", identity_parts
+    ),
+    Property(
+        "If attention returns zeros and the MLP its input, the output is x + ln_2(x).",
         lambda f, x, a, m, ln_1, ln_2: close(x + ln_2(x), f(x, torch.zeros_like, torch.clone, ln_1, ln_2)),
     ),
     not_detached(gradients_reach_all_parts),
@@ -414,12 +416,12 @@ OF_A_TEXT = (
         "The text begins with the ids that were given.",
         lambda f, model, ids, *rest: torch.equal(ids, f(model, ids, *rest)[: len(ids)]),
     ),
-    Property("Each draw adds a token, and writing in two parts gives the same.", in_two_parts),
+    Property("Each draw adds a token, and sampling in two parts gives the same.", in_two_parts),
     Property(
         "A draw of 0 takes token 0.",
         lambda f, model, ids, block_size, draws: not f(model, ids, block_size, 0 * draws)[len(ids) :].any(),
     ),
-    Property("What stands before the last block_size tokens has no say.", the_far_past_does_not_matter),
+    Property("Tokens before the last block_size ones do not matter.", the_far_past_does_not_matter),
 )
 
 EXERCISES = (

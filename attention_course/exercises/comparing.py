@@ -1,4 +1,4 @@
-"""When two values are the same, and whether gradients get through: for the judge and for properties."""
+"""Comparison of values, and a check that gradients flow: for the judge and for properties."""
 
 from collections.abc import Callable
 from typing import TypeGuard
@@ -12,12 +12,12 @@ from attention_course.exercises.running import Outcome
 
 
 def is_plain(value: object) -> TypeGuard[Tensor]:
-    """Say whether `value` is a tensor whose values can be read here: dense, and in main memory."""
+    """Return whether `value` is a dense tensor on the CPU."""
     return isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
 
 
 def different(target: Tensor, yours: Tensor, tolerance: float) -> Tensor:
-    """Mark the entries of `yours` that are not those of `target`: boolean, same shape; NaN equals NaN."""
+    """Mark the entries of `yours` that differ from `target`: boolean, same shape; NaN equals NaN."""
     wide = torch.promote_types(yours.dtype, torch.float64)
     target, yours = target.to(wide), yours.to(wide)
     scale = target.nan_to_num(0, 0, 0).abs().max().clamp(min=1.0).item() if target.numel() else 1.0
@@ -25,14 +25,14 @@ def different(target: Tensor, yours: Tensor, tolerance: float) -> Tensor:
 
 
 def close(target: Tensor, yours: Tensor) -> bool:
-    """Say whether two tensors have one shape and the same values, up to rounding: for properties."""
+    """Return whether two tensors have equal shapes, and equal values up to rounding: for properties."""
     return target.shape == yours.shape and not different(target, yours, tolerance=1e-3).any()
 
 
 def same(one: Outcome, other: Outcome, tolerance: float) -> bool:
-    """Say whether two calls did the same: raised the same type of error, or returned equal tensors.
+    """Return whether two calls raised the same type of error, or returned equal tensors.
 
-    Numbers are no booleans; otherwise the dtype does not matter.
+    A boolean tensor equals only a boolean one; other dtypes are not compared.
     """
     if one.error or other.error:
         return type(one.error) is type(other.error)
@@ -42,14 +42,14 @@ def same(one: Outcome, other: Outcome, tolerance: float) -> bool:
 
 
 def comparable(one: Outcome, other: Outcome) -> bool:
-    """Say whether two calls returned tensors of one shape."""
+    """Return whether two calls returned tensors of the same shape."""
     return is_plain(one.value) and is_plain(other.value) and one.value.shape == other.value.shape
 
 
 def where_all_lie(marked: Tensor) -> set[tuple[int, int]]:
-    """Find the slices that hold all marked entries: (dimension, index).
+    """Return the slices that contain all marked entries: (dimension, index).
 
-    Dimensions are counted from the end, indices from either end.
+    Dimensions are negative; each index is given both from the front and from the end.
     """
     found = set()
     for dim, size in enumerate(marked.shape):
@@ -60,29 +60,29 @@ def where_all_lie(marked: Tensor) -> set[tuple[int, int]]:
 
 
 def reached(output: Tensor, tensors: list[Tensor]) -> bool:
-    """Say whether gradients of `output` would get to each of `tensors`.
+    """Return whether the autograd graph of `output` reaches each of `tensors`.
 
-    None is computed: that could fail for an answer that writes into a copy, and rightly so.
+    No gradient is computed: backward could fail for an answer that writes in place into a copy.
     """
-    nodes, waiting = set(), [output.grad_fn]
-    while waiting:
-        node = waiting.pop()
+    nodes, stack = set(), [output.grad_fn]
+    while stack:
+        node = stack.pop()
         if node is not None and node not in nodes:
             nodes.add(node)
-            waiting += [before for before, _ in node.next_functions]
+            stack += [parent for parent, _ in node.next_functions]
     return all(get_gradient_edge(tensor).node in nodes for tensor in tensors)
 
 
 def not_detached(holds: Callable[..., bool]) -> Property:
-    """Claim that gradients get through. `holds(answer, *arguments)` says whether they do for one input."""
+    """Claim that gradients flow. `holds(answer, *arguments)` returns whether they do for one input."""
     return Property(
-        "Gradients reach all that was given: nothing was detached on the way.",
+        "Gradients reach every input: nothing was detached on the way.",
         holds,
         "detached",
-        "The values are right, but gradients do not get back from them to all that was given. A gradient "
-        "says how much one number moves with each entry, and training changes parameters by theirs. Cut off "
-        "from it, they never change. Compute with the tensors as they are: `.detach()`, `.data`, `.item()`, "
-        "`torch.no_grad()`, NumPy, and a copy in an `nn.Module` all cut.",
+        "The values are right, but gradients do not get back from them to every input. A gradient says how "
+        "much one number changes with each entry, and training changes parameters by their gradients. "
+        "Without one they never change. Compute with the tensors as they are: `.detach()`, `.data`, "
+        "`.item()`, `torch.no_grad()`, NumPy, and a copy in an `nn.Module` all cut the path.",
     )
 
 
@@ -95,8 +95,8 @@ def differentiable(reference: Callable) -> Property:
             for a in arguments
         ]
         floats = [a for a in given if isinstance(a, Tensor) and a.requires_grad]
-        slopes = torch.autograd.grad(reference(*given).square().sum(), floats)
-        needed = [tensor for tensor, slope in zip(floats, slopes, strict=True) if slope.any()]
+        gradients = torch.autograd.grad(reference(*given).square().sum(), floats)
+        needed = [tensor for tensor, gradient in zip(floats, gradients, strict=True) if gradient.any()]
         return reached(answer(*given), needed)
 
     return not_detached(holds)

@@ -1,8 +1,8 @@
-"""Sliders that show what the numbers do: `explore("bag_of_words")` in a notebook cell.
+"""Interactive figures with sliders: `explore("bag_of_words")` in a notebook cell.
 
-One module an explorer, each with three parts: `controls()` makes the sliders, `compute(...)` turns their
-values into tensors, `draw(figure, ...)` shows the tensors. What an explorer of rung 8 looks at, a model for
-example, is its subject: keywords of both `controls` and `compute`, each with a default.
+One module per explorer, each with three functions: `controls()` makes the sliders, `compute(...)` maps their
+values to tensors, `draw(figure, ...)` shows the tensors. The subject of an explorer of rung 8, for example a
+model, is passed as keyword arguments to both `controls` and `compute`, each with a default.
 """
 
 from functools import partial
@@ -19,23 +19,22 @@ __all__ = ["EXPLORERS", "LiveTraining", "explore"]
 
 
 def explore(name: str, **subject: object) -> Explorer:
-    """Make the explorer called `name`; as the last line of a notebook cell it shows itself.
+    """Make the explorer called `name`; as the last line of a notebook cell it displays itself.
 
     Args:
         name: one of EXPLORERS.
-        **subject: what it looks at. "sampling" takes model, tokenizer and prompt, "attention_over_text" takes
-            model, tokenizer and text; what is left out is a GPT that has learnt nothing yet, or a story.
+        **subject: what it shows. "sampling" takes model, tokenizer and prompt, "attention_over_text" takes
+            model, tokenizer and text; the defaults are an untrained GPT and a story.
 
     Raises:
-        ValueError: there is no explorer of that name; the message lists them. Or the parts of the subject do
-            not go together.
-        TypeError: this explorer does not look at such a thing.
+        ValueError: unknown name; the message lists all. Or the parts of the subject do not match.
+        TypeError: this explorer takes no such argument.
     """
     module = look_up(name, EXPLORERS, "explorer")
     takes = signature(module.controls).parameters
     for given in subject:
         if given not in takes:
-            looks_at = f"It looks at: {', '.join(takes)}." if takes else "It brings all that it shows."
-            raise TypeError(f"The explorer {name!r} takes no {given!r}. {looks_at}")
+            expected = f"It takes: {', '.join(takes)}." if takes else "It takes no arguments."
+            raise TypeError(f"The explorer {name!r} takes no {given!r}. {expected}")
     about = (getdoc(module) or "") if subject else ""
     return Explorer(module.controls(**subject), partial(module.compute, **subject), module.draw, about)

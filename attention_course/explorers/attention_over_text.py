@@ -1,4 +1,4 @@
-"""Rung 8: where each head of a model looks in a text, and which character the model expects next."""
+"""Rung 8: the attention weights of each head over a text, and the most probable next character."""
 
 from functools import lru_cache
 
@@ -13,35 +13,35 @@ from attention_course.explorers.subject import (
     STORY,
     TOKENIZER,
     UNTRAINED,
-    fit,
+    check_subject,
+    compute_logits,
     ids_of,
-    look,
     remark,
     state_of,
 )
-from attention_course.plots import Bars, Text, sign
+from attention_course.plots import Bars, Text, visible_character
 from attention_course.stories import answers
 from attention_course.text import CharTokenizer
 
-MOST_LOOKED_AT = 8  # characters that get a bar
-FULL = 0.5  # the weight with the full colour
+BARS = 8  # characters with the largest weights
+FULL = 0.5  # the weight with full colour
 
 
 @lru_cache(maxsize=4)
 def read(
     model: nn.Module, state: tuple[int, ...], tokenizer: CharTokenizer, text: str
 ) -> tuple[Tensor, Tensor]:
-    """Return logits (T, V) and weights (n_layer, n_head, T, T) of a model that reads a text.
+    """Return logits (T, V) and weights (n_layer, n_head, T, T) of a forward pass over a text.
 
     Raises:
         ValueError: no weights were recorded.
     """
     with record_weights() as layers:
-        logits = look(model, ids_of(text, tokenizer, model))
+        logits = compute_logits(model, ids_of(text, tokenizer, model))
     if not layers:
         raise ValueError(
-            f"{type(model).__name__} has no weights to look at: it computes no multi-head attention. "
-            "Pass a GPT."
+            f"{type(model).__name__} has no attention weights: it does not call the course's multi-head "
+            "attention. Pass a GPT."
         )
     return logits[0], torch.cat(layers).cpu()
 
@@ -49,12 +49,12 @@ def read(
 def controls(
     model: nn.Module = UNTRAINED, tokenizer: CharTokenizer = TOKENIZER, text: str = STORY
 ) -> dict[str, ipywidgets.ValueWidget]:
-    """Return layer, head and query; the query begins where the first answer of a story must be found.
+    """Return layer, head and query; the query starts where the first answer of a story is predicted.
 
     Raises:
-        ValueError: model, tokenizer and text do not go together, or the model has no weights to show.
+        ValueError: model, tokenizer and text do not match, or the model has no attention weights.
     """
-    fit(model, tokenizer, text)
+    check_subject(model, tokenizer, text)
     n_layer, n_head, T, _ = read(model, state_of(model), tokenizer, text)[1].shape
     places = [start - 1 for start, _ in answers(text[-T:]) if start > 0]
     short = {"width": "200px"}
@@ -75,7 +75,7 @@ def compute(
     tokenizer: CharTokenizer = TOKENIZER,
     text: str = STORY,
 ) -> dict[str, object]:
-    """Return the text, the weights (T,) of one query in one head, and what the model expects after it."""
+    """Return the text, the weights (T,) of one query in one head, and its most probable next character."""
     logits, weights = read(model, state_of(model), tokenizer, text)
     probabilities = torch.softmax(logits[position], dim=-1)
     return {
@@ -99,15 +99,15 @@ def draw(
 ) -> None:
     """Shade the text by the weights, and name the characters with the largest ones."""
     layer, head, position = place
-    most = weights[: position + 1].topk(min(MOST_LOOKED_AT, position + 1))
-    looked_at = [(key, sign(text[key])) for key in most.indices.tolist()]
+    most = weights[: position + 1].topk(min(BARS, position + 1))
+    looked_at = [(key, visible_character(text[key])) for key in most.indices.tolist()]
     named = [
         f"{100 * weight:.0f} % on character {key} “{character}”"
         for weight, (key, character) in zip(most.values.tolist(), looked_at, strict=True)
     ]
-    follows = (
-        f"the text goes on with “{sign(text[position + 1])}”" if position + 1 < len(text) else "the text ends"
-    )
+    follows = "the text ends"
+    if position + 1 < len(text):
+        follows = f"the text goes on with “{visible_character(text[position + 1])}”"
     figure.show(
         Text(
             f"Weights of the framed query, full blue from {100 * FULL:.0f} %",
@@ -125,8 +125,9 @@ def draw(
             (0, 1),
         ),
         caption=(
-            f"Layer {layer}, head {head}, query {position} “{sign(text[position])}”: {', '.join(named[:3])}. "
-            f"Next, the model expects “{sign(expected)}” with {100 * probability.item():.0f} %; "
+            f"Layer {layer}, head {head}, query {position} “{visible_character(text[position])}”: "
+            f"{', '.join(named[:3])}. "
+            f"Next, the model expects “{visible_character(expected)}” with {100 * probability.item():.0f} %; "
             f"{follows}.{remark}"
         ),
     )

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attention_course.averaging import causal_mean_loop
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Plane, number
+from attention_course.plots import Scatter, format_number
 
 TOKENS = torch.tensor(
     [[-4.0, 0.0], [-2.0, 4.0], [0.0, -2.0], [2.0, 2.0], [4.0, 4.0], [3.0, -3.0], [1.0, -4.0], [-4.0, -3.0]]
@@ -19,7 +19,7 @@ ORDERS = {
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return the position that looks back, and the order in which the tokens come."""
+    """Return the position t, and the order of the tokens."""
     return {
         "t": ipywidgets.IntSlider(3, 0, len(TOKENS) - 1, description="position t"),
         "order": ipywidgets.Dropdown(options=list(ORDERS), description="order of the tokens"),
@@ -27,7 +27,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 
 
 def compute(t: int, order: str) -> dict[str, Tensor]:
-    """Return tokens (8, 2), the order they arrive in (8,), which of them t sees (8,), means (t + 1, 2)."""
+    """Return tokens (8, 2), their order (8,), which of them t sees (8,), and means (t + 1, 2)."""
     arrival = torch.tensor(ORDERS[order])
     means = causal_mean_loop(TOKENS[arrival])
     seen = torch.zeros(len(TOKENS), dtype=torch.bool)
@@ -36,11 +36,14 @@ def compute(t: int, order: str) -> dict[str, Tensor]:
 
 
 def draw(figure: LiveFigure, tokens: Tensor, arrival: Tensor, seen: Tensor, means: Tensor) -> None:
-    """Light the tokens that are seen and trace the mean."""
+    """Highlight the tokens that t sees, and trace the mean."""
     t = len(means) - 1
     x, y = means[-1].tolist()
     labels = [f"t={position}" for position in arrival.argsort().tolist()]
     figure.show(
-        Plane("Tokens seen so far, and the path of their mean", tokens, labels, (-5, 5), seen, means),
-        caption=f"At t = {t} the mean of {t + 1} token{'s' * (t > 0)} is ({number(x)}, {number(y)}).",
+        Scatter("Tokens seen so far, and the path of their mean", tokens, labels, (-5, 5), seen, means),
+        caption=(
+            f"At t = {t} the mean of {t + 1} token{'s' * (t > 0)} is "
+            f"({format_number(x)}, {format_number(y)})."
+        ),
     )

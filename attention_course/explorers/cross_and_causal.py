@@ -1,4 +1,4 @@
-"""Rung 6: who may look where, who does, and whom a change reaches."""
+"""Rung 6: a mask, the weights under it, and which outputs change with a token of the context."""
 
 import ipywidgets
 import torch
@@ -12,7 +12,7 @@ LARGEST = 8
 CHANNELS = 2  # of an output
 QUERIES, KEYS, VALUES, CHANGE = 1.5 * torch.randn(
     4, LARGEST, 4, generator=torch.Generator().manual_seed(0)
-)  # (8, 4) each; a change that is the same for every token would leave the weights alone
+)  # (8, 4) each; adding the same change to every key would not change the weights
 
 
 def top_left(T_q: int, T_k: int) -> Tensor:
@@ -21,7 +21,7 @@ def top_left(T_q: int, T_k: int) -> Tensor:
 
 
 def window_of_3(T_q: int, T_k: int) -> Tensor:
-    """Show the last 3 keys, the last query being aligned with the last key."""
+    """Show the last 3 keys; the last query is aligned with the last key."""
     return window_mask(T_q, 3, T_k)
 
 
@@ -31,7 +31,7 @@ def prefix_of_2(T_q: int, T_k: int) -> Tensor:
 
 
 def two_of_padding(T_q: int, T_k: int) -> Tensor:
-    """Hide the last 2 keys; a text of 2 keys or fewer is all padding."""
+    """Hide the last 2 keys; with 2 keys or fewer all are padding."""
     return padding_mask(torch.tensor([max(0, T_k - 2)]), T_k)[0].expand(T_q, T_k)
 
 
@@ -46,7 +46,7 @@ MASKS = {
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return the mask, the two lengths, and the token of the context that changes."""
+    """Return the mask, both lengths, and the position of the changed token in the context."""
     return {
         "kind": ipywidgets.Dropdown(options=list(MASKS), description="mask"),
         "T_q": ipywidgets.IntSlider(5, 1, LARGEST, description="T_q, queries"),
@@ -56,9 +56,9 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 
 
 def compute(kind: str, T_q: int, T_k: int, position: int) -> dict[str, Tensor]:
-    """Return mask and weights (T_q, T_k), by how much each output moved (T_q, 2), and the changed token.
+    """Return mask and weights (T_q, T_k), the change of each output (T_q, 2), and the changed token.
 
-    A position behind the last token changes the last token.
+    A position beyond the last token is clamped to it.
     """
     s = min(position, T_k - 1)
     q, k, v = QUERIES[:T_q], KEYS[:T_k], VALUES[:T_k, :CHANNELS]
@@ -70,7 +70,7 @@ def compute(kind: str, T_q: int, T_k: int, position: int) -> dict[str, Tensor]:
 
 
 def draw(figure: LiveFigure, mask: Tensor, weights: Tensor, moved: Tensor, s: Tensor) -> None:
-    """Show the three tables with one row a query; the caption names the outputs that moved."""
+    """Show three heatmaps with one row per query; the caption names the outputs that changed."""
     T_q, T_k = mask.shape
     keys = [f"▲{key}" if key == s else str(key) for key in range(T_k)]
     reached = moved.any(dim=-1).nonzero().flatten().tolist()

@@ -1,4 +1,4 @@
-"""The engine of the explorers: controls on top, one live picture below."""
+"""The widget behind every explorer: controls on top, one live figure below."""
 
 from collections.abc import Callable
 
@@ -8,25 +8,25 @@ from attention_course.explorers.figure import LiveFigure
 
 
 class Explorer(ipywidgets.VBox):
-    """Sliders above a picture that follows them.
+    """Controls above a figure that is redrawn when they change.
 
-    Each change calls `compute` with the values of all controls, by name, and `draw` with the figure and
-    what `compute` returned, by name. The three parts can be tested apart, without a browser:
+    Each change calls `compute` with the values of all controls, and `draw` with the figure and the results of
+    `compute`, as keyword arguments. All three can be tested without a browser:
     `explorer.controls["t"].value = 3` moves the slider.
 
     Args:
         controls: see below.
-        compute: turns the values of the controls into tensors and whatever else `draw` shows.
+        compute: maps the values of the controls to tensors and whatever else `draw` needs.
         draw: shows them.
-        about: what a page without widgets says in place of the caption. For explorers of a trained model,
-            whose numbers differ from machine to machine.
+        about: replaces the caption on a page without widgets, for explorers of a trained model, whose numbers
+            differ between machines.
 
     Attributes:
-        controls: a name for each ipywidgets control; the names are the parameters of `compute`.
-        figure: the picture.
+        controls: maps the parameters of `compute` to ipywidgets controls.
+        figure: the figure.
 
     Raises:
-        Exception: what `compute` or `draw` raise for the first picture. Later the page shows what they raise.
+        Exception: raised by `compute` or `draw` for the initial values. Later errors are shown on the page.
     """
 
     def __init__(

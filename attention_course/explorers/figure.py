@@ -1,4 +1,4 @@
-"""The picture of an explorer: made once, redrawn by the browser while a slider moves."""
+"""The figure of an explorer: created once, redrawn by the browser while a slider moves."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ class LiveFigure(anywidget.AnyWidget):
 
     Attributes:
         panels: what is shown, from left to right.
-        caption: one or two sentences with the numbers that matter; also the picture's alt text.
-        error: what went wrong, in words; empty while all is well.
-        controls: the model ids of the widgets that the picture follows; none for one that runs by itself.
-        settings: of the controls, in their order, when this picture was made. The browser draws a picture
-            that it knows at once, and asks the kernel all the same.
+        caption: one or two sentences with the numbers that matter; also the alt text.
+        error: an error message; empty if there is none.
+        controls: the model ids of the widgets that redraw the figure; empty if there are none.
+        settings: the values of these controls for the current panels. The browser draws panels from its cache
+            at once, and still asks the kernel.
     """
 
     _esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("panels.js", "figure.js"))
@@ -32,12 +32,12 @@ class LiveFigure(anywidget.AnyWidget):
     settings = traitlets.List().tag(sync=True)
 
     def show(self, *panels: Panel, caption: str) -> None:
-        """Replace what is shown, in one message to the browser."""
+        """Replace panels and caption, in one message to the browser."""
         with self.hold_sync():
             self.panels = panels
             self.caption = caption
             self.error = ""
 
     def still(self) -> Picture:
-        """Return what is shown now as a matplotlib picture, for a page without a kernel."""
+        """Draw the current panels with matplotlib, for a page without a kernel."""
         return picture(*self.panels, alt=self.caption)

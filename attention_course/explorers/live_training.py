@@ -1,4 +1,4 @@
-"""Rung 8: watch a training while it runs, and stop it."""
+"""Rung 8: a callback that shows a training while it runs, and can stop it."""
 
 import math
 from dataclasses import replace
@@ -18,40 +18,39 @@ from attention_course.plots.checks import check_levels
 from attention_course.text import CharTokenizer
 from attention_course.training import Trainer
 
-REDRAW = 0.2  # seconds between two pictures, at least
-SAMPLE_STEPS = 100  # steps between two samples, at least
-SAMPLE_SHARE = 1 / 40  # of the time may go into samples
+REDRAW = 0.2  # minimum seconds between redraws
+SAMPLE_STEPS = 100  # minimum steps between samples
+SAMPLE_SHARE = 1 / 40  # maximum fraction of the time spent on samples
 LENGTH = 100  # characters of a sample
 ABOUT = (
-    "Live training: while this cell runs, a progress bar, a stop button, the losses and what the model "
-    "writes are shown here."
+    "Live training: while this cell runs, a progress bar, a stop button, the losses and samples from the "
+    "model are shown here."
 )
 
 
 class LiveTraining(ipywidgets.VBox):
-    """A progress bar, a stop button, the losses and a sample, while a training runs.
+    """A training callback: a progress bar, a stop button, the losses and a sample.
 
-    Display it, then pass it on: `train(model, data, recipe, callback=live)`.
+    Display it, then pass it to the training: `train(model, data, recipe, callback=live)`.
 
-    With JupyterLab 4.4 and ipykernel 7, or newer ones, a press of the button arrives while the cell runs, in
-    another thread. Elsewhere it waits until the cell has ended; there the kernel's own interrupt button (■)
-    does the same: it ends the training and keeps the model.
+    With JupyterLab 4.4 and ipykernel 7 or newer, a click on the button is handled while the cell runs, in
+    another thread. With older versions it waits until the cell has finished; use the kernel's interrupt
+    button (■) instead, which also ends the training and keeps the model.
 
     Args:
-        tokenizer: turns ids into the sample.
-        floors: a name for each loss to compare with, in nats per token.
-        prompt: what the samples begin with.
+        tokenizer: decodes the sample.
+        floors: maps names to losses to compare with, in nats per token.
+        prompt: the prompt of the samples.
 
     Attributes:
-        bar: the progress.
+        bar: the progress bar.
         words: step, loss and seconds left.
-        stop: the button; `live.stop.click()` presses it.
+        stop: the button; `live.stop.click()` clicks it.
         figure: losses and sample.
 
     Raises:
-        TypeError: the tokenizer is something else.
-        ValueError: the prompt is empty, the tokenizer does not know one of its characters, or a floor is not
-            above 0.
+        TypeError: the tokenizer is not a CharTokenizer.
+        ValueError: the prompt is empty or has a character outside the vocabulary, or a floor is not positive.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class LiveTraining(ipywidgets.VBox):
         self.add_class("attention-live-training")
 
     def __call__(self, trainer: Trainer) -> bool:
-        """Show how far the training is; call this after each step. Return whether it is to stop."""
+        """Show the progress; called after each step. Return whether to stop."""
         if trainer is not self._trainer or self.stop.disabled:
             self._begin(trainer)
         stopped = self._stopped.is_set() or trainer.history.stopped  # by the button, or by an interrupt
@@ -115,28 +114,28 @@ class LiveTraining(ipywidgets.VBox):
             shell.events.register("post_run_cell", self._cell_ended)
 
     def _cell_ended(self, result: ExecutionResult) -> None:
-        """Say what broke the training off, if it was left before its end: then nothing else calls us."""
+        """Show why the training was aborted: after an exception the callback is not called again."""
         if self.stop.disabled or not self._trainer:
             return
         self.stop.disabled = True
         steps = f"step {self._trainer.steps_done} of {self._trainer.recipe.steps}"
-        self.words.value = f"broken off after {steps}"
+        self.words.value = f"aborted after {steps}"
         error = result.error_in_exec
         reason = f" by {type(error).__name__}: {error}" if error else "."
-        self.figure.caption = f"The training was broken off after {steps}{reason}"
+        self.figure.caption = f"The training was aborted after {steps}{reason}"
 
     def _sample_is_due(self, step: int, now: float) -> bool:
         rested = now - self._sampled_at >= self._sample_seconds / SAMPLE_SHARE
         return rested and step - self._sampled_step >= SAMPLE_STEPS
 
     def _take_sample(self, trainer: Trainer) -> None:
-        """Let the model write, with a generator of its own: the training must not notice."""
+        """Sample with a separate generator, so that the training is not affected."""
         start = perf_counter()
         device = next(trainer.model.parameters()).device
         generator = torch.Generator(device).manual_seed(trainer.steps_done)
-        written = generate(trainer.model, self._prompt.to(device), LENGTH, generator=generator)
+        ids = generate(trainer.model, self._prompt.to(device), LENGTH, generator=generator)
         title = f"Written after step {trainer.steps_done}"
-        self._sample = Text(title, self._tokenizer.decode(written[0])[-Text.MOST :])
+        self._sample = Text(title, self._tokenizer.decode(ids[0])[-Text.MOST :])
         self._sampled_at, self._sampled_step = perf_counter(), trainer.steps_done
         self._sample_seconds = self._sampled_at - start
 
@@ -172,9 +171,9 @@ class LiveTraining(ipywidgets.VBox):
 
 
 def _answer_in_any_thread(widget: ipywidgets.Widget) -> None:
-    """Let what the browser sends for `widget` be handled while a cell runs.
+    """Let messages from the browser to `widget` be handled while a cell runs.
 
-    JupyterLab addresses it to a thread of its own, a subshell; but ipykernel 7.4 passes it on to the thread
-    that last sent something to the widget, here the busy one. With no note of that thread, it does not.
+    JupyterLab sends them to a subshell, a thread of its own; but ipykernel 7.4 forwards them to the thread
+    that last sent a message to the widget, here the busy one, unless its id is forgotten.
     """
     vars(widget.comm).pop("_reply_subshell_id", None)

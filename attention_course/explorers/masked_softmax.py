@@ -34,7 +34,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 def compute(
     score_0: float, score_1: float, score_2: float, score_3: float, temperature: float, masked: bool
 ) -> dict[str, Tensor]:
-    """Return scores behind the mask, exp of their scaled distance to the largest, weights: (4,) each."""
+    """Return masked scores, exp((score - largest) / temperature), and weights, (4,) each."""
     scores = torch.tensor([score_0, score_1, score_2, score_3])
     if masked:
         scores = scores.masked_fill(~causal_mask(len(KEYS))[QUERY], float("-inf"))
@@ -43,7 +43,7 @@ def compute(
 
 
 def draw(figure: LiveFigure, scores: Tensor, exp: Tensor, weights: Tensor) -> None:
-    """Show the three stages as bars; the caption gives the entropy against its largest value."""
+    """Show the three stages as bar charts; the caption gives the entropy and its maximum."""
     visible = int(scores.isfinite().sum())
     entropy = torch.special.entr(weights).sum().item()
     figure.show(

@@ -1,4 +1,4 @@
-"""Rung 7: 64 channels of queries and keys, split over more and more heads."""
+"""Rung 7: 64 channels of queries and keys, split into 1 to 64 heads."""
 
 import math
 
@@ -9,18 +9,18 @@ from torch import Tensor
 
 from attention_course.attention import attention_weights, causal_mask, head_size_of
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Heatmap, number
+from attention_course.plots import Heatmap, format_number
 
 TEXT = "the cat sat"
 N_EMBD = 64
-JOB_SIZE = 4  # channels of one hand-written job; 16 jobs fill the 64
+JOB_SIZE = 4  # channels of one hand-written attention pattern; 16 of them fill the 64
 STRENGTH = 12.0
 LETTERS = list(TEXT.replace(" ", "␣"))
 LINE = -15.0  # percent: pale orange, between two maps
 
 
 def _place(steps_back: int) -> tuple[Tensor, Tensor]:
-    """Find the token `steps_back` positions earlier, by its place on a slow and on a fast circle."""
+    """Attend `steps_back` positions back, with sinusoidal positions of two frequencies."""
     step = math.tau / torch.tensor([14.0, 5.0])
     angle = torch.arange(len(TEXT))[:, None] * step
     q, k = (torch.cat([a.cos(), a.sin()], dim=-1) for a in (angle - steps_back * step, angle))
@@ -28,20 +28,20 @@ def _place(steps_back: int) -> tuple[Tensor, Tensor]:
 
 
 def _codes(kinds: list[int]) -> Tensor:
-    """Give each kind a unit vector of 4 channels: two vectors are equal, opposite, or at right angles."""
+    """Give each kind a unit vector of 4 channels: two vectors are equal, opposite, or orthogonal."""
     axes = torch.eye(JOB_SIZE)
     return torch.cat([axes, -axes])[kinds]
 
 
 def _wanted(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Let every query prefer the keys with a high number (T,)."""
+    """Let every query prefer the keys with large values in `keys` (T,)."""
     q, k = torch.zeros(2, len(TEXT), JOB_SIZE)
     q[:, 0], k[:, 0] = 1, keys
     return q, k
 
 
 def _jobs() -> list[tuple[Tensor, Tensor]]:
-    """Return q and k, (T, 4) each, of 16 jobs that a head might do."""
+    """Return q and k, (T, 4) each, of 16 attention patterns that a head might have."""
     T = len(TEXT)
     age = torch.arange(T) / T
     vowel, space = (torch.tensor([float(letter in group) for letter in TEXT]) for group in ("aeiou", " "))
@@ -95,7 +95,7 @@ def compute(n_head: int, query: int, masked: bool) -> dict[str, Tensor]:
 
 
 def sheet(weights: Tensor) -> Tensor:
-    """Lay the maps (n_head, T, T) out in reading order, with a pale line between them."""
+    """Arrange the maps (n_head, T, T) in a grid, in reading order, with a pale line between them."""
     n_head, T, _ = weights.shape
     rows = 2 ** ((n_head.bit_length() - 1) // 2)
     tiles = F.pad(weights, (0, 1, 0, 1), value=LINE).view(rows, -1, T + 1, T + 1)
@@ -103,7 +103,7 @@ def sheet(weights: Tensor) -> Tensor:
 
 
 def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
-    """Show all maps on one sheet, and one row of each; the caption counts channels and parameters."""
+    """Show the grid of maps, and one row of each; the caption counts channels and parameters."""
     n_head, t = len(weights), int(query)
     percent = (100 * weights).round()
     maps = sheet(percent)
@@ -119,6 +119,6 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
         caption=(
             f"n_head = {n_head}, head_size = {N_EMBD} / {n_head} = {N_EMBD // n_head}. Parameters: "
             f"4 · {N_EMBD}² = {4 * N_EMBD**2:,}, for any n_head. In head 0, query {t} “{LETTERS[t]}” gives "
-            f"{number(percent[0, t, most].item())} % of its weight to key {most} “{LETTERS[most]}”."
+            f"{format_number(percent[0, t, most].item())} % of its weight to key {most} “{LETTERS[most]}”."
         ),
     )

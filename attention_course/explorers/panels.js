@@ -264,7 +264,7 @@ const KINDS = {
     },
   },
 
-  Plane: {
+  Scatter: {
     size: () => [420, 340],
     draw(pen, panel, [width, height], theme) {
       const [left, right, top, bottom] = [44, 10, 8, 40];

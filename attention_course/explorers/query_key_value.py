@@ -1,4 +1,4 @@
-"""Rung 4: one query on its way to its output, through a head whose channels can be counted."""
+"""Rung 4: one query, step by step, through a head small enough to follow by hand."""
 
 import ipywidgets
 import torch
@@ -6,12 +6,12 @@ from torch import Tensor
 
 from attention_course.attention import attention, causal_mask
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Heatmap, number
+from attention_course.plots import Heatmap, format_number
 
 TEXT = "potato"
 LETTERS = "pota"
 T = len(TEXT)
-LARGEST_HEAD = T - 1  # nobody looks back at the last position
+LARGEST_HEAD = T - 1  # no query looks back at the last position
 NAMES = [f"{letter}{position}" for position, letter in enumerate(TEXT)]
 
 LETTER = torch.tensor([[float(letter == other) for other in LETTERS] for letter in TEXT])
@@ -19,7 +19,7 @@ TOKENS = torch.cat([LETTER, torch.eye(T)], dim=-1)  # (T, 4 + T): one-hot letter
 
 
 def last_vowel() -> tuple[Tensor, Tensor]:
-    """Return W_query and W_key: channel 0 asks for a vowel, channel 1 for a late position."""
+    """Return W_query and W_key: channel 0 matches vowels, channel 1 late positions."""
     W_query, W_key = torch.zeros(2, TOKENS.shape[-1], LARGEST_HEAD)
     W_query[len(LETTERS) :, :2] = 1
     W_key[: len(LETTERS), 0] = torch.tensor([20.0 * (letter in "aeiou") for letter in LETTERS])
@@ -28,7 +28,7 @@ def last_vowel() -> tuple[Tensor, Tensor]:
 
 
 def previous_letter() -> tuple[Tensor, Tensor]:
-    """Return W_query and W_key: channel s asks for position s, and position s + 1 is who asks."""
+    """Return W_query and W_key: in channel s the query of position s + 1 matches the key of position s."""
     W_query, W_key = torch.zeros(2, TOKENS.shape[-1], LARGEST_HEAD)
     W_query[len(LETTERS) + 1 :] = 20 * torch.eye(LARGEST_HEAD)
     W_key[len(LETTERS) : -1] = torch.eye(LARGEST_HEAD)
@@ -36,7 +36,7 @@ def previous_letter() -> tuple[Tensor, Tensor]:
 
 
 def untrained() -> tuple[Tensor, Tensor]:
-    """Return W_query and W_key, drawn at random."""
+    """Return random W_query and W_key."""
     generator = torch.Generator().manual_seed(4)
     W_query, W_key = 0.7 * torch.randn(2, TOKENS.shape[-1], LARGEST_HEAD, generator=generator)
     return W_query, W_key
@@ -46,7 +46,7 @@ HEADS = {"last vowel": last_vowel(), "previous letter": previous_letter(), "untr
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return the head, how many of its channels are there, the query, and the mask."""
+    """Return the head, its head_size, the query, and the mask."""
     return {
         "head": ipywidgets.Dropdown(options=list(HEADS), description="head"),
         "head_size": ipywidgets.IntSlider(LARGEST_HEAD, 1, LARGEST_HEAD, description="head_size"),
@@ -56,11 +56,11 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 
 
 def compute(head: str, head_size: int, t: int, masked: bool) -> dict[str, Tensor]:
-    """Return the stages of query t, a row for each key.
+    """Return the steps for query t, one row per key.
 
-    `products` (T, head_size), whose rows add up to the first column of `scores` (T, 2); its second column is
-    scaled and masked. `weights` (T, 1), `mix` (T, 4), whose columns add up to `output` (4,). `limit` is the
-    largest score that any query of this head gives, `t` the query.
+    The rows of `products` (T, head_size) sum to the first column of `scores` (T, 2); the second column is
+    scaled and masked. `weights` (T, 1); the columns of `mix` (T, 4) sum to `output` (4,). `limit` is the
+    largest absolute score of any query of this head, `t` the query.
     """
     W_query, W_key = HEADS[head]
     q, k = TOKENS @ W_query[:, :head_size], TOKENS @ W_key[:, :head_size]
@@ -90,18 +90,21 @@ def draw(
     limit: Tensor,
     t: Tensor,
 ) -> None:
-    """Show the four stages with one row a key; the caption names the keys that win, and the output."""
+    """Show the four steps with one row per key; the caption names the largest weights and the output."""
     size, most = products.shape[-1], weights.max().item()
     shares = zip(NAMES, weights.flatten().tolist(), strict=True)
     found = [name for name, weight in shares if weight > most - 1e-4]
     keys = f"on key {found[0]}" if len(found) == 1 else f"on each of the keys {', '.join(found)}"
     letters = zip(LETTERS, output.tolist(), strict=True)
-    letters = " + ".join(f"{number(share)} {letter}" for letter, share in letters if share >= 0.005)
+    letters = " + ".join(f"{format_number(share)} {letter}" for letter, share in letters if share >= 0.005)
     largest = limit.item()
     figure.show(
         Heatmap("query × key", products, "key s", "channel", NAMES, limit=largest, room=(T, LARGEST_HEAD)),
         Heatmap("scores", scores, "key s", "step", NAMES, ["sum", f"÷ √{size}"], limit=largest),
         Heatmap("weights", weights, "key s", "query", NAMES, [NAMES[t]], limit=1),
         Heatmap("weight × value", mix, "key s", "letter", NAMES, list(LETTERS), limit=1),
-        caption=f"Query {NAMES[t]} puts its largest weight, {number(most)}, {keys}. Its output is {letters}.",
+        caption=(
+            f"Query {NAMES[t]} puts its largest weight, {format_number(most)}, {keys}. "
+            f"Its output is {letters}."
+        ),
     )

@@ -1,4 +1,4 @@
-"""Rung 8: which character a model finds how probable, and what it writes by drawing from that."""
+"""Rung 8: the probabilities of the next character, and a text sampled from them."""
 
 import math
 from functools import lru_cache, partial
@@ -10,15 +10,23 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.explorers.subject import TOKENIZER, UNTRAINED, fit, ids_of, look, remark, state_of
+from attention_course.explorers.subject import (
+    TOKENIZER,
+    UNTRAINED,
+    check_subject,
+    compute_logits,
+    ids_of,
+    remark,
+    state_of,
+)
 from attention_course.gpt import block_size_of, generate
-from attention_course.plots import Bars, Text, sign, visible
+from attention_course.plots import Bars, Text, visible, visible_character
 from attention_course.text import CharTokenizer
 
 PROMPT = "Ann "
 BEST = 12  # characters that get a bar
-LENGTH = Text.COLUMNS  # of a sample: a forward pass a character, and a drag should stay quick
-REMEMBERED = 2000  # answers of models, about 1 KiB each
+LENGTH = Text.COLUMNS  # of a sample: one forward pass per character, and dragging a slider must stay quick
+CACHE_SIZE = 2000  # logits of one position each, about 1 KiB
 PALE = 0.3  # shade of the prompt
 PROMPT_ROWS = 4  # of a long prompt, the end is shown
 
@@ -29,9 +37,9 @@ def controls(
     """Return temperature, top_k and the seed of the sample.
 
     Raises:
-        ValueError: model, tokenizer and prompt do not go together.
+        ValueError: model, tokenizer and prompt do not match.
     """
-    fit(model, tokenizer, prompt)
+    check_subject(model, tokenizer, prompt)
     most = tokenizer.vocab_size
     return {
         "temperature": ipywidgets.FloatSlider(
@@ -43,39 +51,39 @@ def controls(
 
 
 def probabilities_of(logits: Tensor, temperature: float, top_k: int) -> Tensor:
-    """Return the probabilities (V,) from which `generate` draws, given the logits (V,)."""
+    """Turn logits (V,) into the probabilities (V,) from which `generate` samples."""
     logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], float("-inf"))
     if temperature == 0:
         return (torch.arange(len(logits)) == logits.argmax()).float()
     return torch.softmax(logits / temperature, dim=-1)
 
 
-@lru_cache(maxsize=REMEMBERED)
-def answer(model: nn.Module, state: tuple[int, ...], ids: tuple[int, ...]) -> Tensor:
-    """Return logits (1, 1, V) for what follows ids."""
-    return look(model, torch.tensor([ids]))[:, -1:]
+@lru_cache(maxsize=CACHE_SIZE)
+def next_logits(model: nn.Module, state: tuple[int, ...], ids: tuple[int, ...]) -> Tensor:
+    """Return the logits (1, 1, V) of the next token, cached."""
+    return compute_logits(model, torch.tensor([ids]))[:, -1:]
 
 
-class Remembered(nn.Module):
-    """A model whose answers are remembered: from one setting to the next, much of a sample stays the same."""
+class CachedModel(nn.Module):
+    """A model with cached logits: from one setting to the next, much of a sample stays the same."""
 
     def __init__(self, model: nn.Module, state: tuple[int, ...]):
         super().__init__()
         self.block_size = block_size_of(model)
-        self.answer = partial(answer, model, state)
+        self.next_logits = partial(next_logits, model, state)
 
     def forward(self, ids: Int[Tensor, "1 T"]) -> Float[Tensor, "1 1 V"]:
         """Return logits (1, 1, V) for ids (1, T)."""
-        return self.answer(tuple(ids[0].tolist()))
+        return self.next_logits(tuple(ids[0].tolist()))
 
 
-def write(
+def sample_ids(
     model: nn.Module, state: tuple[int, ...], ids: tuple[int, ...], temperature: float, top_k: int, seed: int
 ) -> Tensor:
-    """Return the ids (LENGTH,) that a model writes after some others."""
+    """Sample LENGTH ids that follow `ids`; return them, shape (LENGTH,)."""
     generator = torch.Generator().manual_seed(seed)
-    remembered = Remembered(model, state)
-    return generate(remembered, torch.tensor([ids]), LENGTH, temperature, top_k, generator)[0, -LENGTH:]
+    cached = CachedModel(model, state)
+    return generate(cached, torch.tensor([ids]), LENGTH, temperature, top_k, generator)[0, -LENGTH:]
 
 
 def compute(
@@ -89,14 +97,14 @@ def compute(
     """Return probabilities (V,), the ids of the best characters, and a sample of LENGTH characters."""
     ids = tuple(ids_of(prompt, tokenizer, model)[0].tolist())
     state = state_of(model)
-    logits = answer(model, state, ids)[0, 0]
+    logits = next_logits(model, state, ids)[0, 0]
     return {
         "probabilities": probabilities_of(logits, temperature, top_k),
         "top_k": top_k,
         "best": logits.topk(min(BEST, len(logits))).indices,
         "characters": tokenizer.characters,
         "prompt": prompt,
-        "sample": tokenizer.decode(write(model, state, ids, temperature, top_k, seed)),
+        "sample": tokenizer.decode(sample_ids(model, state, ids, temperature, top_k, seed)),
         "remark": remark(model),
     }
 
@@ -111,8 +119,8 @@ def draw(
     sample: str,
     remark: str,
 ) -> None:
-    """Show the best characters as bars, and the sample; the caption gives entropy and the best character."""
-    labels = [sign(characters[index]) for index in best]
+    """Show the best characters as bars, and the sample; the caption gives the best one and the entropy."""
+    labels = [visible_character(characters[index]) for index in best]
     drawn = f"character; drawn among the best {top_k}" if top_k > 1 else "character; the best is taken"
     text = prompt[-PROMPT_ROWS * Text.COLUMNS :] + sample
     shade = PALE * (torch.arange(len(text)) < len(text) - len(sample))

@@ -1,4 +1,4 @@
-"""Rung 5: the scores of random queries and keys, and what softmax makes of them as head_size grows."""
+"""Rung 5: the scores of random queries and keys, and their softmax, as head_size grows."""
 
 import math
 from functools import cache
@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Bars, Histogram, number
+from attention_course.plots import Bars, Histogram, format_number
 
 LARGEST = 1024  # head_size
 N_EMBD = 1024
 PAIRS = 8192
 MOST_KEYS = 7
-ROW_SEED = 44441  # a row that loses its entropy steadily; in others two keys may tie for a while
+ROW_SEED = 44441  # a row whose entropy falls steadily; in others two keys may tie for a while
 FRAME = 32.0  # scores from -FRAME to FRAME are shown
-BINS = 97  # odd, so that one bin has 0 in its middle
+BINS = 97  # odd, so that one bin is centred at 0
 HEAD_SIZES = sorted({round(2 ** (step / 4)) for step in range(4 * LARGEST.bit_length() - 3)})
 SCALES = {
     "none": lambda head_size: 1.0,
@@ -49,8 +49,8 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 def unit_scores() -> tuple[Tensor, Tensor]:
     """Draw q and k of variance 1 once; return their scores for every head_size.
 
-    Adding up the products channel by channel gives the score of every head_size on the way, so a slider
-    only has to pick a row, and a step of head_size moves each score a little.
+    The cumulative sum of the products over channels holds the scores of every head_size, so a slider only
+    picks a row, and a step of head_size changes each score a little.
 
     Returns:
         Scores of pairs, shape (LARGEST, PAIRS), and of one query with each key, (LARGEST, MOST_KEYS).
@@ -65,9 +65,9 @@ def unit_scores() -> tuple[Tensor, Tensor]:
 
 
 def predicted_density(variance: Tensor, points: int) -> Tensor:
-    """Return the normal density, averaged over the width of a bin, at points from -FRAME to FRAME.
+    """Return the normal density, averaged over a bin width, at points from -FRAME to FRAME.
 
-    Without the average, a peak narrower than a bin would stand far above any bar.
+    Without the average, a peak narrower than a bin would be far above any bar.
     """
     x = torch.linspace(-FRAME, FRAME, points, dtype=torch.float64)
     half = FRAME / BINS
@@ -77,7 +77,7 @@ def predicted_density(variance: Tensor, points: int) -> Tensor:
 
 
 def compute(head_size: int, scale: str, var_q: float, var_k: float, T: int) -> dict[str, Tensor]:
-    """Return what is measured and predicted of the scores, and one row of weights with its Jacobian."""
+    """Return measured and predicted statistics of the scores, and one row of weights with its Jacobian."""
     pairs, row = unit_scores()
     factor = SCALES[scale](head_size)
     spread = math.sqrt(var_q * var_k) * factor
@@ -97,9 +97,9 @@ def compute(head_size: int, scale: str, var_q: float, var_k: float, T: int) -> d
 
 
 def readout(value: float) -> str:
-    """Write a positive value in two decimals, or as a power of ten where these would be zeros."""
+    """Format a positive value with two decimals, or in scientific notation where these would be zeros."""
     if value >= 0.01:
-        return number(value)
+        return format_number(value)
     if value < 1e-30:
         return "less than 10⁻³⁰"
     digits, power = f"{value:.1e}".split("e")
@@ -116,7 +116,7 @@ def draw(
     weights: Tensor,
     jacobian: Tensor,
 ) -> None:
-    """Show the scores and the weights; the caption sets each number beside what it should be."""
+    """Show the scores and the weights; the caption compares measured and predicted values."""
     T = len(weights)
     entropy = torch.special.entr(weights).sum().item()
     alive = torch.stack([torch.tensor(entropy / math.log(T)), jacobian.float()])

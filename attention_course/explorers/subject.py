@@ -1,4 +1,4 @@
-"""What the explorers of rung 8 look at: a model, its tokenizer, a text; by default an untrained GPT."""
+"""The subject of the explorers of rung 8: a model, its tokenizer, a text; by default an untrained GPT."""
 
 from zlib import crc32
 
@@ -11,12 +11,12 @@ from attention_course.stories import write_stories
 from attention_course.text import CharTokenizer
 
 STORY = write_stories(seed=2, characters=1)
-TOKENIZER = CharTokenizer(write_stories(characters=50_000))  # in so many, every character occurs
+TOKENIZER = CharTokenizer(write_stories(characters=50_000))  # enough for every character to occur
 NOTHING_LEARNT = " This model is not trained: it has learnt nothing yet."
 
 
 def _untrained() -> GPT:
-    """Make a small GPT from a fixed seed, and leave the global generator as it was."""
+    """Make a small GPT from a fixed seed, without changing the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         return GPT(GPTConfig(TOKENIZER.vocab_size, block_size=256, n_layer=2, n_head=4, n_embd=64)).eval()
@@ -26,7 +26,7 @@ UNTRAINED = _untrained()
 
 
 def remark(model: nn.Module) -> str:
-    """Return what a caption has to add about the model; nothing for one that a learner passed."""
+    """Return the caption's remark about an untrained model; empty for one that a learner passed."""
     return NOTHING_LEARNT if model is UNTRAINED else ""
 
 
@@ -34,7 +34,7 @@ def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
     """Return the last block_size characters of a text as ids, shape (1, T).
 
     Raises:
-        ValueError: the text is empty or has characters that the tokenizer does not know.
+        ValueError: the text is empty or has characters outside the vocabulary.
     """
     if not text:
         raise ValueError("The text, or prompt, is empty. Give at least one character to start from.")
@@ -42,9 +42,9 @@ def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
 
 
 def state_of(model: nn.Module) -> tuple[int, ...]:
-    """Return a checksum of each parameter, another one once the model has learnt on.
+    """Return a checksum of each parameter, which changes with training.
 
-    PyTorch's own count of changes, `_version`, misses a step of a fused optimizer.
+    PyTorch's own version counter, `_version`, misses the steps of a fused optimizer.
     """
     return tuple(
         crc32(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
@@ -52,12 +52,12 @@ def state_of(model: nn.Module) -> tuple[int, ...]:
     )
 
 
-def look(model: nn.Module, ids: Tensor) -> Tensor:
-    """Return logits (B, T, V) for ids (B, T), on the CPU, in eval mode, and leave the model as it was.
+def compute_logits(model: nn.Module, ids: Tensor) -> Tensor:
+    """Return logits (B, T, V) for ids (B, T), on the CPU, computed in eval mode.
 
     Raises:
-        TypeError: the model gives no tensor.
-        ValueError: it gives logits of another shape, or some from which no probabilities can be computed.
+        TypeError: the model does not return a tensor.
+        ValueError: the logits have another shape, or are not finite.
     """
     with evaluating(model):
         logits = model(ids.to(next(model.parameters(), ids).device))
@@ -76,29 +76,29 @@ def look(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 def check_tokenizer(tokenizer: object) -> None:
-    """Raise TypeError unless this is a `CharTokenizer`, or has its parts."""
+    """Raise TypeError unless this is a `CharTokenizer`, or has its interface."""
     if not all(hasattr(tokenizer, part) for part in ("encode", "decode", "characters", "vocab_size")):
         raise TypeError(
             f"tokenizer is a {type(tokenizer).__name__}, expected a CharTokenizer. Pass data.tokenizer."
         )
 
 
-def fit(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
-    """Check that model, tokenizer and text go together.
+def check_subject(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
+    """Check that model, tokenizer and text match.
 
     Raises:
-        TypeError: one of them is something else.
-        ValueError: the model gives logits for another number of characters; or see `ids_of` and `look`.
+        TypeError: an argument has the wrong type.
+        ValueError: the model's vocabulary is not the tokenizer's; or see `ids_of` and `compute_logits`.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}, expected a module, for example a GPT.")
     check_tokenizer(tokenizer)
     if not isinstance(text, str):
         raise TypeError(
-            f"The text is a {type(text).__name__}, expected a str. Of ids, tokenizer.decode(ids)."
+            f"The text is a {type(text).__name__}, expected a str. Decode ids: tokenizer.decode(ids)."
         )
     ids = ids_of(text, tokenizer, model)
-    given = look(model, torch.zeros_like(ids[:, :1])).shape[-1]
+    given = compute_logits(model, torch.zeros_like(ids[:, :1])).shape[-1]
     if given != tokenizer.vocab_size:
         raise ValueError(
             f"The model gives logits for {given} characters, but the tokenizer knows {tokenizer.vocab_size}. "

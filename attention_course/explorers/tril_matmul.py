@@ -1,11 +1,11 @@
-"""Rung 2: weights times tokens is the output, with each step under your fingers."""
+"""Rung 2: the output as weights @ tokens, with each step of the weights under control."""
 
 import ipywidgets
 import torch
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Heatmap, number
+from attention_course.plots import Heatmap, format_number
 
 TOKENS = torch.tensor([[2, 7], [6, 4], [6, 5], [1, 9], [8, 0], [3, 3], [0, 6], [5, 2]]).float()
 
@@ -34,7 +34,7 @@ def compute(T: int, decay: float, triangle: bool, normalise: bool) -> dict[str, 
 
 
 def draw(figure: LiveFigure, weights: Tensor, tokens: Tensor, output: Tensor) -> None:
-    """Show the product as three matrices; the caption reads the last row out."""
+    """Show the product as three matrices; the caption describes the last row."""
     T = len(tokens)
     total = weights[-1].sum().item()
     a, b = output[-1].tolist()
@@ -43,5 +43,8 @@ def draw(figure: LiveFigure, weights: Tensor, tokens: Tensor, output: Tensor) ->
         Heatmap(f"weights ({T}, {T})", weights, "output t", "token s", limit=1, room=(most, most)),
         Heatmap(f"@  tokens ({T}, 2)", tokens, "token s", "channel", limit=10, room=(most, 2)),
         Heatmap(f"=  output ({T}, 2)", output, "output t", "channel", limit=10, room=(most, 2)),
-        caption=f"The last row of weights sums to {number(total)}. Its output is ({number(a)}, {number(b)}).",
+        caption=(
+            f"The last row of weights sums to {format_number(total)}. "
+            f"Its output is ({format_number(a)}, {format_number(b)})."
+        ),
     )

@@ -1,7 +1,7 @@
-"""Pictures of tensors: a panel says what is shown, matplotlib or the browser draws it.
+"""Figures of tensors: a panel says what is shown, matplotlib or the browser draws it.
 
 A panel is data: tensors, a title, labels. `picture` draws panels with matplotlib for the page; the explorers
-hand the same panels to the browser, which redraws them while a slider moves. Nothing here sees a model.
+send the same panels to the browser, which redraws them while a slider moves. Nothing here knows about models.
 """
 
 from io import BytesIO
@@ -9,9 +9,9 @@ from io import BytesIO
 from matplotlib.figure import Figure
 from PIL import Image
 
-from attention_course.plots.ink import BLUE, ORANGE, number, sign, tick, visible
+from attention_course.plots.ink import BLUE, ORANGE, format_number, format_tick, visible, visible_character
 from attention_course.plots.lines import Lines
-from attention_course.plots.panels import Bars, Heatmap, Histogram, Plane, Text
+from attention_course.plots.panels import Bars, Heatmap, Histogram, Scatter, Text
 
 __all__ = [
     "BLUE",
@@ -22,26 +22,26 @@ __all__ = [
     "Lines",
     "Panel",
     "Picture",
-    "Plane",
+    "Scatter",
     "Text",
-    "number",
+    "format_number",
+    "format_tick",
     "picture",
-    "sign",
-    "tick",
     "visible",
+    "visible_character",
 ]
 
-Panel = Heatmap | Bars | Histogram | Plane | Lines | Text
-MOST_INCHES = 300  # 2¹⁶ pixels, the most that matplotlib draws, are 341
+Panel = Heatmap | Bars | Histogram | Scatter | Lines | Text
+MOST_INCHES = 300  # matplotlib's limit of 2¹⁶ pixels is 341 inches
 
 
 class Picture:
-    """A drawn figure that a notebook shows, with words for those who cannot see it.
+    """A rendered figure with alt text, which a notebook displays.
 
     Attributes:
-        alt: what the picture shows, in words.
-        png: the picture, two pixels to a point on the page so that it is sharp on dense screens, and in 256
-            colours, which is a third of the size in every notebook that is committed.
+        alt: the alt text.
+        png: the image at double resolution, for dense screens, reduced to 256 colours: a third of the size
+            in the committed notebooks.
     """
 
     DPI = 192
@@ -67,30 +67,30 @@ def picture(*panels: Panel, alt: str) -> Picture:
 
     Args:
         *panels: what to show, from left to right.
-        alt: what the picture shows, in words; a reader who cannot see it gets this.
+        alt: alt text for readers who cannot see the picture.
 
     Returns:
         A picture that displays itself as the last line of a notebook cell.
 
     Raises:
-        TypeError: what is to be drawn is no panel.
-        ValueError: there is no panel, or together they are wider than any page.
+        TypeError: an argument is not a panel.
+        ValueError: there is no panel, or together they are too wide.
     """
     for panel in panels:
         if not isinstance(panel, Panel):
             raise TypeError(
-                f"picture: got a {type(panel).__name__}, expected panels. Make one of a tensor first, for "
-                'example Heatmap("weights", weights, "query t", "key s").'
+                f"picture: got a {type(panel).__name__}, expected panels. Wrap a tensor in one, for example "
+                'Heatmap("weights", weights, "query t", "key s").'
             )
     widths = [panel.width for panel in panels]
     if not 0 < sum(widths) < MOST_INCHES:
         raise ValueError(
             f"picture: {len(panels)} panels, {sum(widths):.0f} inches wide together, expected at least one "
-            f"and less than {MOST_INCHES} inches. Draw some of them, or give them shorter labels."
+            f"and less than {MOST_INCHES} inches. Draw fewer panels, or shorten their labels."
         )
     figure = Figure(figsize=(sum(widths), 3.4), layout="constrained")
     grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)
     for panel, axes in zip(panels, grid[0], strict=True):
         panel.plot(axes)
-        axes.set_title(panel.title, fontsize=11, parse_math=False)  # a $ in a learner's text is no formula
+        axes.set_title(panel.title, fontsize=11, parse_math=False)  # a learner's text may contain a $
     return Picture(figure, alt)

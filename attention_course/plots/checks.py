@@ -1,4 +1,4 @@
-"""What a panel is made of, checked once, where it is made: each number needs a place, each name a thing."""
+"""Validation of panels, done once, at construction."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -12,21 +12,19 @@ def check_values(values: object, name: str, *shape: int | str) -> None:
     """Raise unless `values` is a tensor of real numbers in this shape.
 
     Args:
-        values: what somebody passed.
+        values: the argument.
         name: the panel and its argument, for the message.
-        *shape: the size of each dimension, or a word where any size will do.
+        *shape: the size of each dimension, or a name where any size is valid.
 
     Raises:
-        TypeError: this is no tensor, or there are no real numbers in it.
-        ValueError: the shape is another one.
+        TypeError: `values` is not a tensor of real numbers.
+        ValueError: the shape does not match.
     """
     expected = f"expected a tensor of shape ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
     if not isinstance(values, Tensor):
         raise TypeError(f"{name} is a {type(values).__name__}, {expected}. Make one with torch.tensor(...).")
     if values.is_complex() or values.is_meta:
-        raise TypeError(
-            f"{name} holds {values.dtype} on {values.device}, {expected} with real numbers in it."
-        )
+        raise TypeError(f"{name} holds {values.dtype} on {values.device}, {expected} with real numbers.")
     wrong = (
         isinstance(wanted, int) and size != wanted for size, wanted in zip(values.shape, shape, strict=True)
     )
@@ -35,22 +33,22 @@ def check_values(values: object, name: str, *shape: int | str) -> None:
 
 
 def check_names(names: object, name: str, count: int, things: str) -> None:
-    """Raise unless `names` holds one text for each of `count` things.
+    """Raise unless `names` holds one string for each of `count` things.
 
     Raises:
-        TypeError: these are no names, or one of them is no text.
-        ValueError: there are more names than things, or fewer.
+        TypeError: `names` is not a collection of strings.
+        ValueError: the number of names is not `count`.
     """
     if not isinstance(names, Collection) or not all(isinstance(each, str) for each in names):
         raise TypeError(
-            f"{name} = {names!r}, expected a list of texts. Of numbers: [str(n) for n in numbers]."
+            f"{name} = {names!r}, expected a list of str. Convert numbers: [str(n) for n in numbers]."
         )
     if len(names) != count:
         raise ValueError(f"{name} holds {len(names)} names for {count} {things}, expected one for each.")
 
 
 def real(value: object) -> float:
-    """Return a number as a float, and NaN for what is none."""
+    """Convert a number to float, and anything else to NaN."""
     try:
         return math.nan if isinstance(value, str) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
@@ -58,18 +56,18 @@ def real(value: object) -> float:
 
 
 def check_limits(limits: object, name: str, above: Number = -math.inf) -> None:
-    """Raise ValueError unless `limits` are two finite numbers `above` another, the lower one first."""
+    """Raise ValueError unless `limits` are two finite numbers greater than `above`, in ascending order."""
     pair = [real(limit) for limit in limits] if isinstance(limits, Iterable) else []
     if len(pair) != 2 or not above < pair[0] < pair[1] < math.inf:
         raise ValueError(f"{name} = {limits!r}, expected two numbers{least(above)}, the lower one first.")
 
 
 def check_levels(levels: object, name: str, above: Number) -> None:
-    """Raise unless `levels` names finite numbers `above` another.
+    """Raise unless `levels` maps names to finite numbers greater than `above`.
 
     Raises:
-        TypeError: this is no dictionary.
-        ValueError: one of them is no such number.
+        TypeError: `levels` is not a mapping.
+        ValueError: a level is not such a number.
     """
     if not isinstance(levels, Mapping):
         raise TypeError(f"{name} = {levels!r}, expected a dict that gives each level a name.")
@@ -79,11 +77,11 @@ def check_levels(levels: object, name: str, above: Number) -> None:
 
 
 def least(above: Number) -> str:
-    """Say in words that a number has to lie above another; nothing if any will do."""
+    """Return the lower bound in words; empty if there is none."""
     return "" if above == -math.inf else f" above {above}"
 
 
 def check_count(count: int, name: str, most: int, part: str) -> None:
-    """Raise ValueError if there is more than anybody can look at, which would take minutes to draw."""
+    """Raise ValueError if there is more than a reader can see, which could take minutes to draw."""
     if count > most:
-        raise ValueError(f"{name}: {count}, expected {most} at most. Draw a part of them: {part}[:{most}].")
+        raise ValueError(f"{name}: {count}, expected at most {most}. Draw a part of them: {part}[:{most}].")

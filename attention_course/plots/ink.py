@@ -1,4 +1,4 @@
-"""Colours, and how numbers and characters are written in a picture."""
+"""Colours, and formatting of numbers and characters in a picture."""
 
 import math
 import re
@@ -8,18 +8,18 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from torch import Tensor
 
-# Okabe & Ito (2008), "Color Universal Design": told apart with every common colour blindness.
+# Okabe & Ito (2008), "Color Universal Design": distinguishable with all common colour blindness.
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
 SKY, AMBER, BLACK = "#56B4E9", "#E69F00", "#222222"
 DIVERGING = LinearSegmentedColormap.from_list("orange_white_blue", [ORANGE, "white", BLUE])
 
-NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, and halves of surrogate pairs
+NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates
 
-Number = int | float  # where types are checked at run time, an int is no float
+Number = int | float  # the runtime type checker does not accept an int as a float
 
 
-def number(value: Number) -> str:
-    """Write a value as a cell of a picture shows it: integers bare, others with two decimals."""
+def format_number(value: Number) -> str:
+    """Format the value of a cell: integers as they are, others with two decimals."""
     if math.isnan(value):
         return "nan"
     if math.isinf(value):
@@ -28,8 +28,8 @@ def number(value: Number) -> str:
     return text.replace("-", "−")
 
 
-def tick(value: Number) -> str:
-    """Write a round value as an axis shows it: 0.05, 200, or 2·10⁻⁵ where zeros would have to be counted."""
+def format_tick(value: Number) -> str:
+    """Format a tick label: 0.05, 200, and 2·10⁻⁵ for very small or large values."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:g}".replace("-", "−")
     digits, power = f"{value:e}".split("e")
@@ -38,21 +38,21 @@ def tick(value: Number) -> str:
 
 
 def visible(text: str) -> str:
-    """Write each newline and tab as a sign that can be seen, and what no font can show as �."""
+    """Replace newlines and tabs with visible symbols, and characters without a glyph with �."""
     return NO_GLYPH.sub("�", text.replace("\n", "↵").replace("\t", "⇥"))
 
 
-def sign(character: str) -> str:
-    """Write a single character so that it can be seen, even a space."""
+def visible_character(character: str) -> str:
+    """Return a visible symbol for a single character, spaces included."""
     return visible(character).replace(" ", "␣")
 
 
-def array(tensor: Tensor) -> np.ndarray:
-    """Copy a tensor of any dtype, on any device, to float32 numbers that matplotlib can draw."""
+def to_numpy(tensor: Tensor) -> np.ndarray:
+    """Convert a tensor of any dtype, on any device, to a float32 array."""
     return tensor.detach().float().cpu().numpy()
 
 
 def ink_on(rgba: Sequence[float] | np.ndarray) -> str:
-    """Choose the text colour that stands out, by the relative luminance of WCAG 2."""
+    """Choose the text colour with enough contrast, by the relative luminance of WCAG 2."""
     red, green, blue, _ = (channel**2.2 for channel in rgba)
     return "#111111" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else "white"

@@ -1,4 +1,4 @@
-"""The panel of curves: limits, ticks and labels are worked out once, for both ways of drawing."""
+"""The line plot: limits, ticks and labels are computed once, for matplotlib and the browser."""
 
 import math
 from collections.abc import Mapping
@@ -21,31 +21,31 @@ from attention_course.plots.ink import (
     PURPLE,
     SKY,
     Number,
-    array,
-    number,
-    tick,
+    format_number,
+    format_tick,
+    to_numpy,
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Curves over one common axis, and perhaps horizontal levels to compare them with.
+    """A line plot of curves over a common x axis, with optional horizontal levels.
 
-    Both axes are logarithmic, or both linear; the heights of linear axes begin at 0.
+    Both axes are logarithmic, or both linear; a linear y axis includes 0.
 
     Attributes:
-        title: what is compared.
+        title: the title.
         x: shape (N,).
-        curves: a name for each curve and its heights, shape (N,). NaN and infinities are left out, and
-            what is not positive where axes are logarithmic.
-        x_label, y_label: the quantities on the axes, with their unit if they have one.
+        curves: maps the name of each curve to its y values, shape (N,). Values that are not finite, or not
+            positive on logarithmic axes, are skipped.
+        x_label, y_label: the quantities on the axes, with their units.
         log: whether the axes are logarithmic.
-        levels: a name for each level and its height.
-        x_limits: where the common axis begins and ends; with the curves, if left out.
+        levels: maps the name of each level to its y value.
+        x_limits: limits of the x axis; those of the curves if left out.
 
     Raises:
-        TypeError: x or a curve is no tensor of real numbers.
-        ValueError: a curve has not as many heights as x, a limit or a level has no place on its axis.
+        TypeError: x or a curve is not a tensor of real numbers.
+        ValueError: a curve and x differ in length, or a limit or a level is invalid for its axis.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Lines:
 
     width = 5.4  # inches
     MOST_POINTS = 300
-    MOST_MARKERS = 30  # a curve of more points gets FEW_MARKERS along its way
+    MOST_MARKERS = 30  # a curve of more points gets FEW_MARKERS
     FEW_MARKERS = 8
     LOOKS = tuple(zip((BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, BLACK), "os^DvPX", strict=True))
     GAP = 0.065  # between the labels of two levels, as a share of the height
@@ -76,8 +76,8 @@ class Lines:
             check_limits(self.x_limits, "Lines: x_limits", above)
 
     def points(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return x and y of what is drawn of a curve: some points of a long one, and always its last."""
-        x, y = array(self.x), array(self.curves[name])
+        """Return x and y of the drawn points: a long curve is subsampled, and keeps its last point."""
+        x, y = to_numpy(self.x), to_numpy(self.curves[name])
         shown = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (not self.log or (x > 0) & (y > 0)))
         if len(shown) > self.MOST_POINTS and self.log:
             shown = shown[np.unique(np.geomspace(1, len(shown), self.MOST_POINTS).round().astype(int)) - 1]
@@ -86,7 +86,7 @@ class Lines:
         return x[shown], y[shown]
 
     def state(self) -> dict[str, Any]:
-        """Return what the browser needs, with limits and ticks of both axes."""
+        """Return the state for the browser, with limits and ticks of both axes."""
         curves = {name: self.points(name) for name in self.curves}
         levels = [float(level) for level in self.levels.values()]
         x_limits = self.x_limits or self._limits([x for x, _ in curves.values()], from_zero=False)
@@ -109,7 +109,7 @@ class Lines:
         }
 
     def _limits(self, values: list, from_zero: bool) -> tuple[Number, Number]:
-        """Return limits with all the values between them, and a little room around those."""
+        """Return limits that contain all values, with a small margin."""
         every = np.concatenate([np.asarray(part, dtype=float) for part in values] or [np.zeros(0)])
         if not every.size:
             return (1, 10) if self.log else (0, 1)
@@ -122,20 +122,20 @@ class Lines:
         return (low, high) if low < high else (low - 0.5, high + 0.5)
 
     def _ticks(self, limits: tuple[Number, Number]) -> list[tuple[float, str]]:
-        """Return where an axis has ticks, and what is written there."""
+        """Return positions and labels of the ticks of an axis."""
         low, high = limits
         if self.log:
             locator = LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,), numticks=8)
         else:
             locator = MaxNLocator(6, steps=(1, 2, 5, 10))
         values = map(float, locator.tick_values(low, high))
-        return [(value, tick(value)) for value in values if low <= value <= high]
+        return [(value, format_tick(value)) for value in values if low <= value <= high]
 
     def _level_labels(self) -> list[str]:
-        return [f"{name} {number(level)}" for name, level in self.levels.items()]
+        return [f"{name} {format_number(level)}" for name, level in self.levels.items()]
 
     def _places(self, limits: tuple[Number, Number]) -> list[float]:
-        """Return where the labels of the levels stand, as shares of the height, none on top of another."""
+        """Return the heights of the level labels, as fractions of the axis, without overlaps."""
         scale = np.log if self.log else np.asarray
         low, high = scale(limits)
         wanted = (scale([float(level) for level in self.levels.values()]) - low) / (high - low)

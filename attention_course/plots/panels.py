@@ -1,6 +1,6 @@
-"""Panels of one tensor each: a heatmap, bars, a histogram, points in the plane, a text.
+"""Panels of one tensor each: a heatmap, a bar chart, a histogram, a scatter plot, a text.
 
-Each says with `state` what the browser draws, and draws the same with `plot` in matplotlib.
+`state` returns the data that the browser draws; `plot` draws the same with matplotlib.
 """
 
 import re
@@ -14,28 +14,38 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
-from attention_course.plots.ink import BLUE, DIVERGING, GREY, ORANGE, Number, array, ink_on, number, visible
+from attention_course.plots.ink import (
+    BLUE,
+    DIVERGING,
+    GREY,
+    ORANGE,
+    Number,
+    format_number,
+    ink_on,
+    to_numpy,
+    visible,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """A matrix as coloured cells: white is 0, blue above, orange below; numbers where they fit.
+    """A heatmap: white is 0, blue positive, orange negative; values are written into the cells if they fit.
 
     Attributes:
-        title: what the matrix is.
+        title: the title.
         values: shape (rows, columns).
-        row_label, column_label: what a row and a column stand for.
-        rows, columns: a name for each; 0, 1, 2, ... if left out.
-        limit: the absolute value with the full colour; the largest finite one if left out.
-        tile: where the matrix is a sheet of square maps in reading order, one line between two of them, the
-            names of the rows of a map, which are those of its columns.
+        row_label, column_label: axis labels.
+        rows, columns: tick labels; 0, 1, 2, ... if left out.
+        limit: the absolute value with full colour; the largest finite one if left out.
+        tile: for a grid of square maps in reading order, separated by one row or column: the labels of the
+            rows of a map, which are also those of its columns.
         tile_label: what a map stands for.
-        room: rows and columns that the browser keeps room for, so that nothing moves while the shape changes;
-            those of the matrix, if left out. Cells of a larger matrix are smaller.
+        room: rows and columns that the browser reserves space for, so that the layout stays fixed while the
+            shape changes; those of the matrix if left out. Cells of a larger matrix are smaller.
 
     Raises:
-        TypeError: values are no tensor of real numbers, or names no texts.
-        ValueError: sizes do not fit, or the limit is below 0.
+        TypeError: values is not a tensor of real numbers, or names are not strings.
+        ValueError: sizes do not match, or the limit is negative.
     """
 
     title: str
@@ -65,19 +75,19 @@ class Heatmap:
         side = len(self.tile) + 1
         if (rows + 1) % side or (columns + 1) % side:
             raise ValueError(
-                f"Heatmap: shape ({rows}, {columns}) is no sheet of maps of {side - 1} by {side - 1} with a"
-                " line between two of them. Leave tile out, or give a name for each row of a map."
+                f"Heatmap: shape ({rows}, {columns}) is not a grid of maps of {side - 1} by {side - 1}, one"
+                " line apart. Leave tile out, or give a name for each row of a map."
             )
 
     @property
     def width(self) -> float:
-        """Inches; few columns make it narrow, so that cells have one size along a row of panels."""
+        """Width in inches, smaller for few columns, so that cells have equal size along a row of panels."""
         rows, columns = self.values.shape
         return 1.0 + min(2.6 * columns / max(rows, columns), 2.6) + 0.2
 
     def state(self) -> dict[str, Any]:
-        """Return what both ways of drawing need, with the defaults filled in."""
-        values = array(self.values)
+        """Return the data that both backends draw, with defaults filled in."""
+        values = to_numpy(self.values)
         rows, columns = values.shape
         numbered = values.size <= self.MOST_NUMBERS
         limit = self.limit or np.abs(values[np.isfinite(values)]).max(initial=0) or 1.0
@@ -87,7 +97,7 @@ class Heatmap:
             "values": values.tobytes(),
             "rows": list(self.rows or map(str, range(rows))),
             "columns": list(self.columns or map(str, range(columns))),
-            "texts": [number(value) for value in values.flatten().tolist()] if numbered else [],
+            "texts": [format_number(value) for value in values.flatten().tolist()] if numbered else [],
             "row_label": self.row_label,
             "column_label": self.column_label,
             "limit": float(limit),
@@ -99,8 +109,8 @@ class Heatmap:
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
         state = self.state()
-        values = array(self.values)
-        finite = np.where(np.isfinite(values), values, 0)  # NaN and infinities are written, not coloured
+        values = to_numpy(self.values)
+        finite = np.where(np.isfinite(values), values, 0)  # NaN and inf get their text, but no colour
         image = axes.imshow(finite, cmap=DIVERGING, vmin=-state["limit"], vmax=state["limit"])
         axes.set(xlabel=self.column_label, ylabel=self.row_label)
         for axis, names in ((axes.xaxis, state["columns"]), (axes.yaxis, state["rows"])):
@@ -117,18 +127,18 @@ class Heatmap:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """A row of numbers as bars, with the number written at each.
+    """A bar chart with the value written at each bar.
 
     Attributes:
-        title: what the numbers are.
-        heights: shape (bars,); -inf is written, not drawn.
-        labels: a name for each bar.
-        label: what a bar stands for.
-        limits: lowest and highest height that is shown.
+        title: the title.
+        heights: shape (bars,); an infinite value is written, but no bar is drawn.
+        labels: tick labels.
+        label: the label of the x axis.
+        limits: limits of the y axis.
 
     Raises:
-        TypeError: heights are no tensor of real numbers, or labels no texts.
-        ValueError: there is not one label for each bar, there are too many, or the limits are not in order.
+        TypeError: heights is not a tensor of real numbers, or labels are not strings.
+        ValueError: there is not one label per bar, there are too many bars, or limits are not ascending.
     """
 
     title: str
@@ -137,7 +147,7 @@ class Bars:
     label: str
     limits: tuple[Number, Number]
 
-    MOST = 400  # a picture of so many takes seconds
+    MOST = 400  # which take seconds to draw
 
     def __post_init__(self):
         check_values(self.heights, "Bars: heights", "bars")
@@ -147,18 +157,18 @@ class Bars:
 
     @property
     def width(self) -> float:
-        """Inches; long labels make it wide."""
+        """Width in inches, larger for long labels."""
         longest = max(map(len, self.labels), default=0)
         return max(3.0, (0.25 + 0.07 * longest) * len(self.labels))
 
     def state(self) -> dict[str, Any]:
-        """Return what both ways of drawing need."""
-        heights = array(self.heights)
+        """Return the data that both backends draw."""
+        heights = to_numpy(self.heights)
         return {
             "kind": "Bars",
             "title": self.title,
             "heights": heights.tobytes(),
-            "texts": [number(height) for height in heights.tolist()],
+            "texts": [format_number(height) for height in heights.tolist()],
             "labels": list(self.labels),
             "label": self.label,
             "limits": list(self.limits),
@@ -166,7 +176,7 @@ class Bars:
 
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
-        heights = np.nan_to_num(array(self.heights), posinf=0, neginf=0).clip(*self.limits)
+        heights = np.nan_to_num(to_numpy(self.heights), posinf=0, neginf=0).clip(*self.limits)
         low, high = self.limits
         axes.bar(range(len(heights)), heights, tick_label=list(self.labels), color=BLUE, width=0.7)
         axes.axhline(0, color=GREY, linewidth=1)
@@ -187,18 +197,18 @@ class Bars:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """How often values fall into each of many bins, as a density, and perhaps a curve that predicts it.
+    """A histogram as a density, with an optional curve of the predicted density.
 
     Attributes:
-        title: what the values are.
-        density: shape (bins,): share of the values in each bin, divided by the width of a bin.
-        limits: where the first bin begins and the last one ends.
-        x_label: what the values are, with their unit if they have one.
-        curve: shape (N,): the predicted density at N points, evenly from limit to limit.
+        title: the title.
+        density: shape (bins,): fraction of the values in each bin, divided by the bin width.
+        limits: limits of the x axis, from the first bin to the last.
+        x_label: the label of the x axis, with its unit.
+        curve: shape (N,): the predicted density at N evenly spaced points between the limits.
 
     Raises:
-        TypeError: density or curve are no tensor of real numbers.
-        ValueError: a shape is another one, or the limits are not in order.
+        TypeError: density or curve is not a tensor of real numbers.
+        ValueError: a shape does not match, or limits are not ascending.
     """
 
     title: str
@@ -216,26 +226,26 @@ class Histogram:
             check_values(self.curve, "Histogram: curve", "N")
 
     def state(self) -> dict[str, Any]:
-        """Return what both ways of drawing need."""
+        """Return the data that both backends draw."""
         low, high = self.limits
         return {
             "kind": "Histogram",
             "title": self.title,
-            "density": array(self.density).tobytes(),
-            "curve": b"" if self.curve is None else array(self.curve).tobytes(),
+            "density": to_numpy(self.density).tobytes(),
+            "curve": b"" if self.curve is None else to_numpy(self.curve).tobytes(),
             "limits": [float(low), float(high)],
-            "ticks": [number(low), number((low + high) / 2), number(high)],
+            "ticks": [format_number(low), format_number((low + high) / 2), format_number(high)],
             "x_label": self.x_label,
         }
 
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
-        density = array(self.density)
+        density = to_numpy(self.density)
         low, high = self.limits
         edges = np.linspace(low, high, len(density) + 1)
         axes.stairs(density, edges, fill=True, color=BLUE, alpha=0.75, label="measured")
         if self.curve is not None:
-            curve = array(self.curve)
+            curve = to_numpy(self.curve)
             axes.plot(np.linspace(low, high, len(curve)), curve, color=ORANGE, linewidth=2, label="predicted")
             axes.legend(frameon=False)
         axes.set(xlabel=self.x_label, ylabel="density", xlim=self.limits)
@@ -243,21 +253,21 @@ class Histogram:
 
 
 @dataclass(frozen=True, eq=False)
-class Plane:
-    """Points in the plane, some of them lit, and perhaps a path that ends in a ring.
+class Scatter:
+    """A scatter plot of labelled points, with an optional path that ends in a ring.
 
     Attributes:
-        title: what is shown.
+        title: the title.
         points: shape (N, 2).
-        labels: a name for each point.
-        limits: where both axes begin and end.
-        lit: shape (N,), boolean: points drawn in full colour; the others are pale. All, if left out.
+        labels: a label for each point.
+        limits: limits of both axes.
+        lit: shape (N,), boolean: points in full colour; the others are pale. All, if left out.
         path: shape (M, 2), M >= 1: joined by a line.
-        x_label, y_label: what the two coordinates are.
+        x_label, y_label: axis labels.
 
     Raises:
-        TypeError: points, lit or path are no tensor of real numbers, or labels no texts.
-        ValueError: sizes do not fit, there are too many points, or the limits are not in order.
+        TypeError: points, lit or path is not a tensor of real numbers, or labels are not strings.
+        ValueError: sizes do not match, there are too many points, or limits are not ascending.
     """
 
     title: str
@@ -270,24 +280,26 @@ class Plane:
     y_label: str = "channel 1"
 
     width = 4.2  # inches
-    MOST = 1000  # a picture of so many takes seconds
+    MOST = 1000  # which take seconds to draw
 
     def __post_init__(self):
-        check_values(self.points, "Plane: points", "N", 2)
-        check_count(len(self.points), "Plane: number of points", self.MOST, "points")
-        check_names(self.labels, "Plane: labels", len(self.points), "points")
-        check_limits(self.limits, "Plane: limits")
+        check_values(self.points, "Scatter: points", "N", 2)
+        check_count(len(self.points), "Scatter: number of points", self.MOST, "points")
+        check_names(self.labels, "Scatter: labels", len(self.points), "points")
+        check_limits(self.limits, "Scatter: limits")
         if self.lit is not None:
-            check_values(self.lit, "Plane: lit", len(self.points))
+            check_values(self.lit, "Scatter: lit", len(self.points))
         if self.path is not None:
-            check_values(self.path, "Plane: path", "M", 2)
+            check_values(self.path, "Scatter: path", "M", 2)
             if not len(self.path):
-                raise ValueError("Plane: path has no point, expected at least one. Leave it out: path=None.")
+                raise ValueError(
+                    "Scatter: path has no point, expected at least one. Leave it out: path=None."
+                )
 
     def state(self) -> dict[str, Any]:
-        """Return what both ways of drawing need."""
+        """Return the data that both backends draw."""
         return {
-            "kind": "Plane",
+            "kind": "Scatter",
             "title": self.title,
             "points": self.points.tolist(),
             "labels": list(self.labels),
@@ -302,10 +314,9 @@ class Plane:
         """Draw onto `axes`."""
         state = self.state()
         if self.path is not None:
-            axes.plot(*array(self.path).T, "-o", color=ORANGE, markersize=4, linewidth=2)
-            axes.plot(
-                *array(self.path)[-1], "o", color=ORANGE, markersize=15, fillstyle="none", markeredgewidth=2.5
-            )
+            axes.plot(*to_numpy(self.path).T, "-o", color=ORANGE, markersize=4, linewidth=2)
+            end = to_numpy(self.path)[-1]
+            axes.plot(*end, "o", color=ORANGE, markersize=15, fillstyle="none", markeredgewidth=2.5)
         for point, label, lit in zip(state["points"], self.labels, state["lit"], strict=True):
             axes.plot(*point, "o", color=BLUE if lit else "#bfd4e0", markersize=9)
             ink = "#222222" if lit else GREY
@@ -316,22 +327,22 @@ class Plane:
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """A text in rows of characters, each in its cell, perhaps shaded; a newline is a sign of its own.
+    """A text, one cell per character, with optional shading; a newline has a visible symbol.
 
-    Rows end after a newline, or after the last space that fits.
+    Lines break after a newline, or after the last space that fits.
 
     Attributes:
-        title: what the text is.
-        text: what is written.
+        title: the title.
+        text: the text.
         values: shape (characters,): a cell is white at 0 and full blue at `limit`. No shading, if left out.
         framed: position of the character with a frame.
         limit: see `values`.
         label: what a value is.
 
     Raises:
-        TypeError: the text is no text, or values are no tensor of real numbers.
-        ValueError: the text is longer than MOST, there is not one value for each character, no character
-            stands where the frame is to be, or the limit is not above 0.
+        TypeError: text is not a str, or values is not a tensor of real numbers.
+        ValueError: the text is longer than MOST, there is not one value per character, the frame is out of
+            range, or the limit is not positive.
     """
 
     title: str
@@ -341,7 +352,7 @@ class Text:
     limit: Number = 1
     label: str = ""
 
-    MOST = 4000  # characters; a picture of so many takes seconds
+    MOST = 4000  # characters, which take seconds to draw
     COLUMNS = 44
     ROWS = re.compile(rf"[^\n]{{0,{COLUMNS - 1}}}(?:[ \n]|\Z)|[^\n]{{{COLUMNS}}}")
     CELL = (0.105, 0.2)  # inches, in matplotlib
@@ -359,22 +370,20 @@ class Text:
                 "characters, counted from 0. Leave it out for no frame."
             )
         if not real(self.limit) > 0:
-            raise ValueError(
-                f"Text: limit = {self.limit!r}, expected the value with the full colour, above 0."
-            )
+            raise ValueError(f"Text: limit = {self.limit!r}, expected the value with full colour, above 0.")
 
     def rows(self) -> list[str]:
-        """Return the rows, in which a newline is written as a sign; one empty row for an empty text."""
+        """Return the rows with visible newlines; one empty row for an empty text."""
         return [visible(row) for row in self.ROWS.findall(self.text) if row] or [""]
 
     def state(self) -> dict[str, Any]:
-        """Return what both ways of drawing need."""
+        """Return the data that both backends draw."""
         return {
             "kind": "Text",
             "title": self.title,
             "rows": self.rows(),
             "columns": self.COLUMNS,
-            "values": b"" if self.values is None else array(self.values).tobytes(),
+            "values": b"" if self.values is None else to_numpy(self.values).tobytes(),
             "framed": self.framed,
             "limit": float(self.limit),
             "label": self.label,
@@ -383,7 +392,7 @@ class Text:
     def plot(self, axes: Axes) -> None:
         """Draw onto `axes`."""
         rows = self.rows()
-        values = np.zeros(len(self.text)) if self.values is None else array(self.values)
+        values = np.zeros(len(self.text)) if self.values is None else to_numpy(self.values)
         cells = [(row, column) for row, line in enumerate(rows) for column in range(len(line))]
         for index, (row, column) in enumerate(cells):
             colour = DIVERGING(0.5 + 0.5 * min(1.0, values[index] / self.limit))

@@ -1,10 +1,10 @@
-"""Rung 8: training, in a notebook, from the command line, or by several processes that share the work.
+"""Rung 8: training, in a notebook, from the command line, or data-parallel with torchrun.
 
     python -m attention_course.training --text stories
     python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt
     torchrun --nproc-per-node=2 -m attention_course.training --text stories
 
-A run that was stopped goes on from its checkpoint when the same command is given again.
+The same command resumes a run that was stopped from its checkpoint.
 """
 
 from attention_course.training.checkpoint import load_model, read_checkpoint

@@ -15,44 +15,44 @@ import torch.distributed as dist
 
 from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.stories import answers, recall
-from attention_course.text import Data, load_text, ngram_floor
+from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training.loop import Trainer, run
 from attention_course.training.recipe import RECIPES, SIZES
 
 INTEGERS = ("steps", "batch_size", "evaluate_every", "seed")
-CHANGES = {**dict.fromkeys(INTEGERS, int), "learning_rate": float, "precision": str}  # of the recipe
+OVERRIDES = {**dict.fromkeys(INTEGERS, int), "learning_rate": float, "precision": str}  # of the recipe
 
 
 def arguments() -> argparse.ArgumentParser:
-    """Return what the command line takes."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m attention_course.training",
         usage="%(prog)s [options]",
-        description="Train a GPT on a text. Print its loss beside that of tables that count what follows.",
-        epilog="torchrun --nproc-per-node=2 -m attention_course.training [options] lets two processes share "
-        "each batch. Ctrl-C ends the training; with --checkpoint, the same command goes on later.",
+        description="Train a GPT on a text. Print its loss beside that of n-gram tables.",
+        epilog="torchrun --nproc-per-node=2 -m attention_course.training [options] splits each batch between "
+        "two processes. Ctrl-C stops the training; with --checkpoint, the same command resumes it.",
     )
     parser.add_argument("--text", default="stories", help="stories, tiny-shakespeare, or a UTF-8 file")
-    parser.add_argument("--config", default="stories", choices=SIZES, help="size of the model, and recipe")
+    parser.add_argument("--config", default="stories", choices=SIZES, help="model size and recipe")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=device, help="cpu, cuda or cuda:1")
-    parser.add_argument("--checkpoint", type=Path, help="go on from this file if it is there; save to it")
-    parser.add_argument("--sample", type=length, default=200, help="characters to write at the end")
-    for name, kind in CHANGES.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help="in place of the recipe's")
+    parser.add_argument("--checkpoint", type=Path, help="resume from this file if it exists; save to it")
+    parser.add_argument("--sample", type=length, default=200, help="characters to sample at the end")
+    for name, kind in OVERRIDES.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help="overrides the recipe")
     return parser
 
 
 def length(argument: str) -> int:
-    """Turn an argument into the length of a text."""
+    """Parse the length of a sample."""
     if (characters := int(argument)) < 0:
         raise argparse.ArgumentTypeError(f"{characters} characters, expected at least 0")
     return characters
 
 
-def train_as_told(options: argparse.Namespace) -> bool:
-    """Train on `options.text` and print a table. Return whether the training came to its end."""
-    given = {name: getattr(options, name) for name in CHANGES if getattr(options, name) is not None}
+def train_from_options(options: argparse.Namespace) -> bool:
+    """Train on `options.text` and print a table. Return whether the training finished."""
+    given = {name: getattr(options, name) for name in OVERRIDES if getattr(options, name) is not None}
     recipe = replace(RECIPES[options.config], **given)
     data = Data.of(shared_text(options.text))
     torch.manual_seed(recipe.seed)
@@ -67,16 +67,18 @@ def train_as_told(options: argparse.Namespace) -> bool:
             save()
 
     with saving as save:
-        if checkpoint and trainer.mean(float(checkpoint.exists())) > 0:  # on any machine; then each needs it
+        if (
+            checkpoint and trainer.mean(float(checkpoint.exists())) > 0
+        ):  # if any rank has it, all must load it
             trainer.load(checkpoint)
-        save()  # now already: a bad path must not cost a whole training
+        save()  # fail now, not after training, if the path is bad
         stopped = run(trainer, callback=report).stopped
         if stopped:
             save()
     if first and stopped:
         print(f"Stopped after step {trainer.steps_done} of {recipe.steps}.")
         if checkpoint:
-            print(f"The same command goes on from there, with {checkpoint}.")
+            print(f"The same command resumes it from {checkpoint}.")
     elif first:
         print_table(model, trainer)
         prompt = data.val[None, :1].to(trainer.device)
@@ -85,12 +87,12 @@ def train_as_told(options: argparse.Namespace) -> bool:
 
 
 def printable(text: str) -> str:
-    r"""Write control characters, which could drive a terminal, as \x1b; line ends and tabs stay."""
+    r"""Escape control characters, which could drive a terminal, as \x1b; newlines and tabs stay."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def shared_text(name_or_path: str) -> str:
-    """Load a text. Of the processes on one machine one comes first, and downloads it if need be."""
+    """Load a text. On each machine local rank 0 loads it first, and downloads it if necessary."""
     if not dist.is_initialized():
         return load_text(name_or_path)
     try:
@@ -104,7 +106,7 @@ def shared_text(name_or_path: str) -> str:
 def on_device(model: GPT, name: str) -> GPT:
     """Move the model; ValueError if this machine has no such device."""
     try:
-        torch.zeros((), device=name).item()  # on "meta" there are no numbers
+        torch.zeros((), device=name).item()  # fails on "meta"
         return model.to(name)
     except (RuntimeError, AssertionError, ImportError) as error:
         found = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
@@ -112,7 +114,7 @@ def on_device(model: GPT, name: str) -> GPT:
 
 
 def print_progress(trainer: Trainer) -> None:
-    """Print one line about the training so far."""
+    """Print one line of progress."""
     steps, seconds = trainer.steps_done, trainer.seconds
     tokens = steps * trainer.recipe.batch_size * trainer.block_size
     print(
@@ -123,23 +125,23 @@ def print_progress(trainer: Trainer) -> None:
 
 
 def print_table(model: GPT, trainer: Trainer) -> None:
-    """Print what tables of n-grams, counted in the validation text, and the trained model reach on it."""
+    """Print the validation loss of n-gram tables counted in that text, and loss and recall of the model."""
     data, precision = trainer.data, trainer.recipe.precision
-    rows = [(f"best {n}-gram table, counted", "", ngram_floor(data.val, n), "") for n in (1, 2, 3)]
+    rows = [(f"best {n}-gram table, counted", "", conditional_entropy(data.val, n), "") for n in (1, 2, 3)]
     text = data.tokenizer.decode(data.val)
-    asked = any(end > model.block_size for _, end in answers(text))
-    right = f"{recall(model, text, data.tokenizer, precision):.2f}" if asked else ""
+    has_answers = any(end > model.block_size for _, end in answers(text))
+    recalled = f"{recall(model, text, data.tokenizer, precision):.2f}" if has_answers else ""
     size = f"{sum(p.numel() for p in model.parameters()):,}"
-    rows.append((f"GPT, {model.config.n_layer} layers", size, trainer.history.val_losses[-1], right))
+    rows.append((f"GPT, {model.config.n_layer} layers", size, trainer.history.val_losses[-1], recalled))
     print(f"\n{'model':28}{'parameters':>12}{'validation loss':>17}{'recall':>8}")
-    for name, parameters, loss, right in rows:
-        print(f"{name:28}{parameters:>12}{loss:17.3f}{right:>8}")
+    for name, parameters, loss, recalled in rows:
+        print(f"{name:28}{parameters:>12}{loss:17.3f}{recalled:>8}")
     print()
 
 
 @contextlib.contextmanager
 def process_group(options: argparse.Namespace) -> Iterator[None]:
-    """Join the other processes that torchrun started, if it did; each gets a GPU of its own.
+    """Join the process group if torchrun started this process; on CUDA each process gets its own GPU.
 
     Raises:
         ValueError: there are fewer GPUs than processes.
@@ -152,14 +154,14 @@ def process_group(options: argparse.Namespace) -> Iterator[None]:
         if int(local) >= found:
             raise ValueError(
                 f"Process {local}, counted from 0, has no GPU of its own: this machine has {found}. "
-                "Start no more processes than that (--nproc-per-node), or choose --device cpu."
+                "Start at most one process per GPU (--nproc-per-node), or use --device cpu."
             )
         options.device = f"cuda:{local}"
         torch.cuda.set_device(options.device)
     dist.init_process_group("nccl" if options.device.startswith("cuda") else "gloo")
     try:
         yield
-        dist.barrier()  # a process that leaves while another still sends would tear its threads down
+        dist.barrier()  # leaving while another process still sends would tear down its threads
     finally:
         dist.destroy_process_group()
 
@@ -167,15 +169,14 @@ def process_group(options: argparse.Namespace) -> Iterator[None]:
 def main(argv: list[str] | None = None) -> None:
     """Run the command line.
 
-    Exits with 2 if it was given options that do not exist, with 1 if they do not work, and with 130, which is
-    128 + SIGINT, after Ctrl-C.
+    Exit codes: 2 for unknown options, 1 for an error, 130 (128 + SIGINT) after Ctrl-C.
     """
     options = arguments().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a sample may hold what it cannot encode
+        sys.stdout.reconfigure(errors="backslashreplace")  # for characters that it cannot encode
     try:
         with process_group(options):
-            finished = train_as_told(options)
+            finished = train_from_options(options)
     except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         sys.exit(f"training: {error}")
     except KeyboardInterrupt:

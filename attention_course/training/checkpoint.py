@@ -1,6 +1,6 @@
-"""A training on disk: written whole or not at all, read without running any code that it holds.
+"""Checkpoints: written atomically, read without executing any code in the file.
 
-A file is the line FORMAT, the SHA-256 of what follows, and what `torch.save` makes of a `Checkpoint`.
+A file is the line FORMAT, the SHA-256 of the rest, and a `Checkpoint` serialized by `torch.save`.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from torch import Tensor
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.text import CharTokenizer
 from attention_course.training.recipe import History
-from attention_course.training.task import Task, check_part, check_progress, classes, kinds
+from attention_course.training.task import Task, check_part, check_progress, classes, structure
 
 FORMAT = b"attention_course checkpoint 3\n"
 
 
 class Checkpoint(TypedDict):
-    """What a file holds: the task, to tell another one, and all that goes on."""
+    """The content of a file: the task, to detect a mismatch, and the state of the training."""
 
     task: Task
     model: dict[str, Tensor]
@@ -39,7 +39,7 @@ class Checkpoint(TypedDict):
 
 
 def packed(checkpoint: Checkpoint) -> bytes:
-    """Return the content of a file."""
+    """Serialize a checkpoint, with header and checksum."""
     content = io.BytesIO()
     torch.save(checkpoint, content)
     return FORMAT + hashlib.sha256(content.getbuffer()).digest() + content.getbuffer()
@@ -47,67 +47,67 @@ def packed(checkpoint: Checkpoint) -> bytes:
 
 @contextlib.contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Say which checkpoint an OSError is about, and what to do."""
+    """Raise any OSError with the path of the checkpoint and what to do."""
     try:
         yield
     except Timeout:
-        raise OSError(f"Another run saves to {path}. Wait for its end, or name another file.") from None
+        raise OSError(f"Another run saves to {path}. Wait until it ends, or name another file.") from None
     except OSError as error:
         raise OSError(
             f"The checkpoint {path} could not be written: {error.strerror}. "
-            "Name a file in a folder that exists, that you may write to, and that has room."
+            "Name a file in a folder that exists and is writable, on a disk with free space."
         ) from error
 
 
 def empty_file(path: Path, room: int = 0) -> Path:
-    """Create a file beside `path` under a name that no other has, and take `room` bytes of the disk."""
-    half = path.with_name(f".{path.name}.{secrets.token_hex(8)}.half")
-    with open(half, "xb") as file:
+    """Create a file with a unique name beside `path`, and reserve `room` bytes on disk."""
+    partial_file = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    with open(partial_file, "xb") as file:
         try:
             if hasattr(os, "posix_fallocate") and room:
                 os.posix_fallocate(file.fileno(), 0, room)
             else:
                 file.write(bytes(room))
         except OSError:
-            half.unlink()
+            partial_file.unlink()
             raise
-    return half
+    return partial_file
 
 
-def write_checkpoint(path: str | Path, checkpoint: Checkpoint, half: Path | None = None) -> None:
-    """Write a file for `read_checkpoint`. If that fails, an older file of this name stays.
+def write_checkpoint(path: str | Path, checkpoint: Checkpoint, partial_file: Path | None = None) -> None:
+    """Write a file for `read_checkpoint`. On failure an existing file is left as it was.
 
-    A symbolic link stays one, and a file that was there keeps its permissions.
+    Symbolic links are followed, and an existing file keeps its permissions.
 
     Args:
         path: the file.
-        checkpoint: what it is to hold.
-        half: an `empty_file`, which becomes the checkpoint; a new one if left out.
+        checkpoint: its content.
+        partial_file: an `empty_file` to write to and rename; a new one if left out.
 
     Raises:
         OSError: the file could not be written.
     """
     whole, target = packed(checkpoint), Path(os.path.realpath(path))
     with writing(path), contextlib.ExitStack() as stack:
-        half = half or empty_file(target)
-        stack.callback(half.unlink, missing_ok=True)
-        with open(half, "r+b") as file:
+        partial_file = partial_file or empty_file(target)
+        stack.callback(partial_file.unlink, missing_ok=True)
+        with open(partial_file, "r+b") as file:
             file.write(whole)
             file.truncate()
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
-            half.chmod(target.stat().st_mode)
-        os.replace(half, target)
+            partial_file.chmod(target.stat().st_mode)
+        os.replace(partial_file, target)
 
 
 @contextlib.contextmanager
 def reserved(path: str | Path, largest: Checkpoint, growth: int) -> Iterator[Callable[[Checkpoint], None]]:
-    """Keep a file for the checkpoints of one run; yield a function that writes them.
+    """Lock a file for the checkpoints of one run; yield a function that writes them.
 
-    A second run that wants the same file is refused. Room for `largest` and `growth` bytes more is taken at
-    once beside the file, and again after each checkpoint for the next one: where the disk is full, that is
-    said when nothing is lost.
+    A second run that wants the same file is refused. Disk space for `largest` and `growth` more bytes is
+    reserved now, and after each checkpoint for the next one, so a full disk is detected before anything is
+    lost.
 
     Raises:
         OSError: the file cannot be written, or another run writes it.
@@ -117,40 +117,40 @@ def reserved(path: str | Path, largest: Checkpoint, growth: int) -> Iterator[Cal
         with writing(path):
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            os.stat(f"{target.parent}/.")  # FileLock would make this folder
+            os.stat(f"{target.parent}/.")  # FileLock would create a missing folder
             stack.enter_context(FileLock(target.with_name(f".{target.name}.lock"), blocking=False))
-            for left in target.parent.glob(f".{glob.escape(target.name)}.*.half"):
-                left.unlink()  # by a run that was killed
-            halves = [empty_file(target, room)]
-        stack.callback(lambda: halves[-1].unlink(missing_ok=True))
+            for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+                left.unlink()  # left behind by a run that was killed
+            partial_files = [empty_file(target, room)]
+        stack.callback(lambda: partial_files[-1].unlink(missing_ok=True))
 
         def write(checkpoint: Checkpoint) -> None:
-            write_checkpoint(path, checkpoint, halves[-1])
+            write_checkpoint(path, checkpoint, partial_files[-1])
             with writing(path):
-                halves.append(empty_file(target, room))
+                partial_files.append(empty_file(target, room))
 
         yield write
 
 
 @contextlib.contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Turn what a foreign file raises, which may be anything, into a ValueError."""
+    """Turn any exception, since a foreign file may raise anything, into a ValueError."""
     try:
         yield
     except Exception as error:
         reason = error if isinstance(error, ValueError) else type(error).__name__
         raise ValueError(
             f"{path} is not a checkpoint of this course, or it is damaged. Name another file; if this was a "
-            f"checkpoint, delete it and begin anew. (Reading it failed: {reason}.)"
+            f"checkpoint, delete it and start over. (Reading it failed: {reason}.)"
         ) from error
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Return what `write_checkpoint` wrote. No code in the file is run.
+    """Read a file from `write_checkpoint`, without executing any code in it.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is no checkpoint of this course, or it is damaged.
+        ValueError: the file is not a checkpoint of this course, or it is damaged.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no checkpoint file {path}. Trainer.save writes one.")
@@ -164,7 +164,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         if missing := Checkpoint.__annotations__.keys() - state.keys():
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
-        if kinds(state["model"]) != state["task"]["model"]:
+        if structure(state["model"]) != state["task"]["model"]:
             raise ValueError("its parameters are not those of its model")
         steps, history = state["task"]["recipe"]["steps"], History(**state["history"])
         check_progress(state["steps_done"], steps, state["seconds"], history)
@@ -173,11 +173,11 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def load_model(path: str | Path) -> tuple[GPT, CharTokenizer]:
-    """Return the GPT of a checkpoint, in eval mode, and the tokenizer that goes with it.
+    """Load the GPT of a checkpoint, in eval mode, and its tokenizer.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is no checkpoint, or not one of a GPT.
+        ValueError: the file is not a checkpoint, or not of a GPT.
     """
     state = read_checkpoint(path)
     task = state["task"]
@@ -185,9 +185,9 @@ def load_model(path: str | Path) -> tuple[GPT, CharTokenizer]:
         model = GPT(GPTConfig(**task["config"])) if task["config"] is not None else None
         tokenizer = CharTokenizer(task["characters"])
     if model is None:
-        raise ValueError(f"{path} holds a model that is no GPT. Build that model, and use Trainer.load.")
+        raise ValueError(f"{path} holds a model that is not a GPT. Build that model, and use Trainer.load.")
     if classes(model) != task["modules"]:
-        raise ValueError(f"{path} holds a GPT with parts of its own. Build that model, and use Trainer.load.")
-    check_part(path, "model", task["model"], kinds(model.state_dict()))
+        raise ValueError(f"{path} holds a GPT with custom parts. Build that model, and use Trainer.load.")
+    check_part(path, "model", task["model"], structure(model.state_dict()))
     model.load_state_dict(state["model"])
     return model.eval(), tokenizer

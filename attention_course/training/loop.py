@@ -1,4 +1,4 @@
-"""The training loop: one step at a time, what is measured meanwhile, and how it is stopped."""
+"""The training loop: steps, evaluation, and interrupts."""
 
 import contextlib
 import copy
@@ -36,29 +36,29 @@ from attention_course.training.task import (
 
 
 class Trainer:
-    """A model, its optimizer and its batches, one step at a time.
+    """Trains a model, one step at a time.
 
-    If a process group is there (`torchrun`), each process takes its share of every batch, and the gradients
-    are averaged: without dropout, the result is that of one process with the whole batch.
+    In a process group (`torchrun`) each batch is split between the processes and gradients are averaged:
+    without dropout, the result is that of one process with the whole batch.
 
     Args:
-        model: maps ids (B, T) to logits (B, T, V), and has a block_size. It is trained in place, on the
-            device where it is.
-        data: what it learns from.
-        recipe: how.
-        optimizer: of the model's parameters; AdamW as the recipe says if left out.
-        schedule: the learning rate of update number `step`, counted from 0; `recipe.learning_rate_at` if left
-            out. A checkpoint does not hold it: give the same one to the trainer that loads.
+        model: maps ids (B, T) to logits (B, T, V), and has a block_size. It is trained in place, on its
+            device.
+        data: training and validation ids.
+        recipe: the hyperparameters of the training.
+        optimizer: over the model's parameters; AdamW with the recipe's settings if left out.
+        schedule: maps a step, counted from 0, to its learning rate; `recipe.learning_rate_at` if left out. It
+            is not in the checkpoint: pass the same one to the trainer that loads.
 
     Attributes:
-        steps_done: updates so far.
-        seconds: what they took.
-        history: what was measured.
-        interrupted: whether an interrupt waits for the end of the step; it ends an evaluation at once.
+        steps_done: optimizer steps so far.
+        seconds: their duration.
+        history: losses so far.
+        interrupted: whether an interrupt is pending until the end of the step; it ends an evaluation at once.
 
     Raises:
-        TypeError: something is of another kind.
-        ValueError: a text is shorter than block_size, or the processes cannot share a batch.
+        TypeError: an argument has the wrong type.
+        ValueError: a text is too short for block_size, or a batch cannot be split between the processes.
     """
 
     def __init__(
@@ -86,15 +86,15 @@ class Trainer:
             self.rank, self.processes = dist.get_rank(), dist.get_world_size()
         if recipe.batch_size % self.processes:
             raise ValueError(
-                f"A batch of {recipe.batch_size} cannot be shared by {self.processes} processes. "
+                f"A batch of {recipe.batch_size} cannot be split between {self.processes} processes. "
                 f"Choose a batch_size that {self.processes} divides."
             )
         self._forward = DistributedDataParallel(model) if self.processes > 1 else model
         groups = optimizer.param_groups if optimizer else []
         if not {p for group in groups for p in group["params"]} <= set(model.parameters()):
             raise ValueError(
-                "Trainer: the optimizer holds parameters that are not the model's, and would train nothing. "
-                "Make it from model.parameters(), after the model has been moved to its device."
+                "Trainer: the optimizer holds parameters that are not the model's. Make it from "
+                "model.parameters(), after the model has been moved to its device."
             )
         self.schedule = schedule or recipe.learning_rate_at
         self.optimizer = optimizer or torch.optim.AdamW(
@@ -111,29 +111,29 @@ class Trainer:
 
     @property
     def due(self) -> bool:
-        """Whether the validation loss after the last step has yet to be measured."""
+        """Whether the validation loss after the last step is still to be measured."""
         measured = self.history.val_steps[-1:] == [self.steps_done]
         wanted = self.done or self.steps_done % self.recipe.evaluate_every == 0
         return self.steps_done > 0 and wanted and not measured
 
-    def try_memory(self) -> None:
-        """Ask for the memory that the logits of a batch and their gradients take, and fill nothing."""
+    def check_memory(self) -> None:
+        """Allocate, and free, the memory that the logits of a batch and their gradients need."""
         tokens = self.recipe.batch_size // self.processes * self.block_size
         torch.empty(2, tokens, self.data.tokenizer.vocab_size, device=self.device)
 
     def step(self) -> float:
-        """Take one step: draw a batch, compute the loss and its gradients, update. Return the loss.
+        """Take one optimizer step, evaluate if it is due, and return the training loss.
 
-        Where an interrupt has cut the evaluation after the last step short, that is made up for instead.
+        If an interrupt cut short the evaluation after the last step, only that evaluation is done.
 
         Raises:
-            FloatingPointError: the loss or the gradient is not finite. No update was made.
+            FloatingPointError: the loss or the gradient is not finite. The model was not updated.
         """
         if not self.due:
             self._update()
         if self.due:
             with contextlib.suppress(AbandonedError):
-                val_loss = self.evaluate(None if self.done else self.recipe.evaluate_pieces)
+                val_loss = self.evaluate(None if self.done else self.recipe.evaluate_blocks)
                 self.history.val_steps.append(self.steps_done)
                 self.history.val_losses.append(val_loss)
                 self.history.val_seconds.append(self.seconds)
@@ -149,7 +149,7 @@ class Trainer:
         x, y = x[mine].to(self.device), y[mine].to(self.device)
         seed = int(torch.randint(2**31, (), generator=self.generator))
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(seed + self.rank)  # of dropout, which has no generator of its own
+            torch.manual_seed(seed + self.rank)  # for dropout, which takes no generator
             with autocast(recipe.precision, self.device):
                 loss = mean_loss(self._forward(x), y)
         self.optimizer.zero_grad()
@@ -164,30 +164,30 @@ class Trainer:
         self.history.losses.append(value)
 
     def _check_finite(self, what: str, value: float) -> None:
-        """Raise FloatingPointError unless a number is finite; it is the same in all processes."""
+        """Raise FloatingPointError unless `value`, which is the same in all processes, is finite."""
         rate = self.optimizer.param_groups[0]["lr"]
         if not math.isfinite(value):
             raise FloatingPointError(
                 f"After step {self.steps_done} of {self.recipe.steps} the {what} is {value}: the training "
                 f"diverges, with a learning rate of {rate:.2g}. The model and an earlier checkpoint stay as "
-                "they are. Begin anew with a smaller learning_rate or a longer warmup."
+                "they are. Start over with a smaller learning_rate or a longer warmup."
             )
 
     def mean(self, value: float) -> float:
-        """Average a number over all processes; each must call this."""
+        """Average a number over all processes; a collective, which all of them must call."""
         if self.processes > 1:
             shared = torch.tensor(value, device=self.device)
             dist.all_reduce(shared)
             value = shared.item() / self.processes
         return value
 
-    def evaluate(self, pieces: int | None = None) -> float:
-        """Return the loss on the validation text, or on so many pieces of it, in nats per token.
+    def evaluate(self, blocks: int | None = None) -> float:
+        """Return the validation loss in nats per token, of the whole text or of that many blocks.
 
         Raises:
             FloatingPointError: it is not finite.
         """
-        loss = evaluate(self.model, self.data.val, self.recipe.precision, pieces, lambda: self.interrupted)
+        loss = evaluate(self.model, self.data.val, self.recipe.precision, blocks, lambda: self.interrupted)
         self._check_finite("validation loss", loss)
         return loss
 
@@ -214,7 +214,7 @@ class Trainer:
         self.generator.set_state(state["generator"])
 
     def save(self, path: str | Path) -> None:
-        """Write everything that `load` needs to go on. If that fails, an older file of this name stays.
+        """Write a checkpoint. On failure an existing file is left as it was.
 
         Raises:
             OSError: the file could not be written.
@@ -223,27 +223,27 @@ class Trainer:
 
     @contextlib.contextmanager
     def saving(self, path: str | Path) -> Iterator[Callable[[], None]]:
-        """Yield a function that saves to this file, as `save` does. No other run may do so meanwhile.
+        """Lock this file and yield a function that saves to it, as `save` does.
 
-        The room that the last checkpoint will take is taken now, and again after each one for the next: if
-        the disk is full by then, that is said when a step has been saved, and none is lost.
+        Disk space for the largest checkpoint is reserved now, and after each save for the next one: a full
+        disk is detected right after a save, when no step is lost.
 
         Raises:
             OSError: the file cannot be written, or another run saves to it.
         """
         optimizer = after_one_step(self.optimizer).state_dict()
-        growth = 32 * self.recipe.steps + 4096  # bytes of history that a step adds, and a page
+        growth = 32 * self.recipe.steps + 4096  # bytes: the history grows with each step; one page of margin
         with reserved(path, {**self._checkpoint(), "optimizer": optimizer}, growth) as write:
             yield lambda: write(self._checkpoint())
 
     def load(self, path: str | Path) -> None:
-        """Go on from a checkpoint: every later step is the one that an uninterrupted run would take.
+        """Resume from a checkpoint: later steps are those of an uninterrupted run.
 
-        All of it is checked before anything is changed.
+        The checkpoint is validated before anything is changed.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: the file is no checkpoint, or one of another model, recipe or text.
+            ValueError: the file is not a checkpoint, or is of another model, recipe or text.
         """
         state = read_checkpoint(path)
         check_task(path, state["task"], self._task)
@@ -262,53 +262,53 @@ Callback = Callable[[Trainer], bool | None]
 def train(
     model: nn.Module, data: Data, recipe: Recipe, *, callback: Callback | None = None, name: str = "training"
 ) -> History:
-    """Train a model in place, behind a progress bar. The kernel's stop button ends it and keeps the model.
+    """Train a model in place, with a progress bar. The kernel's stop button ends it and keeps the model.
 
     Args:
         model: see `Trainer`.
-        data: what it learns from.
-        recipe: how.
-        callback: called after every step with the Trainer; True ends the training. It replaces the bar.
-        name: stands before the bar.
+        data: see `Trainer`.
+        recipe: see `Trainer`.
+        callback: called with the Trainer after every step; returning True stops. It replaces the bar.
+        name: label of the bar.
 
     Returns:
-        What was measured.
+        The losses.
 
     Raises:
         TypeError, ValueError: see `Trainer`.
-        FloatingPointError: a loss is not finite. The model is that of the last step with a finite one.
-        MemoryError: there is too little memory for a batch.
-        KeyboardInterrupt: stop was pressed twice, and a step was left half done.
+        FloatingPointError: a loss is not finite. The model is that of the last step with a finite loss.
+        MemoryError: a batch does not fit in memory.
+        KeyboardInterrupt: stop was pressed twice; the step was interrupted.
     """
     return run(Trainer(model, data, recipe), callback=callback, name=name)
 
 
 def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "training") -> History:
-    """Take all steps that are left, as `train` does."""
+    """Take all remaining steps; see `train`."""
     history, stop = trainer.history, False
     bar = tqdm(
         total=trainer.recipe.steps,
         initial=trainer.steps_done,
         desc=name,
-        miniters=max(1, trainer.recipe.steps // 100),  # a slow machine sends no more messages than a fast one
+        miniters=max(1, trainer.recipe.steps // 100),  # the same number of updates on any machine
         bar_format="{desc} {bar} {n_fmt} of {total_fmt}, {remaining} left",
         disable=callback is not None or trainer.rank > 0,
     )
     trainer.model.train()
     try:
-        with bar, interrupts_wait(trainer), few_threads():
-            trainer.try_memory()
+        with bar, defer_interrupts(trainer), limit_threads():
+            trainer.check_memory()
             while not stop and (trainer.due or not trainer.done):
                 trainer.step()
                 bar.update(trainer.steps_done - bar.n)
-                asked = bool(callback and callback(trainer)) or history.stopped
-                stop = trainer.mean(float(asked)) > 0  # by one process: all leave after the same step
+                stop = bool(callback and callback(trainer)) or history.stopped
+                stop = trainer.mean(float(stop)) > 0  # if one process stops, all stop after this step
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "tried to allocate" not in str(error).lower():
             raise
         raise MemoryError(
-            f"There is too little memory for a batch of {trainer.recipe.batch_size} texts of "
-            f"{trainer.block_size} tokens. Choose a smaller batch_size, or a smaller model."
+            f"A batch of {trainer.recipe.batch_size} sequences of {trainer.block_size} tokens does not fit "
+            "in memory. Choose a smaller batch_size, or a smaller model."
         ) from error
     finally:
         history.stopped = trainer.due or not trainer.done
@@ -317,34 +317,34 @@ def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "trai
 
 
 @contextlib.contextmanager
-def interrupts_wait(trainer: Trainer) -> Iterator[None]:
-    """Let Ctrl-C, and the kernel's stop button, set `history.stopped`, and leave no step half done.
+def defer_interrupts(trainer: Trainer) -> Iterator[None]:
+    """Defer SIGINT (Ctrl-C, the kernel's stop button) to the end of the step, by setting `history.stopped`.
 
-    A second one does not wait: it raises KeyboardInterrupt there and then.
+    A second one raises KeyboardInterrupt at once.
     """
-    usual, trainer.history.stopped = signal.getsignal(signal.SIGINT), False
+    previous, trainer.history.stopped = signal.getsignal(signal.SIGINT), False
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def handle(signum: int, frame: FrameType | None) -> None:
         trainer.history.stopped = trainer.interrupted = True
-        signal.signal(signal.SIGINT, usual)
+        signal.signal(signal.SIGINT, previous)
 
-    if threading.current_thread() is not threading.main_thread() or not callable(usual):
-        yield  # interrupts arrive elsewhere, or are ignored
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield  # this thread gets no signals, or they are ignored
         return
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        signal.signal(signal.SIGINT, previous)
         trainer.interrupted = False
 
 
 @contextlib.contextmanager
-def few_threads() -> Iterator[None]:
-    """Let at most 8 threads work: in a model of this size more would wait. OMP_NUM_THREADS overrides it."""
-    usual = torch.get_num_threads()
-    torch.set_num_threads(usual if "OMP_NUM_THREADS" in os.environ else min(usual, 8))
+def limit_threads() -> Iterator[None]:
+    """Use at most 8 threads: for small models more only add overhead. OMP_NUM_THREADS overrides it."""
+    previous = torch.get_num_threads()
+    torch.set_num_threads(previous if "OMP_NUM_THREADS" in os.environ else min(previous, 8))
     try:
         yield
     finally:
-        torch.set_num_threads(usual)
+        torch.set_num_threads(previous)

@@ -1,4 +1,4 @@
-"""The loss of a batch, and of a text."""
+"""The loss of a batch, and of a whole text."""
 
 from collections.abc import Callable
 
@@ -22,55 +22,55 @@ def mean_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Fl
 
 
 def check_length(kind: str, ids: Int[Tensor, " N"], block_size: int) -> None:
-    """Raise ValueError unless a piece of block_size tokens, and one that follows, can be cut from `ids`."""
+    """Raise ValueError unless `ids` holds a block of block_size tokens and its targets."""
     check_ids(ids, f"The {kind} text")
     if len(ids) <= block_size:
         raise ValueError(
             f"The {kind} text has {len(ids)} tokens, too few for block_size = {block_size}: at least "
-            f"{block_size + 1} are needed. Take a longer text or a model with a smaller block_size."
+            f"{block_size + 1} are needed. Use a longer text or a model with a smaller block_size."
         )
 
 
 class AbandonedError(Exception):
-    """An evaluation was cut short."""
+    """An evaluation was stopped before its end."""
 
 
 def evaluate(
     model: nn.Module,
     ids: Int[Tensor, " N"],
     precision: str = "auto",
-    pieces: int | None = None,
+    blocks: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> float:
-    """Return the mean loss on `ids`, cut into pieces of block_size tokens, in nats per token.
+    """Return the mean loss on `ids`, cut into blocks of block_size tokens, in nats per token.
 
-    The last tokens, too few for a piece, are left out.
+    An incomplete last block is left out.
 
     Args:
         model: see `Trainer`.
         ids: shape (N,).
         precision: see `Recipe`.
-        pieces: look at no more than so many, spread evenly over the text; at all of them if left out.
-        stop: asked between two batches of pieces; True ends it.
+        blocks: maximum number of blocks, spread evenly over the text; all if left out.
+        stop: called between batches of blocks; returning True abandons the evaluation.
 
     Raises:
-        ValueError: there are not even tokens for one piece, `pieces` is below 1, or no such precision.
-        AbandonedError: `stop` said so.
+        ValueError: `ids` is shorter than one block, `blocks` is below 1, or the precision is unknown.
+        AbandonedError: `stop` returned True.
     """
     block_size, device = block_size_of(model), next(model.parameters()).device
     check_length("validation", ids, block_size)
     look_up(precision, PRECISIONS, "precision")
     starts = torch.arange(0, len(ids) - block_size, block_size)
-    if pieces is not None and pieces < len(starts):
-        if pieces < 1:
-            raise ValueError(f"evaluate: pieces = {pieces}, expected at least 1, or None for all.")
-        starts = starts[torch.arange(pieces) * len(starts) // pieces]
+    if blocks is not None and blocks < len(starts):
+        if blocks < 1:
+            raise ValueError(f"evaluate: blocks = {blocks}, expected at least 1, or None for all.")
+        starts = starts[torch.arange(blocks) * len(starts) // blocks]
     total, batches = 0.0, starts.split(64)
     quiet = len(batches) < 10 or (dist.is_initialized() and dist.get_rank() > 0)
     with evaluating(model), autocast(precision, device):
-        for some in tqdm(batches, "evaluating", leave=False, delay=5, disable=quiet):
+        for batch in tqdm(batches, "evaluating", leave=False, delay=5, disable=quiet):
             if total and stop():
                 raise AbandonedError
-            x = ids[some[:, None] + torch.arange(block_size + 1)].to(device)
-            total += mean_loss(model(x[:, :-1]), x[:, 1:]).item() * len(some)
+            x = ids[batch[:, None] + torch.arange(block_size + 1)].to(device)
+            total += mean_loss(model(x[:, :-1]), x[:, 1:]).item() * len(batch)
     return total / len(starts)

@@ -1,4 +1,4 @@
-"""What is decided before a training, and what is noted during it."""
+"""The hyperparameters of a training, and the record of its losses."""
 
 import math
 import numbers
@@ -13,25 +13,25 @@ PRECISIONS: dict[str, None] = dict.fromkeys(("auto", "float32", "bfloat16"))
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train.
+    """The hyperparameters of a training.
 
     Attributes:
-        steps: number of updates.
-        batch_size: texts of block_size tokens that one update looks at, over all processes.
-        learning_rate: the highest one; it rises for `warmup` steps and then falls like a cosine.
-        final_learning_rate: where the cosine ends.
-        warmup: steps until the learning rate is reached.
+        steps: number of optimizer steps.
+        batch_size: sequences of block_size tokens per step, over all processes.
+        learning_rate: the maximum, reached by linear warmup and followed by cosine decay.
+        final_learning_rate: the learning rate at the end of the decay.
+        warmup: number of warmup steps.
         weight_decay: of matrices; biases and LayerNorms have none.
-        beta2: how slowly AdamW forgets squared gradients.
-        clip: the largest norm that the gradient of one step may have.
-        evaluate_every: steps between two validation losses.
-        evaluate_pieces: pieces of block_size tokens, spread over the validation text, that each of these
-            looks at (eval_iters in nanoGPT's train.py); the last one looks at the whole text.
-        precision: "float32", "bfloat16", or "auto", which is the faster one on this machine.
-        seed: of the batches, and of what dropout sets to zero.
+        beta2: of AdamW, the decay rate of the average of squared gradients.
+        clip: maximum gradient norm.
+        evaluate_every: steps between evaluations.
+        evaluate_blocks: blocks of block_size tokens per evaluation, spread over the validation text (cf.
+            eval_iters in nanoGPT's train.py); the last evaluation uses the whole text.
+        precision: "float32", "bfloat16", or "auto": the faster one on this machine.
+        seed: of batches and dropout.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a value is out of range.
     """
 
     steps: int = 600
@@ -43,12 +43,12 @@ class Recipe:
     beta2: float = 0.95
     clip: float = 1.0
     evaluate_every: int = 100
-    evaluate_pieces: int = 2000
+    evaluate_blocks: int = 2000
     precision: str = "auto"
     seed: int = 0
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "evaluate_every", "evaluate_pieces", "warmup"):
+        for name in ("steps", "batch_size", "evaluate_every", "evaluate_blocks", "warmup"):
             value, least = getattr(self, name), 0 if name == "warmup" else 1
             if not isinstance(value, int) or not least <= value < 2**31:
                 raise ValueError(
@@ -65,7 +65,7 @@ class Recipe:
         look_up(str(self.precision), PRECISIONS, "precision")
 
     def learning_rate_at(self, step: int) -> float:
-        """Return the learning rate of update number `step`, counted from 0."""
+        """Return the learning rate of step `step`, counted from 0."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
         done = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
@@ -74,7 +74,7 @@ class Recipe:
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """Return what an optimizer takes: matrices decay, biases and norms do not (as in nanoGPT's model.py)."""
+    """Return parameter groups with weight decay on matrices only (`configure_optimizers` in nanoGPT)."""
     parameters = list(model.parameters())
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
@@ -85,14 +85,14 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 
 @dataclass
 class History:
-    """What a run measured.
+    """The losses of a training, in nats per token.
 
     Attributes:
-        losses: training loss of every step, in nats per token.
-        val_steps: the steps after which the validation loss was measured.
-        val_losses: what it was.
-        val_seconds: seconds of training until then, without the measuring.
-        stopped: whether somebody stopped the run before its end.
+        losses: training loss of every step.
+        val_steps: steps after which the validation loss was measured.
+        val_losses: the validation losses.
+        val_seconds: seconds of training until then, without the evaluations.
+        stopped: whether the training was stopped before its end.
     """
 
     losses: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a training is of, to tell a checkpoint of another one, and what is put into its place unseen."""
+"""The identity of a training, and the checks that a checkpoint belongs to it and is safe to load."""
 
 import copy
 import hashlib
@@ -32,10 +32,10 @@ Task = TypedDict(
 
 
 def task_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) -> Task:
-    """Say what is trained, on what and how: a checkpoint of another task does not fit."""
+    """Describe what is trained, on which text, and how; a checkpoint of another task is refused."""
     return {
         "config": asdict(model.config) if isinstance(model, GPT) else None,
-        "model": kinds(model.state_dict()),
+        "model": structure(model.state_dict()),
         "modules": classes(model),
         "recipe": asdict(recipe),
         "optimizer": {
@@ -48,20 +48,20 @@ def task_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) 
     }
 
 
-def kinds(state: object, name: str = "") -> dict[str, Any]:
-    """Return everything about a state but its numbers: states that agree in it can be put in one place.
+def structure(state: object, name: str = "") -> dict[str, Any]:
+    """Return types, shapes, dtypes and strides of a state dict, everything but its numbers.
 
-    Memory is written to as these say, by compiled code that trusts them.
+    A state is only loaded into one of the same structure: compiled optimizers write to memory without checks.
     """
     if isinstance(state, dict | list | tuple):
         entries = state.items() if isinstance(state, dict) else enumerate(state)
         found = {name: "dict" if isinstance(state, dict) else "list"}
         for key, value in entries:
-            found |= kinds(value, f"{name}.{key}".removeprefix("."))
+            found |= structure(value, f"{name}.{key}".removeprefix("."))
         return found
     if isinstance(state, Tensor):
         if state.is_meta or state.is_nested or state.layout != torch.strided:
-            return {name: "no ordinary tensor"}
+            return {name: "not a plain dense tensor"}
         strides = "" if state.is_contiguous() else f", strides {list(state.stride())}"
         return {name: f"{state.dtype} {list(state.shape)}{strides}".removeprefix("torch.")}
     if state is None or isinstance(state, bool | str):
@@ -70,7 +70,7 @@ def kinds(state: object, name: str = "") -> dict[str, Any]:
 
 
 def classes(model: nn.Module) -> dict[str, str]:
-    """Return the class of each module: two models with parameters of one shape may still differ in these."""
+    """Return the class of each module: models with parameters of equal shapes may still differ in these."""
     modules = {name: type(module) for name, module in model.named_modules()}
     return {name: f"{kind.__module__}.{kind.__qualname__}" for name, kind in modules.items()}
 
@@ -81,7 +81,7 @@ def fingerprint(ids: Int[Tensor, " N"]) -> str:
 
 
 def after_one_step(optimizer: Optimizer) -> Optimizer:
-    """Return a copy that has taken a step: its state has all the parts that the state will ever have."""
+    """Return a copy that has taken a step, so that its state is complete."""
     stepped = object.__new__(type(optimizer))
     vars(stepped).update(copy.deepcopy(vars(optimizer)))
     for group in stepped.param_groups:
@@ -92,22 +92,22 @@ def after_one_step(optimizer: Optimizer) -> Optimizer:
 
 
 def check_task(path: str | Path, theirs: Task, ours: Task) -> None:
-    """Raise ValueError unless a checkpoint is one of our task; name the first part that differs."""
+    """Raise ValueError unless a checkpoint is of our task; name the first part that differs."""
     for part, value in ours.items():
         check_part(path, part, theirs.get(part), value)
 
 
 def check_part(path: str | Path, part: str, theirs: object, ours: object) -> None:
-    """Raise ValueError unless one part of a checkpoint is what it is here."""
+    """Raise ValueError unless one part of a checkpoint equals ours."""
     if theirs != ours:
         raise ValueError(
-            f"{path} does not fit: its {part} is another one{difference(theirs, ours)}. "
-            "Train with what it was made with, or save to another file."
+            f"{path} does not match: its {part} is different{difference(theirs, ours)}. "
+            "Train with the settings it was made with, or save to another file."
         )
 
 
 def difference(theirs: object, ours: object) -> str:
-    """Name the entries in which two dictionaries differ; other values are too long to be shown."""
+    """List the entries in which two dictionaries differ; empty for other values, which are long."""
     if not (isinstance(theirs, dict) and isinstance(ours, dict)):
         return ""
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
@@ -116,17 +116,17 @@ def difference(theirs: object, ours: object) -> str:
 
 
 def check_optimizer(path: str | Path, theirs: dict[str, Any], optimizer: Optimizer) -> None:
-    """Raise ValueError unless `optimizer` can go on from the state_dict of another one."""
+    """Raise ValueError unless `optimizer` can load this state dict."""
     ours = after_one_step(optimizer).state_dict()
-    check_part(path, "optimizer", kinds(theirs).get("state"), "dict")
-    first = {key: value for key, value in ours["state"].items() if key in theirs["state"]}  # or none so far
-    check_part(path, "optimizer", kinds(theirs), kinds(ours | {"state": first}))
+    check_part(path, "optimizer", structure(theirs).get("state"), "dict")
+    first = {key: value for key, value in ours["state"].items() if key in theirs["state"]}  # empty at step 0
+    check_part(path, "optimizer", structure(theirs), structure(ours | {"state": first}))
     order = [[group["params"] for group in state["param_groups"]] for state in (theirs, ours)]
     check_part(path, "order of parameters", *order)
 
 
 def check_progress(steps_done: object, steps: int, seconds: object, history: History) -> None:
-    """Raise ValueError unless a history is that of `steps_done` of these steps."""
+    """Raise ValueError unless a history is consistent with `steps_done` of `steps` steps."""
     if type(steps_done) is not int or not 0 <= steps_done <= steps:
         raise ValueError(f"its steps_done is {steps_done!r}, of {steps}")
     if type(seconds) is not float or not 0 <= seconds < math.inf or type(history.stopped) is not bool:
@@ -141,6 +141,6 @@ def check_progress(steps_done: object, steps: int, seconds: object, history: His
         values = getattr(history, name)
         right = type(values) is list and all(type(value) is kind and math.isfinite(value) for value in values)
         if not right or len(values) != length:
-            raise ValueError(f"its {name} is no list of {length} finite numbers, {kind.__name__}")
+            raise ValueError(f"its {name} is not a list of {length} finite numbers, {kind.__name__}")
     if val_steps != sorted({*val_steps} & {*range(1, steps_done + 1)}):
-        raise ValueError("its val_steps do not rise from 1 to steps_done")
+        raise ValueError("its val_steps do not increase within 1 to steps_done")

@@ -38,9 +38,9 @@ from attention_course.training import Recipe, train
 
 data = Data.of(write_stories(characters=20_000))
 model = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=32, n_layer=1, n_head=1, n_embd=16))
-watch = LiveTraining(data.tokenizer, floors={"a floor": 1.5})
-display(watch)
-history = train(model, data, Recipe(steps=1_000_000), callback=watch)"""
+live = LiveTraining(data.tokenizer, floors={"a floor": 1.5})
+display(live)
+history = train(model, data, Recipe(steps=1_000_000), callback=live)"""
 
 AFTER = "print('stopped:', history.stopped, 'after as many losses as steps:', len(history.losses) > 10)"
 

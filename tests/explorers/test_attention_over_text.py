@@ -39,7 +39,7 @@ def test_the_largest_weights_are_named_with_their_position(model, tokenizer):
     assert f"query 3 “␣”: {100 * weights[most].item():.0f} % on character {most}" in explorer.figure.caption
     assert "the text goes on with “c”" in explorer.figure.caption
     explorer.controls["position"].value = 10
-    assert len(explorer.figure.panels[1].heights) == attention_over_text.MOST_LOOKED_AT
+    assert len(explorer.figure.panels[1].heights) == attention_over_text.BARS
     assert "the text ends" in explorer.figure.caption
 
 
@@ -61,5 +61,5 @@ def test_a_story_opens_where_its_first_answer_must_be_found():
 
 def test_a_model_without_weights_is_refused(tokenizer):
     bigram = BigramLanguageModel(tokenizer.vocab_size)
-    with pytest.raises(ValueError, match=r"BigramLanguageModel has no weights to look at.*Pass a GPT"):
+    with pytest.raises(ValueError, match=r"BigramLanguageModel has no attention weights.*Pass a GPT"):
         explore("attention_over_text", model=bigram, tokenizer=tokenizer, text="the")

@@ -54,85 +54,85 @@ class FakeTrainer(Trainer):
             self.history.val_losses.append(4 / self.steps_done + 0.1)
 
 
-def take(trainer, watch, steps, clock=None, seconds=0.0):
-    """Take steps as `train` does; return what `watch` said to each."""
+def take(trainer, live, steps, clock=None, seconds=0.0):
+    """Take steps as `train` does; return what `live` said to each."""
     said = []
     for _ in range(steps):
         trainer.step()
         if clock:
             clock.now += seconds
-        said.append(watch(trainer))
+        said.append(live(trainer))
     return said
 
 
 @pytest.fixture
-def watch(tokenizer):
+def live(tokenizer):
     return LiveTraining(tokenizer, {"bigram floor": 1.5, "entropy": 0.25}, prompt="the ")
 
 
-def test_the_button_stops_at_the_next_step(watch, model):
+def test_the_button_stops_at_the_next_step(live, model):
     trainer = FakeTrainer(model)
-    assert watch.stop.disabled
-    assert take(trainer, watch, 5) == 5 * [False]
-    assert not watch.stop.disabled
-    watch.stop.click()
-    assert take(trainer, watch, 1) == [True]
-    assert watch.stop.disabled
-    assert watch.words.value == "stopped after step 6 of 1000, loss 0.67"
-    assert watch.bar.value == 6
+    assert live.stop.disabled
+    assert take(trainer, live, 5) == 5 * [False]
+    assert not live.stop.disabled
+    live.stop.click()
+    assert take(trainer, live, 1) == [True]
+    assert live.stop.disabled
+    assert live.words.value == "stopped after step 6 of 1000, loss 0.67"
+    assert live.bar.value == 6
 
 
-def test_a_training_that_was_stopped_can_go_on(watch, model):
+def test_a_training_that_was_stopped_can_go_on(live, model):
     trainer = FakeTrainer(model)
-    take(trainer, watch, 5)
-    watch.stop.click()
-    take(trainer, watch, 1)
-    assert take(trainer, watch, 5) == 5 * [False]
-    assert not watch.stop.disabled
+    take(trainer, live, 5)
+    live.stop.click()
+    take(trainer, live, 1)
+    assert take(trainer, live, 5) == 5 * [False]
+    assert not live.stop.disabled
 
 
-def test_another_training_begins_anew(watch, model):
-    take(FakeTrainer(model), watch, 5)
-    watch.stop.click()  # nobody looked any more
+def test_another_training_begins_anew(live, model):
+    take(FakeTrainer(model), live, 5)
+    live.stop.click()  # nobody looked any more
     other = FakeTrainer(model, steps=7)
-    assert take(other, watch, 7) == 7 * [False]
-    assert (watch.bar.value, watch.bar.max) == (7, 7)
+    assert take(other, live, 7) == 7 * [False]
+    assert (live.bar.value, live.bar.max) == (7, 7)
 
 
-def test_an_interrupt_is_shown_like_a_stop(watch, model):
+def test_an_interrupt_is_shown_like_a_stop(live, model):
     trainer = FakeTrainer(model)
-    take(trainer, watch, 5)
+    take(trainer, live, 5)
     trainer.history.stopped = True
-    watch(trainer)
-    assert watch.words.value == "stopped after step 5 of 1000, loss 0.80"
-    assert watch.stop.disabled
+    live(trainer)
+    assert live.words.value == "stopped after step 5 of 1000, loss 0.80"
+    assert live.stop.disabled
 
 
-def test_progress_in_words(watch, model, clock):
+def test_progress_in_words(live, model, clock):
     trainer = FakeTrainer(model)
-    take(trainer, watch, 1, clock)
-    take(trainer, watch, 119, clock, seconds=0.25)
-    assert watch.words.value == "step 120 of 1000, loss 0.03, 218 s left"
-    take(trainer, watch, 880, clock, seconds=0.25)
-    assert watch.words.value == "1000 steps in 250 s, loss 0.00"
+    take(trainer, live, 1, clock)
+    take(trainer, live, 119, clock, seconds=0.25)
+    assert live.words.value == "step 120 of 1000, loss 0.03, 218 s left"
+    take(trainer, live, 880, clock, seconds=0.25)
+    assert live.words.value == "1000 steps in 250 s, loss 0.00"
 
 
-def test_five_pictures_a_second_at_most_and_one_at_the_end(watch, model, clock, monkeypatch):
+def test_five_pictures_a_second_at_most_and_one_at_the_end(live, model, clock, monkeypatch):
     shown = []
-    monkeypatch.setattr(watch.figure, "show", lambda *panels, caption: shown.append(panels))
-    take(FakeTrainer(model), watch, 999, clock, seconds=0.01)
+    monkeypatch.setattr(live.figure, "show", lambda *panels, caption: shown.append(panels))
+    take(FakeTrainer(model), live, 999, clock, seconds=0.01)
     assert 45 <= len(shown) <= 51  # in ten seconds
     trainer = FakeTrainer(model, steps=3)
     shown.clear()
-    take(trainer, watch, 3, clock, seconds=0.01)
+    take(trainer, live, 3, clock, seconds=0.01)
     assert len(shown) == 2
     assert len(shown[-1][0].x) == 3
 
 
-def test_the_picture_shows_both_losses_and_the_floors(watch, model):
+def test_the_picture_shows_both_losses_and_the_floors(live, model):
     trainer = FakeTrainer(model, steps=120)
-    take(trainer, watch, 120)
-    losses, text = watch.figure.panels
+    take(trainer, live, 120)
+    losses, text = live.figure.panels
     assert isinstance(losses, Lines)
     training, validation = (losses.points(name) for name in ("training", "validation"))
     assert training[1].tolist() == pytest.approx(trainer.history.losses)
@@ -145,59 +145,59 @@ def test_the_picture_shows_both_losses_and_the_floors(watch, model):
     assert len(text.text) == len("the ") + live_training.LENGTH
 
 
-def sampled_steps(watch, monkeypatch, clock, cost):
+def sampled_steps(live, monkeypatch, clock, cost):
     """Let each sample take `cost` seconds; return a list to which each adds its step."""
     steps = []
 
     def slow(model, ids, length, generator):
         clock.now += cost
-        steps.append(watch._trainer.steps_done)
+        steps.append(live._trainer.steps_done)
         return ids
 
     monkeypatch.setattr(live_training, "generate", slow)
     return steps
 
 
-def test_a_sample_every_100_steps_and_at_the_end(watch, model, clock, monkeypatch):
-    steps = sampled_steps(watch, monkeypatch, clock, cost=0.01)
-    take(FakeTrainer(model, steps=450), watch, 450, clock, seconds=0.02)
+def test_a_sample_every_100_steps_and_at_the_end(live, model, clock, monkeypatch):
+    steps = sampled_steps(live, monkeypatch, clock, cost=0.01)
+    take(FakeTrainer(model, steps=450), live, 450, clock, seconds=0.02)
     assert steps == [1, 101, 201, 301, 401, 450]
 
 
-def test_slow_samples_are_taken_less_often(watch, model, clock, monkeypatch):
-    steps = sampled_steps(watch, monkeypatch, clock, cost=1.0)
-    take(FakeTrainer(model), watch, 999, clock, seconds=0.125)
+def test_slow_samples_are_taken_less_often(live, model, clock, monkeypatch):
+    steps = sampled_steps(live, monkeypatch, clock, cost=1.0)
+    take(FakeTrainer(model), live, 999, clock, seconds=0.125)
     assert steps == [1, 321, 641, 961]  # 40 seconds apart
 
 
-def test_watching_does_not_change_the_training(watch, tokenizer, text):
+def test_the_callback_does_not_change_the_training(live, tokenizer, text):
     data = Data.of(20 * text)
     recipe = Recipe(steps=6, batch_size=4, evaluate_every=3, precision="float32")
     histories = []
-    for watching in (None, watch):
+    for callback in (None, live):
         torch.manual_seed(5)
         learner = GPT(GPTConfig(tokenizer.vocab_size, 16, n_layer=1, n_head=2, n_embd=8, dropout=0.5))
-        histories.append(train(learner, data, recipe, callback=watching))
+        histories.append(train(learner, data, recipe, callback=callback))
     assert histories[0].losses == histories[1].losses
-    assert watch.bar.value == 6
+    assert live.bar.value == 6
 
 
-def test_a_sample_disturbs_neither_the_global_generator_nor_the_mode(watch, model):
+def test_a_sample_disturbs_neither_the_global_generator_nor_the_mode(live, model):
     trainer = FakeTrainer(model)
     before = torch.get_rng_state()
-    take(trainer, watch, 3)
+    take(trainer, live, 3)
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
 
 
-def test_the_page_without_a_kernel_says_the_same_at_all_times(watch, model):
-    before = watch._repr_mimebundle_()["text/plain"]
-    take(FakeTrainer(model, steps=3), watch, 3)
-    data = watch._repr_mimebundle_()
-    assert data["text/plain"] == before == repr(watch)
+def test_the_page_without_a_kernel_says_the_same_at_all_times(live, model):
+    before = live._repr_mimebundle_()["text/plain"]
+    take(FakeTrainer(model, steps=3), live, 3)
+    data = live._repr_mimebundle_()
+    assert data["text/plain"] == before == repr(live)
     assert "application/vnd.jupyter.widget-view+json" in data
     assert not re.search(r"\d", before)
-    assert not re.search(r"\d", repr(watch.figure.still()))
+    assert not re.search(r"\d", repr(live.figure.still()))
 
 
 def test_a_prompt_that_cannot_be_written_is_refused_before_the_training(tokenizer):
@@ -213,7 +213,7 @@ from types import SimpleNamespace
 from attention_course.explorers import LiveTraining, subject
 from attention_course.training import History
 
-watch = LiveTraining(subject.TOKENIZER)
+live = LiveTraining(subject.TOKENIZER)
 history = History()
 trainer = SimpleNamespace(model=subject.UNTRAINED, history=history, steps_done=0, done=False)
 trainer.recipe = SimpleNamespace(steps=10**9)
@@ -222,9 +222,9 @@ stopped = False
 while not stopped and time.monotonic() < start + 20:
     trainer.steps_done += 1
     history.losses.append(1.0)
-    stopped = watch(trainer)
+    stopped = live(trainer)
     if trainer.steps_done == 1:
-        print(watch.stop.comm.comm_id, flush=True)
+        print(live.stop.comm.comm_id, flush=True)
     time.sleep(0.01)
 print("stopped" if stopped else "went on")
 """
@@ -265,7 +265,7 @@ def _printed_lines(client):
 DIVERGE = """
 for _ in range(5):
     trainer.step()
-    watch(trainer)
+    live(trainer)
 raise FloatingPointError("Trainer: the loss of step 6 is nan. Begin again with a smaller learning rate.")
 """
 
@@ -278,22 +278,22 @@ def shell():
     InteractiveShell.clear_instance()
 
 
-def test_a_training_that_breaks_off_says_why_and_the_button_rests(watch, model, shell):
-    shell.push({"watch": watch, "trainer": FakeTrainer(model)})
+def test_a_training_that_breaks_off_says_why_and_the_button_rests(live, model, shell):
+    shell.push({"live": live, "trainer": FakeTrainer(model)})
     shell.run_cell(DIVERGE)
-    assert watch.stop.disabled
-    assert watch.words.value == "broken off after step 5 of 1000"
-    assert "FloatingPointError: Trainer: the loss of step 6 is nan. Begin again with" in watch.figure.caption
+    assert live.stop.disabled
+    assert live.words.value == "aborted after step 5 of 1000"
+    assert "FloatingPointError: Trainer: the loss of step 6 is nan. Begin again with" in live.figure.caption
     shell.run_cell("raise ValueError('of another cell')")
-    assert "another" not in watch.figure.caption
-    shell.run_cell("trainer.step(); watch(trainer)")
-    assert watch.words.value == "broken off after step 6 of 1000"
+    assert "another" not in live.figure.caption
+    shell.run_cell("trainer.step(); live(trainer)")
+    assert live.words.value == "aborted after step 6 of 1000"
 
 
-def test_a_training_that_comes_to_its_end_says_so_after_its_cell_too(watch, model, shell):
-    shell.push({"watch": watch, "trainer": FakeTrainer(model, steps=2)})
-    shell.run_cell("for _ in range(2): trainer.step(); watch(trainer)")
-    assert watch.words.value.startswith("2 steps in")
+def test_a_training_that_comes_to_its_end_says_so_after_its_cell_too(live, model, shell):
+    shell.push({"live": live, "trainer": FakeTrainer(model, steps=2)})
+    shell.run_cell("for _ in range(2): trainer.step(); live(trainer)")
+    assert live.words.value.startswith("2 steps in")
 
 
 def test_what_cannot_be_shown_is_refused_before_the_training(tokenizer, shapes_unchecked):
@@ -304,8 +304,8 @@ def test_what_cannot_be_shown_is_refused_before_the_training(tokenizer, shapes_u
 
 
 def test_of_a_long_text_the_end_is_shown(tokenizer, model):
-    watch = LiveTraining(tokenizer, prompt="a" + 4000 * "t")
-    take(FakeTrainer(model, steps=1), watch, 1)
-    shown = watch.figure.panels[1].text
+    live = LiveTraining(tokenizer, prompt="a" + 4000 * "t")
+    take(FakeTrainer(model, steps=1), live, 1)
+    shown = live.figure.panels[1].text
     assert len(shown) == 4000
     assert shown.startswith(3992 * "t")

@@ -52,7 +52,7 @@ def test_model_tokenizer_and_text_must_go_together(name, model, tokenizer):
         explore(name, model=model)
     with pytest.raises(ValueError, match="The text, or prompt, is empty"):
         explore(name, **{TAKES[name][-1]: ""})
-    with pytest.raises(ValueError, match=r"'z'.*is none of the 12 characters"):
+    with pytest.raises(ValueError, match=r"'z'.*is not one of the 12 characters"):
         explorer_of(name, model, tokenizer, "zoo")
 
 

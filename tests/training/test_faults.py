@@ -47,7 +47,7 @@ def test_a_training_that_is_killed_again_and_again_ends_like_one_that_was_not(te
     def half_written():
         """Whether one has been begun; before that, it is zeros, or nothing at all."""
         with contextlib.suppress(OSError):
-            return any(path.read_bytes()[:1] > b"\0" for path in tmp_path.glob(".killed.pt.*.half"))
+            return any(path.read_bytes()[:1] > b"\0" for path in tmp_path.glob(".killed.pt.*.partial"))
 
     for _ in range(10):
         with start(*arguments, f"--checkpoint={killed}") as process:
@@ -102,7 +102,7 @@ def test_a_second_run_is_refused_until_the_first_one_is_killed(text, tmp_path):
         with start(*arguments) as second:
             _, errors = second.communicate()
         assert second.returncode == 1
-        assert errors == f"training: Another run saves to {path}. Wait for its end, or name another file.\n"
+        assert errors == f"training: Another run saves to {path}. Wait until it ends, or name another file.\n"
         assert first.poll() is None
         first.kill()
     with start(*arguments) as third:

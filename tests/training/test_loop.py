@@ -22,7 +22,7 @@ from training.small import (
 )
 
 from attention_course.gpt import GPT, BigramLanguageModel
-from attention_course.text import Data, get_batch, ngram_floor
+from attention_course.text import Data, conditional_entropy, get_batch
 from attention_course.training import (
     Recipe,
     Trainer,
@@ -116,7 +116,7 @@ def test_a_bigram_model_comes_down_to_the_floor_of_a_text_without_longer_memory(
     recipe = Recipe(steps=150, batch_size=16, learning_rate=0.1, warmup=5, weight_decay=0.0)
     before = evaluate(model, data.val)
     history = train(model, data, recipe, callback=lambda trainer: None)
-    floor = ngram_floor(data.val, 2)
+    floor = conditional_entropy(data.val, 2)
     assert before > floor + 0.5
     assert floor - 0.005 < history.val_losses[-1] < floor + 0.02
 
@@ -261,14 +261,14 @@ def test_at_most_eight_threads_unless_told_otherwise(monkeypatch, cores, asked, 
 # Measuring while training
 
 
-def test_a_training_looks_at_some_pieces_and_at_its_end_at_all(monkeypatch):
+def test_a_training_looks_at_some_blocks_and_at_its_end_at_all(monkeypatch):
     looked, usual = [], loop.evaluate
     monkeypatch.setattr(
         loop, "evaluate", lambda *given: looked.append((given[3], usual(*given))) or looked[-1][1]
     )
     model = tiny()
-    history = train(model, DATA, replace(RECIPE, evaluate_pieces=2), callback=lambda trainer: None)
-    assert [pieces for pieces, _ in looked] == [2, 2, None]
+    history = train(model, DATA, replace(RECIPE, evaluate_blocks=2), callback=lambda trainer: None)
+    assert [blocks for blocks, _ in looked] == [2, 2, None]
     assert history.val_losses == [loss for _, loss in looked]
     assert history.val_losses[-1] == evaluate(model, DATA.val, "float32")
 
@@ -344,20 +344,20 @@ def test_too_little_memory_is_said(error):
 
     model = tiny()
     model.register_forward_pre_hook(fail)
-    with pytest.raises(MemoryError, match="too little memory for a batch of 4 texts of 7 tokens"):
+    with pytest.raises(MemoryError, match="A batch of 4 sequences of 7 tokens does not fit in memory"):
         train(model, DATA, RECIPE)
 
 
 def test_memory_that_is_not_there_is_never_touched():
     """With this batch, the places of its texts alone would fill 17 GB before they fail."""
     model = tiny()
-    with pytest.raises(MemoryError, match="too little memory for a batch of 2147483647 texts"):
+    with pytest.raises(MemoryError, match="A batch of 2147483647 sequences"):
         train(model, DATA, replace(RECIPE, batch_size=2**31 - 1))
     trainer, asked = Trainer(model, DATA, RECIPE), []
     trainer.processes = 2
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "empty", lambda *sizes, device: asked.append((sizes, device)))
-        trainer.try_memory()
+        trainer.check_memory()
     assert asked == [((2, 14, DATA.tokenizer.vocab_size), torch.device("cpu"))]
 
 
@@ -533,7 +533,9 @@ def test_a_batch_that_cannot_be_shared_is_refused(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
-    with pytest.raises(ValueError, match=r"A batch of 4 cannot be shared by 3 processes.* that 3 divides"):
+    with pytest.raises(
+        ValueError, match=r"A batch of 4 cannot be split between 3 processes.* that 3 divides"
+    ):
         Trainer(tiny(), DATA, RECIPE)
 
 

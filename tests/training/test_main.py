@@ -16,7 +16,7 @@ from training.small import interrupt, markov_text, press, without_clock
 
 from attention_course.gpt import GPTConfig
 from attention_course.stories import write_stories
-from attention_course.text import Data, ngram_floor
+from attention_course.text import Data, conditional_entropy
 from attention_course.training import History, Trainer, read_checkpoint, run
 from attention_course.training import __main__ as command_line
 from attention_course.training.__main__ import main
@@ -64,7 +64,7 @@ def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
     ]
     losses = [float(line[40:57]) for line in (unigram, bigram, trigram, gpt)]
     val = Data.of(text.read_text()).val
-    assert losses[:3] == pytest.approx([ngram_floor(val, n) for n in (1, 2, 3)], abs=1e-3)
+    assert losses[:3] == pytest.approx([conditional_entropy(val, n) for n in (1, 2, 3)], abs=1e-3)
     assert losses[3] == pytest.approx(float(progress[-1].split()[6]), abs=6e-4)
     assert re.fullmatch(r"GPT, 2 layers +1\d\d,\d{3} +\d\.\d{3} +0\.\d\d", gpt)
     assert sample.startswith(Data.of(text.read_text()).tokenizer.decode(val[:1]))
@@ -112,7 +112,7 @@ def test_the_command_line_takes_text_that_asks_nothing(text, capsys):
         (["--device="], 1, "training: --device  cannot be used. This machine has: cpu"),
         (["--sample=-5"], 2, "argument --sample: -5 characters, expected at least 0"),
         (["--sample=many"], 2, "argument --sample: invalid length value: 'many'"),
-        (["--batch-size=2147483647"], 1, "training: There is too little memory for a batch of 2147483647 t"),
+        (["--batch-size=2147483647"], 1, "training: A batch of 2147483647 sequences of "),
         ([f"--batch-size={10**20}"], 1, "training: Recipe: batch_size = 100000000000000000000, expected"),
         (["--learning-rate=nan"], 1, "training: Recipe: learning_rate = nan, expected a number above 0."),
     ],
@@ -180,7 +180,7 @@ def test_a_second_run_with_the_same_checkpoint_is_refused(text, tmp_path, monkey
     monkeypatch.setattr(command_line, "print_progress", second)
     main(command)
     expected = (
-        f"training: Another run saves to {tmp_path / 'run.pt'}. Wait for its end, or name another file."
+        f"training: Another run saves to {tmp_path / 'run.pt'}. Wait until it ends, or name another file."
     )
     assert messages == [expected] * 2
     assert read_checkpoint(tmp_path / "run.pt")["steps_done"] == 4
@@ -217,7 +217,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(text, tmp_path, listening, st
     path, whole = tmp_path / "run.pt", tmp_path / "whole.pt"
     command = [f"--text={text}", "--steps=100000", "--batch-size=2", "--evaluate-every=3", "--checkpoint"]
     first, hint = stop_after(3, start(*command, path))
-    assert hint == f"The same command goes on from there, with {path}."
+    assert hint == f"The same command resumes it from {path}."
     assert read_checkpoint(path)["steps_done"] == len(read_checkpoint(path)["history"]["losses"]) == first
     second, _ = stop_after(first + 1, start(*command, path))
     stop_after(second, start(*command, whole))
@@ -260,7 +260,7 @@ def test_the_command_line_resumes_to_the_same_result(
         with pytest.raises(SystemExit) as stopped:
             main([*command, f"--checkpoint={paths[1]}"])
     assert stopped.value.code == 130
-    said = f"Stopped after step 2 of 4.\nThe same command goes on from there, with {paths[1]}.\n"
+    said = f"Stopped after step 2 of 4.\nThe same command resumes it from {paths[1]}.\n"
     assert capsys.readouterr().out.endswith(said) == (presses == 1)
     assert read_checkpoint(paths[1])["steps_done"] == saved
     main([*command, f"--checkpoint={paths[1]}"])
@@ -292,7 +292,7 @@ def test_a_process_without_a_gpu_of_its_own_is_told_so(monkeypatch, found):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
-    with pytest.raises(SystemExit, match=rf"training: Process 1, .* machine has {found}\. Start no more"):
+    with pytest.raises(SystemExit, match=rf"training: Process 1, .* machine has {found}\. Start at most"):
         main(["--device=cuda"])
 
 

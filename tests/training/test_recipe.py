@@ -31,7 +31,7 @@ def test_the_learning_rate_of_short_runs(steps, warmup):
     [
         {"steps": 0},
         {"steps": 2**31},
-        {"evaluate_pieces": 0},
+        {"evaluate_blocks": 0},
         {"batch_size": 0},
         {"evaluate_every": 0},
         {"warmup": -1},
@@ -81,7 +81,7 @@ def with_wrong(name, value):
 
 
 @pytest.mark.parametrize(
-    "name", ["steps", "batch_size", "evaluate_every", "evaluate_pieces", "warmup", "seed"]
+    "name", ["steps", "batch_size", "evaluate_every", "evaluate_blocks", "warmup", "seed"]
 )
 @pytest.mark.parametrize("value", [1e3, None, "3", [3], math.nan])
 def test_a_number_that_counts_must_be_whole(name, value):

@@ -25,13 +25,13 @@ from attention_course.training import Trainer, load_model, read_checkpoint
 @pytest.mark.parametrize(
     ("model", "data", "recipe", "message"),
     [
-        ({"n_layer": 2}, DATA, RECIPE, "its config is another one: n_layer = 1 there and 2 here"),
-        ({"dropout": 0.0}, DATA, RECIPE, "its config is another one: dropout = 0.3 there and 0.0 here"),
-        ({}, DATA, replace(RECIPE, steps=11), "its recipe is another one: steps = 10 there and 11 here"),
-        ({}, replace(DATA, train=DATA.train[1:]), RECIPE, "its training text is another one"),
-        ({}, replace(DATA, val=DATA.val.flip(0)), RECIPE, "its validation text is another one"),
-        ({}, replace(DATA, tokenizer=CharTokenizer(TEXT + "é")), RECIPE, "its characters is another one"),
-        (None, DATA, RECIPE, "its config is another one"),
+        ({"n_layer": 2}, DATA, RECIPE, "its config is different: n_layer = 1 there and 2 here"),
+        ({"dropout": 0.0}, DATA, RECIPE, "its config is different: dropout = 0.3 there and 0.0 here"),
+        ({}, DATA, replace(RECIPE, steps=11), "its recipe is different: steps = 10 there and 11 here"),
+        ({}, replace(DATA, train=DATA.train[1:]), RECIPE, "its training text is different"),
+        ({}, replace(DATA, val=DATA.val.flip(0)), RECIPE, "its validation text is different"),
+        ({}, replace(DATA, tokenizer=CharTokenizer(TEXT + "é")), RECIPE, "its characters is different"),
+        (None, DATA, RECIPE, "its config is different"),
     ],
 )
 def test_a_checkpoint_of_another_task_is_refused(saved, model, data, recipe, message):
@@ -39,7 +39,7 @@ def test_a_checkpoint_of_another_task_is_refused(saved, model, data, recipe, mes
         BigramLanguageModel(DATA.tokenizer.vocab_size) if model is None else tiny(**{"dropout": 0.3} | model)
     )
     trainer = Trainer(other, data, recipe)
-    with pytest.raises(ValueError, match=rf"run.pt does not fit: {message}"):
+    with pytest.raises(ValueError, match=rf"run.pt does not match: {message}"):
         trainer.load(saved)
     assert trainer.steps_done == 0
 
@@ -47,7 +47,7 @@ def test_a_checkpoint_of_another_task_is_refused(saved, model, data, recipe, mes
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_three_differences_are_named(saved, count):
     other = dict(list({"steps": 11, "batch_size": 3, "evaluate_every": 3, "seed": 9}.items())[:count])
-    with pytest.raises(ValueError, match="its recipe is another one") as caught:
+    with pytest.raises(ValueError, match="its recipe is different") as caught:
         Trainer(tiny(dropout=0.3), DATA, replace(RECIPE, **other)).load(saved)
     named = [f"{name} = {getattr(RECIPE, name)} there and {value} here" for name, value in other.items()]
     listed = re.search(r"another one: (.*)\. Train", str(caught.value))[1]
@@ -56,9 +56,7 @@ def test_three_differences_are_named(saved, count):
 
 def test_a_checkpoint_of_a_table_of_another_size_is_refused(tmp_path):
     Trainer(BigramLanguageModel(40), DATA, RECIPE).save(tmp_path / "run.pt")
-    with pytest.raises(
-        ValueError, match=r"its model is another one: table.weight = float32 \[40, 40\] there"
-    ):
+    with pytest.raises(ValueError, match=r"its model is different: table.weight = float32 \[40, 40\] there"):
         Trainer(BigramLanguageModel(41), DATA, RECIPE).load(tmp_path / "run.pt")
 
 
@@ -72,7 +70,7 @@ def test_a_checkpoint_of_another_optimizer_is_refused(saved):
         (torch.optim.AdamW(model.parameters()), r"parameters = \[6, 3\] there and \[9\] here"),
     ]:
         trainer = Trainer(model, DATA, RECIPE, optimizer)
-        with pytest.raises(ValueError, match=f"its optimizer is another one: {message}"):
+        with pytest.raises(ValueError, match=f"its optimizer is different: {message}"):
             trainer.load(saved)
         assert equal(model, tiny(dropout=0.3))
 
@@ -105,8 +103,8 @@ def put(*place):
             put("state", 0, "exp_avg", lambda t: torch.zeros(1).expand(t.shape)),
             TABLE.format(r"float32 \[\d+, 6\], strides \[0, 0\]"),
         ),
-        (put("state", 0, "exp_avg", torch.Tensor.to_sparse), TABLE.format("no ordinary tensor")),
-        (put("state", 0, "exp_avg", lambda t: t.to("meta")), TABLE.format("no ordinary tensor")),
+        (put("state", 0, "exp_avg", torch.Tensor.to_sparse), TABLE.format("not a plain dense tensor")),
+        (put("state", 0, "exp_avg", lambda t: t.to("meta")), TABLE.format("not a plain dense tensor")),
         (put("state", 0, "exp_avg", 3), TABLE.format("number")),
         (put("state", 0, "exp_avg", {}), TABLE.format("dict")),
         (put("state", 0, "step", torch.zeros(2)), r"state\.0\.step = float32 \[2\] there"),
@@ -116,10 +114,10 @@ def put(*place):
         (put("param_groups", 0, "betas", 3.0), "param_groups.0.betas = number there and list here"),
         (put("param_groups", 0, "betas", (0.9,)), "param_groups.0.betas.1 = None there and number here"),
         (put("param_groups", 0, "fused", False), "param_groups.0.fused = False there and True here"),
-        (put("param_groups", 0, "params", [0, 0, 1, 2, 3, 4]), "order of parameters is another one"),
+        (put("param_groups", 0, "params", [0, 0, 1, 2, 3, 4]), "order of parameters is different"),
         (put("param_groups", 0, {}), "param_groups.0.lr = None there and number here"),
-        (put("state", []), "optimizer is another one"),
-        (put("param_groups", {}), "optimizer is another one"),
+        (put("state", []), "optimizer is different"),
+        (put("param_groups", {}), "optimizer is different"),
     ],
 )
 def test_a_crafted_optimizer_is_refused_and_nothing_is_set(saved, change, message):
@@ -128,7 +126,7 @@ def test_a_crafted_optimizer_is_refused_and_nothing_is_set(saved, change, messag
     saved.write_bytes(packed(crafted))
     trainer = Trainer(tiny(dropout=0.3), DATA, RECIPE)
     before = bytes_of(trainer._checkpoint())
-    with pytest.raises(ValueError, match=f"run.pt does not fit: its .*{message}"):
+    with pytest.raises(ValueError, match=f"run.pt does not match: its .*{message}"):
         trainer.load(saved)
     assert bytes_of(trainer._checkpoint()) == before
 
@@ -174,7 +172,7 @@ def test_an_optimizer_does_not_notice_that_a_copy_of_it_was_tried(saved, tmp_pat
 def test_a_class_of_the_same_name_is_another_one(tmp_path):
     other = type("MultiHeadAttention", (Unmasked,), {"__module__": "elsewhere"})
     Trainer(GPT(tiny().config, attn=other), DATA, RECIPE).save(tmp_path / "run.pt")
-    with pytest.raises(ValueError, match="holds a GPT with parts of its own"):
+    with pytest.raises(ValueError, match="holds a GPT with custom parts"):
         load_model(tmp_path / "run.pt")
     with pytest.raises(ValueError, match=r"attn = elsewhere.MultiHeadAttention there and attention_course"):
         Trainer(tiny(), DATA, RECIPE).load(tmp_path / "run.pt")
