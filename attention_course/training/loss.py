@@ -11,9 +11,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from attention_course.gpt import autocast, block_size_of, evaluating
-from attention_course.names import look_up
 from attention_course.text import check_ids
-from attention_course.training.recipe import PRECISIONS
 
 
 def mean_loss(logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
@@ -59,7 +57,6 @@ def evaluate(
     """
     block_size, device = block_size_of(model), next(model.parameters()).device
     check_length("validation", ids, block_size)
-    look_up(precision, PRECISIONS, "precision")
     starts = torch.arange(0, len(ids) - block_size, block_size)
     if blocks is not None and blocks < len(starts):
         if blocks < 1:

@@ -19,7 +19,7 @@ import torch
 
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import explore
-from attention_course.plots import Lines, Plane, picture
+from attention_course.plots import Lines, Scatter, picture
 from attention_course.questions import ask
 
 # %% [markdown]
@@ -38,7 +38,7 @@ x.shape
 
 # %%
 picture(
-    Plane("Four tokens as points", x, ["t=0", "t=1", "t=2", "t=3"], limits=(-1, 9)),
+    Scatter("Four tokens as points", x, ["t=0", "t=1", "t=2", "t=3"], limits=(-1, 9)),
     alt="Four points: t=0 at (2, 8), t=1 at (4, 4), t=2 at (6, 0), t=3 at (0, 4).",
 )
 

@@ -25,7 +25,15 @@ from attention_course.averaging import causal_mean_loop, causal_mean_matmul
 from attention_course.averaging import causal_mean_softmax
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import explore
-from attention_course.plots import BLUE, ORANGE, Bars, Heatmap, Picture, Plane, picture
+from attention_course.plots import (
+    BLUE,
+    ORANGE,
+    Bars,
+    Heatmap,
+    Picture,
+    Scatter,
+    picture,
+)
 from attention_course.questions import ask
 
 torch.set_printoptions(precision=3, sci_mode=False)
@@ -48,7 +56,7 @@ ask("largest_score_of_a_row")
 # %%
 scores = x @ x.T  # (4, 2) @ (2, 4) is (4, 4)
 picture(
-    Plane("Four tokens", x, ["0", "1", "2", "3"], limits=(-3, 3)),
+    Scatter("Four tokens", x, ["0", "1", "2", "3"], limits=(-3, 3)),
     Heatmap("Their scores, x @ x.T", scores, "query t", "key s"),
     alt="Four points in the plane: 0 at (2, 1), 1 at (1, 2), 2 at (-1, 1), 3 at (0, "
     "-2). Their scores are symmetric, with the largest of each row on the "

@@ -36,7 +36,7 @@ from attention_course.plots import Bars, Lines, picture
 from attention_course.questions import ask
 from attention_course.stories import answers, recall, stories_entropy
 from attention_course.text import CharTokenizer, Data, get_batch
-from attention_course.text import load_text, ngram_floor, train_val_split
+from attention_course.text import load_text, conditional_entropy, train_val_split
 from attention_course.training import Recipe, Trainer, evaluate
 from attention_course.training import load_model, run, train
 
@@ -148,11 +148,11 @@ before, after = val_ids[:-1], val_ids[1:]
 pairs = torch.zeros(V, V).index_put((before, after), torch.tensor(1.0), accumulate=True)
 shares = pairs / pairs.sum(dim=1, keepdim=True)
 floor = -shares[before, after].log().mean().item()
-assert math.isclose(floor, ngram_floor(val_ids, 2), rel_tol=1e-4)
+assert math.isclose(floor, conditional_entropy(val_ids, 2), rel_tol=1e-4)
 
 # %%
 stories = text[: text.rindex("\n") + 1]
-floors = {f"{n}-gram": ngram_floor(val_ids, n) for n in (1, 2, 3)}
+floors = {f"{n}-gram": conditional_entropy(val_ids, n) for n in (1, 2, 3)}
 entropy = stories_entropy(stories)
 marks = {"nothing": math.log(V), **floors, "grammar": entropy}
 picture(

@@ -65,10 +65,17 @@ def test_evaluate_refuses_an_unknown_precision():
 
 @pytest.mark.parametrize(("blocks", "rank", "shown"), [(640, 0, True), (576, 0, False), (640, 1, False)])
 def test_a_long_evaluation_shows_how_far_it_is(monkeypatch, capsys, blocks, rank, shown):
-    monkeypatch.setattr(loss, "tqdm", lambda *given, **options: loss_tqdm(*given, **options | {"delay": 0}))
+    asked = []
+
+    def bar(*given, **options):
+        asked.append(options)
+        return loss_tqdm(*given, **options | {"delay": 0})
+
+    monkeypatch.setattr(loss, "tqdm", bar)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: rank > 0)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
     model, ids = BigramLanguageModel(40), torch.zeros(blocks * 2 + 1, dtype=torch.int64)
     model.block_size = 2
     evaluate(model, ids)
     assert ("evaluating" in capsys.readouterr().err) == shown
+    assert asked == [{"leave": False, "delay": 5, "disable": not shown}]
