@@ -123,7 +123,7 @@ def attention_weights(
     mask: Bool[Tensor, "..."] | None = None,
     scale: float | None = None,
 ) -> Float[Tensor, "... T_q T_k"]:
-    """Compute scaled dot-product attention weights (Vaswani et al. 2017, section 3.2.1).
+    """Compute attention weights: compare each query with each key (Vaswani et al. 2017, section 3.2.1).
 
     Args:
         q: queries, shape (..., T_q, head_size).
@@ -157,7 +157,7 @@ def attention(
     mask: Bool[Tensor, "..."] | None = None,
     scale: float | None = None,
 ) -> tuple[Float[Tensor, "... T_q d_v"], Float[Tensor, "... T_q T_k"]]:
-    """Compute scaled dot-product attention: average the values, weighted by `attention_weights`.
+    """Compute attention: average the values, weighted by `attention_weights`.
 
     Args:
         q: queries, shape (..., T_q, head_size).

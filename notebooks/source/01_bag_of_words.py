@@ -25,7 +25,7 @@ from attention_course.questions import ask
 # %% [markdown]
 # ## Tokens are rows
 #
-# A **token** is a piece of text: a word, a part of a word, or one character. The model represents each token by a vector. The entries of the vector are its **channels**. A text is a **sequence** of tokens: their order matters. A sequence of T tokens with C channels is a tensor of shape (T, C), with one row for each token, in reading order. We call such a row a token, too; papers say embedding, or hidden state once a model has worked on it.
+# A **token** is a piece of text: a word, a part of a word, or one character. The model represents each token by a vector. The entries of the vector are its **channels**. A text is a **sequence** of tokens: their order matters. A sequence of T tokens with C channels is a tensor of shape (T, C), with one row for each token, in reading order. We call such a row a token, too.
 #
 # Here are T = 4 tokens with C = 2 channels. The numbers are small, so that you can follow every step in your head.
 

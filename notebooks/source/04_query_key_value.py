@@ -128,7 +128,7 @@ ids = {word: i for i, word in enumerate(sorted(sentence))}
 [ids[word] for word in sentence]
 
 # %% [markdown]
-# An **embedding** is a table with one vector for each id; the vector is called the embedding of its token, too. The article's table has room for many ids, with 3 random numbers each; we use six rows. In a model they are learned. (`detach()` drops the bookkeeping that only training needs.)
+# An **embedding** is a table with one vector for each id; the vector is called the embedding of its token, too. (The rows that rungs 1 to 3 called tokens are such vectors.) The article's table has room for many ids, with 3 random numbers each; we use six rows. In a model they are learned. (`detach()` drops the bookkeeping that only training needs.)
 
 # %%
 torch.manual_seed(123)

@@ -36,7 +36,7 @@ from attention_course.plots import Bars, Lines, picture
 from attention_course.questions import ask
 from attention_course.stories import answers, recall, stories_entropy
 from attention_course.text import CharTokenizer, Data, get_batch
-from attention_course.text import load_text, conditional_entropy, train_val_split
+from attention_course.text import conditional_entropy, load_text, train_val_split
 from attention_course.training import Recipe, Trainer, evaluate
 from attention_course.training import load_model, run, train
 
@@ -253,7 +253,7 @@ print(tokenizer.decode(written[0]))
 #
 # ## Does it get the answers right?
 #
-# In the validation text, take the characters up to the answer to a question. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. (Papers would say exact-match accuracy.) There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
+# In the validation text, take the characters up to the answer to a question. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. (Papers would speak of the accuracy of the answers.) There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
 
 # %%
 start, end = answers(val_text)[6]
