@@ -14,7 +14,7 @@ def windowed_mean(x: Float[Tensor, "*B T C"], k: int) -> Float[Tensor, "*B T C"]
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
-        k: size of the window, at least 1.
+        k: number of tokens in a mean, at least 1.
 
     Returns:
         The means, same shape.
@@ -27,7 +27,7 @@ def windowed_mean(x: Float[Tensor, "*B T C"], k: int) -> Float[Tensor, "*B T C"]
 
 
 def forgetting_mean(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
-    """Average each token with all tokens before it, with weights that halve with each step back.
+    """Average each token with all tokens before it, with shares that halve with each step back.
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).

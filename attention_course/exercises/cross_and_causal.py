@@ -181,10 +181,7 @@ class Model:
     def __call__(self, x: Float[Tensor, "T C"]) -> Float[Tensor, "T 4"]:
         """Map tokens of up to 4 channels to outputs."""
         W_query, W_key, W_value = self.matrices[:, : x.shape[-1]].to(x.dtype)
-        q, k = (
-            0.3 * x @ W_query,
-            0.3 * x @ W_key,
-        )  # keeps weights large enough that no leak is lost to rounding
+        q, k = 0.3 * x @ W_query, 0.3 * x @ W_key  # no weight so small that a leak is lost to rounding
         return KINDS[self.kind](x, q, k, x @ W_value)
 
 

@@ -15,7 +15,7 @@ def band_matrix(T: int, k: int) -> Float[Tensor, "T T"]:
 
     Args:
         T: number of tokens.
-        k: size of the window, at least 1.
+        k: number of tokens in a mean, at least 1.
 
     Returns:
         A matrix, shape (T, T), whose rows sum to 1: `band_matrix(T, k) @ x` is the windowed mean of x.
