@@ -144,7 +144,7 @@ class Walk:
 
 
 def press(page, outputs: list) -> list[list[tuple[float, bool]]]:
-    """Press arrow keys on the first slider of each output in turn; return ms, and whether the value is new."""
+    """Press arrow keys on the first slider of each output in turn; return ms and newness of each press."""
     walks = [Walk(output) for output in outputs]
     times = [[] for _ in outputs]
     for _ in range(PRESSES):
@@ -159,7 +159,7 @@ def press(page, outputs: list) -> list[list[tuple[float, bool]]]:
 
 
 def hold(page, output) -> tuple[float, float]:
-    """Hold a key on the first slider; return figures per second, and ms from the last repeat to its figure."""
+    """Hold a key on the first slider; return figures per second, and ms until the last figure."""
     walk = Walk(output)
     walk.handle.focus()
     output.evaluate("(output) => { output.pictures = 0; }")
