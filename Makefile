@@ -1,4 +1,4 @@
-# `make lab` to learn, `make check` while you change something, `make test` when it is done. Windows, or no make: see README.md.
+# `make lab` to learn, `make check` during development, `make test` before a commit. Windows, or no make: see README.md.
 
 PYTHON ?= python3
 LAB_OPTIONS ?=
@@ -10,69 +10,69 @@ SETTINGS = $(VENV)/share/jupyter/lab/settings
 
 .PHONY: help lab check lint test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery screenshots constraints clean
 
-help: ## list these targets
+help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 lab: $(READY) ## open JupyterLab at the first rung
 	$(RUN) -m jupyterlab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/01_bag_of_words.ipynb $(LAB_OPTIONS)
 
-check: lint ## lint, check types, and run the tests that are quick; a minute or so
+check: lint ## lint, check types, and run the quick tests; about a minute
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m "not slow" --ignore=tests/browser tests
 
-test: lint ## the same with all tests, and compare the outputs of the notebooks
+test: lint ## the same with all tests, and compare the notebooks with their stored outputs
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
 
-lint: $(READY) ## form, imports and types, without running anything
+lint: $(READY) ## check format, imports and types
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pyright
 
-test-offline: $(READY) ## make test where nothing but this machine can be reached (Linux)
+test-offline: $(READY) ## make test without network access (Linux)
 	unshare --map-root-user --net sh -c 'ip link set lo up && CI=true $(MAKE) test'
 
-test-matrix: $(READY) ## all but the browser tests, on other CPUs, versions and Pythons; hours
+test-matrix: $(READY) ## all but the browser tests, on several CPU types, versions and Pythons; hours
 	$(RUN) tools/matrix.py $(CELLS) --times $(or $(TIMES),1)
 
-mutants: $(READY) ## change the package in thousands of places, one at a time, and see whether a test notices
+mutants: $(READY) ## mutation testing: make thousands of small changes, one at a time, and see whether a test fails
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev,mutants]'
 	$(RUN) tools/mutants.py
 
 notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
 
-format: $(READY) ## put the code into its form, and sort imports
+format: $(READY) ## format the code and sort imports
 	$(RUN) -m ruff check --fix
 	$(RUN) -m ruff format
 
-bench-explorers: $(READY) ## time from key press to changed picture
+bench-explorers: $(READY) ## measure the time from key press to redrawn figure
 	$(RUN) tools/bench_explorers.py
 
-bench-training: $(READY) ## train beside nanoGPT's recipe, minutes; TEXT="path" takes another text
+bench-training: $(READY) ## compare with nanoGPT's recipe; minutes; TEXT="path" uses another text
 	$(RUN) tools/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
 
-gallery: $(READY) ## take a picture of each explorer, for README.md and for slides
+gallery: $(READY) ## take a screenshot of each explorer, for README.md and slides
 	$(RUN) tools/take_gallery.py
 
-screenshots: $(READY) ## look at the notebooks; NAMES="01_bag_of_words" takes one, THEME=dark the dark theme
+screenshots: $(READY) ## take screenshots of the notebooks; NAMES="01_bag_of_words" for one, THEME=dark for the dark theme
 	$(RUN) tools/take_screenshots.py $(NAMES) --theme $(or $(THEME),light)
 
-constraints: ## renew constraints.txt: the newest versions that go together; torch stays as pinned
+constraints: ## update constraints.txt to the newest compatible versions; torch stays pinned
 	venv=$$(mktemp -d) && $(PYTHON) -m venv $$venv && \
 	$$venv/bin/python -m pip install $$(grep '^torch==' constraints.txt) -e '.[dev]' && \
 	{ echo '# What CI installs. Renew it with: make constraints'; \
 	  $$venv/bin/python -m pip freeze --exclude-editable | sed 's/+.*//'; } > constraints.new && \
 	mv constraints.new constraints.txt && rm -r $$venv
 
-clean: ## remove caches; the next call looks through .venv again and keeps what is installed
+clean: ## remove caches; the next call checks .venv again and keeps what is installed
 	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tools/screenshots .mutants .matrix
 	find attention_course tests tools notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
-# Set-up. The stamp is written last; without it nothing that lies in .venv is trusted:
-# - a package whose INSTALLER is missing was interrupted (pip writes that file at the end): pip must not find it;
-# - an environment without pip is completed, and made anew where that fails;
-# - a torch that is already there is kept, whatever its build: its version takes the place of the pinned one.
-# JupyterLab is told not to ask for news: nothing needs the network from here on.
+# Set-up. The stamp is written last; without it the content of .venv is not trusted:
+# - a package without an INSTALLER file was interrupted (pip writes that file last) and is removed;
+# - an environment without pip is repaired, and recreated if that fails;
+# - an installed torch is kept, whatever its build: its version replaces the pinned one.
+# JupyterLab's news prompt is disabled: from here on nothing needs the network.
 $(READY): pyproject.toml constraints.txt
 	@for info in $(VENV)/lib/python*/site-packages/*.dist-info; do \
 		test -f "$$info/INSTALLER" || rm -rf "$$info"; \

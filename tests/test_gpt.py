@@ -171,7 +171,7 @@ def test_the_start_costs_about_half_a_nat_more_than_knowing_nothing():
 
 
 @given(T=st.integers(1, 70), C=st.integers(1, 40), k=st.integers(1, 5))
-def test_a_step_along_the_waves_is_a_turn(T, C, k):
+def test_an_offset_rotates_each_sine_cosine_pair(T, C, k):
     """The dot product of two positions depends on their distance alone, for an even number of channels."""
     table = sinusoidal_positions(T + k, 2 * C).double()
     assert table.shape == (T + k, 2 * C)
@@ -179,7 +179,7 @@ def test_a_step_along_the_waves_is_a_turn(T, C, k):
     torch.testing.assert_close(products, products[:1].expand(T), atol=1e-4, rtol=1e-4)
 
 
-def test_the_waves_are_from_2_pi_to_block_size_tokens_long():
+def test_the_wavelengths_go_from_2_pi_to_block_size():
     t = torch.arange(64)
     table = sinusoidal_positions(64, 8)
     for column, wave in ((0, t.sin()), (3, (math.tau * t / 64).sin()), (4, t.cos())):

@@ -1,11 +1,11 @@
-"""How an explorer answers: from key press to changed picture, and after a held key: `make bench-explorers`.
+"""Latency of explorers, from key press to redrawn figure, and with a key held down: `make bench-explorers`.
 
-Each explorer is compared with the same picture made by `interact` and pyplot, and with the least that any
-widget takes: a slider, and its value sent back by the kernel as one number. The three stand in one notebook
-of their own; presses take turns, so that a busy machine slows all. A picture counts as changed when the
-browser has painted the frame that follows the drawing on the canvas, or the decoding of the new image. Keys
-walk the first slider up and down, so that most values come more than once, as they do under a hand; what the
-first time took, when the kernel has to answer, stands beside. A model that is looked at was trained before.
+Each explorer is compared with the same figure drawn by `interact` and pyplot, and with a lower bound: a
+slider whose value the kernel sends back as one number. All three are in one notebook, and presses alternate,
+so that other load affects all. A figure counts as redrawn when the browser has painted the frame after
+drawing on the canvas, or after decoding the new image. Keys move the first slider up and down, so most values
+occur more than once, as with a real user; first occurrences, which need the kernel, are also reported
+separately. A model that an explorer shows is trained before.
 """
 
 import statistics
@@ -17,9 +17,9 @@ import lab
 from attention_course.explorers import EXPLORERS
 
 PRESSES = 50
-SETTLE = 150  # ms after each press, so that no press waits for the kernel to finish the one before
-HELD, REPEAT = 5000, 33  # ms: for how long a key is held, and how often it then repeats
-LATEST = 2000  # ms until the last picture has surely come
+SETTLE = 150  # ms after each press, so that the kernel is idle at the next one
+HELD, REPEAT = 5000, 33  # ms: duration of a held key, and its repeat interval
+LATEST = 2000  # ms after which the last figure is certainly drawn
 
 SET_UP = '''\
 from types import SimpleNamespace
@@ -114,10 +114,10 @@ WATCH = """(output) => {
 
 
 class Walk:
-    """Walks a slider up and down, a key at a time.
+    """Moves a slider up and down, one key press at a time.
 
     Attributes:
-        seen: where it has been.
+        seen: values so far.
     """
 
     def __init__(self, output):
@@ -126,18 +126,18 @@ class Walk:
         self.seen = {self.value()}
 
     def value(self, which: str = "now") -> str:
-        """Return where the slider stands, or its end: "min" or "max"."""
+        """Return the value of the slider, or its "min" or "max"."""
         return self.handle.get_attribute(f"aria-value{which}")
 
     def next_key(self) -> str:
-        """Return the key of the next step, turning round at the ends."""
+        """Return the key of the next step, reversing at the ends."""
         self.key = {self.value("min"): "ArrowRight", self.value("max"): "ArrowLeft"}.get(
             self.value(), self.key
         )
         return self.key
 
     def is_new(self) -> bool:
-        """Return whether the slider stands where it has not been before, and remember the place."""
+        """Return whether the slider's value is new, and record it."""
         new = self.value() not in self.seen
         self.seen.add(self.value())
         return new
@@ -159,14 +159,14 @@ def press(page, outputs: list) -> list[list[tuple[float, bool]]]:
 
 
 def hold(page, output) -> tuple[float, float]:
-    """Hold a key on the first slider; return pictures a second, and ms from its last repeat to the last."""
+    """Hold a key on the first slider; return figures per second, and ms until the last figure."""
     walk = Walk(output)
     walk.handle.focus()
     output.evaluate("(output) => { output.pictures = 0; }")
     for _ in range(HELD // REPEAT):
         key = walk.next_key()
         page.keyboard.down(key)
-        page.wait_for_timeout(REPEAT - 8)  # what a look at the slider and a key take
+        page.wait_for_timeout(REPEAT - 8)  # reading the slider and pressing a key take about 8 ms
     page.keyboard.up(key)
     pictures = output.evaluate("(output) => output.pictures")
     page.wait_for_timeout(LATEST)
@@ -174,20 +174,20 @@ def hold(page, output) -> tuple[float, float]:
 
 
 def summary(times: list[float]) -> str:
-    """Return median and 95th percentile as words; `-` where there is nothing."""
+    """Format median and 95th percentile; `-` if there are no times."""
     if not times:
         return "-"
     return f"{statistics.median(times):.0f} ({sorted(times)[int(0.95 * len(times))]:.0f})"
 
 
 def cells_of(name: str) -> list[str]:
-    """Return the code that shows an explorer in three ways, after a training if it looks at a model."""
+    """Return the cells that show an explorer in three ways, after a training if it shows a model."""
     trained = [TRAINED] if signature(EXPLORERS[name].controls).parameters else []
     return [SET_UP, *trained, f"ours({name!r})", f"with_interact({name!r})", "least()"]
 
 
 def main() -> None:
-    """Print one line an explorer: medians with 95th percentiles of all three, and a held key."""
+    """Print one line per explorer: medians with 95th percentiles of all three, and a held key."""
     chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
     names = sys.argv[1:] or list(EXPLORERS)
     notebooks = {f"{name}.ipynb": lab.notebook_of(cells_of(name)) for name in names}

@@ -1,10 +1,10 @@
-"""Loss against seconds, beside nanoGPT's recipe for a CPU: `make bench-training`.
+"""Loss against training time, compared with nanoGPT's recipe for a CPU: `make bench-training`.
 
-Both train the same shape on the same text, on the CPU, in one process. They take turns, each half a percent
-of its steps, and end together: a busy machine slows both. nanoGPT's recipe is the one that its readme names
+Both train a model of the same size on the same text, on the CPU, in one process. They alternate, half a
+percent of their steps at a time, so that other load affects both. nanoGPT's recipe is the one in its readme
 for Tiny Shakespeare on a CPU (github.com/karpathy/nanoGPT, "I only have a macbook"): `train.py` with
-block_size 64, batch_size 12, 4 layers, 4 heads, n_embd 128, 2000 steps, no dropout, in float32. The seconds
-are those of the training steps; the losses are measured in float32, on the whole validation text.
+block_size 64, batch_size 12, 4 layers, 4 heads, n_embd 128, 2000 steps, no dropout, in float32. Time counts
+training steps only; losses are measured in float32, on the whole validation text.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from attention_course.gpt import GPT, GPTConfig, initialize
 from attention_course.text import Data, load_text
 from attention_course.training import RECIPES, SIZES, Recipe, Trainer, evaluate, parameter_groups
 
-ROUNDS = 20  # so many losses are measured
-TURNS = 10  # a round consists of so many turns
-MARK = 1.886  # where nanoGPT's recipe ended on Tiny Shakespeare when we measured it
+ROUNDS = 20  # number of evaluations
+TURNS = 10  # per round
+MARK = 1.886  # the final loss of nanoGPT's recipe on Tiny Shakespeare when we measured it
 NANO_GPT = Recipe(
     steps=2000,
     batch_size=12,
@@ -35,7 +35,7 @@ NANO_GPT = Recipe(
 
 
 def nano_gpt(data, recipe):
-    """Return a trainer as nanoGPT begins, with the AdamW that it takes on a CPU, which is not fused."""
+    """Return a trainer with nanoGPT's initialization, and its AdamW, which is not fused on a CPU."""
     model = ours(data)
     initialize(model, 0.02, model.config.n_layer)
     groups = parameter_groups(model, recipe.weight_decay)
@@ -49,7 +49,7 @@ def ours(data):
 
 
 def trainers(data, steps):
-    """Return both trainers by name; each model starts from the same seed."""
+    """Return both trainers by name, with the same seed."""
     quick = replace(RECIPES["shakespeare"], evaluate_every=10**9)
     return {
         "nanoGPT": nano_gpt(data, replace(NANO_GPT, steps=steps or NANO_GPT.steps)),
@@ -58,7 +58,7 @@ def trainers(data, steps):
 
 
 def seconds_until(mark, curve):
-    """Return when the loss was first as low as `mark`, on a straight line between two measurements."""
+    """Return when the loss first reached `mark`, by linear interpolation between measurements."""
     for (_, before, high), (_, after, low) in pairwise(curve):
         if low <= mark < high:
             return before + (after - before) * (high - mark) / (high - low)
@@ -70,7 +70,7 @@ def main():
     parser.add_argument(
         "--text", default="tiny-shakespeare", help="stories, tiny-shakespeare, or a UTF-8 file"
     )
-    parser.add_argument("--steps", type=int, help="of both; their own numbers if left out")
+    parser.add_argument("--steps", type=int, help="for both; the recipes' own if left out")
     options = parser.parse_args()
     torch.set_num_threads(min(torch.get_num_threads(), 8))
     data = Data.of(load_text(options.text))

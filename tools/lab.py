@@ -1,4 +1,4 @@
-"""JupyterLab as `make lab` starts it, seen through Chromium: what the browser tests and the tools share."""
+"""JupyterLab as `make lab` starts it, driven through Chromium; shared by the browser tests and the tools."""
 
 import json
 import os
@@ -30,19 +30,19 @@ FLAGS = [
 
 
 def find_chromium() -> str | None:
-    """Return the browser to drive: $CHROMIUM, or a Chromium or Chrome on the PATH."""
+    """Return the browser to use: $CHROMIUM, or a Chromium or Chrome on the PATH."""
     names = [os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"]
     return next((path for path in map(shutil.which, filter(None, names)) if path), None)
 
 
 @contextmanager
 def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False, app: str = "lab"):
-    """Run `make lab` on a copy of the notebooks, so that nothing here is saved over; yield its address.
+    """Run `make lab` on a copy of the notebooks, so that the originals are not modified; yield its URL.
 
     Args:
         extra: more notebooks to serve, as name and JSON text.
-        dark: whether the theme is the dark one.
-        app: "notebook" runs Notebook 7 in place of JupyterLab.
+        dark: whether to use the dark theme.
+        app: "notebook" runs Notebook 7 instead of JupyterLab.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "course"
@@ -100,7 +100,7 @@ def browser_page(chromium: str, density: float = 1):
 
 
 def open_notebook(page: Page, address: str, path: str) -> None:
-    """Open a notebook of the running lab and wait until its kernel is there."""
+    """Open a notebook in the running lab and wait until its kernel is idle."""
     base, app, token = re.match(r"(http://[^/]+)/(\w+).*token=(\w+)", address).groups()
     page.goto(f"{base}/{'lab/tree' if app == 'lab' else 'notebooks'}/{path}?token={token}&reset")
     deadline = time.monotonic() + 60
@@ -115,7 +115,7 @@ def open_notebook(page: Page, address: str, path: str) -> None:
 
 
 def start_all(page: Page) -> None:
-    """Clear what is stored, and start to run every cell."""
+    """Clear all outputs, and start running all cells."""
     for menu, item in (("Edit", "Clear Outputs of All Cells"), ("Run", "Run All Cells")):
         page.click(f".lm-MenuBar-item:has-text('{menu}')")
         page.click(f".lm-Menu-item:has-text('{item}') >> nth=0")
@@ -129,19 +129,19 @@ def notebook_of(cells: list[str]) -> str:
 
 
 def notebook_without(name: str, tag: str) -> str:
-    """Return the JSON text of a notebook of the course without the cells that have a tag."""
+    """Return the JSON text of a notebook of the course without the cells with a tag."""
     notebook = read(ROOT / "notebooks" / name, as_version=4)
     notebook.cells = [cell for cell in notebook.cells if tag not in cell.metadata.get("tags", [])]
     return writes(notebook)
 
 
 def picture_of(explorer: Locator) -> str:
-    """Return what an explorer shows, as the pixels of its canvases."""
+    """Return the pixels of the canvases of an explorer."""
     return explorer.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()")
 
 
 def run_all(page: Page, timeout: float = 60_000) -> None:
-    """Clear what is stored, run every cell, and wait until each has its number."""
+    """Clear all outputs, run all cells, and wait until each has its execution count."""
     start_all(page)
     page.wait_for_function(
         """() => {

@@ -1,8 +1,8 @@
-"""The same on other machines: `make test-matrix` runs notebooks and unit tests once a cell of a matrix.
+"""Test matrix: `make test-matrix` runs notebooks and unit tests once per cell.
 
-A cell is a kind of CPU (PyTorch is told to use fewer of its instructions) with one thread or two; or the
-lowest versions that pyproject.toml admits of the packages in VARIED, or the newest of all that pip finds; or
-another Python on the PATH. Such environments are made in .matrix. CELLS="avx2-1 lowest" runs some, TIMES=10
+A cell is a CPU type (PyTorch is limited to fewer instruction sets) with one thread or two; or the lowest
+versions of the packages in VARIED that pyproject.toml allows, or the newest of all packages; or another
+Python on the PATH. Their environments are created in .matrix. CELLS="avx2-1 lowest" selects cells, TIMES=10
 repeats them.
 """
 
@@ -24,11 +24,11 @@ VARIED = ("torch", "numpy", "matplotlib", "ipywidgets")
 CPUS = ("default", "avx2", "avx512")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TESTS = ("--dist", "loadfile", "--no-loadscope-reorder", "--nbval", "-q", "--ignore=tests/browser")
-CORES = 2  # in use: threads that share a core wait for each other
+CORES = 2  # workers times threads: more would compete for cores
 
 
 def cells() -> list[str]:
-    """Return the names of the cells that can be tried on this machine."""
+    """Return the names of the cells that this machine can run."""
     best = torch.backends.cpu.get_cpu_capability().lower()
     cpus = CPUS[: CPUS.index(best) + 1] if best in CPUS else CPUS[:1]
     pythons = [f"python{version}" for version in PYTHONS if shutil.which(f"python{version}")]
@@ -36,7 +36,7 @@ def cells() -> list[str]:
 
 
 def versions(cell: str) -> list[str]:
-    """Return what pip is told besides the project itself."""
+    """Return pip's arguments besides the project itself."""
     wanted = {re.match(r"[\w-]+", entry)[0]: entry for entry in PROJECT["dependencies"]}
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.M))
     if cell == "lowest":
@@ -47,7 +47,7 @@ def versions(cell: str) -> list[str]:
 
 
 def python_of(cell: str) -> str:
-    """Return the Python of a cell, in an environment that is made if need be."""
+    """Return the Python of a cell, creating its environment if necessary."""
     if re.fullmatch(r"\w+-[12]", cell):
         return sys.executable
     python = ROOT / ".matrix" / cell / "bin" / "python"
@@ -68,17 +68,17 @@ def run(cell: str) -> bool:
         command = [python_of(cell), "-m", "pytest", "-n", workers, *TESTS]
         subprocess.run(command, cwd=ROOT, env=os.environ | setting, check=True)
         passed = True
-    except subprocess.CalledProcessError:  # the other cells are still of interest
+    except subprocess.CalledProcessError:  # go on with the other cells
         passed = False
     print(f"{cell}: {'passed' if passed else 'FAILED'}, {time.monotonic() - start:.0f} s", flush=True)
     return passed
 
 
 def main() -> None:
-    """Run the cells, as often as wanted, and end with an error if one of them failed."""
+    """Run the cells, and exit with an error if one of them failed."""
     possible = cells()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cells", nargs="*", help=f"of {', '.join(possible)}; all, if left out")
+    parser.add_argument("cells", nargs="*", help=f"of {', '.join(possible)}; all if left out")
     parser.add_argument("--times", type=int, default=1)
     given = parser.parse_args()
     if unknown := set(given.cells) - set(possible):

@@ -1,9 +1,9 @@
-"""Planted bugs: `make mutants` changes the package in thousands of places, one by one; do the tests notice?
+"""Mutation testing: `make mutants` makes thousands of small changes, one by one; do the tests fail?
 
-mutmut works on a copy, and leaves functions with a decorator alone. In the copy `contextmanager` is therefore
-called below its function. Processes that try mutants are ended when they take too long; tqdm's bars share a
-lock between processes, which would then stay locked for all: in the copy each process has its own. The copy
-stays in .mutants; look at a mutant with `cd .mutants && mutmut show NAME`.
+mutmut runs on a copy, and skips decorated functions, so in the copy decorators such as `contextmanager` are
+applied below the function. Workers that take too long are killed; tqdm's bars share a lock between processes,
+which would then stay locked, so in the copy each process has its own. The copy stays in .mutants; show a
+mutant with `cd .mutants && mutmut show NAME`.
 """
 
 import ast
@@ -20,11 +20,11 @@ COPY = ROOT / ".mutants"
 MODULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]["only_mutate"]
 WANTED = 0.9  # of the mutants of each module
 OWN_LOCK = "\nimport threading\n\nimport tqdm\n\ntqdm.tqdm.set_lock(threading.RLock())\n"
-UNNOTICED = (0, 5, 33, None)  # exit codes of mutmut: tests passed, or none ran; others mean failed or hung
+SURVIVED = (0, 5, 33, None)  # exit codes of mutmut: tests passed, or none ran; others mean failed or hung
 
 
 def lower_decorators(source: str) -> str:
-    """Return a module in which `@decorate` above a function is `function = decorate(function)` below it."""
+    """Replace `@decorate` above each function of a module by `function = decorate(function)` below it."""
     lines = source.splitlines()
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     for function in sorted(functions, key=lambda node: node.lineno, reverse=True):
@@ -40,7 +40,7 @@ def lower_decorators(source: str) -> str:
 
 
 def main() -> None:
-    """Run mutmut, print each module's share of killed mutants and the names of the others."""
+    """Run mutmut; print each module's fraction of killed mutants, and the survivors."""
     shutil.rmtree(COPY, ignore_errors=True)
     shutil.copytree(ROOT, COPY, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     for module in MODULES:
@@ -53,9 +53,9 @@ def main() -> None:
     too_few = []
     for module in MODULES:
         codes = json.loads((COPY / "mutants" / f"{module}.meta").read_text())["exit_code_by_key"]
-        living = [name for name, code in codes.items() if code in UNNOTICED]
-        killed = 1 - len(living) / len(codes)
-        print(f"{module}: {killed:.1%} of {len(codes)} mutants were noticed; not", *living, sep="\n    ")
+        survivors = [name for name, code in codes.items() if code in SURVIVED]
+        killed = 1 - len(survivors) / len(codes)
+        print(f"{module}: {killed:.1%} of {len(codes)} mutants were killed; not", *survivors, sep="\n    ")
         too_few += [module] * (killed < WANTED)
     if too_few:
         sys.exit(f"less than {WANTED:.0%}: {', '.join(too_few)}")

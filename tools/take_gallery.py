@@ -1,4 +1,4 @@
-"""Take a picture of each explorer, and of a GPT in training, for README.md and slides: `make gallery`."""
+"""Take a screenshot of each explorer, and of live training, for README.md and slides: `make gallery`."""
 
 import sys
 
@@ -28,7 +28,7 @@ display(live)
 _ = train(model, data, Recipe(steps=700), callback=live)"""
 
 LEARNT = "model=model, tokenizer=data.tokenizer, "
-# What is looked at, and where the controls stand, where an explorer has more to say than at first.
+# Subjects, and settings of the controls where the defaults show less.
 SUBJECTS = {
     "sampling": LEARNT + 'prompt="\\nKind Ann gave poor "',
     "attention_over_text": LEARNT + 'text="\\n" + text.splitlines()[3]',
@@ -42,14 +42,14 @@ SETTINGS = {
 
 
 def explorer_cell(name: str) -> str:
-    """Return the code that shows an explorer at its setting."""
+    """Return the code that shows an explorer with its settings."""
     values = SETTINGS.get(name, {})
     moves = [f"explorer.controls[{key!r}].value = {value!r}" for key, value in values.items()]
     return "\n".join([f"explorer = explore({name!r}, {SUBJECTS.get(name, '')})", *moves, "explorer"])
 
 
 def main() -> None:
-    """Run them all in JupyterLab, and save what a learner sees."""
+    """Run all explorers in JupyterLab, and save the screenshots."""
     chromium = lab.find_chromium() or sys.exit("No Chromium found: install it, or name it in $CHROMIUM.")
     IMAGES.mkdir(exist_ok=True)
     notebook = lab.notebook_of([TRAINING, *map(explorer_cell, EXPLORERS)])

@@ -1,7 +1,6 @@
-"""Look at the notebooks from top to bottom, as a learner sees them: `make screenshots`.
+"""Take screenshots of the notebooks from top to bottom, as a learner sees them: `make screenshots`.
 
-The pictures land in tools/screenshots. NAMES="01_bag_of_words" takes one notebook,
-THEME=dark the dark theme.
+They are saved in tools/screenshots. NAMES="01_bag_of_words" selects a notebook, THEME=dark the dark theme.
 """
 
 import argparse
@@ -13,11 +12,11 @@ import lab
 from attention_course.ladder import RUNGS
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
-STEP = 640  # pixels from one picture to the next
+STEP = 640  # pixels between screenshots
 
 
 def main() -> None:
-    """Run each notebook in JupyterLab and save what stands in the window, a step at a time."""
+    """Run each notebook in JupyterLab, scroll through it, and save a screenshot at each step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--theme", choices=["light", "dark"], default="light")
@@ -40,7 +39,7 @@ def main() -> None:
                 panel.evaluate("(panel, top) => { panel.scrollTop = top; }", top)
                 page.wait_for_timeout(100)
                 page.screenshot(path=SCREENSHOTS / f"{name}_{given.theme}_{number:02}.png")
-            print(f"{name}: {number + 1} pictures")
+            print(f"{name}: {number + 1} screenshots")
 
 
 if __name__ == "__main__":

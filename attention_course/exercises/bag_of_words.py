@@ -27,7 +27,7 @@ def windowed_mean(x: Float[Tensor, "*B T C"], k: int) -> Float[Tensor, "*B T C"]
 
 
 def forgetting_mean(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
-    """Average each token with all tokens before it, each counting half as much as the one after it.
+    """Average each token with all tokens before it, with shares that halve with each step back.
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).

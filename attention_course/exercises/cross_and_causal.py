@@ -1,4 +1,4 @@
-"""Rung 6: two masks, attention to another text, and a test that finds the model that sees the future."""
+"""Rung 6: two masks, cross-attention, and a test that finds models with leaks from the future."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,14 +21,14 @@ def cross_attention_forward(
     W_value: Float[Tensor, "n_context d_v"],
     mask: Bool[Tensor, "..."] | None,
 ) -> Float[Tensor, "*B T_q d_v"]:
-    """Let each token of one text look at the tokens of another.
+    """Compute cross-attention: queries from one text, keys and values from another.
 
     Args:
-        x: the tokens that ask, shape (..., T_q, n_embd).
-        context: the tokens that are looked at, shape (..., T_k, n_context).
-        W_query: makes queries of tokens, shape (n_embd, head_size).
-        W_key: makes keys of tokens, shape (n_context, head_size).
-        W_value: makes values of tokens, shape (n_context, d_v).
+        x: tokens that make the queries, shape (..., T_q, n_embd).
+        context: tokens that make the keys and values, shape (..., T_k, n_context).
+        W_query: query matrix, shape (n_embd, head_size).
+        W_key: key matrix, shape (n_context, head_size).
+        W_value: value matrix, shape (n_context, d_v).
         mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look; or None.
 
     Returns:
@@ -45,16 +45,16 @@ def cross_attention_forward(
 
 
 def leaks(models: Sequence[Callable[[Tensor], Tensor]], x: Float[Tensor, "T C"]) -> Bool[Tensor, " models"]:
-    """Find the models in which an output moves when a later input does.
+    """Find the models in which an output changes when a later input does.
 
     Args:
-        models: functions that turn tokens (T, C) into outputs (T, D).
-        x: tokens to try them with, shape (T, C).
+        models: functions that map tokens (T, C) to outputs (T, D).
+        x: tokens to test them with, shape (T, C).
 
     Returns:
-        Boolean, one entry a model: True if it leaks.
+        Boolean, one entry per model: True if it leaks.
     """
-    step = torch.linspace(0.5, 1.5, x.shape[1])  # another one for each channel
+    step = torch.linspace(0.5, 1.5, x.shape[1])  # a different one for each channel
     found = []
     for model in models:
         before = model(x)
@@ -71,13 +71,13 @@ def leaks(models: Sequence[Callable[[Tensor], Tensor]], x: Float[Tensor, "T C"])
 
 
 def draw_mask_sizes(generator: torch.Generator) -> list[tuple]:
-    """Draw T_q <= T_k: 1 and 1, equal, one query, one key fewer, far apart."""
+    """Draw T_q <= T_k: 1 and 1, equal, one query, differences of one and more."""
     T_q, more = (int(torch.randint(2, 5, (), generator=generator)) for _ in range(2))
     return [(1, 1), (3, 3), (1, 4), (2, 3), (2, 5), (4, 6), (T_q, T_q + more), (T_q + more, T_q + more)]
 
 
 def draw_lengths(generator: torch.Generator) -> list[tuple]:
-    """Draw lengths and T_k: B = 1, B == T_k, B = 2, a text of length 0, a full one."""
+    """Draw lengths and T_k: B = 1, B == T_k, B = 2, a sequence of length 0, a full one."""
     a, b, c = torch.randint(1, 5, (3,), generator=generator).tolist()
     drawn = [
         ([1], 1),
@@ -92,7 +92,7 @@ def draw_lengths(generator: torch.Generator) -> list[tuple]:
 
 
 def no_gaps(mask, *sizes):
-    """Say whether each row of a mask is True first, and False from somewhere on."""
+    """Return whether in each row of a mask no True follows a False."""
     out = mask(*sizes)
     return not (out[..., 1:] & ~out[..., :-1]).any()
 
@@ -101,11 +101,11 @@ def no_gaps(mask, *sizes):
 
 
 def draw_cross(generator: torch.Generator) -> list[tuple]:
-    """Draw two texts, three matrices and a mask.
+    """Draw two sequences, three matrices and a mask.
 
-    First the two texts have one shape, then other lengths, then other channels; with and without a batch;
-    the mask is missing, hides a few keys of each query, or all keys of one query, or of one text. In the
-    last two, scores lie far apart, and the highest are hidden in one.
+    The two have equal shapes at first, then different lengths, then different channels; with and without a
+    batch. The mask is None, hides a few keys of each query, or all keys of one query or of one sequence. In
+    the last two inputs scores lie far apart, and in one of them the highest are hidden.
     """
     sizes = [  # B, T_q, T_k, n_embd, n_context, head_size, d_v
         (0, 2, 2, 2, 2, 2, 2),
@@ -129,7 +129,7 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
         if number in (1, 3, 4, 7):
             mask = torch.rand(T_q, T_k, generator=generator) < 0.5
             mask[:, 0] = True
-            mask[0, 1:] = False  # a mask that hides something, and rows that differ
+            mask[0, 1:] = False  # at least one key is hidden, and rows differ
             mask[-1, 1] = True
             if number in (4, 7):
                 mask[1], mask[2] = False, True
@@ -144,26 +144,26 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
 
 
 def among_the_values(f, x, context, W_query, W_key, W_value, mask):
-    """Compare the outputs with the smallest and the largest values, and zeros."""
+    """Check that each output lies between the smallest and the largest value, or zero."""
     v, out = context @ W_value, f(x, context, W_query, W_key, W_value, mask)
     low, high = v.amin(-2, keepdim=True).clamp(max=0), v.amax(-2, keepdim=True).clamp(min=0)
     return (low - 1e-4 <= out).all() and (out <= high + 1e-4).all()
 
 
 def mean_without_queries(f, x, context, W_query, W_key, W_value, mask):
-    """Make all queries zeros."""
+    """Set all queries to zero."""
     mean = (context @ W_value).mean(-2, keepdim=True).expand(*x.shape[:-1], -1)
     return close(mean, f(x, context, 0 * W_query, W_key, W_value, None))
 
 
 def order_does_not_matter(f, x, context, *matrices_and_mask):
-    """Turn the context around."""
+    """Reverse the context."""
     *matrices, _ = matrices_and_mask
     return close(f(x, context, *matrices, None), f(x, context.flip(-2), *matrices, None))
 
 
 def queries_apart(f, x, context, *matrices_and_mask):
-    """Compare the first query with itself alone."""
+    """Compare the first query with the same query alone."""
     *matrices, _ = matrices_and_mask
     return close(f(x, context, *matrices, None)[..., :1, :], f(x[..., :1, :], context, *matrices, None))
 
@@ -173,20 +173,20 @@ def queries_apart(f, x, context, *matrices_and_mask):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A head of self-attention, or something like it: `kind` says what, and the matrices are its own."""
+    """A head of self-attention or a variant of one, selected by `kind`, with its matrices."""
 
     kind: str
     matrices: Float[Tensor, "3 4 4"] = field(repr=False)
 
     def __call__(self, x: Float[Tensor, "T C"]) -> Float[Tensor, "T 4"]:
-        """Turn tokens of up to 4 channels into outputs."""
+        """Map tokens of up to 4 channels to outputs."""
         W_query, W_key, W_value = self.matrices[:, : x.shape[-1]].to(x.dtype)
-        q, k = 0.3 * x @ W_query, 0.3 * x @ W_key  # no weight is so small that a leak gets lost in rounding
+        q, k = 0.3 * x @ W_query, 0.3 * x @ W_key  # no weight so small that a leak is lost to rounding
         return KINDS[self.kind](x, q, k, x @ W_value)
 
 
 def head(mask: Callable[[int], Tensor]) -> Callable:
-    """Make a head with a mask, which is a function of T."""
+    """Make a head whose mask is a function of T."""
     return lambda x, q, k, v: attention(q, k, v, mask(len(x)))[0]
 
 
@@ -196,30 +196,30 @@ def hole(i: int, j: int) -> Callable:
 
 
 def later(z: Tensor) -> Tensor:
-    """Add up, for each row of z, all rows after it."""
+    """Sum, for each row of z, all rows after it."""
     return torch.ones(len(z), len(z), dtype=z.dtype).triu(1) @ z
 
 
 def leaking(leak: Callable[[Tensor], Tensor], *into: int) -> Callable:
-    """Make a model that adds to each output what `leak(x)` (T, 1) holds of later tokens, -1 to 1.
+    """Make a model that adds a leak to the values: the sine of the sum of `leak(x)` (T, 1) over later tokens.
 
-    `into` says how much of it goes into each output channel. Each token hands on its value otherwise.
+    `into` holds its factor for each output channel.
     """
     return lambda x, q, k, v: on_a_grid(v) + on_a_grid(later(leak(x)).sin()) * torch.tensor(into)
 
 
 def on_a_grid(z: Tensor) -> Tensor:
-    """Round to multiples of 1/4096, whose sums are exact: what cancels in a sum cannot be seen there."""
+    """Round to multiples of 1/4096, whose sums are exact, so that terms cancel exactly."""
     return (4096 * z).round() / 4096
 
 
 def in_64ths(z: Tensor) -> Tensor:
-    """Round to multiples of 1/64, times 64: a derivative, or a tiny nudge, sees nothing of z."""
+    """Round to multiples of 1/64, times 64: the derivative is zero, and tiny changes have no effect."""
     return (64 * z).round()
 
 
 def distances(x, q, k, v):
-    """Subtract how far away the later tokens are: where all tokens are equal, outputs can only fall."""
+    """Subtract the squared distances to later tokens: from equal tokens, outputs can only decrease."""
     return v - (x[:, None] - x).square().sum(dim=-1).triu(1).sum(dim=-1, keepdim=True)
 
 
@@ -253,16 +253,16 @@ KINDS = {
 
 
 def draw_models(generator: torch.Generator) -> list[tuple]:
-    """Draw three models and tokens: a plain leak, leaks at one place, none at all, and all at once.
+    """Draw three models and tokens: obvious leaks, leaks at one position, and none.
 
-    Then leaks that only some changes show, or that show in one channel only, or weakly.
+    Then leaks that only some changes reveal, or that are in one channel only, or weak.
     """
 
     def tokens(T: int, C: int) -> Tensor:
         return torch.randn(T, C, generator=generator)
 
     def eighths(T: int, C: int) -> Tensor:
-        return (8 * tokens(T, C)).round() / 8  # so that no rounding hides, or shows, a change
+        return (8 * tokens(T, C)).round() / 8  # so that rounding neither hides nor causes a change
 
     rounds = [
         (("head", "no mask", "change"), tokens(2, 2)),
@@ -284,7 +284,7 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
 
 
 def says_of_all(leaky: bool, kind: str) -> Callable[..., bool]:
-    """Claim that three models of one kind leak, or that they do not."""
+    """Make a property: for three models of this kind the answer is `leaky`."""
 
     def holds(f, models, x):
         return (f(tuple(Model(kind, model.matrices) for model in models), x) == leaky).all()

@@ -1,7 +1,7 @@
-"""What an exercise is: a reference, inputs, properties, and mistakes that are patches of the reference.
+"""An exercise: a reference, inputs, properties, and mistakes that are patches of the reference.
 
-The code of a rung's exercises stands in its module, their texts in the TOML file beside it. A mistake is the
-reference with a few words replaced, so two mistakes in different places can be made at once.
+The code of a rung's exercises is in its module, their texts in the TOML file beside it. A mistake is the
+reference with a few strings replaced, so two mistakes in different places can be combined.
 """
 
 import ast
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-Edit = tuple[str, str]  # words that occur once in the body of the reference, and what takes their place
+Edit = tuple[str, str]  # a string that occurs once in the body of the reference, and its replacement
 
 CATALOGUE: dict[str, str] = tomllib.loads(
     (Path(__file__).parent / "catalogue.toml").read_text(encoding="utf-8")
@@ -27,13 +27,13 @@ CATALOGUE: dict[str, str] = tomllib.loads(
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A wrong answer that people really give.
+    """A common wrong answer.
 
     Attributes:
-        names: from the catalogue of the course; two if two mistakes were made at once.
-        message: what to tell people.
+        names: from the catalogue; two for a pair of mistakes.
+        message: the feedback.
         function: the wrong answer.
-        edits: what makes it from the reference; empty where it is a function of its own.
+        edits: the patch of the reference; empty if the mistake is a separate function.
     """
 
     names: tuple[str, ...]
@@ -44,9 +44,9 @@ class Mistake:
 
 @dataclass(frozen=True, eq=False)
 class Property:
-    """A claim about every right answer. `holds(answer, *arguments)` says whether it is true for one.
+    """A claim about every correct answer. `holds(answer, *arguments)` tests it on one input.
 
-    If only one mistake breaks it, `mistake` is its name and `message` what to tell people.
+    If only one mistake violates it, `mistake` is its name and `message` the feedback.
     """
 
     claim: str
@@ -57,18 +57,18 @@ class Property:
 
 @dataclass(frozen=True, eq=False)
 class Exercise:
-    """Everything that there is to know about one exercise; `exercise` reads it.
+    """An exercise, made by `exercise`.
 
     Attributes:
         name: of the exercise, and of its table in the TOML file.
         task: what to write.
-        reference: a right answer, which the others are compared with.
+        reference: the correct answer that others are compared with.
         draw_inputs: returns a list of argument tuples, small to large.
-        properties: what holds for every right answer.
-        mistakes: wrong answers by name; the first that fits is told.
-        hints: from gentle to nearly the line.
-        insight: shown to who has passed: something worth knowing.
-        minutes: how long it takes.
+        properties: claims that hold for every correct answer.
+        mistakes: common wrong answers; the first match is reported.
+        hints: each more explicit than the one before.
+        insight: shown after passing: something worth knowing.
+        minutes: estimated time.
         difficulty: from 1 to 5.
         tolerance: relative to the largest value of the target.
         forbidden: names of functions that an answer may not call.
@@ -89,7 +89,7 @@ class Exercise:
 
     @cached_property
     def pairs(self) -> tuple[Mistake, ...]:
-        """Two mistakes at once, for all whose patches do not touch."""
+        """All pairs of mistakes whose patches do not overlap."""
         found = []
         for one, other in combinations([m for m in self.mistakes if m.edits], 2):
             edits = one.edits + other.edits
@@ -107,14 +107,14 @@ def exercise(
     properties: tuple[Property, ...],
     functions: tuple[Callable, ...] = (),
 ) -> Exercise:
-    """Read the exercise that is called as its reference from the TOML file beside `module`.
+    """Read the exercise named after its reference from the TOML file beside `module`.
 
     Args:
         module: `__name__` of the rung's module.
         reference: see `Exercise`, as the next two.
         draw_inputs: see there.
         properties: see there.
-        functions: mistakes that no patch can say; each bears the name of its mistake.
+        functions: mistakes that are not patches, each named after its mistake.
     """
     name = reference.__name__
     entry = texts(module.rpartition(".")[2])[name]
@@ -127,7 +127,7 @@ def exercise(
             mistakes.append(Mistake((mistake,), message, by_name.pop(mistake)))
         elif not patches:
             raise ValueError(
-                f"{name}: {mistake} has no patches in the TOML file, and no function is called so."
+                f"{name}: {mistake} has no patches in the TOML file, and no function has this name."
             )
         for patch in patches:
             edits = tuple(patch.items())
@@ -148,7 +148,7 @@ def exercise(
 
 
 def texts(stem: str) -> dict[str, dict[str, Any]]:
-    """Read the texts of a rung's exercises, and the patches that are their mistakes."""
+    """Read the texts and patches of a rung's exercises."""
     return tomllib.loads((Path(__file__).parent / f"{stem}.toml").read_text(encoding="utf-8"))
 
 
@@ -157,7 +157,7 @@ def texts(stem: str) -> dict[str, dict[str, Any]]:
 
 @cache
 def source_of(function: FunctionType) -> tuple[str, str]:
-    """Return the first line of a function, without annotations, and its body, without the docstring."""
+    """Return the signature of a function, without annotations, and its body, without the docstring."""
     source = textwrap.dedent(inspect.getsource(function))
     tree = ast.parse(source).body[0]
     assert isinstance(tree, ast.FunctionDef)
@@ -170,19 +170,19 @@ def source_of(function: FunctionType) -> tuple[str, str]:
 
 
 def touching(reference: Callable, edits: tuple[Edit, ...]) -> bool:
-    """Say whether two of the edits replace the same words, or words that meet."""
+    """Return whether two of the edits overlap or are adjacent."""
     _, body = source_of(unwrapped(reference))
     spans = sorted((body.index(old), body.index(old) + len(old)) for old, _ in edits)
     return any(end >= start for (_, end), (start, _) in pairwise(spans))
 
 
 def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
-    """Return the reference with words of its body replaced; it is compiled when it is first called.
+    """Return the reference with strings of its body replaced, compiled on the first call.
 
-    The replacement may use what the module of the reference has.
+    The replacement may use the globals of the reference's module.
 
     Raises:
-        ValueError: words to replace do not occur once in the body.
+        ValueError: a string to replace does not occur exactly once in the body.
     """
     function = unwrapped(reference)
     head, body = source_of(function)
@@ -205,5 +205,5 @@ def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
 
 
 def unwrapped(reference: Callable) -> FunctionType:
-    """Return the function as it was written, without arguments that were fixed and without decorators."""
+    """Return the underlying function, without `functools.partial` and decorators."""
     return inspect.unwrap(reference.func if isinstance(reference, partial) else reference)

@@ -1,7 +1,6 @@
-"""How an answer is judged: beside the reference, and where it is wrong, beside the named mistakes.
+"""Judging: compare an answer with the reference, and where it is wrong, with the known mistakes.
 
-An answer that did the same as a mistake on every input, or as two mistakes at once, is told what went wrong
-and why, and not only where.
+If an answer matches a mistake on every input, or a pair of mistakes, the feedback explains that mistake.
 """
 
 import inspect
@@ -38,9 +37,9 @@ class Verdict:
     Attributes:
         exercise: its name.
         passed: whether the answer is right.
-        mistakes: names of the mistakes that were recognised, from the catalogue; often one or none.
+        mistakes: names of the recognised mistakes, from the catalogue; usually one or none.
         headline: the verdict in a few words.
-        message: what was seen, and what to do.
+        message: what was found, and what to do.
         details: HTML, shown below the message.
     """
 
@@ -65,10 +64,7 @@ class Verdict:
 
 
 class Trial:
-    """The inputs of one check, what the reference makes of them, and what each mistake does with them.
-
-    A mistake is called when it is asked for, and not twice with the same input.
-    """
+    """The inputs of one check, the targets, and the outcomes of mistakes, computed lazily and cached."""
 
     def __init__(self, exercise: Exercise, generator: torch.Generator):
         self.exercise = exercise
@@ -77,7 +73,7 @@ class Trial:
         self._done: dict[tuple[Callable, int], Outcome] = {}
 
     def outcome(self, mistake: Mistake, i: int) -> Outcome:
-        """Return what `mistake` does with input i."""
+        """Return the outcome of `mistake` on input i."""
         if (mistake.function, i) not in self._done:
             self._done[mistake.function, i] = call(mistake.function, self.inputs[i])
         return self._done[mistake.function, i]
@@ -85,7 +81,7 @@ class Trial:
 
 @lru_cache(maxsize=512)
 def trial(exercise: Exercise, seed: int) -> Trial:
-    """Return the trial of a seed; the same one each time."""
+    """Return the trial of a seed, cached."""
     return Trial(exercise, torch.Generator().manual_seed(seed))
 
 
@@ -95,16 +91,16 @@ def judge(
     seed: int | None = None,
     guard: Callable[[], AbstractContextManager] = nullcontext,
 ) -> Verdict:
-    """Run `function` on inputs drawn anew and say what came of it.
+    """Run `function` on random inputs and return the verdict.
 
     Args:
-        exercise: what it should do.
+        exercise: the exercise.
         function: the learner's answer.
-        seed: of the inputs; a fresh one if left out.
+        seed: of the inputs; a random one if left out.
         guard: see `Answer`.
 
     Raises:
-        TypeError: `function` cannot be called.
+        TypeError: `function` is not callable.
     """
     if function is None or function is ...:
         return not_tried(exercise)
@@ -129,7 +125,7 @@ def judge(
         return endless(exercise, f"{seen}{answer.line_of(hung.cause)} {advice}")
     except Slow:
         message = (
-            f"{answer.calls} calls of your function took {answer.seconds:.0f} seconds, and that was not all: "
+            f"{answer.calls} calls of your function took {answer.seconds:.0f} seconds, with more to come: "
             "the check gave up. On inputs this small, a call takes a few milliseconds. "
             "What does yours compute more often than it needs to?"
         )
@@ -137,16 +133,16 @@ def judge(
 
 
 def endless(exercise: Exercise, seen: str) -> Verdict:
-    """Say that a call did not end; `seen` goes on after how long it was given."""
+    """Return the verdict for a call that did not end; `seen` continues the first sentence."""
     message = (
         f"Your function was still running after {running.CALL_LIMIT:g} seconds{seen} "
-        "Which loop does not come to an end, and what should end it?"
+        "Which loop does not end, and what should end it?"
     )
     return Verdict(exercise.name, False, (), "not yet: it does not end", message)
 
 
 def compare(drawn: Trial, answer: Answer) -> Verdict:
-    """Judge an answer on the inputs of a trial, the gravest problem first.
+    """Judge an answer on the inputs of a trial, the most serious problem first.
 
     Raises:
         Hung, Slow: see `Answer.run`.
@@ -172,7 +168,7 @@ def compare(drawn: Trial, answer: Answer) -> Verdict:
 
 
 def named(drawn: Trial, cases: list[Case]) -> Verdict | None:
-    """Say by name what went wrong, if that is known."""
+    """Return the verdict for a known mistake, if there is one."""
     found = recognise(drawn, cases)
     if found is None:
         return None
@@ -182,36 +178,36 @@ def named(drawn: Trial, cases: list[Case]) -> Verdict | None:
 
 
 def recognise(drawn: Trial, cases: list[Case]) -> tuple[tuple[str, ...], str] | None:
-    """Find the mistake that does what the answer did: one, two at once, or one but for a row or column.
+    """Find the mistake that matches the answer: one, a pair, or one with a different first or last row.
 
     Returns:
-        The names of the mistakes, and what to tell people.
+        The names of the mistakes, and the feedback.
     """
     exercise = drawn.exercise
     if all(case.is_right() or case.outcome.error for case in cases):
         return None
     wrong_first = sorted(range(len(cases)), key=lambda i: cases[i].is_right())
-    nothing = all_one_number(cases)  # it fits many pairs, and tells of none
-    for mistake in exercise.mistakes if nothing else (*exercise.mistakes, *exercise.pairs):
+    constant = all_one_number(cases)  # matches many pairs, and is evidence for none
+    for mistake in exercise.mistakes if constant else (*exercise.mistakes, *exercise.pairs):
         outcomes = ((drawn.outcome(mistake, i), cases[i].outcome) for i in wrong_first)
         if all(same(theirs, yours, exercise.tolerance) for theirs, yours in outcomes):
             return mistake.names, mistake.message
-    if nothing or min(case.target.value.dim() for case in cases) < 2:
+    if constant or min(case.target.value.dim() for case in cases) < 2:
         return None
     for mistake in exercise.mistakes:
         place = differing_place((drawn.outcome(mistake, i) for i in range(len(cases))), cases)
         if place and sum(is_wrong_elsewhere(case, place) for case in cases) > 1:
             name = place_name(place, cases[0].target.value.dim())
-            seen = f"But for {name}, your result is that of a mistake we know."
+            seen = f"Except for {name}, your result is that of a known mistake."
             return mistake.names, f"{seen} {mistake.message}"
     return None
 
 
 def differing_place(theirs: Iterable[Outcome], cases: list[Case]) -> tuple[int, int] | None:
-    """Find the first or last row (column, ...), the same in all inputs, that holds what differs from yours.
+    """Find a first or last row (column, ...), the same in all inputs, that contains every difference.
 
     Returns:
-        The dimension, counted from the end, and 0 or -1; None if there is no such place.
+        The negative dimension, and 0 or -1; None if there is no such place.
     """
     rank = min(case.target.value.dim() for case in cases)
     places = {(dim, index) for dim in range(-rank, 0) for index in (0, -1)}
@@ -222,18 +218,18 @@ def differing_place(theirs: Iterable[Outcome], cases: list[Case]) -> tuple[int, 
             places &= where_all_lie(different(other.value, case.outcome.value, case.exercise.tolerance))
             if not places:
                 return None
-    return min(places, key=lambda place: (place[0] != -2, -place[1]), default=None)  # a row, and the first
+    return min(places, key=lambda place: (place[0] != -2, -place[1]), default=None)  # prefer the first row
 
 
 def all_one_number(cases: list[Case]) -> bool:
-    """Say whether the answer returned one and the same number, or NaN, everywhere."""
+    """Return whether the answer returned the same number, or NaN, everywhere."""
     values = [case.outcome.value for case in cases]
     numbers = {str(number + 0) for value in values if is_plain(value) for number in value.flatten().tolist()}
     return all(map(is_plain, values)) and len(numbers) < 2
 
 
 def is_wrong_elsewhere(case: Case, place: tuple[int, int]) -> bool:
-    """Say whether the answer differs from the target outside of a place."""
+    """Return whether the answer differs from the target outside of a place."""
     if case.outcome.error or not comparable(case.target, case.outcome):
         return False
     wrong = different(case.target.value, case.outcome.value, case.exercise.tolerance)
@@ -242,14 +238,14 @@ def is_wrong_elsewhere(case: Case, place: tuple[int, int]) -> bool:
 
 
 def place_name(place: tuple[int, int], dims: int) -> str:
-    """Name a place in a result of so many dimensions: row 0, or the last column."""
+    """Name a place in a result with `dims` dimensions: row 0, or the last column."""
     dim, index = place
     kind = {-1: "column" if dims > 1 else "entry", -2: "row"}.get(dim, f"slice of dim {dim}")
     return f"the last {kind}" if index == -1 else f"the first {kind}" if dim < -2 else f"{kind} 0"
 
 
 def unnamed(cases: list[Case]) -> Verdict | None:
-    """Say what is wrong without a name for it."""
+    """Return the verdict for a problem that is not a known mistake, if there is one."""
     exercise = cases[0].exercise
     for problem, headline in PROBLEMS.items():
         for case in cases:
@@ -265,16 +261,16 @@ def unnamed(cases: list[Case]) -> Verdict | None:
 
 
 def right_but_for(cases: list[Case]) -> str:
-    """Say so if only the first or the last row (column, ...) is wrong, in every input."""
+    """Return a sentence if only the first or the last row (column, ...) is wrong, in every input."""
     place = differing_place([case.target for case in cases], cases)
     sizes = [case.target.value.shape[place[0]] for case in cases] if place else []
     if place is None or sum(size > 1 for size in sizes) < 2:
         return ""
-    return f" All is right but {place_name(place, cases[0].target.value.dim())}."
+    return f" Everything is right except {place_name(place, cases[0].target.value.dim())}."
 
 
 def broken_property(cases: list[Case]) -> Verdict | None:
-    """Say which claim about right answers fails, though the values are right."""
+    """Return the verdict for right values that violate a property, if there is one."""
     exercise, claims = cases[0].exercise, marks(cases)
     checklist = panel.checklist(claims)
     for prop, (claim, holds) in zip(exercise.properties, claims, strict=True):
@@ -288,7 +284,7 @@ def broken_property(cases: list[Case]) -> Verdict | None:
 
 
 def forbidden_call(cases: list[Case]) -> Verdict | None:
-    """Say which function the answer calls that the task does without."""
+    """Return the verdict for a call of a forbidden function, if there is one."""
     exercise = cases[0].exercise
     if not exercise.forbidden:
         return None
@@ -301,9 +297,9 @@ def forbidden_call(cases: list[Case]) -> Verdict | None:
 
 
 def passed(cases: list[Case]) -> Verdict:
-    """Say that all is right."""
+    """Return the verdict for a correct answer."""
     exercise = cases[0].exercise
-    message = f"Your values equal the target on all {len(cases)} inputs, drawn anew for this check. "
+    message = f"Your values equal the target on all {len(cases)} inputs, new random ones for this check. "
     checklist = panel.checklist([(prop.claim, True) for prop in exercise.properties])
     return Verdict(
         exercise.name, True, (), f"passed on {len(cases)} inputs", message + exercise.insight, checklist
@@ -311,15 +307,15 @@ def passed(cases: list[Case]) -> Verdict:
 
 
 def mistaken(exercise: Exercise, names: tuple[str, ...], message: str, details: str) -> Verdict:
-    """Tell people which mistake it is, or which ones."""
+    """Return the verdict for one or two known mistakes."""
     headline = ", and ".join(name.replace("_", " ") for name in names)
     return Verdict(exercise.name, False, names, f"not yet: {headline}", message, details)
 
 
 def is_stub(answer: Answer, outcome: Outcome) -> bool:
-    """Say whether nothing has been written yet: NotImplementedError, None or `...`.
+    """Return whether the answer is still a stub: NotImplementedError, None or `...`.
 
-    PyTorch, too, raises that error. The function's own is one whose name stands in it.
+    PyTorch raises that error too; the function's own is one that its code names.
     """
     if outcome.error:
         code = answer.code
@@ -329,7 +325,7 @@ def is_stub(answer: Answer, outcome: Outcome) -> bool:
 
 
 def has_body(answer: Answer) -> bool:
-    """Say whether the function names anything but its parameters: `pass`, `...` and a docstring do not."""
+    """Return whether the function names anything but its parameters: `pass`, `...` and a docstring do not."""
     code = answer.code
     if code is None:
         return False
@@ -337,7 +333,7 @@ def has_body(answer: Answer) -> bool:
 
 
 def not_tried(exercise: Exercise) -> Verdict:
-    """Say how to begin. The same text each time: it is stored in the notebook."""
+    """Return the verdict for a stub, always the same text: it is stored in the notebook."""
     message = (
         "Write the body, end it with a `return`, and run the cell again. "
         f"For a first step: `hint({exercise.name!r})`."
@@ -346,14 +342,14 @@ def not_tried(exercise: Exercise) -> Verdict:
 
 
 def marks(cases: list[Case]) -> list[tuple[str, bool]]:
-    """Pair each property's claim with whether it holds on every input.
+    """Return each property's claim, and whether it holds on every input.
 
     Raises:
         Hung, Slow: see `Answer.run`.
     """
 
     def answer(*arguments):
-        return cases[0].answer.run(arguments).value  # None after an error, and so no claim holds
+        return cases[0].answer.run(arguments).value  # None after an error, so that no claim holds
 
     def holds(prop: Property, case: Case) -> bool:
         try:
@@ -366,7 +362,7 @@ def marks(cases: list[Case]) -> list[tuple[str, bool]]:
 
 
 def details(cases: list[Case], case: Case) -> str:
-    """Draw what lies below the message: the properties, and `case` with its target beside yours."""
+    """Render the properties, and `case` with its target beside yours, for below the message."""
     runs = not any(raised(c) or wrong_type(c) or wrong_shape(c) for c in cases)
     checklist = panel.checklist(marks(cases)) if runs else ""
     target, yours = case.target.value, case.outcome.error or case.outcome.value

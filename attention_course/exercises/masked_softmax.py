@@ -1,4 +1,4 @@
-"""Rung 3: the mean of the past as a softmax, a softmax that survives large scores, and a padding mask."""
+"""Rung 3: the causal mean as a softmax, a numerically stable softmax, and a padding mask."""
 
 import torch
 from jaxtyping import Float, Int
@@ -18,8 +18,8 @@ def stable_softmax(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         x: scores, any shape.
 
     Returns:
-        Weights, same shape. No weight changes where the largest score is subtracted first, and exp never
-        sees a number above 0.
+        Weights, same shape. Subtracting the largest score first changes no weight, and exp never gets a
+        number above 0.
     """
     largest = x.amax(dim=-1, keepdim=True)
     exp = (x - largest).exp()
@@ -29,7 +29,7 @@ def stable_softmax(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 def padding_weights(
     scores: Float[Tensor, "B T_q T_k"], lengths: Int[Tensor, " B"]
 ) -> Float[Tensor, "B T_q T_k"]:
-    """Turn scores into weights that leave out the padding of each text.
+    """Turn scores into weights, with no weight on the padding of each text.
 
     Args:
         scores: shape (B, T_q, T_k).
@@ -45,14 +45,14 @@ def padding_weights(
 
 
 def draw_scores(generator: torch.Generator) -> list[tuple]:
-    """Draw scores: one number, one row, C == T, batches, rows far apart, all near 1000 or -1000, and wide."""
+    """Draw scores: one number, one row, C == T, batches, rows far apart, near 1000 or -1000, wide ranges."""
     T, C = (torch.randperm(4, generator=generator)[:2] + 3).tolist()
     shapes = [(1,), (3,), (1, 2), (2, 3), (4, 4), (1, T, C), (2, T, C), (3, 4, 4)]
     drawn = [torch.randn(shape, generator=generator) for shape in shapes]
     one_high, one_low = torch.tensor([[[0.0], [1000.0]], [[-1000.0], [0.0]]])
     shifted = [drawn[3] + one_high, drawn[3] + one_low, drawn[1] + 1000, drawn[4] - 1000]
     wide = 1000 * drawn[6].round().clamp(-2, 2)
-    wide[..., 0] = wide[..., 0].abs()  # rows that are negative throughout are among those above
+    wide[..., 0] = wide[..., 0].abs()  # all-negative rows are covered above
     wide[0, 0] = -2000.0
     wide[0, 0, 0] = 1000.0
     return [(x,) for x in (*drawn, *shifted, wide)]
@@ -69,14 +69,14 @@ def draw_padded(generator: torch.Generator) -> list[tuple]:
     drawn[3][1][:] = torch.tensor([2, 0])
     drawn[4][1][:] = torch.tensor([1, 3, 5])
     drawn[6][1][:] = torch.tensor([0, 3, 6])
-    drawn[6][0][1, 0, 4] = 5.0  # padding, with a score far above those of all keys
-    drawn[6][0][1, 1, :3] -= 9.0  # keys with scores so low that a finite fill may lie above them
+    drawn[6][0][1, 0, 4] = 5.0  # padding with a score far above all keys
+    drawn[6][0][1, 1, :3] -= 9.0  # keys with scores that a finite fill may exceed
     drawn[6][0].mul_(1e4)
     return drawn
 
 
 def hidden(scores, lengths):
-    """Return where the padding is, True there, in the shape of `scores`."""
+    """Return a mask in the shape of `scores`, True at the padding."""
     return ~padding_mask(lengths, scores.shape[-1]).expand_as(scores)
 
 

@@ -1,4 +1,4 @@
-"""Rung 7: split channels into heads, merge them, the whole of multi-head attention, and fused matrices."""
+"""Rung 7: split channels into heads, merge them, multi-head attention, and fused matrices."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -25,7 +25,7 @@ def split_heads(x: Float[Tensor, "B T C"], n_head: int) -> Float[Tensor, "B n_he
 
 
 def merge_heads(heads: Float[Tensor, "B n_head T head_size"]) -> Float[Tensor, "B T C"]:
-    """Put the channels of all heads side by side again, those of head 0 first.
+    """Concatenate the channels of all heads, those of head 0 first.
 
     Args:
         heads: shape (B, n_head, T, head_size).
@@ -45,7 +45,7 @@ def multi_head_forward(
     n_head: int,
     mask: Bool[Tensor, "T T"],
 ) -> Float[Tensor, "B T C"]:
-    """Let n_head heads look, each with its own channels, and mix what they found.
+    """Compute multi-head attention with fused query, key and value matrices.
 
     Args:
         x: tokens, shape (B, T, C).
@@ -76,12 +76,12 @@ def fuse_heads(
     """Stack the matrices of all heads: all queries, then all keys, then all values.
 
     Args:
-        W_q: the query matrix of each head as in nn.Linear, shape (n_head, head_size, C).
-        W_k: those of the keys, same shape.
-        W_v: those of the values, same shape.
+        W_q: the query matrix of each head, as in nn.Linear, shape (n_head, head_size, C).
+        W_k: the key matrices, same shape.
+        W_v: the value matrices, same shape.
 
     Returns:
-        One matrix for all, shape (3C, C), where C = n_head * head_size.
+        The fused matrix, shape (3C, C), where C = n_head * head_size.
     """
     parts = (W_q, W_k, W_v)
     return torch.cat([part.flatten(0, 1) for part in parts])
@@ -118,10 +118,10 @@ def draw_split(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_attention(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens, both weights, n_head and a mask: one token, one head, T == n_head, causal and random.
+    """Draw tokens, both matrices, n_head and a mask: one token, one head, T == n_head, causal and random.
 
-    One mask hides nothing, and one everything from one query. In the last input, scores lie far apart: rows
-    of up to 260, and of down to -260.
+    One mask hides nothing, and one hides all keys of one query. In the last input, scores range from -260 to
+    260.
     """
 
     def draw(B, T, C, n_head, mask):
@@ -141,7 +141,7 @@ def draw_attention(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_weights(generator: torch.Generator) -> list[tuple]:
-    """Draw the weights of 1 head, of heads with 1 channel, of as many heads as channels, and of others."""
+    """Draw matrices: 1 head, heads of 1 channel, n_head == head_size, and other sizes."""
     shapes = [(1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2)]
     return [
         tuple(randint(generator, n_head, head_size, n_head * head_size) for _ in range(3))
@@ -170,7 +170,7 @@ def a_token_stays_at_its_place(split, x, n_head):
 
 
 def nothing_moves_up(forward, x, W_qkv, W_proj, n_head, mask):
-    """Under a causal mask, change the last token, and compare all earlier outputs."""
+    """Change the last token under a causal mask, and compare all earlier outputs."""
     causal = causal_mask(x.shape[1])
     before, after = (forward(y, W_qkv, W_proj, n_head, causal) for y in (x, last_tokens_changed(x)))
     return close(before[:, :-1], after[:, :-1])
@@ -182,7 +182,7 @@ def projection_comes_last(forward, x, W_qkv, W_proj, n_head, mask):
 
 
 def zeros_for_the_blind(forward, x, W_qkv, W_proj, n_head, mask):
-    """Hide all tokens from the first query, and compare the other outputs with those if nothing is hidden."""
+    """Hide all tokens from the first query, and compare the other outputs with those without a mask."""
     free = torch.ones_like(mask)
     blind = free.index_fill(0, torch.tensor([0]), False)
     free, blind = (forward(x, W_qkv, W_proj, n_head, each) for each in (free, blind))
@@ -190,13 +190,13 @@ def zeros_for_the_blind(forward, x, W_qkv, W_proj, n_head, mask):
 
 
 def texts_apart(forward, x, W_qkv, W_proj, n_head, mask):
-    """Compare the first text of the batch with itself alone."""
+    """Compare the first sequence of the batch with the same sequence alone."""
     return close(forward(x[:1], W_qkv, W_proj, n_head, mask), forward(x, W_qkv, W_proj, n_head, mask)[:1])
 
 
 def one_product_for_all(fuse, W_q, W_k, W_v):
     """Compare x @ fused with what each head computes alone."""
-    x = W_v.flatten(0, 1)  # any tokens with C channels will do
+    x = W_v.flatten(0, 1)  # any tokens of C channels
     queries, keys, values = (x @ fuse(W_q, W_k, W_v).T).chunk(3, dim=-1)
     return all(
         close(torch.cat([x @ head.T for head in part], dim=-1), found)
@@ -205,7 +205,7 @@ def one_product_for_all(fuse, W_q, W_k, W_v):
 
 
 def laid(heads, step):
-    """Write head h, of shape (head_size, ...), to row h * step and the next, over what stands there."""
+    """Write head h, shape (head_size, ...), to the rows from h * step on, overwriting what is there."""
     out = heads.new_zeros(heads.shape[0] * heads.shape[1], *heads.shape[2:])
     for h, head in enumerate(heads):
         room = out[h * step : h * step + len(head)]

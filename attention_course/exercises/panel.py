@@ -1,6 +1,6 @@
-"""How verdicts, hints and solutions look: HTML with JupyterLab's own colours, and nothing to load.
+"""HTML of verdicts, hints and solutions, with JupyterLab's theme colours and no external resources.
 
-What a learner's code produced is escaped. No meaning hangs on a colour alone: a sign and a word say it too.
+Output of a learner's code is escaped. Colour is never the only cue: a symbol and a word accompany it.
 """
 
 import html
@@ -10,7 +10,7 @@ import reprlib
 import ipywidgets
 from torch import Tensor
 
-ACCENTS = {"✓": "#0072B2", "✗": "#D55E00"}  # safe for colour-blind eyes; other signs are grey
+ACCENTS = {"✓": "#0072B2", "✗": "#D55E00"}  # colour-blind safe; other symbols are grey
 TEXT = "color:var(--jp-ui-font-color1,#222)"
 MUTED = "color:var(--jp-ui-font-color2,#555)"
 BORDER = "var(--jp-border-color2,#ccc)"
@@ -23,7 +23,7 @@ LARGEST = 9  # rows and columns that a table shows
 
 
 def frame(name: str, sign: str, headline: str, body: str) -> str:
-    """Draw a panel: a bar whose colour repeats the sign, a title, and `body`, which is HTML already."""
+    """Return a panel: a bar in the colour of the symbol, a title, and `body`, which is HTML."""
     accent = ACCENTS.get(sign, "#888")
     return (
         f'<div role="status" style="{TEXT};background:var(--jp-layout-color1,white);max-width:60em;'
@@ -35,13 +35,13 @@ def frame(name: str, sign: str, headline: str, body: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Make a paragraph; what stands between backticks becomes code."""
+    """Return a paragraph; text between backticks becomes code."""
     marked = re.sub(r"`([^`]*)`", rf'<code style="{CODE}">\1</code>', html.escape(text))
     return f'<p style="margin:6px 0 0">{marked}</p>'
 
 
 def checklist(marks: list[tuple[str, bool]]) -> str:
-    """List claims, each with a sign and the word: holds, or fails."""
+    """Return a list of claims, each marked as holding or failing."""
     items = "".join(
         f'<li style="margin:1px 0"><strong>{"✓ holds" if holds else "✗ fails"}</strong> '
         f"&nbsp;{html.escape(claim)}</li>"
@@ -53,9 +53,9 @@ def checklist(marks: list[tuple[str, bool]]) -> str:
 def example(
     arguments: list[tuple[str, object]], target: Tensor, yours: object, marked: Tensor | None = None
 ) -> str:
-    """Draw one input, the target, and yours beside it, where `marked` cells differ (None: no comparison).
+    """Show one input, the target, and yours beside it, in which `marked` cells differ (None: no comparison).
 
-    Of a tensor with more than two dimensions one slice is shown: the first in which something differs.
+    For more than two dimensions, the first slice with a difference is shown.
     """
     differing = [] if marked is None else marked.nonzero().tolist()
     first = tuple(differing[0][:-2]) if differing else (0,) * max(0, target.dim() - 2)
@@ -74,19 +74,19 @@ def example(
 
 
 def caption(name: str, remark: str, content: str = "") -> str:
-    """Put a name and a remark above `content`, which is HTML already."""
+    """Return `content`, which is HTML, under a name and a remark."""
     title = f"<strong>{html.escape(name)}</strong> <span style='{MUTED}'>{html.escape(remark)}</span>"
     return f'<div style="margin-top:4px">{title}{content}</div>'
 
 
 def table(name: str, value: object, first: tuple[int, ...] = (), marked: Tensor | None = None) -> str:
-    """Draw a tensor as a table, framing the `marked` cells; anything else by its repr.
+    """Show a tensor as a table, with `marked` cells framed, and anything else by its repr.
 
     Args:
         name: the heading.
-        value: a tensor, or what stands in place of one.
-        first: which entry to show of the dimensions before the last two, if the tensor has that one.
-        marked: boolean, shaped as the tensor.
+        value: a tensor or any other object.
+        first: index into the dimensions before the last two, if it is valid for the tensor.
+        marked: boolean, in the shape of the tensor.
     """
     if not isinstance(value, Tensor) or not value.numel():
         return caption(name, "= " + reprlib.repr(value) if not isinstance(value, Tensor) else "is empty")
@@ -112,7 +112,7 @@ def table(name: str, value: object, first: tuple[int, ...] = (), marked: Tensor 
 
 
 class Hint:
-    """One hint, which a notebook shows as a panel."""
+    """One hint, displayed as a panel."""
 
     def __init__(self, exercise: str, headline: str, text: str):
         self.exercise, self.headline, self.text = exercise, headline, text
@@ -125,7 +125,7 @@ class Hint:
 
 
 class Solution(ipywidgets.VBox):
-    """A question, a button, and the solution that the button shows. `button.click()` presses it."""
+    """A question, a button, and the solution that the button reveals. `button.click()` clicks it."""
 
     def __init__(self, exercise: str, source: str):
         self.exercise = exercise
@@ -137,7 +137,7 @@ class Solution(ipywidgets.VBox):
         super().__init__([self.question, self.button, self.source])
 
     def reveal(self, source: str) -> None:
-        """Show the source in place of the button."""
+        """Replace the button with the source."""
         code = (
             f'<pre style="{CODE};margin:8px 0 0;overflow-x:auto;line-height:1.4">{html.escape(source)}</pre>'
         )

@@ -1,4 +1,4 @@
-"""What can be wrong with what an answer did on one input, from an error to wrong numbers."""
+"""The problems that an answer can have on one input, from an error to wrong values."""
 
 import inspect
 import textwrap
@@ -14,7 +14,7 @@ from attention_course.exercises.running import Answer, Outcome
 
 @dataclass(frozen=True)
 class Case:
-    """One input: the exercise, the answer, its arguments, the target, and what the answer did."""
+    """One input: the exercise, the answer, its arguments, the target, and the outcome."""
 
     exercise: Exercise
     answer: Answer
@@ -30,12 +30,12 @@ class Case:
         )
 
     def named_arguments(self) -> list[tuple[str, object]]:
-        """Pair the names of the parameters with the arguments, as drawn."""
+        """Return the names of the parameters with their original arguments."""
         names = inspect.signature(self.exercise.reference).parameters
         return list(zip(names, self.arguments, strict=False))
 
     def is_right(self) -> bool:
-        """Say whether the answer did what the reference did."""
+        """Return whether the outcome equals the target."""
         return same(self.target, self.outcome, self.exercise.tolerance)
 
 
@@ -53,16 +53,16 @@ def raised(case: Case) -> str | None:
 
 
 def wrong_type(case: Case) -> str | None:
-    """It returned no tensor."""
+    """It did not return a plain tensor."""
     value = case.outcome.value
     if is_plain(value):
         return None
     if value is None:
-        return f"Your function returned None for {case}. Does every way through it end in a `return`?"
+        return f"Your function returned None for {case}. Does every path through it end in a `return`?"
     if isinstance(value, tuple):
         return (
             f"Your function returned {len(value)} things, and one tensor is expected: the one that the task "
-            "asks for. (Of what `attention` returns, `[0]` is the output; `torch.stack` joins tensors.)"
+            "asks for. (`attention(...)[0]` is the output of attention; `torch.stack` joins tensors.)"
         )
     advice = "Make one with `torch.stack` or `torch.tensor`, or begin with `torch.zeros` and fill its rows."
     kind = f"{value.layout} tensor on {value.device}" if isinstance(value, Tensor) else type(value).__name__
@@ -74,7 +74,7 @@ def wrong_shape(case: Case) -> str | None:
     yours, target = tuple(case.outcome.value.shape), tuple(case.target.value.shape)
     if yours == target:
         return None
-    advice = f"It has {len(yours)} in place of {len(target)} dimensions."
+    advice = f"It has {len(yours)} dimensions instead of {len(target)}."
     if len(yours) == len(target):
         wrong = [dim for dim in range(len(target)) if yours[dim] != target[dim]]
         advice = " ".join(f"Dimension {dim} is {yours[dim]}, expected {target[dim]}." for dim in wrong)
@@ -82,7 +82,7 @@ def wrong_shape(case: Case) -> str | None:
 
 
 def wrong_dtype(case: Case) -> str | None:
-    """The tensor has another dtype. Any floating one will do where no argument has one to follow."""
+    """The tensor has another dtype. Without a float argument, any floating dtype is accepted."""
     yours, target = case.outcome.value.dtype, case.target.value.dtype
     given = any(isinstance(a, Tensor) and a.is_floating_point() for a in case.arguments)
     if yours == target or (not given and yours.is_floating_point and target.is_floating_point):
@@ -92,17 +92,17 @@ def wrong_dtype(case: Case) -> str | None:
 
 
 def changed_input(case: Case) -> str | None:
-    """It wrote into its argument."""
+    """It modified an argument in place."""
     for (name, before), after in zip(case.named_arguments(), case.outcome.arguments, strict=True):
         if isinstance(before, Tensor) and not torch.equal(before, after):
-            why = f"The caller still holds `{name}`, and finds other numbers in it now."
+            why = f"The caller still uses `{name}`, and now finds other numbers in it."
             where = f"Look for an assignment to `{name}[...]` or a method that ends in `_`."
             return f"Your function changes its argument `{name}`. {why} {where} Write into a new tensor."
     return None
 
 
 def not_finite(case: Case) -> str | None:
-    """There is NaN or inf where the target has numbers."""
+    """There is NaN or inf where the target is finite."""
     bad = ~case.outcome.value.isfinite() & case.target.value.isfinite()
     if not bad.any():
         return None
@@ -111,7 +111,7 @@ def not_finite(case: Case) -> str | None:
 
 
 def wrong_values(case: Case) -> str | None:
-    """The numbers differ."""
+    """The values differ."""
     if case.is_right():
         return None
     bad = different(case.target.value, case.outcome.value, case.exercise.tolerance)
@@ -131,7 +131,7 @@ PROBLEMS = {
 
 
 def one_rank_only(cases: list[Case], case: Case) -> str:
-    """Say so if `case` is of the one kind of tokens, (T, C) or (B, T, C), for which nothing works."""
+    """Return advice if the answer fails only for tokens (T, C), or only for tokens (B, T, C)."""
     ranks = [c.arguments[0].dim() if isinstance(c.arguments[0], Tensor) else 0 for c in cases]
     if set(ranks) != {2, 3}:
         return ""

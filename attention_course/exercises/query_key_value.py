@@ -1,4 +1,4 @@
-"""Rung 4: attention weights from queries and keys, one head, and a head written by hand."""
+"""Rung 4: attention weights from queries and keys, one head, and a head with hand-written matrices."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,9 +20,9 @@ def head_forward(
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
-        W_query: makes queries, shape (C, head_size).
-        W_key: makes keys, shape (C, head_size).
-        W_value: makes values, shape (C, d_v).
+        W_query: query matrix, shape (C, head_size).
+        W_key: key matrix, shape (C, head_size).
+        W_value: value matrix, shape (C, d_v).
         mask: boolean, shape (T, T), True where a query may look.
 
     Returns:
@@ -38,24 +38,24 @@ def head_forward(
 def position_weights(
     W_query: Float[Tensor, "T head_size"], W_key: Float[Tensor, "T head_size"]
 ) -> Float[Tensor, "T T"]:
-    """Return the causal weights of T tokens that are their one-hot positions.
+    """Return the causal weights of T tokens that are one-hot positions.
 
     Args:
-        W_query: makes queries; row t is the query of position t.
-        W_key: makes keys; row s is the key of position s.
+        W_query: query matrix; row t is the query of position t.
+        W_key: key matrix; row s is the key of position s.
     """
     positions = torch.eye(len(W_query))
     return attention_weights(positions @ W_query, positions @ W_key, causal_mask(len(W_query)))
 
 
 def previous_token(T: int) -> Float[Tensor, "T T"]:
-    """Write weights for queries and keys so that each position finds the one before it.
+    """Write a query matrix and a key matrix with which each position finds the one before it.
 
     Args:
         T: number of positions.
 
     Returns:
-        The causal weights that W_query and W_key give, shape (T, T). Row 0 can see itself only.
+        The causal weights that W_query and W_key give, shape (T, T). Row 0 can see only itself.
     """
     W_key = torch.eye(T)  # key s is the one-hot position s
     W_query = 1000 * torch.eye(T).roll(1, dims=0)  # query t is the one-hot position t - 1
@@ -86,13 +86,13 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
         drawn.append((q, k, causal_mask(T_q, T_k)))
     drawn[3][2][0] = False  # fewer keys than queries: the first one sees nothing
     drawn[4][2][:] = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1], [0, 1, 1, 1]]).bool()
-    lengths = torch.tensor([3, 0])  # the second text is empty
+    lengths = torch.tensor([3, 0])  # the second sequence is empty
     drawn[7] = (*drawn[7][:2], (torch.arange(5) < lengths[:, None])[:, None])
     drawn[10] = (*drawn[10][:2], causal_mask(4).repeat(2, 1, 1))
-    drawn[10][2][1, 2] = False  # one query of the second text
+    drawn[10][2][1, 2] = False  # one query of the second sequence
     for q, _, _ in drawn[5:]:
         q.mul_(3)
-    low = -torch.randint(10, 14, (2, 4, 1), generator=generator).float()  # whole numbers: no rounding
+    low = -torch.randint(10, 14, (2, 4, 1), generator=generator).float()  # integers: no rounding
     low[:, -1] = torch.tensor([[20.0], [-20.0]])  # only the last query may look at this key
     for (q, k, _), keys, strength in zip(drawn[11:], low, (4.0, 20.0), strict=True):
         q.fill_(strength)  # scores of -40 to -52 and one of 80; then of -200 to -260 and one of -400
@@ -128,7 +128,7 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_lengths(generator: torch.Generator) -> list[tuple]:
-    """Draw T: 2, 3, 4, one up to 10, and one so large that a strength which suits a word is too soft."""
+    """Draw T: 2, 3, 4, one up to 10, and 32, for which a factor that works for short words is too small."""
     return [(2,), (3,), (4,), (int(torch.randint(5, 11, (), generator=generator)),), (32,)]
 
 
@@ -185,7 +185,7 @@ OF_A_LOOK_BACK = (
         "Every position but the first likes the one before it best.",
         lambda f, T: torch.equal(f(T)[1:].argmax(dim=-1), torch.arange(T - 1)),
     ),
-    Property("It puts 0.99 of its weight there.", lambda f, T: (f(T).diagonal(-1) >= 0.99).all()),
+    Property("It puts at least 0.99 of its weight there.", lambda f, T: (f(T).diagonal(-1) >= 0.99).all()),
 )
 
 EXERCISES = (

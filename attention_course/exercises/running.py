@@ -1,4 +1,4 @@
-"""How an answer is run: on clones of its arguments, in a thread of its own, and not for ever."""
+"""Running an answer: on clones of its arguments, in a separate thread, with a time limit."""
 
 import ctypes
 import inspect
@@ -15,13 +15,13 @@ from typing import Any
 
 from torch import Tensor
 
-CALL_LIMIT = 5.0  # seconds that one call of an answer may take
-CHECK_LIMIT = 20.0  # seconds that all calls of one check may take together
+CALL_LIMIT = 5.0  # seconds for one call of an answer
+CHECK_LIMIT = 20.0  # seconds for all calls of one check
 
 
 @dataclass
 class Outcome:
-    """What one call did: the arguments as they are afterwards, and the value or the error."""
+    """The outcome of one call: its arguments afterwards, and the value or the error."""
 
     arguments: tuple
     value: Any = None
@@ -29,21 +29,21 @@ class Outcome:
 
 
 class Hung(BaseException):
-    """A call took longer than CALL_LIMIT. Not an `Exception`, so that an answer does not catch it."""
+    """A call exceeded CALL_LIMIT. Not an `Exception`, so that an answer does not catch it."""
 
     def __init__(self, arguments: tuple = (), cause: BaseException | None = None, stopped: bool = True):
         self.arguments, self.cause, self.stopped = arguments, cause, stopped
 
 
 class Slow(BaseException):
-    """The calls of one check took longer than CHECK_LIMIT together. Not an `Exception` either."""
+    """The calls of one check exceeded CHECK_LIMIT. Not an `Exception` either."""
 
 
 def call(function: Callable, arguments: tuple) -> Outcome:
-    """Call `function` with clones of `arguments`. What it raises, even SystemExit, stays in the outcome.
+    """Call `function` with clones of `arguments`; exceptions, even SystemExit, are stored in the outcome.
 
-    The value is detached, unless one of the arguments asks for its gradient. Only an interrupt of the main
-    thread, where the learner's own arrives, gets out.
+    The value is detached unless an argument requires grad. Only KeyboardInterrupt in the main thread, which
+    is the learner's own, propagates.
     """
     outcome = Outcome(tuple(a.clone() if isinstance(a, Tensor) else a for a in arguments))
     with_gradient = any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
@@ -61,10 +61,10 @@ def call(function: Callable, arguments: tuple) -> Outcome:
 
 
 def run(function: Callable, arguments: tuple) -> Outcome:
-    """Call `function` with clones of `arguments` in a thread of its own, with gradients on.
+    """Call `function` with clones of `arguments` in a new thread, with gradients enabled.
 
     Raises:
-        Hung: the call took longer than CALL_LIMIT. It has been stopped.
+        Hung: the call exceeded CALL_LIMIT and was stopped.
     """
     ended: list[Outcome | Hung] = []
 
@@ -87,9 +87,9 @@ def run(function: Callable, arguments: tuple) -> Outcome:
 
 
 def stop(thread: threading.Thread) -> bool:
-    """Raise Hung inside `thread` until it ends, for a second at most; return whether it ended.
+    """Raise Hung inside `thread` until it ends, for at most a second; return whether it ended.
 
-    Python delivers it between two bytecodes: a loop ends, one long call into C does not.
+    Python delivers it between bytecodes: this ends a loop, but not one long call into C.
     """
     for _ in range(20):
         if not thread.is_alive():
@@ -104,11 +104,11 @@ class Answer:
 
     Args:
         function: what the learner wrote.
-        guard: called before each call, returns a context that the call is made in.
+        guard: returns a context manager for each call.
 
     Attributes:
-        calls: so far.
-        seconds: that they took together.
+        calls: number of calls so far.
+        seconds: their total time.
     """
 
     def __init__(self, function: Callable, guard: Callable[[], AbstractContextManager] = nullcontext):
@@ -117,20 +117,20 @@ class Answer:
 
     @property
     def code(self) -> CodeType | None:
-        """The compiled body of the learner's own function; None for what has none, such as a module."""
+        """The code object of the learner's function; None if there is none, as for an nn.Module."""
         return getattr(inspect.unwrap(self.function), "__code__", None)
 
     def run(self, arguments: tuple) -> Outcome:
-        """Call the function with clones of `arguments` in a thread of its own.
+        """Call the function with clones of `arguments` in a new thread.
 
         Raises:
-            Hung: the call took longer than CALL_LIMIT. It has been stopped.
-            Slow: the calls before took longer than CHECK_LIMIT together. This one is not made.
+            Hung: the call exceeded CALL_LIMIT and was stopped.
+            Slow: earlier calls exceeded CHECK_LIMIT; this one is not made.
         """
         return self._run(self.function, arguments)
 
     def called(self, arguments: tuple) -> set[str]:
-        """Call the function; return the names of all functions that it calls, `softmax` for `torch._softmax`.
+        """Call the function; return the names of all functions called, `softmax` for `torch._softmax`.
 
         Raises:
             Hung, Slow: see `run`.
@@ -168,7 +168,7 @@ class Answer:
         return outcome
 
     def line_of(self, error: BaseException | None) -> str:
-        """Say in which line of the learner's own code `error` was raised; empty if that is not known."""
+        """Return a sentence with the line of the learner's code that raised `error`; empty if unknown."""
         frames = traceback.extract_tb(error.__traceback__) if error else []
         own = [f for f in frames if self.code and f.filename == self.code.co_filename and f.line]
         return f" It happened in line {own[-1].lineno}: `{own[-1].line}`." if own else ""

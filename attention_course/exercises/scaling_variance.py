@@ -1,4 +1,4 @@
-"""Rung 5: the scale in its place, the variance that it leads to, and the scale for a wanted variance."""
+"""Rung 5: scaled attention weights, the variance of scores, and the scale for a given variance."""
 
 import torch
 from jaxtyping import Float
@@ -13,12 +13,12 @@ def scaled_weights(
     w_query: Float[Tensor, "C head_size"],
     w_key: Float[Tensor, "C head_size"],
 ) -> Float[Tensor, "*B T T"]:
-    """Let each token look at every token of its text, with scores scaled by 1 / sqrt(head_size).
+    """Return attention weights without a mask, with scores scaled by 1 / sqrt(head_size).
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).
-        w_query: turns a token into a query, shape (C, head_size).
-        w_key: turns a token into a key, shape (C, head_size).
+        w_query: query matrix, shape (C, head_size).
+        w_key: key matrix, shape (C, head_size).
 
     Returns:
         Weights, shape (T, T) or (B, T, T); each row sums to 1.
@@ -31,13 +31,13 @@ def scaled_weights(
 def predicted_variance(
     var_q: Float[Tensor, " heads"], var_k: Float[Tensor, " heads"], head_size: int, scale: float
 ) -> Float[Tensor, " heads"]:
-    """Predict the variance of the scores q · k * scale, of entries that are independent with mean 0.
+    """Predict the variance of the scores q · k * scale, for independent entries with mean 0.
 
     Args:
-        var_q: variance of the entries of the queries, one number a head.
-        var_k: variance of the entries of the keys, one number a head.
+        var_q: variance of the entries of the queries in each head.
+        var_k: variance of the entries of the keys in each head.
         head_size: channels of a query and of a key.
-        scale: what the dot products are multiplied by.
+        scale: factor of the dot products.
 
     Returns:
         The variance of the scores of each head, same shape.
@@ -50,23 +50,23 @@ def predicted_variance(
 def scale_for_variance(
     var_q: Float[Tensor, " heads"], var_k: Float[Tensor, " heads"], head_size: int, variance: float
 ) -> Float[Tensor, " heads"]:
-    """Choose the positive scale with which the scores have the wanted variance.
+    """Return the positive scale with which the scores have a given variance.
 
     Args:
-        var_q: variance of the entries of the queries, one number a head.
-        var_k: variance of the entries of the keys, one number a head.
+        var_q: variance of the entries of the queries in each head.
+        var_k: variance of the entries of the keys in each head.
         head_size: channels of a query and of a key.
-        variance: what the variance of the scores should be.
+        variance: the wanted variance of the scores.
 
     Returns:
-        What to multiply the dot products by in each head, same shape.
+        The factor of the dot products in each head, same shape.
     """
     at_scale_1 = head_size * var_q * var_k
     return (variance / at_scale_1) ** 0.5
 
 
 def draw_heads(generator: torch.Generator) -> list[tuple]:
-    """Draw tokens and the weights of q and k: T = 1, whole numbers, all sizes different, scores far apart."""
+    """Draw tokens and both matrices: T = 1, integers, all sizes different, scores far apart."""
     T, C, head_size = (torch.randperm(4, generator=generator)[:3] + 3).tolist()
     sizes = [((1,), 2, 3), ((2,), 3, 4), ((T,), C, head_size), ((2, T), C, head_size), ((3, 4), 6, 2)]
     drawn = []
@@ -86,7 +86,7 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
 def draw_variances(generator: torch.Generator) -> list[tuple]:
     """Draw variances of one head and of several, a head_size, and a scale or a wanted variance.
 
-    The second one, as a wanted variance, needs a scale above 1.
+    In the second input, the wanted variance needs a scale above 1.
     """
     drawn = [
         (torch.tensor([4.0]), torch.tensor([1.0]), 16, 0.5),
@@ -102,14 +102,14 @@ def draw_variances(generator: torch.Generator) -> list[tuple]:
 def measured_variance(
     var_q: Tensor, var_k: Tensor, head_size: int, scale: Tensor | float
 ) -> Float[Tensor, " heads"]:
-    """Measure the variance of the scores of 4000 random pairs a head."""
+    """Measure the variance of the scores of 4000 random pairs per head."""
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 4000, len(var_q), head_size, generator=generator)
     return ((q * k).sum(dim=-1) * (var_q * var_k).sqrt() * scale).var(dim=0)
 
 
 def near(measured: Tensor, predicted: Tensor) -> bool:
-    """Say whether they agree within a quarter: the variance of 4000 draws is known no better than that."""
+    """Return whether they agree within 25 %, more than the sampling error of 4000 draws."""
     return measured.shape == predicted.shape and bool((measured / predicted - 1).abs().max() < 0.25)
 
 

@@ -1,4 +1,4 @@
-"""Rung 2: weights as a matrix: the mean of the past, a band, and a shift."""
+"""Rung 2: weights as a matrix: the causal mean, a band, and a shift."""
 
 import torch
 from jaxtyping import Float
@@ -11,11 +11,11 @@ from attention_course.exercises.exercise import Property, exercise
 
 
 def band_matrix(T: int, k: int) -> Float[Tensor, "T T"]:
-    """Make the weights of the mean of the last k tokens.
+    """Return the weights of the mean of the last k tokens.
 
     Args:
         T: number of tokens.
-        k: how many tokens go into a mean, at least 1.
+        k: number of tokens in a mean, at least 1.
 
     Returns:
         A matrix, shape (T, T), whose rows sum to 1: `band_matrix(T, k) @ x` is the windowed mean of x.
@@ -26,7 +26,7 @@ def band_matrix(T: int, k: int) -> Float[Tensor, "T T"]:
 
 
 def shift_matrix(T: int) -> Float[Tensor, "T T"]:
-    """Make the matrix that copies the previous token.
+    """Return the matrix that copies the previous token.
 
     Args:
         T: number of tokens.
@@ -40,19 +40,19 @@ def shift_matrix(T: int) -> Float[Tensor, "T T"]:
 
 
 def draw_sizes(generator: torch.Generator) -> list[tuple]:
-    """Draw T and k, small to large: T = 1, k = 1, k in between, k = T, k > T."""
+    """Draw T and k, small to large: T = 1, k = 1, 1 < k < T, k = T, k > T."""
     T = int(torch.randint(6, 10, (), generator=generator))
     k = int(torch.randint(2, 4, (), generator=generator))
     return [(1, 1), (1, 4), (3, 1), (3, 2), (4, 4), (5, 8), (T, k), (T, T - 1)]
 
 
 def draw_token_counts(generator: torch.Generator) -> list[tuple]:
-    """Draw T: 1, 2, 3, one up to 9, and one that is longer than the words of the notebook."""
+    """Draw T: 1, 2, 3, one up to 9, and one longer than the words of the notebook."""
     return [(1,), (2,), (3,), (int(torch.randint(4, 10, (), generator=generator)),), (12,)]
 
 
 def negative_start(T, k):
-    """Fill slices that start below 0, which Python counts from the end."""
+    """Assign to slices with a negative start, which Python counts from the end."""
     weights = torch.zeros(T, T)
     for t in range(T):
         weights[t, t - k + 1 : t + 1] = 1 / min(k, t + 1)

@@ -1,7 +1,7 @@
-"""Where an answer is judged: in a process of its own, so that the learner's kernel survives whatever it does.
+"""Judging in a separate process, so that the learner's kernel survives whatever an answer does.
 
-The process starts with the first answer, and is kept. An answer gets there by value, with all that it uses.
-What cannot be sent, such as a function that uses an open file, is judged in the kernel.
+The process starts with the first answer and is reused. Answers are pickled by value, with everything they
+use; one that cannot be pickled, such as a function that uses an open file, is judged in the kernel.
 """
 
 import atexit
@@ -30,7 +30,7 @@ from attention_course.exercises.judging import Verdict, endless, judge
 from attention_course.exercises.running import CALL_LIMIT, Answer, Hung
 
 PRINTED = 10_000  # characters that one check shows of what an answer prints
-PATIENCE = 2.0  # seconds after CALL_LIMIT until the process ends itself: a call into C cannot be stopped
+PATIENCE = 2.0  # seconds after CALL_LIMIT until the process exits: a call into C cannot be stopped
 
 Message = tuple[str, Any]
 
@@ -39,10 +39,10 @@ Message = tuple[str, Any]
 
 
 def judge_apart(exercise: Exercise, function: object, seed: int | None = None) -> Verdict:
-    """Judge as `judge` does, with its arguments, in the process that is kept for it.
+    """Judge as `judge` does, in the worker process.
 
     Raises:
-        TypeError: `function` cannot be called.
+        TypeError: `function` is not callable.
     """
     if not callable(function) or is_harmless(function):
         return judge(exercise, function, seed)
@@ -61,11 +61,11 @@ def judge_apart(exercise: Exercise, function: object, seed: int | None = None) -
                 return value
             elif calls:
                 return ended(exercise, Answer(function), value)
-    return judge(exercise, function, seed)  # the process did not come as far as a call
+    return judge(exercise, function, seed)  # the process ended before the first call
 
 
 def is_harmless(function: Callable) -> bool:
-    """Say whether a function was not written in the notebook, or calls nothing and has no loop, as a stub."""
+    """Return whether a function is not from the notebook, or has no calls and no loops, as a stub."""
     code = Answer(function).code
     if not code or getattr(function, "__module__", None) != "__main__":
         return True
@@ -74,35 +74,35 @@ def is_harmless(function: Callable) -> bool:
 
 
 class Packer(cloudpickle.Pickler):
-    """Sends `exit` and `quit` as Python's own, in place of those that end an IPython kernel."""
+    """Pickles `exit` and `quit` of IPython, which end the kernel, as those of Python."""
 
     def reducer_override(self, obj):
-        """Say how to make `obj` again."""
+        """Return how to rebuild `obj`."""
         if isinstance(obj, IPyAutocall):
             return getattr, (builtins, "exit")
         return super().reducer_override(obj)
 
 
 def packed(exercise: Exercise, function: Callable, seed: int | None) -> bytes | None:
-    """Write down a request; None if there is something in the answer that cannot be sent."""
+    """Pickle a request; None if the answer cannot be pickled."""
     code, answer = Answer(function).code, io.BytesIO()
     source = (code.co_filename, linecache.getlines(code.co_filename)) if code else ("", [])
     try:
         Packer(answer).dump(function)
-    except Exception:  # anything that the answer uses can refuse, in its own way
+    except Exception:  # any object that the answer uses can raise its own error
         return None
     return pickle.dumps((exercise.name, answer.getvalue(), seed, source))
 
 
 class Worker:
-    """The process, as the kernel sees it."""
+    """The worker process, seen from the kernel."""
 
     process: subprocess.Popen | None = None
 
     def ask(self, request: bytes) -> Iterator[Message]:
-        """Send a request; yield what comes back, until the verdict or the end of the process.
+        """Send a request; yield the messages until the verdict or the end of the process.
 
-        Whoever stops listening before, by an interrupt for example, ends the process.
+        Closing the generator early, for example by an interrupt, ends the process.
         """
         done = False
         try:
@@ -120,7 +120,7 @@ class Worker:
                 self.end()
 
     def started(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Return what the process reads and what it writes; start it if there is none, or if it has ended."""
+        """Return stdin and stdout of the process; start it if it is not running."""
         if self.process is not None and self.process.poll() is not None:
             self.end()
         if self.process is None:
@@ -130,7 +130,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,  # the kernel's interrupts are not for it
+                start_new_session=True,  # it must not get the kernel's interrupts
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
         assert self.process.stdin
@@ -138,7 +138,7 @@ class Worker:
         return self.process.stdin, self.process.stdout
 
     def end(self) -> str:
-        """End the process, if there is one; return what it wrote about its end."""
+        """End the process, if there is one; return its stderr."""
         if self.process is None:
             return ""
         self.process.kill()
@@ -152,11 +152,11 @@ atexit.register(worker.end)
 
 
 def ended(exercise: Exercise, answer: Answer, said: str) -> Verdict:
-    """Judge an answer that ended the process, from what that wrote at the end."""
+    """Return the verdict for an answer that ended the process, from its stderr."""
     if "most recent call first" not in said:
         message = (
-            "Your function ended the process that it ran in. Take out what does so: an answer returns its "
-            "result, and whoever called it goes on."
+            "Your function ended the process that it ran in. Remove the call that does so: an answer returns "
+            "its result, and its caller continues."
         )
         return Verdict(exercise.name, False, (), "not yet: it ends the process", message)
     file = answer.code.co_filename if answer.code else ""
@@ -171,7 +171,7 @@ def ended(exercise: Exercise, answer: Answer, said: str) -> Verdict:
 
 
 def serve() -> None:
-    """Judge what is asked for on standard input, until that is closed. Messages go to standard output."""
+    """Judge the requests on stdin until it is closed; send messages to stdout."""
     from attention_course.exercises import EXERCISES
 
     requests, messages = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -190,7 +190,7 @@ def serve() -> None:
             linecache.cache[file] = (0, None, lines, file)
             try:
                 function = pickle.loads(answer)
-            except Exception:  # what imports a module that only the kernel has, for example
+            except Exception:  # for example, it imports a module that only the kernel has
                 send("not loaded")
                 continue
             shown = Relay(partial(send, "printed"))
@@ -202,7 +202,7 @@ def serve() -> None:
 
 @contextlib.contextmanager
 def watched(send: Callable[[str], None]) -> Iterator[None]:
-    """Announce a call, and end the process where it cannot be stopped."""
+    """Report a call, and exit if it cannot be stopped."""
     send("call")
     faulthandler.dump_traceback_later(CALL_LIMIT + PATIENCE, exit=True, file=2)
     try:
@@ -217,13 +217,13 @@ def watched(send: Callable[[str], None]) -> Iterator[None]:
 
 
 class Relay(io.TextIOBase):
-    """Sends the first PRINTED characters that are written to it, and a word about the rest."""
+    """Sends the first PRINTED characters written to it, then a note that the rest is not shown."""
 
     def __init__(self, send: Callable[[str], None]):
         self.send, self.left = send, PRINTED
 
     def write(self, text: str) -> int:
-        """Send what there is room for."""
+        """Send the text up to the limit."""
         if self.left > 0:
             self.send(text[: self.left])
             self.left -= len(text)
@@ -233,7 +233,7 @@ class Relay(io.TextIOBase):
 
 
 def forget_own_modules(known: set[str]) -> None:
-    """Forget the modules of the learner's own folder: they may have changed when the next answer comes."""
+    """Unload modules from the learner's folder: they may have changed before the next answer."""
     for name in sys.modules.keys() - known:
         file = Path(getattr(sys.modules[name], "__file__", None) or os.devnull)
         if file.is_relative_to(Path.cwd()) and "site-packages" not in file.parts:

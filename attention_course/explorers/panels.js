@@ -77,7 +77,7 @@ function widest(texts, font) {
   return Math.ceil(Math.max(0, ...texts.map((text) => ruler.measureText(text).width)));
 }
 
-// A value in words, as plots.number writes it: a tie, which only odd eighths are, goes to the even digit.
+// A value in words, as plots.format_number writes it: a tie, which only odd eighths are, goes to the even digit.
 function number(value) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "∞" : "−∞";
   const settled = Math.abs(8 * value) % 2 === 1 ? Math.round(50 * value) / 50 : value;

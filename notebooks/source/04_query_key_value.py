@@ -255,7 +255,7 @@ torch.testing.assert_close(output[2], context)
 # %% [markdown]
 # The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: the score of "rises" for "sun" is not the score of "sun" for "rises".
 #
-# Scores and weights that are computed from queries and keys are called **attention scores** and **attention weights**. The matrix of all weights is the **attention matrix**. (Parameters are often called weights, too. In our text, weights are attention weights; in code, `layer.weight` is a matrix of parameters.)
+# Scores and weights that are computed from queries and keys are called **attention scores** and **attention weights**. The matrix of all weights is the **attention matrix**. (Parameters are often called weights, too. In our text, weights are attention weights; in code, `weight` is the name of a matrix of parameters.)
 
 # %%
 scores[1, 5], scores[5, 1]

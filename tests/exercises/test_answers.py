@@ -43,7 +43,7 @@ def test_the_reference_passes_20_draws(name):
         assert (verdict.mistake, verdict.mistakes) == (None, ())
         assert "✗" not in verdict._repr_html_()
         insight = EXERCISES[name].insight
-        assert verdict.message.endswith(f" inputs, drawn anew for this check. {insight}")
+        assert verdict.message.endswith(f" inputs, new random ones for this check. {insight}")
 
 
 @pytest.mark.parametrize("name", NAMES)

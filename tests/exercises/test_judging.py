@@ -37,7 +37,7 @@ def test_a_mistake_is_recognised_but_for_a_row(row, name):
 
     verdict = check("causal_mean_loop", sum_but_for_one_row, 0)
     assert verdict.mistakes == ("sum_in_place_of_mean",)
-    assert verdict.message.startswith(f"But for {name}, your result is that of a mistake we know. ")
+    assert verdict.message.startswith(f"Except for {name}, your result is that of a known mistake. ")
 
 
 @pytest.mark.parametrize(("row", "name"), [(0, "row 0"), (-1, "the last row")])
@@ -47,7 +47,7 @@ def test_an_answer_that_is_right_but_for_a_row_is_told_so(row, name):
         out[..., row, :] += 1
         return out
 
-    assert f"All is right but {name}." in bad(one_row_is_wrong).message
+    assert f"Everything is right except {name}." in bad(one_row_is_wrong).message
     assert "All is right" not in bad(lambda x: mean_of_past(x) + 1).message
 
 

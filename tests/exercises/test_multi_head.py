@@ -60,7 +60,7 @@ def test_a_view_after_the_transpose_is_told_what_pytorch_says():
 def test_a_wrong_shape_is_told_by_its_dimensions():
     """There is no sum here, and none is spoken of."""
     squeezed = check("split_heads", lambda x, n_head: split(x, n_head).squeeze(), 0)
-    assert "It has 1 in place of 4 dimensions." in squeezed.message
+    assert "It has 1 dimensions instead of 4." in squeezed.message
     cut = check("merge_heads", lambda heads: merge(heads)[..., 1:], 0)
     assert "Dimension 2 is 3, expected 4." in cut.message
     assert not {"sum", "product"} & set(f"{squeezed} {cut}".split())

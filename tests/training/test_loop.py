@@ -174,7 +174,7 @@ def test_the_bar_counts_every_step(capsys):
     assert "10 of 10" in shown
     trainer = Trainer(tiny(), DATA, RECIPE)
     run(trainer, callback=lambda trainer: trainer.steps_done == 4)
-    assert capsys.readouterr().err == "", "who watches sees to it that something is shown"
+    assert capsys.readouterr().err == "", "a callback replaces the progress bar"
     run(trainer)
     shown = capsys.readouterr().err
     assert "\rtraining " in shown

@@ -50,7 +50,7 @@ def test_three_differences_are_named(saved, count):
     with pytest.raises(ValueError, match="its recipe is different") as caught:
         Trainer(tiny(dropout=0.3), DATA, replace(RECIPE, **other)).load(saved)
     named = [f"{name} = {getattr(RECIPE, name)} there and {value} here" for name, value in other.items()]
-    listed = re.search(r"another one: (.*)\. Train", str(caught.value))[1]
+    listed = re.search(r"is different: (.*)\. Train", str(caught.value))[1]
     assert listed == ", ".join(named[:3]) + ", ..." * (count > 3)
 
 
