@@ -51,7 +51,7 @@ def causal_mask(
 def window_mask(
     T_q: int, window: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Return a causal mask of the last `window` tokens, itself included (Beltagy et al. 2020, section 3.1).
+    """Return a causal mask of the last `window` tokens, the query's own included (Beltagy et al. 2020, sec. 3.1).
 
     Raises:
         TypeError: a size is not an integer.
@@ -65,7 +65,7 @@ def window_mask(
 def prefix_mask(
     T_q: int, prefix: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Return a causal mask in which all queries see the first `prefix` tokens (Raffel et al. 2020, fig. 4).
+    """Return a causal mask in which all queries see the first `prefix` tokens (Raffel et al. 2020, fig. 3).
 
     Raises:
         TypeError: a size is not an integer.
@@ -307,8 +307,8 @@ def record_weights() -> Iterator[list[Tensor]]:
 def sdpa_is_slow(q: Float[Tensor, "*batch T_q head_size"]) -> bool:
     """Return whether `attention` is faster than `F.scaled_dot_product_attention` for these queries.
 
-    It is on a CPU in bfloat16 for short sequences: 1.6 times as fast for 128 tokens, equally fast for 256. In
-    float32 it takes 2 to 3 times as long.
+    This is so on a CPU in bfloat16 for short sequences: 1.6 times as fast for 128 tokens, equally fast for
+    256. In float32 it takes 2 to 3 times as long.
     """
     return q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[-2] <= 128
 

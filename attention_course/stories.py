@@ -166,7 +166,7 @@ def answers(text: str) -> list[tuple[int, int]]:
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """A tokenizer with one id per character, as `attention_course.text.CharTokenizer`."""
+    """A tokenizer with one id per character, such as `attention_course.text.CharTokenizer`."""
 
     def encode(self, text: str) -> Int[Tensor, " T"]:
         """Encode a text of T characters as ids."""

@@ -34,7 +34,7 @@ def conditional_entropy(ids: Int[Tensor, " T"], n: int) -> float:
         n: 1 for unigrams (no context), 2 for bigrams, and so on.
 
     Raises:
-        TypeError: ids is no integer tensor of shape (T,), or n no integer.
+        TypeError: ids is not an integer tensor of shape (T,), or n is not an integer.
         ValueError: n is below 1, or there are fewer than n ids.
     """
     check_ids(ids, "conditional_entropy")

@@ -121,7 +121,7 @@ def causal_mean_loop(x):
 causal_mean_loop(x)
 
 # %% [markdown]
-# This function is **causal**: no output depends on a later input. A **language model** of the kind of GPT predicts each token from those before it, so it has to be causal. (**Attention** will turn out to be a mean, too: a weighted one, in which the tokens determine how much each of them counts. A model that is built from attention is called a **transformer**; the T of GPT stands for it.)
+# This function is **causal**: no output depends on a later input. A **language model** like GPT predicts each token from those before it, so it has to be causal. (**Attention** will turn out to be a mean, too: a weighted one, in which the tokens determine how much each of them counts. A model that is built from attention is called a **transformer**; the T of GPT stands for it.)
 #
 # `torch.testing.assert_close` compares two tensors. It is silent when they agree, and raises an error that shows the largest difference when they do not.
 

@@ -279,7 +279,7 @@ assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01
 #
 # **Which of the three steps turns a sum into a mean of the past, and what does each one do alone?**
 #
-# Switch the triangle off: every output sees everything. Switch the normalising off: means become sums. Lower the decay to 0: what is left of the past?
+# Switch the triangle off: every output sees everything. Switch the normalization off: means become sums. Lower the decay to 0: what is left of the past?
 
 # %%
 explore("tril_matmul")

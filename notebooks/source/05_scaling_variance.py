@@ -264,7 +264,7 @@ assert masked.grad.isfinite().all()
 assert masked.grad[2] == 0
 
 # %% [markdown]
-# All this is so inside a head. At the output of a model it is different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer. The logarithm undoes the flatness of softmax: the gradient with respect to the scores is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
+# All this holds inside a head. At the output of a model things are different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer. The logarithm undoes the flatness of softmax: the gradient with respect to the scores is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -456,7 +456,7 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 # %% [markdown]
 # ## Explore
 #
-# **From which head_size on does one key get all the weight? And what brings the others back?**
+# **At which head_size does one key begin to get all the weight? And what brings the others back?**
 #
 # Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (its norm is below the picture). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024<!--given--> here).
 #

@@ -5,7 +5,7 @@
 #
 # **You will build** attention from one sequence to another, and with it a small encoder-decoder that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what an attention map can tell you.
 #
-# **You need** [rung 4](04_query_key_value.ipynb). For the last part it helps to have seen a training loop in PyTorch.
+# **You need** [rung 4](04_query_key_value.ipynb) for a head, and [rung 5](05_scaling_variance.ipynb) for logits, the loss, the optimizer and the Jacobian.
 #
 # **Time** about 35 minutes to read, and 34 for the exercises.
 
@@ -157,7 +157,7 @@ seen = head(padded, causal_mask(T))[0][2:]
 assert ((seen - alone).abs().amax(dim=-1) > 1e-3).all()
 
 # %% [markdown]
-# A mask hides keys, not queries. A padded query still gets weights that sum to 1, and an output. No other token looks at that output, since its key is hidden. The loss would look at it, and has to leave it out: `F.cross_entropy` skips each target that equals its `ignore_index`, which is -100 by default.
+# A mask hides keys, not queries. A padded query still gets an output, and weights that sum to 1 (zeros, where its row is fully masked, as for padding at the start). No other token looks at that output, since its key is hidden. The loss would look at it, and has to leave it out: `F.cross_entropy` skips each target that equals its `ignore_index`, which is -100 by default.
 
 # %%
 logits, targets = torch.randn(2, T, 9), torch.randint(9, (2, T))  # 9 characters
@@ -266,7 +266,7 @@ for need_weights, used in ((False, mask), (True, window)):
 #
 # The keys and values of the past stay the same when a causal decoder writes one more token. So it need not compute them again: it can keep them, in a **KV cache**, and make one query, for the newest token. (The decoder of this rung starts over for each token: slower, and shorter to write.) Call the number of queries T_q and the number of keys T_k: with a cache T_q = 1, and T_k is the length of the text so far.
 #
-# `F.scaled_dot_product_attention` has an option for the causal mask, `is_causal=True`, and there it is no hint. Say the text has five tokens, and the last one makes the query.
+# `F.scaled_dot_product_attention` has an option for the causal mask, `is_causal=True`, and there it is not a hint. Say the text has five tokens, and the last one makes the query.
 
 # %%
 ask("one_new_token")
@@ -630,7 +630,7 @@ print("input:  ", ">" + targets[0][:-1])
 print("target: ", targets[0])
 
 # %% [markdown]
-# 500 steps, each with a batch of 64 dates that are not held out. `cross_entropy` measures how badly the logits predict the characters; the optimizer, AdamW, changes the parameters a little to make it smaller. (AdamW is Adam, and each step also shrinks the matrices a little.) All targets have ten characters, so there is no padding to leave out. It takes some seconds.
+# 500 steps, each with a batch of 64 dates that are not held out. `cross_entropy` measures how badly the logits predict the characters; the optimizer, AdamW, changes the parameters a little to make it smaller. (AdamW is Adam, and each step also shrinks all parameters a little.) All targets have ten characters, so there is no padding to leave out. It takes some seconds.
 
 # %%
 parameters = [*encoder.parameters(), *decoder.parameters()]
@@ -647,7 +647,7 @@ for _ in tqdm(range(500), bar_format="training {bar}"):
 # %% [markdown]
 # ## Write
 #
-# At inference there is no target. The decoder starts from `>`, takes the character with the highest logit, appends it, and runs again on what it has written itself. Such a model is **autoregressive**; always to take the highest logit is **greedy decoding**. The encoder runs once.
+# At inference there is no target. The decoder starts from `>`, takes the character with the highest logit, appends it, and runs again on what it has written itself. Such a model is **autoregressive**; always taking the highest logit is **greedy decoding**. The encoder runs once.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -702,7 +702,7 @@ picture(
 )
 
 # %% [markdown]
-# Nobody told the model what a year is, or where to find it. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: early neural translation worked like this, with larger models, and words or parts of words in place of characters.
+# Nobody told the model what a year is, or where to find it. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: the first translation models with attention worked like this, with larger models, and words or parts of words in place of characters.
 #
 # One date could be luck. So count, over the 1,000<!--shown--> held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->.
 
@@ -908,7 +908,7 @@ check("leaks", my_leaks)
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
 # - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks (which read one token after the other), and showed maps like ours.
 # - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
-# - PyTorch has both alignments as objects: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`.
+# - PyTorch has functions for both causal masks, aligned top left and bottom right: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`.
 # - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
 # - PyTorch's `nn.Transformer` is a whole encoder-decoder. Its source is what the encoder reads, its target what the decoder is given. It takes up to six masks, where True means hide. The two that people forget: `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells whether you did.
 
@@ -929,7 +929,7 @@ assert torch.equal(
 # %% [markdown]
 # ## Three sentences to remember
 #
-# 1. Self-attention in an encoder and in a decoder differ only in the mask; say in words what True means before you pass a mask on, and probe the result.
+# 1. Self-attention in an encoder and self-attention in a decoder differ only in the mask; say in words what True means before you pass a mask on, and probe the result.
 # 2. In cross-attention the queries come from the sequence that is written, and keys and values from the one that is read; lengths and channels may differ.
 # 3. A weight says what went into the mix, and only an ablation says whether it mattered.
 #

@@ -12,7 +12,7 @@
 # %% [markdown]
 # ## The question
 #
-# A word often needs two things at once: which noun does it belong to, and what came right before it? The weights of one head sum to 1, and so it makes one mixture. What does a token do that has two questions?
+# A word often needs two things at once: which noun does it belong to, and what came right before it? The weights of one head sum to 1, and so it makes one mixture. What can a token do if it has two questions?
 
 # %%
 import time
@@ -70,7 +70,7 @@ mixture
 mixture.topk(2).indices
 
 # %% [markdown]
-# But a linear layer that follows the head cannot read both cards, as long as the shares do not depend on the cards. Here is why. Let the first card get a fixed share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6.
+# But a linear layer that follows the head cannot read both cards, as long as the shares do not depend on the cards. Here is why. Let the first card get a fixed share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
 #
 # 1. If both hold a 2, both answers are 2; if both hold a 6, both answers are 6. So for either answer, the lead is larger on the mixture of (2, 2) than on that of (6, 6).
 # 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. Then mix(2, 2) is v_2, and for any values and any share mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The lead is linear in the mixture, so the same holds for the lead.
@@ -308,7 +308,7 @@ other = [Head(3, 2, d_v=1)(x)[0], *outputs[1:]]
 (torch.cat(other, dim=-1) != wrapped).any(dim=0)
 
 # %% [markdown]
-# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write to every channel. Each head has its own columns of the projection, and the output is the sum of what all heads write.
+# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write to every channel. Each head has its own columns of the projection, and the output is the sum of what all heads write. (It would take heads of any size. That they share n_embd is a convention.)
 
 # %%
 torch.manual_seed(0)
@@ -632,7 +632,7 @@ picture(
 )
 
 # %% [markdown]
-# One product for all heads avoids the overhead of many small ones; that matters most for short sequences. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines coincide. SDPA picks a fused kernel here, **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights, so its memory grows like T, not like T². With a mask tensor, or where there is no such kernel, it grows like T² again.
+# One product for all heads avoids the overhead of many small ones; that matters most for short sequences. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines coincide. SDPA picks a fused kernel here, one compiled routine for all steps: **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights, so its memory grows like T, not like T². With a mask tensor it grows like T² again, since the mask itself is T × T; and where there is no such kernel, since then the weights are stored.
 
 # %%
 growth = {name: (numbers[-1] / numbers[-2]).item() for name, numbers in kept.items()}
@@ -672,7 +672,7 @@ assert not torch.equal(*twice)
 #
 # **What does a head lose when it has too many jobs, and what when it has too few channels?**
 #
-# The text is “the cat sat”. Its queries and keys have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. At 16 heads, head 0 looks for the previous character, 1 the same letter, 2 the first character, 3 vowels, 4 itself, 5 what followed this letter earlier, 6 the start of the latest word, 7 three characters back, 8 all alike, 9 the same kind (vowel, consonant or space), 10 the latest space, 11 two characters back, 12 the later the more, 13 another kind, 14 the latest vowel, 15 four characters back. The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
+# The text is “the cat sat”. Its queries and keys have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. At 16 heads, head 0 looks for the previous character, 1 the same letter, 2 the first character, 3 vowels, 4 itself, 5 what followed this letter earlier, 6 the start of the latest word, 7 three characters back, 8 all alike, 9 the same kind (vowel, consonant or space), 10 the latest space, 11 two characters back, 12 the later the better, 13 another kind, 14 the latest vowel, 15 four characters back. The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
 #
 # The slider starts at 16 heads. Go down to 1, then up to 64.
 
@@ -846,7 +846,7 @@ check("fuse_heads", my_fuse)
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
 # - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
-# - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. Its first dimension is time unless `batch_first=True`.
+# - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. The first dimension of its inputs is time unless `batch_first=True`.
 # - The article of rung 4 says in words that a linear layer follows the concatenation. Its `MultiHeadAttentionWrapper` ends with `torch.cat`.
 # - Heads may also share: in **multi-query attention** (Shazeer 2019) all heads use one set of keys and values, and in **grouped-query attention** (Ainslie et al. 2023) each group of heads has one. That makes the KV cache smaller (rung 6).
 #

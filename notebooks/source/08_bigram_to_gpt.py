@@ -80,7 +80,7 @@ assert tokenizer.encode("Kind Eve").tolist() == ids
 assert tokenizer.decode(tokenizer.encode(text)) == text
 
 # %% [markdown]
-# The last tenth of the text is set aside, and no model is trained on it. The first part is the **training** text, the second the **validation** text. A model that had only memorized the training text would fail on it.
+# The last tenth of the text is set aside, and no model is trained on it. The first part is the **training** text, the second the **validation** text. A model that had only memorized the training text would fail on the validation text.
 
 # %%
 ids = tokenizer.encode(text)
@@ -241,7 +241,7 @@ assert floors["2-gram"] < reached < floors["2-gram"] + 0.02
 print(f"{reached:.1f}, and the floor is {floors['2-gram']:.1f}")
 
 # %% [markdown]
-# The table is as good as a table can be. What does it write? `generate` is autoregressive, as the decoder of rung 6: it runs the model, samples one character from its probabilities, appends it, and runs the model again.
+# The table is as good as a table can be. What does it write? `generate` is autoregressive, like the decoder of rung 6: it runs the model, samples one character from its probabilities, appends it, and runs the model again. It stops after as many characters as it was asked for. (To let a model end a text itself, one puts an end token after each training text, and stops when it is drawn: EOS, end of sequence.)
 
 # %% tags=["nbval-ignore-output"]
 newline = tokenizer.encode("\n")[None]  # (1, 1)
@@ -263,7 +263,7 @@ recall(bigram, val_text, tokenizer)
 # %% [markdown]
 # ## One part at a time
 #
-# Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts, which papers call sublayers, transform the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table is both the embedding and the output matrix. This is **weight tying** (Press & Wolf 2017). It saves a matrix; and a row, which as an embedding gets a gradient only where its character occurs, gets one at every position as part of the output.
+# Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts, which papers call sublayers, transform the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table is both the embedding (nanoGPT's `wte`) and the output matrix (its `lm_head`). This is **weight tying** (Press & Wolf 2017). It saves a matrix; and a row, which as an embedding gets a gradient only where its character occurs, gets one at every position as part of the output.
 #
 # A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token.
 
@@ -320,7 +320,7 @@ assert ((second(once) - second(once_swapped)).abs().amax(dim=-1) > 1e-4).all()
 # %% [markdown]
 # Three parts are new.
 #
-# **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. In between there are four times as many channels. The nonlinear function is `gelu`, a smooth relative of ReLU.
+# **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. In between there are four times as many channels. The nonlinear function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one. The four is a convention since "Attention Is All You Need".
 
 
 # %%
@@ -349,7 +349,7 @@ class Residual(nn.Module):
 
 
 # %% [markdown]
-# **LayerNorm**: before a part reads a vector, its channels are shifted and scaled to mean 0 and variance 1. Then it does not matter how long the vector has become from all that was added. A learned factor for each channel follows. One more LayerNorm stands before the logits.
+# **LayerNorm**: before a part reads a vector, its channels are shifted and scaled to mean 0 and variance 1. Then it does not matter how long the vector has become from all that was added. Each vector is normalized by itself. (Batch normalization, known from images, takes mean and variance over the batch and over time, and would let the future in.) A learned factor for each channel follows. One more LayerNorm stands before the logits.
 #
 # A LayerNorm before the part, as here, is **pre-norm**. With **post-norm** it stands after the sum, *on* the residual stream, so each one rescales all that was added before it, and no path leads around it.
 
@@ -374,7 +374,7 @@ def post_normed(part):
 
 
 # %% [markdown]
-# Here is the whole ladder. From "one head" on, each line is the one above with one thing more. The last line is the package's GPT: the same two parts with their LayerNorms, twice, one pair on top of the other. Such a pair is called a **block** (of the model; the blocks of text from above have nothing to do with it). It is also called a **layer**, and `n_layer` counts them; a linear layer is only a part of one.
+# Here is the whole ladder. From "one head" on, each line is the one above with one change. The last line is the package's GPT: the same two parts with their LayerNorms, twice, one pair on top of the other. Such a pair is called a **block** (of the model; the blocks of text from above have nothing to do with it). It is also called a **layer**, and `n_layer` counts them; a linear layer is only a part of one.
 
 # %%
 config = GPTConfig(V, block_size, n_layer=2, n_head=4, n_embd=n_embd)
@@ -406,7 +406,7 @@ ask("what_one_layer_gets")
 # %% [markdown]
 # All are trained alike: the same batches, the same seed, and the same hyperparameters, such as the number of steps, the batch size and the learning rate. Together we call these the **recipe**. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models are initialized as this package's `GPT` is: random matrices with a standard deviation of 1/√n_embd, half of that (1/√(2 · n_layer) for two layers) for linear layers called `c_proj`, which write to the residual stream, and sines and cosines for the positional embedding.
 #
-# `train` is the loop from above with four additions. Each step shrinks the matrices a little (**weight decay**), so that only entries that lower the loss stay large; biases and the factors of LayerNorm are left out. The learning rate rises for the first steps and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
+# `train` is the loop from above with four refinements. `AdamW` shrinks the matrices a little at each step (**weight decay**), so that only entries that lower the loss stay large; here it does so more strongly, and leaves out biases and the factors of LayerNorm. The learning rate rises for the first steps and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
 
 
 # %%
@@ -491,7 +491,7 @@ for name, model in models.items():
 # - **Position** tells it where each token stands. The loss falls to less than half<!--shown-->.
 # - With **four heads** it falls again, in the table above by about half.
 # - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and recall hardly moves. What else the last two are for comes below.
-# - With a **second layer** something new happens. Recall is near 0 for the models that cannot spell. One in eight is a guess among words that are spelled right, and the others with one layer are not far above that. Now nearly every answer is right.
+# - With a **second layer** something new happens. Recall is near 0 for the models that cannot spell. One in eight is a guess among words that are spelled right, and the other models with one layer come close to that. Now nearly every answer is right.
 
 # %% tags=["table", "proof"]
 climbed = list(losses.values())
@@ -624,7 +624,7 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**: the training loss goes on falling; the validation loss stops falling while it is several times as high, and then rises. The model memorizes its fifteen stories, and that does not help with others. What helps most is more text: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout (`GPTConfig(..., dropout=0.2)`).
+# This is **overfitting**: the training loss goes on falling; the validation loss stops falling while it is several times as high, and then rises. The model memorizes its fifteen stories, and that does not help with others. What helps most is more text: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout (`GPTConfig(..., dropout=0.2)`). With dropout the training loss may even be the higher one: it is measured with dropout on, the validation loss with dropout off.
 
 # %% [markdown]
 # ## Look inside
@@ -743,7 +743,7 @@ assert its_tokenizer.characters == tokenizer.characters
 # %% [markdown]
 # ## Break it
 #
-# A bug that many people have written once. The shapes are right, and the training loss looks very good.
+# Here is a bug that many people write at least once. The shapes are right, and the training loss looks very good.
 
 # %%
 ask("unshifted_targets")
@@ -887,7 +887,7 @@ assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith("Прив
 #
 # What to expect of it: a GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds of processor time on one core of a 2.8<!--given--> GHz Xeon, in float32. It writes in the form of a play, many of its words are English, and it makes no sense: "Haster have temew been, whip all king / Pain'd so, ejuster you leafter, I tims, / Before male tong think."
 #
-# Several processes share the work if `torchrun` starts them, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. The result is that of one process with the whole batch.
+# Several processes share the work if `torchrun` starts them, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is that of one process with the whole batch, up to rounding.
 #
 # ```
 # torchrun --nproc-per-node=2 -m attention_course.training --text stories
@@ -919,7 +919,7 @@ print(
 #
 # ## In the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both make the `c_proj` matrices smaller by √(2 n_layer): so many parts write to the residual stream, and their variances add up (rung 5).
+# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both make the `c_proj` matrices smaller by √(2 n_layer): that is how many parts write to the residual stream, and their variances add up (rung 5).
 # - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are nearly all transformers since.
 # - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early in training.
 # - Newer models rotate queries and keys by an angle that depends on their position (RoPE, Su et al. 2021) instead of adding a vector, and do not subtract the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
