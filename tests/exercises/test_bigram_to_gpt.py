@@ -182,7 +182,7 @@ def test_what_the_insights_say_is_true():
 
 
 def test_a_gradient_comes_back_unchanged_along_the_sums():
-    assert "comes back along it unchanged" in EXERCISES["pre_norm_block"].insight
+    assert "flows back along it unchanged" in EXERCISES["pre_norm_block"].insight
     y = x = torch.randn(1, 3, 4, requires_grad=True)
     for _ in range(20):  # the parts are cut off from the gradient, so only the line of sums is left
         y = rung.pre_norm_block(
@@ -193,7 +193,7 @@ def test_a_gradient_comes_back_unchanged_along_the_sums():
 
 
 def test_with_random_draws_a_token_comes_as_often_as_its_probability_says():
-    assert "as often as its probability says" in EXERCISES["generate"].insight
+    assert "drawn with its probability" in EXERCISES["generate"].insight
     model, start, n = Model(4, None, seed=5), torch.tensor([2]), 4000
     draws = torch.rand(n, 1, generator=torch.Generator().manual_seed(0))
     drawn = torch.stack([rung.generate(model, start, 1, draw)[1] for draw in draws])
