@@ -522,6 +522,8 @@ ladder["two layers, post-norm"] = lambda: two_layers(post_normed)
 
 # %% tags=["table"]
 climb("two layers, bare", replace(recipe, steps=300))
+
+# %% tags=["table"]
 climb("two layers, post-norm", replace(recipe, steps=300))
 
 # %% tags=["table", "given"]
