@@ -55,7 +55,7 @@ from attention_course.training import (
 )
 from attention_course.training.__main__ import main
 
-pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 PACKAGE = str(Path(attention_course.__file__).parent)
 
 STORIES = write_stories(seed=3, characters=4000)
