@@ -67,9 +67,8 @@ def train_from_options(options: argparse.Namespace) -> bool:
             save()
 
     with saving as save:
-        if (
-            checkpoint and trainer.mean(float(checkpoint.exists())) > 0
-        ):  # if any rank has it, all must load it
+        # If any rank has the file, all must load it.
+        if checkpoint and trainer.mean(float(checkpoint.exists())) > 0:
             trainer.load(checkpoint)
         save()  # fail now, not after training, if the path is bad
         stopped = run(trainer, callback=report).stopped
