@@ -17,7 +17,7 @@ lab: $(READY) ## open JupyterLab at the first rung
 	$(RUN) -m jupyterlab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/01_bag_of_words.ipynb $(LAB_OPTIONS)
 
 check: lint ## lint, check types, and run the quick tests; about a minute
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m "not slow" --ignore=tests/browser tests
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m "not slow" --hypothesis-profile=quick --ignore=tests/browser tests
 
 test: lint ## the same with all tests, and compare the notebooks with their stored outputs
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval

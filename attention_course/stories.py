@@ -59,15 +59,16 @@ def draw_story(rng: random.Random) -> Story:
     Raises:
         TypeError: `rng` has no method `random`.
     """
-
-    def pick(options: Sequence[Option]) -> Option:
-        return options[int(rng.random() * len(options))]
-
     if not hasattr(rng, "random"):
         raise TypeError(f"draw_story: rng is {type(rng).__name__}, expected random.Random(seed).")
-    giver = pick(NAMES)
-    receiver = pick([name for name in NAMES if name != giver])
-    return Story(giver, receiver, pick(THINGS), pick(PLACES), pick(ORDERS))
+    giver = pick(NAMES, rng)
+    receiver = pick([name for name in NAMES if name != giver], rng)
+    return Story(giver, receiver, pick(THINGS, rng), pick(PLACES, rng), pick(ORDERS, rng))
+
+
+def pick(options: Sequence[Option], rng: random.Random) -> Option:
+    """Draw one of the options uniformly."""
+    return options[int(rng.random() * len(options))]
 
 
 def write_stories(seed: int = 0, characters: int = 400_000) -> str:
