@@ -16,7 +16,7 @@ from attention_course.exercises.running import Answer
 for file in Path(answers.__file__).parent.glob("[a-z]*.py"):
     import_module(f"answers.{file.stem}")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shapes_unchecked")]
 NAMES = list(EXERCISES)
 SEEDS = range(2)
 
