@@ -403,7 +403,7 @@ TERMS = [(int(rung), *each) for rung, terms in GLOSSARY["introduced"].items() fo
 @pytest.mark.parametrize(("rung", "term", "how"), TERMS, ids=[term for _, term, _ in TERMS])
 def test_a_term_is_introduced_before_it_is_used(rung, term, how):
     for at, sentence in sentences():
-        points_ahead = at < rung and re.search(rf"\brung {rung} calls\b|^Next: \[rung {rung}\b", sentence)
+        points_ahead = at < rung and re.search(rf"\(rung {rung}\)|^Next: \[rung {rung}\b", sentence)
         if uses(term, sentence) and not points_ahead:
             bold = any(uses(term, each) for each in re.findall(r"\*\*(.+?)\*\*", sentence))
             assert bold if how == "bold" else how in sentence, f"rung {at} uses it first: {sentence}"

@@ -93,7 +93,7 @@ OF_A_SOFTMAX = (
         "Adding 1 to every score changes nothing.", lambda f, x: close(f(x), f(x + 1)) or x.abs().max() > 99
     ),
     Property(
-        "A score that lies 100 below the largest of its row gets as good as no weight.",
+        "A score that lies 100 below the largest of its row gets practically no weight.",
         lambda f, x: not (f(x) > 1e-9)[x < x.amax(dim=-1, keepdim=True) - 100].any(),
     ),
 )
