@@ -51,7 +51,7 @@ def causal_mask(
 def window_mask(
     T_q: int, window: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Return a causal mask of the last `window` tokens, the query's own with them (Beltagy et al. 2020, 3.1).
+    """Return a causal mask of the last `window` tokens, including the query's own (Beltagy et al. 2020, 3.1).
 
     Raises:
         TypeError: a size is not an integer.

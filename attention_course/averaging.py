@@ -34,8 +34,8 @@ def causal_mean_loop(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 def causal_mean_matmul(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
     """Average each token with all tokens before it, as one matrix product.
 
-    A weight of 0 does not hide inf and NaN, since 0 · inf is NaN: one such entry makes every mean of its
-    channel NaN, including the earlier ones. In the loop those stay finite.
+    A weight of 0 does not hide inf and NaN, since 0 · inf is NaN: one such entry makes the earlier means
+    of its channel NaN. In the loop those stay finite.
 
     Args:
         x: tokens, shape (T, C) or (B, T, C).

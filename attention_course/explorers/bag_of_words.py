@@ -13,7 +13,7 @@ TOKENS = torch.tensor(
 )
 ORDERS = {
     "as written": list(range(8)),
-    "first three swapped": [2, 1, 0, 3, 4, 5, 6, 7],
+    "first three reversed": [2, 1, 0, 3, 4, 5, 6, 7],
     "reversed": list(range(8))[::-1],
 }
 

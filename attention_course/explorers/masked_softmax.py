@@ -52,6 +52,6 @@ def draw(figure: LiveFigure, scores: Tensor, exp: Tensor, weights: Tensor) -> No
         Bars("weights: exp divided by its sum", weights, KEYS, "key", limits=(0, 1)),
         caption=(
             f"Query {QUERY} sees {visible} keys. Entropy of its weights: {entropy:.2f} nats, "
-            f"of at most ln {visible} = {math.log(visible):.2f}."
+            f"out of at most ln {visible} = {math.log(visible):.2f}."
         ),
     )

@@ -51,7 +51,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
         "head": ipywidgets.Dropdown(options=list(HEADS), description="head"),
         "head_size": ipywidgets.IntSlider(LARGEST_HEAD, 1, LARGEST_HEAD, description="head_size"),
         "t": ipywidgets.IntSlider(4, 0, T - 1, description="query t"),
-        "masked": ipywidgets.Checkbox(True, description="mask: no look at the future", indent=False),
+        "masked": ipywidgets.Checkbox(True, description="mask: no looking ahead", indent=False),
     }
 
 

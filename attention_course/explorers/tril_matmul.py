@@ -14,7 +14,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
     """Return the number of tokens and the three steps that make weights out of ones."""
     return {
         "T": ipywidgets.IntSlider(5, 1, len(TOKENS), description="T"),
-        "decay": ipywidgets.FloatSlider(1.0, min=0.0, max=1.0, step=0.05, description="decay a step"),
+        "decay": ipywidgets.FloatSlider(1.0, min=0.0, max=1.0, step=0.05, description="decay per step"),
         "triangle": ipywidgets.Checkbox(True, description="lower triangle", indent=False),
         "normalise": ipywidgets.Checkbox(True, description="rows sum to 1", indent=False),
     }

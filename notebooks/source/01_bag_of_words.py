@@ -121,7 +121,7 @@ def causal_mean_loop(x):
 causal_mean_loop(x)
 
 # %% [markdown]
-# This function is **causal**: no output depends on a later input. A **language model** like GPT predicts each token from those before it, so it has to be causal. (**Attention** will turn out to be a mean, too: a weighted one, in which the tokens determine how much each of them counts. A model that is built from attention is called a **transformer**; the T of GPT stands for it.)
+# This function is **causal**: no output depends on a later input. A **language model** like GPT predicts each token from those before it, so it has to be causal. (**Attention** will turn out to be a mean, too: a weighted one, in which the tokens determine how much each of them counts. A model whose tokens exchange information only through attention is called a **transformer**; the T of GPT stands for it.)
 #
 # `torch.testing.assert_close` compares two tensors. It is silent when they agree, and raises an error that shows the largest difference when they do not.
 
@@ -162,7 +162,7 @@ changed
 torch.testing.assert_close(causal_mean_loop(swapped)[-1], causal_mean_loop(x)[-1])
 
 # %% [markdown]
-# ## No look at the future
+# ## No looking ahead
 #
 # An output never depends on a later input. To show it, change token 2 and look at which outputs move.
 
@@ -183,7 +183,7 @@ for s in range(len(x)):
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
-# The package calls this the **leak probe**, because it shows a leak from the future. Its version adds random noise instead of 1: noise is unlikely to cancel out by chance, while a 1 added to every channel does cancel in a function that subtracts the channels' mean. The probe tests one input, so it can find a leak but not prove that there is none.
+# The package calls this the **leak probe**, because it shows a leak from the future. Its version adds random noise instead of 1, because noise is unlikely to cancel out. (A 1 added to every channel does, in a function that subtracts the channels' mean: one comes in rung 8.) The probe tests one sequence, so it can find a leak but not prove that there is none.
 
 # %%
 from attention_course.attention import leak_probe

@@ -50,8 +50,11 @@ exp / exp.sum()
 
 # %%
 torch.testing.assert_close(exp / exp.sum(), torch.softmax(scores, dim=-1))
+assert torch.zeros(1000).exp().sum() == 1000
 
 # %% [markdown]
+# Why divide? With weights that sum to 1 the output is a mean, however many tokens there are. Without the division it would be a sum that grows with T: 1000<!--shown--> scores of 0 would give weights that sum to 1000<!--shown-->. (The weights are shares. Nothing is drawn from them.)
+#
 # ## Along which dimension?
 #
 # Softmax can be taken along any dimension of a tensor. `dim` names the dimension along which the weights sum to 1.
@@ -195,7 +198,7 @@ for T in (1, 2, 7, 32):
 # %% [markdown]
 # ## Two ways to mask
 #
-# Now with scores that are not all equal. These are scores for the six words of "The sun rises in the east", in a different order: the, sun, the, in, east, rises. They come from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation". Rung 4 shows where they come from, and rung 5 why they are divided by √2.
+# Now with scores that are not all equal. They are from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation", for the six words of "The sun rises in the east". The article mixes up the order of the words, and we keep its order: the, sun, the, in, east, rises. Rung 4 shows how the scores are computed, and rung 5 why they are divided by √2.
 
 # %%
 article_scores = (
@@ -228,7 +231,7 @@ multiplied = torch.softmax(article_scores, dim=-1) * mask
 multiplied
 
 # %% [markdown]
-# Its rows no longer sum to 1. Divide each row by its sum, and both ways agree.
+# All its rows but the last now sum to less than 1. Divide each row by its sum, and both ways agree.
 
 # %%
 renormalised = multiplied / multiplied.sum(dim=-1, keepdim=True)
@@ -313,7 +316,7 @@ assert leak_probe(multiply_after, x).all()
 torch.softmax(torch.full((3,), float("-inf")), dim=-1)
 
 # %% [markdown]
-# By the formula this is 0/0, which is NaN. (Our stable softmax gets NaN a step earlier, from −∞ − (−∞).) One NaN soon spreads through a whole model. PyTorch's own attention function returns zeros for such a query (older versions returned NaN; its module `nn.MultiheadAttention`, which rung 6 uses, still does by default). It takes three inputs, which rung 4 explains; here all three are `x`. Row 0 is fully masked, and this is its output:
+# By the formula this is 0/0, which is NaN. (Our stable softmax gets NaN a step earlier, from −∞ − (−∞).) One NaN soon spreads through a whole model. PyTorch's own attention function, `F.scaled_dot_product_attention`, returns zeros for such a query. (Older versions returned NaN; the module `nn.MultiheadAttention`, which rung 6 uses, still does by default.) The function takes three inputs, which rung 4 explains; here all three are `x`. Row 0 is fully masked, and this is its output:
 
 # %%
 x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
@@ -331,7 +334,7 @@ hidden = torch.tensor([[False, True], [True, True]])
 torch.softmax(scores.masked_fill(hidden, -1e4), dim=-1)
 
 # %% [markdown]
-# In row 0 the mask has opened: the hidden key gets all the weight. In row 1 two hidden keys get half each, and no NaN warns you. With −∞, row 0 is right. (A fill of −1e9 would not be overtaken so soon; row 1 stays as wrong.) And in float16, whose largest number is 65,504<!--given-->, −1e9 is out of range:
+# In row 0 the mask has opened: the hidden key gets all the weight. In row 1 two hidden keys get half each, and no NaN warns you. With −∞, row 0 is right. (A real score is much less likely to lie below −1e9; row 1 would be just as wrong.) And in float16, whose largest number is 65,504<!--given-->, −1e9 is out of range:
 
 # %%
 right = torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=-1)
@@ -473,7 +476,7 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
-# The sequences of a batch differ in length. Short ones are filled up at the end with **padding**, tokens without content. Here are scores for T_q queries and T_k keys, and not all keys are real.
+# The sequences of a batch differ in length. Short ones are padded at the end: **padding** is tokens without content. Here are scores for T_q queries and T_k keys, and not all keys are real.
 #
 # <!--task padding_weights-->
 
@@ -493,7 +496,7 @@ check("padding_weights", my_padding_weights)
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) masks out "all values in the input of the softmax which correspond to illegal connections": −∞ before the softmax, as here.
 # - nanoGPT, where it does not call PyTorch's own function, keeps the triangle as a buffer called `bias` and writes `masked_fill(self.bias[...] == 0, float('-inf'))`.
 # - `F.scaled_dot_product_attention` takes a boolean mask that is True where a query may look, like ours. `nn.MultiheadAttention` takes the opposite. Rung 6 comes back to this.
-# - The scores are also called affinities, logits, or `wei` before the softmax; the temperature is the same one that you set when you sample text.
+# - The scores are also called affinities, logits, or `wei` before the softmax; the temperature that you set when you sample text works the same way, on the scores of the possible next tokens.
 #
 # ## Three sentences to remember
 #

@@ -84,7 +84,7 @@ published_x = torch.tensor(
 torch.softmax(published_x @ published_x.T, dim=-1)
 
 # %% [markdown]
-# Token 1 gives token 0 more weight than itself: the length of token 0 times the cosine of the angle between the two is more than token 1's own length.
+# Token 1 gives token 0 more weight than itself. Divide both scores by the length of token 1, which both contain: the length of token 0 times the cosine of the angle between the two is more than token 1's own length.
 
 # %%
 lengths = published_x.norm(dim=-1)
@@ -136,7 +136,7 @@ embedding = nn.Embedding(50_000, 3)
 embedding(torch.tensor([ids["The"], ids["sun"]])).detach()
 
 # %% [markdown]
-# These two rows are the first two that the article prints. The other four belong to the right words, but are in a different order: it prints the rows of the ids 0, 4, 5, 2, 1, 3.
+# These two rows are the first two that the article prints. It prints those of the other four words, too, but not in the order of the sentence: its rows are those of the ids 0, 4, 5, 2, 1, 3.
 
 # %%
 printed = torch.tensor(
@@ -298,7 +298,7 @@ scores = scores.masked_fill(~mask, float("-inf"))
 (torch.softmax(scores, dim=-1) @ v)[:2]
 
 # %% [markdown]
-# NaN spreads. Models feed the output of one head into further attention. There, even a weight of 0 does not keep it out, because 0 times NaN is NaN.
+# NaN spreads. Models feed the output of one head into other heads. There, even a weight of 0 does not keep it out, because 0 times NaN is NaN.
 
 # %%
 assert (0 * torch.tensor(float("nan"))).isnan()
@@ -382,7 +382,7 @@ q, k, b = head.query(batch), head.key(batch), torch.randn(16)
 torch.testing.assert_close(attention_weights(q, k + b), attention_weights(q, k))
 
 # %% [markdown]
-# And why two matrices for the scores? q kᵀ is x W xᵀ, with one matrix W = W_query W_keyᵀ of 32 times 32. But W cannot be just any matrix: its rank is at most head_size.
+# And why two matrices for the scores? One is enough for scores that differ in the two directions: q kᵀ is x W xᵀ, with one matrix W = W_query W_keyᵀ of 32 times 32. But W cannot be just any matrix: its rank, the number of directions in which it compares tokens, is at most head_size.
 
 # %%
 W = head.query.weight.double().T @ head.key.weight.double()  # (32, 32)
@@ -391,13 +391,13 @@ torch.testing.assert_close(scores.float(), q @ k.transpose(-2, -1))
 assert torch.linalg.matrix_rank(W) == 16
 
 # %% [markdown]
-# Here it is 16<!--shown-->: the head compares tokens in 16 directions. For that, two factors take fewer parameters than W when head_size is small. In GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
+# Here it is 16<!--shown-->. Two factors take fewer parameters than W itself when head_size is small. In GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
 
 # %%
 assert (2 * 768 * 64, 768 * 768) == (98_304, 589_824)
 
 # %% [markdown]
-# Queries and keys must have the same head_size, because they meet in a dot product. Values are in no dot product, and may have any number of channels, d_v. In most models d_v is head_size, too.
+# Queries and keys must have the same head_size, because they meet in a dot product. Values are not compared with anything, and may have any number of channels, d_v. In most models d_v is head_size, too.
 
 # %%
 Head(n_embd=32, head_size=16, d_v=5)(batch)[0].shape
@@ -445,7 +445,7 @@ W_key[4:] = torch.eye(6)  # position s answers to s
 W_value = torch.eye(10)[:, :4]  # pass on the four letter channels
 
 # %% [markdown]
-# The scores are shown as they are. The weights come from the scaled scores, behind the mask.
+# The scores are shown as they are. The weights come from the scaled scores, with the mask applied.
 
 # %%
 q, k, v = x @ W_query, x @ W_key, x @ W_value
@@ -480,7 +480,7 @@ print(f"{found[5, 4]:.2f}, {faint[5, 4]:.2f}")
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for any other letter. Channel 1 is four times its position. A vowel has to win against any later letter: from the o at position 1 to the end of the word that is 4 · 4 = 16. A longer word may need more than 20. (Scores and weights are shown as before: the scale and the mask come in between.)
+# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for any other letter. Channel 1 is four times its position. A vowel has to win against any later consonant: even at the end of the word, 4 positions after the first vowel, a consonant gains only 4 · 4 = 16. A longer word may need more than 20. (Scores and weights are shown as before: the scale and the mask come in between.)
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -497,7 +497,7 @@ picture(
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
     Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
     alt="All rows of scores are alike, high for the vowels and rising to the right. "
-    "Behind the mask each position has its weight on the last vowel up to itself.",
+    "With the mask each position has its weight on the last vowel up to itself.",
 )
 
 # %%
@@ -510,14 +510,14 @@ picture(
 assert found[0, 0] == 1
 
 # %% [markdown]
-# Check the second t: behind its mask the scores are 0<!--shown-->, 24<!--shown-->, 8<!--shown-->, 32<!--shown-->, 16<!--shown-->, and the a has the 32.
+# Check the second t: under its mask the scores are 0<!--shown-->, 24<!--shown-->, 8<!--shown-->, 32<!--shown-->, 16<!--shown-->, and the a has the 32.
 
 # %%
 assert (q @ k.T)[4, :5].tolist() == [0, 24, 8, 32, 16]
 assert found[4, 3] > 0.99
 
 # %% [markdown]
-# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that fit best. Because it is a mix and not a hard choice, a small change of a query or a key changes the result a little: the lookup is **differentiable**. That is why a model can learn what to look up.
+# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that match best. Because it is a mix and not a hard choice, a small change of a query or a key changes the result a little, and smoothly: the lookup is **differentiable**. That is why a model can learn what to look up.
 
 # %% [markdown]
 # ## Who talks to whom
@@ -541,7 +541,7 @@ _, only_back = head_of_the_article(sun, causal_mask(6))
 picture(
     Heatmap("no mask", everywhere, "query t", "key s", words, words, limit=1),
     Heatmap("causal mask", only_back, "query t", "key s", words, words, limit=1),
-    alt="Weights of six words, over all keys, and behind a causal mask, where the "
+    alt="Weights of six words, over all keys, and under a causal mask, where the "
     "upper triangle is zero.",
 )
 
@@ -625,7 +625,7 @@ after, _ = head_of_the_article(sun[swapped], causal_mask(6))
 ((after - before).abs() > 1e-4).any(dim=-1)
 
 # %% [markdown]
-# The usual remedy is to put the position into the token. A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
+# The simplest remedy is to put the position into the token. (Newer models rotate queries and keys instead: rung 8.) A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
 
 # %%
 torch.manual_seed(0)
@@ -851,4 +851,4 @@ check("previous_token", my_previous_token)
 # 2. The score of a key is its dot product with the query; a mask and a softmax turn a row of scores into weights, and the output is the mean of the values with these weights.
 # 3. Attention looks things up in a set: the only order it knows comes from the mask and from the tokens.
 #
-# Next: [rung 5, scaling](05_scaling_variance.ipynb), where the square root of the head_size gets its reason.
+# Next: [rung 5, scaling](05_scaling_variance.ipynb), which explains the square root of head_size.

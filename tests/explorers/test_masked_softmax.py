@@ -11,7 +11,7 @@ from attention_course.explorers import explore, masked_softmax
 def says(out, temperature, masked, **scores):
     seen = 3 if masked else 4
     yield f"sees {seen} keys. Entropy of its weights: {entropy(out['weights']):.2f} nats, "
-    yield f"of at most ln {seen} = {math.log(seen):.2f}."
+    yield f"out of at most ln {seen} = {math.log(seen):.2f}."
 
 
 def test_hides_key_3_and_reads_the_entropy_out():
@@ -20,7 +20,7 @@ def test_hides_key_3_and_reads_the_entropy_out():
     explorer = explore("masked_softmax")
     for key in range(3):
         explorer.controls[f"score_{key}"].value = 0
-    assert f"Entropy of its weights: {math.log(3):.2f} nats, of at most ln 3" in explorer.figure.caption
+    assert f"Entropy of its weights: {math.log(3):.2f} nats, out of at most ln 3" in explorer.figure.caption
 
 
 def test_temperature_divides_the_scores():
