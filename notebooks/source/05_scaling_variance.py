@@ -264,7 +264,9 @@ assert masked.grad.isfinite().all()
 assert masked.grad[2] == 0
 
 # %% [markdown]
-# All this holds inside a head. At the output of a model things are different. There the model gives a probability to each of several answers, and one of them is right. Training minimizes a number, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer. The logarithm undoes the flatness of softmax: the gradient with respect to the scores is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. The scores at the output are called **logits**. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
+# All this holds inside a head. A model that chooses among answers ends in a softmax, too, and there things are different. It gives each answer a probability, and one answer is right. Training makes a number small, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer.
+#
+# The scores that go into this last softmax are called **logits**. The logarithm undoes the flatness of softmax: the gradient of the loss with respect to the logits is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -310,7 +312,7 @@ assert medians(jacobian_norm, scaled).min() > 0.3
 ask("wide_queries")
 
 # %% [markdown]
-# Here are 20,000 such queries of one token, and keys of another. Each pair has matrices of its own: the formula gives the variance over tokens and matrices. The entries of one q share a token, so they are not independent. They are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, because q and k are independent. That is enough for their variances to add up.
+# Here are 20,000 such queries and as many keys. Each comes from a token and a matrix of its own, because the formula takes both as random. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, because q and k are independent. That is enough for their variances to add up.
 
 # %%
 torch.manual_seed(0)
@@ -371,11 +373,12 @@ assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
 # %% [markdown]
 # The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the formula does not hold.
 #
-# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get. (Later models use the name for a normalization of q and k with a learned factor for each channel.)
+# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get. Without it, cosines differ by at most 2, and beside 127<!--shown--> others no key could get even 6 %<!--shown--> of the weight. (Later models use the name for a normalization of q and k with a learned factor for each channel.)
 
 # %%
 bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
 assert bounded.abs().max() <= 1 + 1e-6
+assert math.e / (math.e + 127 / math.e) < 0.06  # one cosine of 1, all others -1
 
 # %% [markdown]
 # ## The same lesson at the other end

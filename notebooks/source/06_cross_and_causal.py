@@ -137,7 +137,7 @@ picture(
 )
 
 # %% [markdown]
-# Masks combine with `&`: a query looks where both allow it. For a decoder this changes little. When the padding stands at the end, as here, it lies in the future of each real token, and the causal mask hides it already. Only the rows of the padded queries change.
+# Masks combine with `&`: a query looks where both allow it. For a decoder this changes little. When the padding is at the end, as here, it lies in the future of each real token, and the causal mask hides it already. Only the rows of the padded queries change.
 
 # %%
 both = causal_mask(T) & padding  # (T, T) & (B, 1, T) is (B, T, T)
@@ -195,7 +195,7 @@ scores = (x @ x.T * C**-0.5).masked_fill(~mask, float("-inf"))
 torch.testing.assert_close(torch.softmax(scores, dim=-1) @ x, expected)
 
 # %% [markdown]
-# `nn.MultiheadAttention` is a module with matrices of its own. We set them to the identity, so that its queries, keys and values are x as well.
+# `nn.MultiheadAttention` is a module with matrices of its own. We set them to the identity, so that its queries, keys and values are x as well. (For the gradients, PyTorch records what is done with parameters, and refuses to overwrite one. `torch.no_grad()` switches that off.)
 
 # %%
 theirs = nn.MultiheadAttention(C, num_heads=1, bias=False, batch_first=True)
@@ -252,19 +252,22 @@ out, _ = theirs(pair, pair, pair, **hide)
 torch.testing.assert_close(out, attention(pair, pair, pair, both)[0])
 
 # %% [markdown]
-# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". Without a mask it is an error. With another mask, such as a window, the hint wins if no weights are asked for, and loses if they are.
+# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". Without a mask it is an error. With another mask, such as a window, one of the two is ignored. That is the mask, if neither weights are asked for nor a `key_padding_mask` is given. Otherwise it is the hint.
 
 # %%
 window = window_mask(T, 3)
-for need_weights, used in ((False, mask), (True, window)):
-    hint_given = {"is_causal": True, "need_weights": need_weights}
-    out, _ = theirs(pair, pair, pair, attn_mask=~window, **hint_given)
+for asked, used in (
+    ({"need_weights": False}, mask),
+    ({"need_weights": True}, window),
+    ({"need_weights": False, "key_padding_mask": ~padding[:, 0]}, window & padding),
+):
+    out, _ = theirs(pair, pair, pair, attn_mask=~window, is_causal=True, **asked)
     torch.testing.assert_close(out, attention(pair, pair, pair, used)[0])
 
 # %% [markdown]
 # ## When T_q is not T_k
 #
-# The keys and values of the past stay the same when a causal decoder writes one more token. So it need not compute them again: it can keep them, in a **KV cache**, and make one query, for the newest token. (The decoder of this rung starts over for each token: slower, and shorter to write.) Call the number of queries T_q and the number of keys T_k: with a cache T_q = 1, and T_k is the length of the text so far.
+# The keys and values of the past stay the same when a causal decoder writes one more token, since no earlier position sees the new one, not even through a second head on top. So it need not compute them again: it can keep them, in a **KV cache**, and make one query, for the newest token. (The decoder of this rung starts over for each token: slower, and shorter to write.) Call the number of queries T_q and the number of keys T_k: with a cache T_q = 1, and T_k is the length of the text so far.
 #
 # `F.scaled_dot_product_attention` has an option for the causal mask, `is_causal=True`, and there it is not a hint. Say the text has five tokens, and the last one makes the query.
 
@@ -556,7 +559,7 @@ padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 # %% [markdown]
 # ## The encoder
 #
-# Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden.
+# Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden. (`nn.ModuleList` is a list whose parameters belong to the encoder, so that they are trained with it.)
 #
 # These heads see two characters to either side and no further: enough to know which digit of a year this is, and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then stands for its own position and for little else.
 
@@ -582,7 +585,7 @@ class Encoder(nn.Module):
 # %% [markdown]
 # ## The decoder
 #
-# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the source, where only the padding is hidden: all of the source is there from the start. The output of each head is added to the token. (Adding needs equal widths, so d_v = n_embd here. The encoder appends, and its d_v may be smaller.) At the end a **feed-forward** network, two linear layers with a ReLU between them (negative numbers become 0), turns each token into a logit for every character. (Rung 8 takes these parts one by one.)
+# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the source, where only the padding is hidden: all of the source is there from the start. The output of each head is added to the token. (Adding needs equal widths, so d_v = n_embd here. The encoder appends, and its d_v may be smaller.) At the end a **feed-forward** network, two linear layers with a ReLU between them (negative numbers become 0), turns each token into a logit for every character. (Unlike those of a head, these linear layers have a bias: a learned number is added to each channel. Rung 8 takes these parts one by one.)
 
 
 # %%
@@ -622,7 +625,7 @@ assert decoder.cross.key.in_features == 80
 # %% [markdown]
 # ## Train
 #
-# The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written itself, its input is the true text. The causal mask keeps this honest: without it the answer would stand one place to the right.
+# The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written itself, its input is the true text. The causal mask keeps this honest: without it the answer would be one place to the right.
 
 # %%
 shifted = to_ids([">" + text[:-1] for text in targets], 10)
@@ -666,7 +669,7 @@ def rewrite(texts):
 rewrite(["3 march 1998", "24 december 2024"])[0]
 
 # %% [markdown]
-# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 95 %<!--shown-->.
+# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 95 %<!--shown-->. So one of the dates above, or one of yours, may have a wrong digit: the model is small, and was trained for seconds.
 
 # %%
 written, weights = rewrite(sources[:1_000])
@@ -702,7 +705,7 @@ picture(
 )
 
 # %% [markdown]
-# Nobody told the model what a year is, or where to find it. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: the first translation models with attention worked like this, with larger models, and words or parts of words in place of characters.
+# Nobody told the model what a year is, or where to find it. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: the first translation models with attention worked like this, but were larger and recurrent (they read one token after the other), and their tokens were words.
 #
 # One date could be luck. So count, over the 1,000<!--shown--> held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->.
 
@@ -774,7 +777,7 @@ for row in (4, 7):
     assert shares[row] > 0.95
 
 # %% [markdown]
-# The dashes are written all the same: they did not depend on that character. A row has to sum to 1, so its weight has to go somewhere.
+# The dashes are written all the same: that character was not needed. A row has to sum to 1, so its weight has to go somewhere.
 #
 # There is one more caution. Column s is not only the character at s. It is what the encoder made of it, and our encoder was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
 #
@@ -905,8 +908,8 @@ check("leaks", my_leaks)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
-# - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks (which read one token after the other), and showed maps like ours.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. With several of what rung 8 calls layers, the encoder hands over one tensor, the output of its last layer, and every layer of the decoder makes keys and values of its own from it. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
+# - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks, and showed maps like ours.
 # - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
 # - PyTorch has functions for both causal masks, aligned top left and bottom right: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`.
 # - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).

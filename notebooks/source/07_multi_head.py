@@ -70,10 +70,10 @@ mixture
 mixture.topk(2).indices
 
 # %% [markdown]
-# But a linear layer that follows the head cannot read both cards, as long as the shares do not depend on the cards. Here is why. Let the first card get a fixed share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
+# But a linear layer that follows the head cannot read both cards, as long as the shares do not depend on the cards: the first answer needs more than half of the weight on the first card, the second answer more than half on the second. Here is why. Let the first card get a fixed share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
 #
 # 1. If both hold a 2, both answers are 2; if both hold a 6, both answers are 6. So for either answer, the lead is larger on the mixture of (2, 2) than on that of (6, 6).
-# 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. Then mix(2, 2) is v_2, and for any values and any share mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The lead is linear in the mixture, so the same holds for the lead.
+# 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. Then mix(2, 2) is v_2, and for any values and any share mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). A linear layer keeps this equation, and its bias cancels in each difference. So the lead on (2, 6) minus the lead on (6, 2) is 2s − 1 times the lead on (2, 2) minus that on (6, 6), which is positive by step 1.
 # 3. The first answer needs a larger lead on (2, 6) than on (6, 2): 2s − 1 must be positive. The second answer needs a smaller one: 2s − 1 must be negative.
 #
 # No share satisfies both. The next cell checks the equation.
@@ -285,7 +285,7 @@ torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 #
 # In the article each head brings its own width, and the output grows with the number of heads: n_head × d_v channels. With 3 channels in and 4 out, one such module cannot follow another.
 #
-# From here on it is the other way around. A token has n_embd channels and keeps them, and the heads *share* that width:
+# From here on it is the other way around. A token comes in with n_embd channels and goes out with as many. The outputs of the heads *share* that width:
 #
 # head_size = n_embd / n_head
 #
@@ -308,7 +308,7 @@ other = [Head(3, 2, d_v=1)(x)[0], *outputs[1:]]
 (torch.cat(other, dim=-1) != wrapped).any(dim=0)
 
 # %% [markdown]
-# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write to every channel. Each head has its own columns of the projection, and the output is the sum of what all heads write. (It would take heads of any size. That they share n_embd is a convention.)
+# So one more linear layer follows, the **output projection**. It mixes the channels of all heads, and lets each head write to every channel. Each head has its own columns of the projection, and the output is the sum of what all heads write. (The projection would take heads of any size. That they share n_embd is a convention.)
 
 # %%
 torch.manual_seed(0)
@@ -371,36 +371,36 @@ one_by_one = torch.cat([layer(x) for layer in layers], dim=-1)
 torch.testing.assert_close(x @ joined.T, one_by_one)
 
 # %% [markdown]
-# What comes out is (B, T, 3C): queries, keys and values side by side. `split` cuts it into three tables of (B, T, C), each with the channels of head 0 first. To let every head work at the same time, we need (B, n_head, T, head_size): a (T, head_size) table for each head.
+# What comes out is (B, T, 3C): queries, keys and values side by side. `split` cuts it into three tables of (B, T, C), each with the channels of head 0 first. To let every head work at the same time, we need (B, n_head, T, head_size): a (T, head_size) table for each head. What is cut is q, k and v, not the token: each head's matrices read all C channels of it.
 
 # %%
 ask("who_gets_row_zero")
 
 # %%
-tokens = torch.tensor([[0, 1, 2, 3], [10, 11, 12, 13]])  # (T, C) = (2, 4)
-tokens.view(2, 2, 2)[0]  # head 0?
+q = torch.tensor([[0, 1, 2, 3], [10, 11, 12, 13]])  # (T, C) = (2, 4)
+q.view(2, 2, 2)[0]  # head 0?
 
 # %% [markdown]
 # `view` moves no number. It reads them in the order in which they lie in memory, token after token. So keep T in front, and cut only the last dimension: C becomes (n_head, head_size). Here all sizes are 2, and the call looks the same. The heads are in the middle now, and `transpose` brings them forward.
 
 # %%
-split = tokens.view(2, 2, 2)  # (T, n_head, head_size)
+split = q.view(2, 2, 2)  # (T, n_head, head_size)
 split = split.transpose(0, 1)  # (n_head, T, head_size)
 split[0]
 
 # %% [markdown]
-# The same with five tokens. The tens say which token a number comes from.
+# The same with the queries of five tokens. The tens say which token a number belongs to.
 
 # %%
 tens = 10 * torch.arange(5)[:, None] + torch.arange(4)  # (T, C) = (5, 4)
 wrong = tens.view(2, 5, 2)
 right = tens.view(5, 2, 2).transpose(0, 1)
 picture(
-    Heatmap("tokens", tens, "token", "channel"),
+    Heatmap("q", tens, "token", "channel"),
     Heatmap("view: head 0", wrong[0], "row", "channel", limit=43),
     Heatmap("transposed: head 0", right[0], "row", "channel", limit=43),
-    alt="Five tokens with four channels. With view alone, head 0 holds tokens 0 and 1 and half of token 2. "
-    "With the transpose it holds the first two channels of all five tokens.",
+    alt="Queries of five tokens, with four channels. With view alone, head 0 holds queries 0 and 1 and half of "
+    "query 2. With the transpose it holds the first two channels of all five queries.",
 )
 
 # %% [markdown]
@@ -412,7 +412,7 @@ try:
     back.view(2, 4)
 except RuntimeError:
     print("refused")
-assert torch.equal(back.reshape(2, 4), tokens)
+assert torch.equal(back.reshape(2, 4), q)
 
 # %% [markdown]
 # Here is the whole module, the one that rung 8 uses. It returns the output and no weights. `attend` is a function of the package: it returns the output of `attention`. Where that is faster, it calls `F.scaled_dot_product_attention`, which does not return the weights. `is_causal=True` stands for the causal mask. It aligns the last query with the last key, so it is not the trap of rung 6.
@@ -434,7 +434,7 @@ class MultiHeadAttention(nn.Module):
             for part in self.c_attn(x).split(C, dim=-1)
         )
         if mask is not None and mask.dim() == 3:
-            mask = mask[:, None]  # (B, 1, 1 or T, T): one mask a text, for every head
+            mask = mask[:, None]  # (B, 1, 1 or T, T): one mask per text, for every head
         output = attend(q, k, v, mask, is_causal)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
@@ -632,7 +632,7 @@ picture(
 )
 
 # %% [markdown]
-# One product for all heads avoids the overhead of many small ones; that matters most for short sequences. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines coincide. SDPA picks a fused kernel here, one compiled routine for all steps: **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights, so its memory grows like T, not like T². With a mask tensor it grows like T² again, since the mask itself is T × T; and where there is no such kernel, since then the weights are stored.
+# One product for all heads avoids the overhead of many small ones; that matters most for short sequences. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines coincide. SDPA picks a fused kernel here, one compiled routine for all steps: **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights, so its memory grows like T, not like T². In two cases it grows like T² again: with a mask tensor, which is T × T itself, and where PyTorch has no such kernel and stores the weights.
 
 # %%
 growth = {name: (numbers[-1] / numbers[-2]).item() for name, numbers in kept.items()}
@@ -643,7 +643,7 @@ assert torch.equal(kept["loop"], kept["list"])
 assert torch.equal(kept["list"], kept["fused"])
 
 # %% [markdown]
-# That is why `MultiHeadAttention` computes the weights as a table only if you record them.
+# That is why `MultiHeadAttention` calls SDPA, unless you record the weights or SDPA is the slower way.
 #
 # ## Dropout
 #

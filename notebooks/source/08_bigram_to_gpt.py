@@ -37,8 +37,7 @@ from attention_course.questions import ask
 from attention_course.stories import answers, recall, stories_entropy
 from attention_course.text import CharTokenizer, Data, get_batch
 from attention_course.text import conditional_entropy, load_text, train_val_split
-from attention_course.training import Recipe, Trainer, evaluate
-from attention_course.training import load_model, run, train
+from attention_course.training import Recipe, Trainer, evaluate, load_model, run, train
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -115,7 +114,7 @@ for t in range(8):
     print(f"after {context!r:10} comes {target!r}")
 
 # %% [markdown]
-# Under a causal mask all of them are answered in one forward pass: position t sees x[0] to x[t], and must predict y[t]. This is the teacher forcing of rung 6.
+# Under a causal mask all of them are answered in one forward pass: position t sees x[0] to x[t], and must predict y[t]. This is the teacher forcing of rung 6. That is why the K of "Kind" may not look at the letters after it, though all are given: in the same pass its position must predict the i. (A model that predicted only after the last character could look both ways, and would learn one prediction from a block in place of block_size.)
 #
 # A **batch** holds B such blocks, cut from the text at random places.
 
@@ -157,7 +156,7 @@ entropy = stories_entropy(stories)
 marks = {"nothing": math.log(V), **floors, "grammar": entropy}
 picture(
     Bars(
-        "Nats per character of someone who knows ...",
+        "Loss, in nats per character, if you know ...",
         torch.tensor(list(marks.values())),
         list(marks),
         "what is known",
@@ -253,7 +252,7 @@ print(tokenizer.decode(written[0]))
 #
 # ## Does it get the answers right?
 #
-# In the validation text, take the characters up to the answer to a question. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. (Papers would speak of the accuracy of the answers.) There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
+# In the validation text, take the characters up to the answer to a question. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. (Papers would speak of the accuracy of the answers. It is not the recall of precision and recall.) There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
 
 # %%
 start, end = answers(val_text)[6]
@@ -263,7 +262,7 @@ recall(bigram, val_text, tokenizer)
 # %% [markdown]
 # ## One part at a time
 #
-# Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts, which papers call sublayers, transform the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table is both the embedding (nanoGPT's `wte`) and the output matrix (its `lm_head`). This is **weight tying** (Press & Wolf 2017). It saves a matrix; and a row, which as an embedding gets a gradient only where its character occurs, gets one at every position as part of the output.
+# Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts, which papers call sublayers, transform the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table is both the embedding (nanoGPT's `wte`) and the output matrix (its `lm_head`). This is **weight tying** (Press & Wolf 2017). It saves a matrix. It also trains each row more often: as an embedding, a row gets a gradient only where its character occurs; as part of the output, it gets one at every position.
 #
 # A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token.
 
@@ -318,9 +317,7 @@ torch.testing.assert_close(once[:, 2:], once_swapped[:, 2:])
 assert ((second(once) - second(once_swapped)).abs().amax(dim=-1) > 1e-4).all()
 
 # %% [markdown]
-# Three parts are new.
-#
-# **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. In between there are four times as many channels. The nonlinear function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one. The four is a convention since "Attention Is All You Need".
+# Three parts are new. **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. For given weights, a head's output is linear in the tokens: it takes weighted sums of their channels, and no more. This part can do more, such as make a channel large only if two others are. In between there are four times as many channels. The nonlinear function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one. The four is a convention since "Attention Is All You Need".
 
 
 # %%
@@ -335,7 +332,7 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# **Residual connection**: a part does not replace the vector but adds to it. The vector that runs past all the parts, and that each of them reads and adds to, is called the **residual stream**. What was known stays known, and gradients have a path around every part.
+# **Residual connection**: a part does not replace the vector but adds to it. The vector that runs past all the parts, and that each of them reads and adds to, is called the **residual stream**. What was known stays known, and gradients have a path around every part. So positions need adding only once: the stream carries them to every part.
 
 
 # %%
@@ -349,9 +346,9 @@ class Residual(nn.Module):
 
 
 # %% [markdown]
-# **LayerNorm**: before a part reads a vector, its channels are shifted and scaled to mean 0 and variance 1. Then it does not matter how long the vector has become from all that was added. Each vector is normalized by itself. (Batch normalization, known from images, takes mean and variance over the batch and over time, and would let the future in.) A learned factor for each channel follows. One more LayerNorm stands before the logits.
+# **LayerNorm**: before a part reads a vector, its channels are shifted and scaled to mean 0 and variance 1, the variance that rung 5 assumed. Then it does not matter how long the vector has become from all that was added. Each vector is normalized by itself. (Batch normalization, known from images, takes mean and variance over the batch and over time, and would let the future in.) A learned factor for each channel follows. One more LayerNorm comes before the logits.
 #
-# A LayerNorm before the part, as here, is **pre-norm**. With **post-norm** it stands after the sum, *on* the residual stream, so each one rescales all that was added before it, and no path leads around it.
+# A LayerNorm before the part, as here, is **pre-norm**. With **post-norm** it comes after the sum, *on* the residual stream, so each one rescales all that was added before it, and no path leads around it.
 
 # %%
 v = torch.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0]])
@@ -404,9 +401,9 @@ ask("which_part_answers")
 ask("what_one_layer_gets")
 
 # %% [markdown]
-# All are trained alike: the same batches, the same seed, and the same hyperparameters, such as the number of steps, the batch size and the learning rate. Together we call these the **recipe**. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models are initialized as this package's `GPT` is: random matrices with a standard deviation of 1/√n_embd, half of that (1/√(2 · n_layer) for two layers) for linear layers called `c_proj`, which write to the residual stream, and sines and cosines for the positional embedding.
+# All are trained alike: the same batches, the same seed, and the same hyperparameters, such as the number of steps, the batch size and the learning rate. Together we call these the **recipe**. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models are initialized as this package's `GPT` is: random matrices with a standard deviation of 1/√n_embd, half of that for linear layers called `c_proj`, and sines and cosines for the positional embedding. (Half is 1/√(2 · n_layer) for two layers: 2 · n_layer parts write to the residual stream, and their variances add up, as in rung 5.)
 #
-# `train` is the loop from above with four refinements. `AdamW` shrinks the matrices a little at each step (**weight decay**), so that only entries that lower the loss stay large; here it does so more strongly, and leaves out biases and the factors of LayerNorm. The learning rate rises for the first steps and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
+# `train` is the loop from above with four refinements. `AdamW` shrinks the matrices a little at each step (**weight decay**), so that only entries that lower the loss stay large; here it does so more strongly, and leaves out biases and the factors of LayerNorm. The learning rate rises for the first steps, since large steps from random parameters can do lasting harm, and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
 
 
 # %%
@@ -458,7 +455,7 @@ for name in ("residual", "LayerNorm"):
     climb(name)
 
 # %% [markdown]
-# The last one is trained before your eyes; both axes of the picture are logarithmic. The loss falls through the floors of the tables, one after the other. At that of the pairs it slows down: up to there the last character was enough, and now the model has to learn to look back. Read what it writes meanwhile. **Stop** ends the training and keeps the model as it is. (If you stop, run the cell again before you go on: what follows is about the whole training.)
+# The last one is trained before your eyes; both axes of the picture are logarithmic. The loss falls through the floors of the tables, one after the other. At that of the pairs it slows down: up to there the last character was enough, and now the model has to learn to look back. Read what it writes meanwhile. **Stop** ends the training and keeps the model as it is. (If you stop, run the cell again before you go on: what follows assumes the full training run.)
 
 # %%
 gpt = fresh(ladder["second layer"])
@@ -488,7 +485,7 @@ for name, model in models.items():
 #
 # - The **mean of the past** is worse than the table of pairs, and hardly better than knowing how often each character occurs. It knows which characters came, and no longer which one came last. Order is nearly everything.
 # - **One head** can choose where to look, and beats the table.
-# - **Position** tells it where each token stands. The loss falls to less than half<!--shown-->.
+# - **Position** tells it where each token is. The loss falls to less than half<!--shown-->.
 # - With **four heads** it falls again, in the table above by about half.
 # - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and recall hardly moves. What else the last two are for comes below.
 # - With a **second layer** something new happens. Recall is near 0 for the models that cannot spell. One in eight is a guess among words that are spelled right, and the other models with one layer come close to that. Now nearly every answer is right.
@@ -496,7 +493,7 @@ for name, model in models.items():
 # %% tags=["table", "proof"]
 climbed = list(losses.values())
 assert climbed[1] > climbed[0]  # the mean is worse than the table
-assert all(a > b - 0.005 for a, b in pairwise(climbed[2:]))  # every part pays
+assert all(a > b - 0.005 for a, b in pairwise(climbed[2:]))  # every part pays off
 assert climbed[5] > climbed[7] > climbed[8]
 assert climbed[2] < climbed[0]
 assert abs(losses["mean of the past"] - floors["1-gram"]) < 0.05
@@ -508,7 +505,7 @@ assert recalls["second layer"] > 0.9
 # %% [markdown]
 # ## What residual connections and LayerNorm are for
 #
-# With one layer they lowered the loss, and the answers remained guesses. An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps; the others are compared at step 300, when their learning rate has not fallen yet.
+# With one layer they lowered the loss, and the answers remained guesses. An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, when their learning rate has fallen to a third of its peak, not yet to 0: an advantage for these two.
 
 
 # %%
@@ -537,7 +534,7 @@ picture(
 )
 
 # %% [markdown]
-# Bare, the second layer does harm: two layers are far above one. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays. On the residual stream of pre-norm, what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so it depends on the warm-up. This is one task and one recipe; with enough care post-norm works, as in the paper.
+# Bare, the second layer does harm: two layers are far above one. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off. On the residual stream of pre-norm, what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm, and it depends on the warm-up. This is one task and one recipe; with enough care post-norm works, as in the paper.
 
 # %% tags=["table"]
 assert {history.val_steps[:3][-1] for history in some} == {300}
@@ -626,16 +623,15 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**: the training loss goes on falling; the validation loss stops falling while it is several times as high, and then rises. The model memorizes its fifteen stories, and that does not help with others. What helps most is more text: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout (`GPTConfig(..., dropout=0.2)`). With dropout the training loss may even be the higher one: it is measured with dropout on, the validation loss with dropout off.
-
-# %% [markdown]
+# This is **overfitting**: the training loss goes on falling; the validation loss stops falling while it is several times as high, and then rises. The model memorizes its fifteen stories, and that does not help with others. What helps most is more text: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout (`GPTConfig(..., dropout=0.2)`). With dropout the training loss may even be the higher one: it is measured with dropout on, the validation loss with dropout off. But having no gap says only that nothing was memorized: the table of pairs has none, and its loss is far above the entropy. That is **underfitting**, and it takes a larger model or longer training.
+#
 # ## Look inside
 #
 # Here is a story that the model has never seen, up to the moment when it must give the first answer. Which characters does it look at, in which layer, with which head? The picture below shows the whole story; a query sees nothing to its right.
 
 # %%
 story = "\n" + new_stories[3]
-moments = answers(story)  # where the three answers stand
+moments = answers(story)  # where the three answers are
 start, end = moments[0]
 print(repr(story[:start]), "->", repr(story[start:end]))
 
@@ -677,7 +673,7 @@ for thing in ("map", "cup", "kite", "bell"):
 # %% [markdown]
 # ## Sample
 #
-# A model gives probabilities, and a character has to be drawn from them. The logits are divided by a **temperature**, as in rung 3: below 1 the choice gets safer, above 1 wilder. **top-k** keeps the k most probable characters and drops the others.
+# A model gives probabilities, and a character has to be drawn from them. The logits are divided by a **temperature**, as in rung 3: below 1 the choice gets safer, above 1 wilder. **top-k** keeps the k most probable characters and drops the others. (**Top-p** or nucleus sampling keeps instead the smallest set of characters whose probabilities add up to at least p.)
 
 # %%
 ask("temperature_zero")
@@ -690,7 +686,7 @@ prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# After "poor " the model spreads its probability over the names. The grammar leaves one out: Ann, who gives. Look at the bar of A, for only Ann's name begins with it. If it is low, the model has learned the rule, in part at least. If it is as high as the others, it has learned the names and not yet the rule. The loss hardly shows it: in a story, breaking the rule costs 0.13<!--shown--> nats of about 10<!--shown-->.
+# After "poor " the model spreads its probability over the names. The grammar leaves one out: Ann, who gives. Look at the bar of A, for only Ann's name begins with it. If it is low, the model has learned the rule, in part at least. If it is as high as the others, it has learned the names and not yet the rule. The loss hardly shows it: in a story, not knowing the rule costs 0.13<!--shown--> nats of about 10<!--shown-->.
 
 # %% tags=["nbval-ignore-output"]
 ids = tokenizer.encode(prompt)[None]
@@ -916,14 +912,14 @@ print(
 # Three large things separate ours from it. (A small one: GPT-2 computes gelu by an approximation.)
 #
 # - **Size**: a thousand times as many parameters, 1024 tokens of context in place of 128<!--shown-->.
-# - **Data**: 40 GB of web pages (section 2.1) in place of 0.4<!--shown--> MB of stories, and much more compute. (Training on plain text like this is called **pretraining**; a shorter training for one task, **fine-tuning**, may follow.)
+# - **Data**: 40 GB of web pages (section 2.1) in place of 0.4<!--shown--> MB of stories, and much more compute. (Training on plain text like this is called **pretraining**; a shorter training run on one task, **fine-tuning**, may follow.)
 # - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**, section 2.2), in place of 33<!--shown--> characters. A piece holds about four characters of English, so a context reaches further.
 #
 # ## In the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both make the `c_proj` matrices smaller by √(2 n_layer): that is how many parts write to the residual stream, and their variances add up (rung 5).
-# - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are nearly all transformers since.
-# - Note what stands before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text stood, and copies what followed. Large models learn such heads early in training.
+# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both make the `c_proj` matrices smaller by √(2 n_layer).
+# - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are most large language models since.
+# - Note what comes before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text appeared, and copies what followed. Large models learn such heads early in training.
 # - Newer models rotate queries and keys by an angle that depends on their position (RoPE, Su et al. 2021) instead of adding a vector, and do not subtract the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
 #
 # ## Three sentences to remember
