@@ -91,8 +91,8 @@ Part = Callable[..., nn.Module]  # a module class or a factory
 class Block(nn.Module):
     """A transformer block: attention, then an MLP, each with a residual connection.
 
-    It is pre-norm, like GPT-2 (Radford et al. 2019, section 2.3), whereas Vaswani et al. 2017 (section 3.1)
-    is post-norm: no block normalizes the residual stream.
+    It is pre-norm: no block normalizes the residual stream itself. GPT-2 (Radford et al. 2019, section 2.3)
+    is pre-norm too; Vaswani et al. 2017 (section 3.1) is post-norm.
 
     Args:
         config: the hyperparameters.

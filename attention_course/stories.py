@@ -181,6 +181,8 @@ class Tokenizer(Protocol):
 def recall(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "auto") -> float:
     """Return the fraction of answers in a text of stories that the model predicts correctly.
 
+    Papers would say exact-match accuracy; it is not the recall of precision and recall.
+
     An answer is correct if the argmax is correct at each of its characters, given the true text before it
     (teacher forcing). Answers that end within the first block_size characters are skipped, and so are all
     after the first 1000.

@@ -25,9 +25,9 @@ def conditional_entropy(ids: Int[Tensor, " T"], n: int) -> float:
     relative frequencies counted in the ids themselves. The first n - 1 tokens have too little context and are
     left out.
 
-    The table is evaluated on the text it was counted in. For large n it has memorized that text, and the
-    value falls to 0, below the entropy of the source; it estimates that entropy only while most n-grams are
-    frequent.
+    While most n-grams are frequent, it estimates the source's conditional entropy given n - 1 tokens, which
+    is never below the source's entropy per token. For large n the table has memorized the text, and the
+    value falls towards 0, below that entropy.
 
     Args:
         ids: shape (T,).
@@ -143,7 +143,7 @@ def load_text(name_or_path: str | PathLike) -> str:
     path = Path(os.path.expanduser(name)).absolute()
     if (len(name) > 255 or "\n" in name) and not os.path.exists(path):
         raise FileNotFoundError(
-            f"load_text: {name[:40]!r}... is no file, expected a name or a path. A text needs no "
+            f"load_text: {name[:40]!r}... is not a file, expected a name or a path. A text needs no "
             "loading: Data.of(text)."
         )
     if not path.exists():
@@ -152,7 +152,7 @@ def load_text(name_or_path: str | PathLike) -> str:
         except ValueError as error:
             raise FileNotFoundError(f"load_text: there is no file {path}. {error}") from None
     if not path.is_file():
-        raise ValueError(f"load_text: {path} is no file. Name a text file, perhaps one in that folder.")
+        raise ValueError(f"load_text: {path} is not a file. Name a text file, perhaps one in that folder.")
     return read_text(path)
 
 
@@ -168,7 +168,7 @@ def code_points(text: str) -> np.ndarray:
 
 
 class CharTokenizer:
-    """A character-level tokenizer: ids follow the order of Unicode.
+    """A character-level tokenizer: ids follow code-point order.
 
     Args:
         text: defines the vocabulary. A tokenizer made from another's `characters` is equal to it.

@@ -186,7 +186,7 @@ def test_what_is_not_there_is_refused(tmp_path, monkeypatch):
     assert "Did you mean 'tiny-shakespeare'? There are: stories, tiny-shakespeare." in message
     with pytest.raises(FileNotFoundError, match=r"no file .*war\.txt.*There are: stories"):
         load_text("books/war.txt")
-    with pytest.raises(ValueError, match=r"is no file\. Name a text file, perhaps one in that folder"):
+    with pytest.raises(ValueError, match=r"is not a file\. Name a text file, perhaps one in that folder"):
         load_text(tmp_path)
 
 
@@ -194,7 +194,7 @@ def test_a_text_is_no_name_of_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for text in ("Once upon a time\nthere was", "Once upon a time " * 16, "Once upon a time " * 100_000):
         with pytest.raises(
-            FileNotFoundError, match=r"'Once upon a time.*'... is no file.*Data.of\(text\)"
+            FileNotFoundError, match=r"'Once upon a time.*'... is not a file.*Data.of\(text\)"
         ) as caught:
             load_text(text)
         assert len(str(caught.value)) < 200

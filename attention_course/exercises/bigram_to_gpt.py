@@ -367,7 +367,7 @@ OF_A_BATCH = (
         "The text 0, 1, 2, ... gives inputs that begin at their start, and targets one higher.", counting_text
     ),
     Property("Each target but the last is the next input.", targets_are_inputs),
-    Property("A block alone is what it is among others.", block_alone),
+    Property("A block gives the same result alone as in a batch.", block_alone),
 )
 OF_A_LOSS = (
     Property("If all logits are equal, the loss is ln V.", equal_logits_cost_ln_v),
@@ -386,9 +386,9 @@ OF_EMBEDDINGS = (
         "With zeros in wpe, the output is the rows of the tokens.",
         lambda f, ids, wte, wpe: close(wte[ids], f(ids, wte, 0 * wpe)),
     ),
-    Property("One token at all positions differs as the positions do.", a_token_repeated),
+    Property("If one token is repeated, the outputs differ only by the positions.", a_token_repeated),
     Property(
-        "A text alone gives what it gives in a batch.",
+        "A text gives the same result alone as in a batch.",
         lambda f, ids, wte, wpe: close(f(ids[:1], wte, wpe), f(ids, wte, wpe)[:1]),
     ),
     Property(

@@ -295,7 +295,7 @@ def says_of_all(leaky: bool, kind: str) -> Callable[..., bool]:
 OF_A_CAUSAL_MASK = (
     Property("The last query sees every key.", lambda f, T_q, T_k: f(T_q, T_k)[-1].all()),
     Property(
-        "Each query sees one key more than the query before it.",
+        "Each query sees one more key than the query before it.",
         lambda f, T_q, T_k: close(torch.arange(T_k - T_q + 1, T_k + 1), f(T_q, T_k).sum(dim=-1)),
     ),
     Property("No query sees a key that comes after one it does not see.", no_gaps),
@@ -306,22 +306,25 @@ OF_A_CAUSAL_MASK = (
 )
 OF_A_PADDING_MASK = (
     Property(
-        "Text b shows lengths[b] keys.",
+        "Row b has lengths[b] visible keys.",
         lambda f, lengths, T_k: close(lengths[:, None], f(lengths, T_k).sum(dim=-1)),
     ),
     Property("The padding is at the end.", no_gaps),
     Property(
-        "A text has the mask that it has alone.",
+        "A text has the same mask alone as in a batch.",
         lambda f, lengths, T_k: close(f(lengths[:1], T_k)[0], f(lengths, T_k)[0]),
     ),
 )
 OF_CROSS_ATTENTION = (
-    Property("Each output lies among the values, and zeros: it is a mean of them.", among_the_values),
+    Property(
+        "Each output lies between the smallest and the largest value, or is zero: it is a mean of them.",
+        among_the_values,
+    ),
     Property(
         "With zeros in W_query, and without a mask, it is the mean of the values.", mean_without_queries
     ),
     Property("The order of the context's tokens does not matter, without a mask.", order_does_not_matter),
-    Property("A query alone gets what it gets among others.", queries_apart),
+    Property("A query gets the same output alone as among others.", queries_apart),
     differentiable(cross_attention_forward),
 )
 OF_A_LEAK_TEST = (

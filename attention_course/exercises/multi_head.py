@@ -239,7 +239,7 @@ OF_A_MERGE = (
 OF_MULTI_HEAD_ATTENTION = (
     Property("Under a causal mask, a change of the last token moves no earlier output.", nothing_moves_up),
     Property("Twice the projection gives twice the output.", projection_comes_last),
-    Property("A text in a batch gives what it gives alone.", texts_apart),
+    Property("A text gives the same result alone as in a batch.", texts_apart),
     Property("A query that may look at nothing gets zeros.", zeros_for_the_blind),
     differentiable(multi_head_forward),
 )

@@ -137,7 +137,7 @@ OF_A_VARIANCE = (
         lambda f, a, b, n, s: close(4 * f(a, b, n, s), f(a, b, n, 2 * s)),
     ),
     Property(
-        "It is what 4000 random pairs show, within a quarter.",
+        "It is what 4000 random pairs show, within 25 %.",
         lambda f, a, b, n, s: near(measured_variance(a, b, n, s), f(a, b, n, s)),
     ),
 )
@@ -154,7 +154,7 @@ OF_A_SCALE = (
         ),
     ),
     Property(
-        "4000 random pairs have that variance, within a quarter.",
+        "4000 random pairs have that variance, within 25 %.",
         lambda f, a, b, n, v: near(measured_variance(a, b, n, f(a, b, n, v)), torch.full_like(a, v)),
     ),
 )

@@ -110,7 +110,7 @@ def draw(
         follows = f"the text goes on with “{visible_character(text[position + 1])}”"
     figure.show(
         Text(
-            f"Weights of the framed query, full blue from {100 * FULL:.0f} %",
+            f"Weights of the framed query, full blue at {100 * FULL:.0f} % and above",
             text,
             weights,
             framed=position,
@@ -127,7 +127,7 @@ def draw(
         caption=(
             f"Layer {layer}, head {head}, query {position} “{visible_character(text[position])}”: "
             f"{', '.join(named[:3])}. "
-            f"Next, the model expects “{visible_character(expected)}” with {100 * probability.item():.0f} %; "
-            f"{follows}.{remark}"
+            f"The model's prediction for the next character is “{visible_character(expected)}”, with "
+            f"probability {100 * probability.item():.0f} %; {follows}.{remark}"
         ),
     )

@@ -1,4 +1,4 @@
-"""Rung 8: a callback that shows a training while it runs, and can stop it."""
+"""Rung 8: a callback that shows a training run as it happens, and can stop it."""
 
 import math
 from dataclasses import replace

@@ -131,7 +131,7 @@ def draw(
         Text("A sample; the prompt is shaded", text, shade),
         caption=(
             f"After “{shown}” the most probable character is “{labels[0]}”, with "
-            f"{100 * probabilities.max().item():.0f} %. Entropy of these probabilities: {entropy:.2f} nats, "
-            f"of at most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
+            f"probability {100 * probabilities.max().item():.0f} %. Entropy of these probabilities: "
+            f"{entropy:.2f} nats, of at most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
         ),
     )

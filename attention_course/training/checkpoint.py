@@ -51,7 +51,7 @@ def writing(path: str | Path) -> Iterator[None]:
     try:
         yield
     except Timeout:
-        raise OSError(f"Another run saves to {path}. Wait until it ends, or name another file.") from None
+        raise OSError(f"Another run is saving to {path}. Wait until it ends, or name another file.") from None
     except OSError as error:
         raise OSError(
             f"The checkpoint {path} could not be written: {error.strerror}. "

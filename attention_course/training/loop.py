@@ -168,8 +168,8 @@ class Trainer:
         rate = self.optimizer.param_groups[0]["lr"]
         if not math.isfinite(value):
             raise FloatingPointError(
-                f"After step {self.steps_done} of {self.recipe.steps} the {what} is {value}: the training "
-                f"diverges, with a learning rate of {rate:.2g}. The model and an earlier checkpoint stay as "
+                f"After step {self.steps_done} of {self.recipe.steps} the {what} is {value}: training has "
+                f"diverged, at a learning rate of {rate:.2g}. The model and an earlier checkpoint stay as "
                 "they are. Start over with a smaller learning_rate or a longer warmup."
             )
 

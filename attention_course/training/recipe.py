@@ -1,4 +1,4 @@
-"""The hyperparameters of a training, and the record of its losses."""
+"""The hyperparameters of a training run, and the record of its losses."""
 
 import math
 import numbers
@@ -13,7 +13,7 @@ PRECISIONS: dict[str, None] = dict.fromkeys(("auto", "float32", "bfloat16"))
 
 @dataclass(frozen=True)
 class Recipe:
-    """The hyperparameters of a training.
+    """The hyperparameters of a training run.
 
     Attributes:
         steps: number of optimizer steps.
@@ -85,7 +85,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 
 @dataclass
 class History:
-    """The losses of a training, in nats per token.
+    """The losses of a training run, in nats per token.
 
     Attributes:
         losses: training loss of every step.

@@ -1,4 +1,4 @@
-"""The identity of a training, and the checks that a checkpoint belongs to it and is safe to load."""
+"""The identity of a training run, and the checks that a checkpoint belongs to it and is safe to load."""
 
 import copy
 import hashlib

@@ -10,7 +10,8 @@ from attention_course.gpt import BigramLanguageModel, generate
 
 def says(out, temperature, top_k, seed):
     share = 100 * out["probabilities"].max().item()
-    yield f"with {share:.0f} %. Entropy of these probabilities: {entropy(out['probabilities']):.2f} nats"
+    nats = entropy(out["probabilities"])
+    yield f"with probability {share:.0f} %. Entropy of these probabilities: {nats:.2f} nats"
 
 
 def test_probabilities_are_those_from_which_generate_draws(model, tokenizer):

@@ -368,7 +368,7 @@ def test_a_second_run_with_the_same_file_is_refused(tmp_path):
     with one.saving(path) as save:
         for same in (path, link):
             with pytest.raises(
-                OSError, match=f"^Another run saves to {re.escape(str(same))}. Wait until it ends"
+                OSError, match=f"^Another run is saving to {re.escape(str(same))}. Wait until it ends"
             ):
                 other.saving(same).__enter__()
         with other.saving(tmp_path / "other.pt"):

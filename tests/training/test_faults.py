@@ -102,7 +102,8 @@ def test_a_second_run_is_refused_until_the_first_one_is_killed(text, tmp_path):
         with start(*arguments) as second:
             _, errors = second.communicate()
         assert second.returncode == 1
-        assert errors == f"training: Another run saves to {path}. Wait until it ends, or name another file.\n"
+        advice = "Wait until it ends, or name another file."
+        assert errors == f"training: Another run is saving to {path}. {advice}\n"
         assert first.poll() is None
         first.kill()
     with start(*arguments) as third:

@@ -309,7 +309,7 @@ def test_a_validation_loss_that_is_not_finite_stops_the_training_and_is_not_note
 
 
 def test_a_training_that_really_diverges_is_stopped():
-    with pytest.raises(FloatingPointError, match=r"the training diverges, with a learning rate of \S+e\+\d+"):
+    with pytest.raises(FloatingPointError, match=r"training has diverged, at a learning rate of \S+e\+\d+"):
         train(tiny(), DATA, replace(RECIPE, learning_rate=1e36, warmup=0), callback=lambda t: None)
 
 

@@ -140,7 +140,7 @@ def test_a_training_that_diverges_keeps_its_last_checkpoint(text, tmp_path, caps
         return run(trainer, callback=then)
 
     monkeypatch.setattr(command_line, "run", spoiled)
-    with pytest.raises(SystemExit, match=r"^training: After step 2 of 4 the loss is nan: the training div"):
+    with pytest.raises(SystemExit, match=r"^training: After step 2 of 4 the loss is nan: training has div"):
         main([f"--text={text}", *SMALL, f"--checkpoint={path}"])
     assert read_checkpoint(path)["steps_done"] == 2
     assert all(weights.isfinite().all() for weights in read_checkpoint(path)["model"].values())
@@ -180,7 +180,7 @@ def test_a_second_run_with_the_same_checkpoint_is_refused(text, tmp_path, monkey
     monkeypatch.setattr(command_line, "print_progress", second)
     main(command)
     expected = (
-        f"training: Another run saves to {tmp_path / 'run.pt'}. Wait until it ends, or name another file."
+        f"training: Another run is saving to {tmp_path / 'run.pt'}. Wait until it ends, or name another file."
     )
     assert messages == [expected] * 2
     assert read_checkpoint(tmp_path / "run.pt")["steps_done"] == 4
