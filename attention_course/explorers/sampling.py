@@ -132,6 +132,6 @@ def draw(
         caption=(
             f"After “{shown}” the most probable character is “{labels[0]}”, with "
             f"probability {100 * probabilities.max().item():.0f} %. Entropy of these probabilities: "
-            f"{entropy:.2f} nats, of at most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
+            f"{entropy:.2f} nats, out of at most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
         ),
     )

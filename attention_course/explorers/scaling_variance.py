@@ -127,7 +127,7 @@ def draw(
         Bars("Entropy, Jacobian", alive, ["entropy / ln T", "Jacobian"], "of these weights", (0, 1)),
         caption=(
             f"Variance of the scores: {readout(measured.item())} measured, {readout(predicted.item())} "
-            f"predicted. Entropy of the weights: {entropy:.2f} of at most ln {T} = {math.log(T):.2f}. "
+            f"predicted. Entropy of the weights: {entropy:.2f} out of at most ln {T} = {math.log(T):.2f}. "
             f"Norm of the Jacobian: {readout(jacobian.item())}."
         ),
     )

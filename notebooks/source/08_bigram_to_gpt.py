@@ -163,7 +163,7 @@ picture(
         (0, 4),
     ),
     alt="Bars falling from 3.5 nats for someone who knows nothing, over 2.9, 1.5 and 0.5 for the best "
-    "tables of one, two and three characters, to 0.1 for someone who knows the grammar.",
+    "n-gram tables of one, two and three characters, to 0.1 for someone who knows the grammar.",
 )
 
 # %% [markdown]

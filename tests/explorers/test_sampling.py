@@ -54,7 +54,7 @@ def test_sampling_shows_prompt_and_sample_and_names_the_best(model, tokenizer):
     assert bars.labels[0] == best
     entropy = -(out["probabilities"] * out["probabilities"].log()).sum()
     assert f"the most probable character is “{best}”" in explorer.figure.caption
-    assert f"{entropy:.2f} nats, of at most ln 12 = 2.48" in explorer.figure.caption
+    assert f"{entropy:.2f} nats, out of at most ln 12 = 2.48" in explorer.figure.caption
 
 
 def test_sampling_also_looks_at_a_bigram_model(tokenizer):

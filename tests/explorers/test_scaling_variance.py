@@ -28,7 +28,7 @@ def says(out, head_size, scale, var_q, var_k, T):
         assert out["predicted"].item() == pytest.approx(head_size * var_q * var_k * factor**2)
     yield f"Variance of the scores: {small(out['measured'].item())}"
     yield f" measured, {small(out['predicted'].item())}"
-    yield f"Entropy of the weights: {entropy(out['weights']):.2f} of at most ln {T} = {math.log(T):.2f}."
+    yield f"Entropy of the weights: {entropy(out['weights']):.2f} out of at most ln {T} = {math.log(T):.2f}."
     w = out["weights"].double().numpy()
     yield f"Norm of the Jacobian: {small(np.linalg.norm(np.diag(w) - np.outer(w, w)))}"
 
@@ -85,7 +85,7 @@ def test_one_click_brings_the_row_back():
     assert after["jacobian"] > 0.3
     explorer = explore("scaling_variance")
     explorer.controls["head_size"].value = 1024
-    assert "0.00 of at most ln 6" in explorer.figure.caption
+    assert "0.00 out of at most ln 6" in explorer.figure.caption
     explorer.controls["scale"].value = "1/√head_size"
     assert "0.00" not in explorer.figure.caption
 
