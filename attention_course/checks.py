@@ -208,7 +208,8 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: 
     for part, x in rows.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(
-                f"{name}: {part} is {describe(x)}, expected a float tensor. Convert it: {part}.float()."
+                f"{name}: {part} is {describe(x)}, expected a float tensor. "
+                f"Convert it: torch.as_tensor({part}).float()."
             )
         if x.dim() < 2:
             shape = tuple(x.shape)

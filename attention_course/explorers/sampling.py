@@ -130,8 +130,8 @@ def draw(
         Bars(f"Probability of what follows “{shown}”", probabilities[best], labels, drawn, (0, 1)),
         Text("A sample; the prompt is shaded", text, shade),
         caption=(
-            f"After “{shown}” the most probable character is “{labels[0]}”, with "
-            f"probability {100 * probabilities.max().item():.0f} %. Entropy of these probabilities: "
-            f"{entropy:.2f} nats, out of at most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
+            f"After “{shown}” the most probable character is “{labels[0]}”, with probability "
+            f"{100 * probabilities.max().item():.0f} %. Entropy of these probabilities: {entropy:.2f} nats, "
+            f"out of at most ln {len(characters)} = {math.log(len(characters)):.2f}.{remark}"
         ),
     )

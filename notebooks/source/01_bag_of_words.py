@@ -283,7 +283,7 @@ published_loop(x)
 ask("find_the_loop_bug")
 
 # %% [markdown]
-# Row 2 reads row 1, and row 1 no longer holds a token: it already holds a mean. Looking at the first two rows would not have caught it. Comparing all rows does. (`==` is safe here, because all these numbers are exact.)
+# Row 2 reads row 1, and row 1 no longer holds a token: it already holds a mean. Looking at the first two rows would not have caught it. Comparing all rows does. (`==` is safe here, because the right means of these integers have no rounding error.)
 
 # %%
 (published_loop(x) == causal_mean_loop(x)).all(dim=-1)

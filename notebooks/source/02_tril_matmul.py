@@ -269,7 +269,7 @@ swapped = counting[[1, 0, 2, 3, 4, 5]]
 (decay @ swapped - decay @ counting)[-1]
 
 # %% [markdown]
-# Unequal weights can depend on the order. But somebody has to choose them, and so far that is us, and the choice is the same for every sequence. In rung 4 they are computed from the tokens.
+# With unequal weights the output can depend on the order. But somebody has to choose the weights, and so far that is us, and the choice is the same for every sequence. In rung 4 they are computed from the tokens.
 
 # %%
 assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01

@@ -391,7 +391,7 @@ torch.testing.assert_close(scores.float(), q @ k.transpose(-2, -1))
 assert torch.linalg.matrix_rank(W) == 16
 
 # %% [markdown]
-# Here it is 16<!--shown-->. Two factors take fewer parameters than W itself when head_size is small. In GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
+# Here it is 16<!--shown-->. Two factors take fewer parameters than W itself when head_size is small. In the smallest GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
 
 # %%
 assert (2 * 768 * 64, 768 * 768) == (98_304, 589_824)
@@ -416,7 +416,7 @@ except ValueError as error:
 # %% [markdown]
 # ## A head that we write ourselves
 #
-# What can a head do? We need no training to find out: we set its matrices by hand. The sequence is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. That is called **one-hot**.
+# What can a head do? We need no training to find out: we set its matrices by hand. The sequence is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. Each of these two parts is **one-hot**: a single 1 among zeros.
 
 # %%
 text, letters = "potato", "pota"

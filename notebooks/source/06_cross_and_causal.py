@@ -908,7 +908,7 @@ check("leaks", my_leaks)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. With several of what rung 8 calls layers, the encoder hands over one tensor, the output of its last layer, and every layer of the decoder makes keys and values of its own from it. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. With several layers (rung 8), the encoder hands over one tensor, the output of its last layer, and every layer of the decoder makes keys and values of its own from it. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
 # - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks, and showed maps like ours.
 # - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
 # - PyTorch has functions for both causal masks, aligned top left and bottom right: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`.
