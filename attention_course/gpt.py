@@ -46,7 +46,7 @@ class BigramLanguageModel(nn.Module):
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """The hyperparameters of a GPT; `dropout` is the probability of zeroing a channel during training.
+    """The hyperparameters of a GPT; `dropout` is the probability of zeroing each entry during training.
 
     Raises:
         ValueError: a value is out of range, or n_head does not divide n_embd.

@@ -469,7 +469,7 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 explore("scaling_variance")
 
 # %% [markdown]
-# Without a scale, and with the six keys that you start with, one key of this row has nearly all the weight at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size. 1/head_size goes too far: the scores come out nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024<!--given-->, where the two are the same number. The formula is right even at head_size 1, where the scores are not normally distributed: that takes a sum of many terms, and the formula does not.
+# Without a scale, and with the six keys that you start with, one key of this row has nearly all the weight at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size. 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 1024<!--given--> the scores are nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024<!--given-->, where the two are the same number. The formula is right even at head_size 1, where the scores are not normally distributed: that takes a sum of many terms, and the formula does not.
 #
 # ## Break it
 #

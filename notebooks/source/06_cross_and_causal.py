@@ -252,17 +252,23 @@ out, _ = theirs(pair, pair, pair, **hide)
 torch.testing.assert_close(out, attention(pair, pair, pair, both)[0])
 
 # %% [markdown]
-# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". Without a mask it is an error. With another mask, such as a window, one of the two is ignored. That is the mask, if neither weights are asked for nor a `key_padding_mask` is given. Otherwise it is the hint.
+# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". If the hint is wrong, because the mask is another one, such as a window, the call decides which of the two is used. Here it is the hint:
 
 # %%
 window = window_mask(T, 3)
-for asked, used in (
-    ({"need_weights": False}, mask),
-    ({"need_weights": True}, window),
-    ({"need_weights": False, "key_padding_mask": ~padding[:, 0]}, window & padding),
-):
-    out, _ = theirs(pair, pair, pair, attn_mask=~window, is_causal=True, **asked)
-    torch.testing.assert_close(out, attention(pair, pair, pair, used)[0])
+hint = {"attn_mask": ~window, "is_causal": True, "need_weights": False}
+out, _ = theirs(pair, pair, pair, **hint)
+torch.testing.assert_close(out, attention(pair, pair, pair, mask)[0])
+
+# %% [markdown]
+# And the hint replaces no mask. During training, a call without `attn_mask` is an error. In evaluation PyTorch may take a faster path, as here with an even number of heads, and ignore the hint: nothing is hidden, and no error tells you. So pass the mask, and a hint only where it is true.
+
+# %%
+two_heads = nn.MultiheadAttention(C, num_heads=2, batch_first=True).eval()
+with torch.no_grad():
+    hinted, _ = two_heads(pair, pair, pair, is_causal=True)
+    unmasked, _ = two_heads(pair, pair, pair)
+torch.testing.assert_close(hinted, unmasked)
 
 # %% [markdown]
 # ## When T_q is not T_k
@@ -353,7 +359,7 @@ assert torch.equal(probes["causal"], causal_mask(T))
 assert torch.equal(probes["window of 3"], window_mask(T, 3))
 
 # %% [markdown]
-# With two heads, one on top of the other, it is not.
+# With two heads, one on top of the other, it need not be.
 
 # %%
 ask("two_windows")
@@ -730,7 +736,7 @@ for row in (5, 6):
 # %% [markdown]
 # ## What a map can tell you
 #
-# A weight says how much of which value went into the mix. That is exact, but it is all that a weight says. Whether the character *depends* on it is another question, and it takes an **ablation** to answer it: take a part away, and see what gets lost. This cell hides the year, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
+# A weight says how much of which value went into the mix. That is exact, but it is all that a weight says. Whether the character *depends* on it is another question. To answer it, change something and see what happens. An **ablation**, for example, takes a part away. This cell hides the year, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
 
 # %%
 held_out, position = slice(0, 1_000), torch.arange(17)
@@ -934,6 +940,6 @@ assert torch.equal(
 #
 # 1. Self-attention in an encoder and self-attention in a decoder differ only in the mask; say in words what True means before you pass a mask on, and probe the result.
 # 2. In cross-attention the queries come from the sequence that is written, and keys and values from the one that is read; lengths and channels may differ.
-# 3. A weight says what went into the mix, and only an ablation says whether it mattered.
+# 3. A weight says what went into the mix; to see whether it mattered, change something, as an ablation does.
 #
 # Next: [rung 7](07_multi_head.ipynb), where several heads look at once.

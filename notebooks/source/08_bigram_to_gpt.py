@@ -93,7 +93,7 @@ data = Data(train_ids, val_ids, tokenizer)
 # %%
 seen = set(tokenizer.decode(train_ids).splitlines())
 val_text = tokenizer.decode(val_ids)
-val_stories = val_text.splitlines()[1:-1]  # the first and the last one are cut
+val_stories = val_text.splitlines()[1:]  # the first one may be cut
 new_stories = [story for story in val_stories if story not in seen]
 print(f"{len(val_stories)} stories, {len(new_stories)} of them new")
 
@@ -534,7 +534,7 @@ picture(
 )
 
 # %% [markdown]
-# Bare, the second layer does harm: two layers are far above one. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off. On the residual stream of pre-norm, what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm, and it depends on the warm-up. This is one task and one recipe; with enough care post-norm works, as in the paper.
+# Bare, the second layer does harm: two layers are far above one. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off. On the residual stream of pre-norm, what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm, and it depends on the warm-up. This is one task and one recipe; with enough care post-norm works, as in "Attention Is All You Need".
 
 # %% tags=["table"]
 assert {history.val_steps[:3][-1] for history in some} == {300}
@@ -623,7 +623,7 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**: the training loss goes on falling; the validation loss stops falling while it is several times as high, and then rises. The model memorizes its fifteen stories, and that does not help with others. What helps most is more text: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout (`GPTConfig(..., dropout=0.2)`). With dropout the training loss may even be the higher one: it is measured with dropout on, the validation loss with dropout off. But having no gap says only that nothing was memorized: the table of pairs has none, and its loss is far above the entropy. That is **underfitting**, and it takes a larger model or longer training.
+# This is **overfitting**: the training loss goes on falling; the validation loss stops falling, rises a little, and ends several times as high. The model memorizes its fifteen stories, and that does not help with others. What helps most is more text: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout (`GPTConfig(..., dropout=0.2)`). With dropout the training loss may even be the higher one: it is measured with dropout on, the validation loss with dropout off. But having no gap says only that nothing was memorized: the table of pairs has none, and its loss is far above the entropy. That is **underfitting**, and it takes a larger model or longer training.
 #
 # ## Look inside
 #
@@ -917,7 +917,7 @@ print(
 #
 # ## In the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both make the `c_proj` matrices smaller by √(2 n_layer).
+# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both divide the standard deviation of the `c_proj` matrices by √(2 n_layer).
 # - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are most large language models since.
 # - Note what comes before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text appeared, and copies what followed. Large models learn such heads early in training.
 # - Newer models rotate queries and keys by an angle that depends on their position (RoPE, Su et al. 2021) instead of adding a vector, and do not subtract the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.

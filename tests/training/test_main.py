@@ -49,7 +49,8 @@ def start():
 
 def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
     main([f"--text={text}", *SMALL])
-    *progress, _, head, unigram, bigram, trigram, gpt, _, sample = capsys.readouterr().out.split("\n")[:10]
+    reports, rows, sample = capsys.readouterr().out.split("\n\n", 2)
+    progress, (head, unigram, bigram, trigram, gpt) = reports.split("\n"), rows.split("\n")
     assert [line.split("validation loss")[0] for line in progress] == [
         "step     2 of 4   ",
         "step     4 of 4   ",
@@ -59,8 +60,8 @@ def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
         steps, tokens = map(float, re.search(r"([\d.]+) steps/s +(\d+) tokens/s", line).groups())
         assert tokens / steps == pytest.approx(2 * GPTConfig(40).block_size, rel=0.05)
     assert head.split() == ["model", "parameters", "validation", "loss", "recall"]
-    assert [line.split()[:4] for line in (unigram, trigram)] == [
-        ["best", f"{n}-gram", "table,", "counted"] for n in (1, 3)
+    assert [line.split()[:-1] for line in (unigram, bigram, trigram)] == [
+        ["best", f"{n}-gram", "table,", "counted"] for n in (1, 2, 3)
     ]
     losses = [float(line[40:57]) for line in (unigram, bigram, trigram, gpt)]
     val = Data.of(text.read_text()).val
@@ -68,12 +69,19 @@ def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
     assert losses[3] == pytest.approx(float(progress[-1].split()[6]), abs=6e-4)
     assert re.fullmatch(r"GPT, 2 layers +1\d\d,\d{3} +\d\.\d{3} +0\.\d\d", gpt)
     assert sample.startswith(Data.of(text.read_text()).tokenizer.decode(val[:1]))
+    assert len(sample) == 1 + 20 + 1  # the first character of the text, what was asked for, and a newline
+
+
+@pytest.mark.parametrize(("has_gpu", "device"), [(True, "cuda"), (False, "cpu")])
+def test_the_default_device_is_a_gpu_where_there_is_one(has_gpu, device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    assert command_line.arguments().get_default("device") == device
 
 
 def test_the_command_line_takes_text_that_asks_nothing(text, capsys):
     text.write_text(markov_text(3000))
-    main([f"--text={text}", *SMALL])
-    assert re.search(r"GPT, 2 layers +[\d,]+ +\d\.\d{3} *\n", capsys.readouterr().out)
+    main([f"--text={text}", *SMALL, "--sample=0"])
+    assert re.search(r"GPT, 2 layers +[\d,]+ +\d\.\d{3} *\n\n.\n$", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
