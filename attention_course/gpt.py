@@ -135,7 +135,7 @@ def sinusoidal_positions(block_size: int, n_embd: int) -> Float[Tensor, "T C"]:
 
 
 def initialize(model: nn.Module, std: float, n_layer: int) -> None:
-    """Initialise matrices from a normal distribution with standard deviation `std`, and biases to 0.
+    """Initialize matrices from a normal distribution with standard deviation `std`, and biases to 0.
 
     nanoGPT's std is 0.02. For the `c_proj` matrices, whose 2 n_layer outputs are summed in the residual
     stream, it is divided by √(2 n_layer) (Radford et al. 2019, section 2.3).
@@ -162,7 +162,7 @@ class Transformer(nn.ModuleDict):
 class GPT(nn.Module):
     """A decoder-only transformer: token and position embeddings, a stack of blocks, and logits.
 
-    Two things differ from nanoGPT. Matrices are initialised with standard deviation n_embd**-0.5 and position
+    Two things differ from nanoGPT. Matrices are initialized with standard deviation n_embd**-0.5 and position
     embeddings with `sinusoidal_positions`; nanoGPT's 0.02 trains a narrow model slowly at first. There is no
     dropout on attention weights.
 

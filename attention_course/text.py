@@ -93,7 +93,7 @@ MARKS = {
 
 
 def read_text(path: Path) -> str:
-    r"""Read a UTF-8 file, normalise line endings to "\n", and drop a byte order mark.
+    r"""Read a UTF-8 file, normalize line endings to "\n", and drop a byte order mark.
 
     Raises:
         ValueError: the file is larger than LARGEST, empty, not UTF-8, or binary.

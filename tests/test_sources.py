@@ -96,7 +96,7 @@ def test_article_causal_weights(article):
     weights = attention_weights(x @ W_query, x @ W_key, causal_mask(6))
     assert_prints_as(weights[3], [0.2232, 0.3242, 0.2078, 0.2449, 0, 0])
     assert_prints_as(weights[4], [0.1536, 0.3145, 0.1325, 0.1849, 0.2145, 0])
-    # Its table "before renormalising" repeats these two rows; really they are:
+    # Its table "before renormalizing" repeats these two rows; really they are:
     multiplied = attention_weights(x @ W_query, x @ W_key) * causal_mask(6)
     assert_prints_as(multiplied[3, :4], [0.1505, 0.2187, 0.1401, 0.1651])
     assert_prints_as(multiplied[4, :5], [0.1347, 0.2758, 0.1162, 0.1621, 0.1881])

@@ -37,7 +37,7 @@ class Verdict:
     Attributes:
         exercise: its name.
         passed: whether the answer is right.
-        mistakes: names of the recognised mistakes, from the catalogue; usually one or none.
+        mistakes: names of the recognized mistakes, from the catalogue; usually one or none.
         headline: the verdict in a few words.
         message: what was found, and what to do.
         details: HTML, shown below the message.
@@ -169,7 +169,7 @@ def compare(drawn: Trial, answer: Answer) -> Verdict:
 
 def named(drawn: Trial, cases: list[Case]) -> Verdict | None:
     """Return the verdict for a known mistake, if there is one."""
-    found = recognise(drawn, cases)
+    found = recognize(drawn, cases)
     if found is None:
         return None
     names, message = found
@@ -177,7 +177,7 @@ def named(drawn: Trial, cases: list[Case]) -> Verdict | None:
     return mistaken(drawn.exercise, names, message, details(cases, case))
 
 
-def recognise(drawn: Trial, cases: list[Case]) -> tuple[tuple[str, ...], str] | None:
+def recognize(drawn: Trial, cases: list[Case]) -> tuple[tuple[str, ...], str] | None:
     """Find the mistake that matches the answer: one, a pair, or one with a different first or last row.
 
     Returns:

@@ -16,18 +16,18 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
         "T": ipywidgets.IntSlider(5, 1, len(TOKENS), description="T"),
         "decay": ipywidgets.FloatSlider(1.0, min=0.0, max=1.0, step=0.05, description="decay per step"),
         "triangle": ipywidgets.Checkbox(True, description="lower triangle", indent=False),
-        "normalise": ipywidgets.Checkbox(True, description="rows sum to 1", indent=False),
+        "normalize": ipywidgets.Checkbox(True, description="rows sum to 1", indent=False),
     }
 
 
-def compute(T: int, decay: float, triangle: bool, normalise: bool) -> dict[str, Tensor]:
+def compute(T: int, decay: float, triangle: bool, normalize: bool) -> dict[str, Tensor]:
     """Return weights (T, T), tokens (T, 2) and output = weights @ tokens (T, 2)."""
     position = torch.arange(T)
     distance = (position[:, None] - position).abs()
     weights = torch.tensor(decay).pow(distance)
     if triangle:
         weights = weights.tril()
-    if normalise:
+    if normalize:
         weights = weights / weights.sum(dim=-1, keepdim=True)
     tokens = TOKENS[:T]
     return {"weights": weights, "tokens": tokens, "output": weights @ tokens}

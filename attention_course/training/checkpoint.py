@@ -121,13 +121,14 @@ def reserved(path: str | Path, largest: Checkpoint, growth: int) -> Iterator[Cal
             stack.enter_context(FileLock(target.with_name(f".{target.name}.lock"), blocking=False))
             for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
                 left.unlink()  # left behind by a run that was killed
-            partial_files = [empty_file(target, room)]
-        stack.callback(lambda: partial_files[-1].unlink(missing_ok=True))
+            partial_file = empty_file(target, room)
+        stack.callback(lambda: partial_file.unlink(missing_ok=True))
 
         def write(checkpoint: Checkpoint) -> None:
-            write_checkpoint(path, checkpoint, partial_files[-1])
+            nonlocal partial_file
+            write_checkpoint(path, checkpoint, partial_file)
             with writing(path):
-                partial_files.append(empty_file(target, room))
+                partial_file = empty_file(target, room)
 
         yield write
 

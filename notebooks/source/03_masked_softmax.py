@@ -234,15 +234,15 @@ multiplied
 # All its rows but the last now sum to less than 1. Divide each row by its sum, and both ways agree.
 
 # %%
-renormalised = multiplied / multiplied.sum(dim=-1, keepdim=True)
-torch.testing.assert_close(renormalised, before)
+renormalized = multiplied / multiplied.sum(dim=-1, keepdim=True)
+torch.testing.assert_close(renormalized, before)
 
 # %% [markdown]
 # After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our matrix says 0.165<!--shown-->. The printed number is in the matrix after it, where each row has been divided by its sum.
 
 # %%
 torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0)
-torch.testing.assert_close(renormalised[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0)
+torch.testing.assert_close(renormalized[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0)
 
 # %% [markdown]
 # The two ways of masking agree on paper, and nearly always in float32. But if a hidden score is far above all visible ones, the visible weights are too small for float32 and are rounded to 0 (**underflow**). Then the division is 0/0.

@@ -12,7 +12,7 @@ def ones(x):
     return torch.ones(x.shape[-2], x.shape[-2], dtype=x.dtype)
 
 
-def normalised(weights):
+def normalized(weights):
     """Divide each row by its sum."""
     return weights / weights.sum(dim=-1, keepdim=True)
 
@@ -26,8 +26,8 @@ def steps_back(T):
 
 right(
     "causal_mean_matmul",
-    product_by_einsum=lambda x: torch.einsum("ts,...sc->...tc", normalised(ones(x).tril()), x),
-    product_in_float64=lambda x: (normalised(ones(x).double().tril()) @ x.double()).to(x.dtype),
+    product_by_einsum=lambda x: torch.einsum("ts,...sc->...tc", normalized(ones(x).tril()), x),
+    product_in_float64=lambda x: (normalized(ones(x).double().tril()) @ x.double()).to(x.dtype),
     product_by_normalize=lambda x: F.normalize(ones(x).tril(), p=1, dim=-1).matmul(x),
     product_row_by_row_under_vmap=lambda x: torch.vmap(
         lambda row: (row[:, None] * x).sum(-2) / row.sum(), out_dims=-2
@@ -40,7 +40,7 @@ def mean_of_the_whole_text(x):
     return x.mean(dim=-2, keepdim=True).expand_as(x)
 
 
-@wrong("causal_mean_matmul", "not_normalised", "leaves_itself_out")
+@wrong("causal_mean_matmul", "not_normalized", "leaves_itself_out")
 def sum_of_the_others(x):
     return x.cumsum(dim=-2) - x
 
@@ -48,23 +48,23 @@ def sum_of_the_others(x):
 @wrong("causal_mean_matmul")
 def one_long_text(x):
     tokens = x.reshape(-1, x.shape[-1])
-    return (normalised(ones(tokens).tril()) @ tokens).reshape(x.shape)
+    return (normalized(ones(tokens).tril()) @ tokens).reshape(x.shape)
 
 
 @wrong("causal_mean_matmul")
 def side_by_side_put_back_in_the_wrong_order(x):
     flat = x.movedim(-2, 0).reshape(x.shape[-2], -1)
-    return (normalised(ones(x).tril()) @ flat).reshape(x.shape)
+    return (normalized(ones(x).tril()) @ flat).reshape(x.shape)
 
 
 wrong(
     "causal_mean_matmul",
     divided_before_the_triangle=lambda x: (ones(x) / torch.arange(x.shape[-2], 0, -1)[:, None]).tril() @ x,
     mean_of_the_texts_first=lambda x: (
-        normalised(ones(x).tril()) @ (x.mean(dim=0, keepdim=True) if x.dim() == 3 else x)
+        normalized(ones(x).tril()) @ (x.mean(dim=0, keepdim=True) if x.dim() == 3 else x)
     ).expand_as(x),
     einsum_adds_up_the_texts=lambda x: torch.einsum(
-        "ts,bsc->tc", normalised(ones(x).tril()), x.view(-1, *x.shape[-2:])
+        "ts,bsc->tc", normalized(ones(x).tril()), x.view(-1, *x.shape[-2:])
     ).expand_as(x),
     divided_by_the_root_of_the_count=lambda x: F.normalize(ones(x).tril(), dim=-1) @ x,
 )
@@ -74,7 +74,7 @@ wrong(
 
 right(
     "band_matrix",
-    band_by_tril_and_triu=lambda T, k: normalised(torch.ones(T, T).tril().triu(1 - k)),
+    band_by_tril_and_triu=lambda T, k: normalized(torch.ones(T, T).tril().triu(1 - k)),
     band_of_nested_lists=lambda T, k: torch.tensor(
         [[1 / min(t + 1, k) if t - k < s <= t else 0.0 for s in range(T)] for t in range(T)]
     ),
@@ -106,13 +106,13 @@ def band_with_negative_starts(T, k):
 wrong(
     "band_matrix",
     band_as_wide_as_the_text_sees_all_of_it=lambda T, k: (
-        torch.full((T, T), 1 / T) if k >= T else normalised(torch.ones(T, T).tril().triu(1 - k))
+        torch.full((T, T), 1 / T) if k >= T else normalized(torch.ones(T, T).tril().triu(1 - k))
     ),
-    band_never_as_wide_as_the_text=lambda T, k: normalised(
+    band_never_as_wide_as_the_text=lambda T, k: normalized(
         torch.ones(T, T).tril().triu(1 - max(1, min(k, T - 1)))
     ),
-    band_of_three=lambda T, k: normalised(torch.ones(T, T).tril().triu(-2)),
-    band_of_the_first_k_tokens=lambda T, k: normalised(torch.ones(T, T).tril() * (torch.arange(T) < k)),
+    band_of_three=lambda T, k: normalized(torch.ones(T, T).tril().triu(-2)),
+    band_of_the_first_k_tokens=lambda T, k: normalized(torch.ones(T, T).tril() * (torch.arange(T) < k)),
 )
 
 

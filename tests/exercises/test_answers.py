@@ -21,14 +21,14 @@ NAMES = list(EXERCISES)
 SEEDS = range(2)
 
 
-def recognised(exercise, function, seed):
+def recognized(exercise, function, seed):
     """Name the mistakes of a function as `check` does, without drawing a panel."""
     drawn, answer = judging.trial(exercise, seed), Answer(function)
     cases = [
         Case(exercise, answer, arguments, target, answer.run(arguments))
         for arguments, target in zip(drawn.inputs, drawn.targets, strict=True)
     ]
-    found = judging.recognise(drawn, cases)
+    found = judging.recognize(drawn, cases)
     return found and found[0]
 
 
@@ -56,7 +56,7 @@ def test_a_mistake_is_rejected_under_its_own_name(name):
         assert verdict.message == mistake.message
         assert "yours" in verdict._repr_html_()
         assert exercise.insight not in repr(verdict)
-        assert recognised(exercise, mistake.function, seed=1) == mistake.names, mistake
+        assert recognized(exercise, mistake.function, seed=1) == mistake.names, mistake
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,7 +64,7 @@ def test_two_mistakes_at_once_get_both_names(name):
     """Not all: one can hide the other, and two can look like a third."""
     exercise = EXERCISES[name]
     pairs = exercise.pairs[:: 1 + len(exercise.pairs) // 24]
-    named = [set(recognised(exercise, pair.function, seed=0) or ()) for pair in pairs]
+    named = [set(recognized(exercise, pair.function, seed=0) or ()) for pair in pairs]
     both = sum(names == set(pair.names) for names, pair in zip(named, pairs, strict=True))
     assert both >= 0.5 * len(pairs), f"{both} of {len(pairs)}"
 
@@ -99,7 +99,7 @@ def test_a_wrong_answer_is_rejected(name, answer, mistakes):
     verdict = check(name, answer, seed=0)
     assert not verdict.passed
     assert set(verdict.mistakes) == set(mistakes), verdict
-    assert set(recognised(EXERCISES[name], answer, seed=1) or ()) >= set(mistakes) - {"detached"}
+    assert set(recognized(EXERCISES[name], answer, seed=1) or ()) >= set(mistakes) - {"detached"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -29,7 +29,7 @@ def test_two_mistakes_are_both_told():
 
 
 @pytest.mark.parametrize(("row", "name"), [(0, "row 0"), (-1, "the last row")])
-def test_a_mistake_is_recognised_but_for_a_row(row, name):
+def test_a_mistake_is_recognized_but_for_a_row(row, name):
     def sum_but_for_one_row(x):
         out = x.cumsum(dim=-2)
         out[..., row, :] = 7

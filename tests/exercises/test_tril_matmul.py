@@ -20,8 +20,8 @@ def inputs(name):
 def test_the_mistakes_of_the_syllabus_are_named():
     named = {name for m in EXERCISES["causal_mean_matmul"].mistakes for name in m.names}
     assert named >= {
-        *("no_keepdim", "future_in_place_of_past", "not_normalised", "leaves_itself_out", "tokens_first"),
-        "columns_normalised",
+        *("no_keepdim", "future_in_place_of_past", "not_normalized", "leaves_itself_out", "tokens_first"),
+        "columns_normalized",
     }
 
 
