@@ -3,6 +3,7 @@
 import math
 import re
 import traceback
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -509,10 +510,15 @@ def is_sentence(message, names):
 def test_a_bad_input_gets_an_error_of_ours(names, call):
     with pytest.raises((TypeError, ValueError, OSError)) as caught:
         call()
-    last = traceback.extract_tb(caught.value.__traceback__)[-1]
+    message, trace = str(caught.value), caught.value.__traceback__
+    last = traceback.extract_tb(trace)[-1]
     assert last.filename.startswith(PACKAGE), f"raised in {last.filename}"
     assert last.line.startswith("raise "), f"raised by {last.line}"
-    assert is_sentence(str(caught.value), names), str(caught.value)
+    assert is_sentence(message, names), message
+    if told := re.match(r"(\w+): (?!there)(\w+) is ", message):
+        frames = [frame.f_code.co_qualname.split(".") for frame, _ in traceback.walk_tb(trace)]
+        assert told[1] in chain(*frames), message
+        assert told[2] in names, message
 
 
 COMMANDS = (
