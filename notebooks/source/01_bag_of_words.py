@@ -183,7 +183,7 @@ for s in range(len(x)):
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
-# The package calls this the **leak probe**, because it shows a leak from the future. Its version adds random noise instead of 1, because noise is unlikely to cancel out. (A 1 added to every channel does, in a function that subtracts the channels' mean: one comes in rung 8.) The probe tests one sequence, so it can find a leak but not prove that there is none.
+# The package calls this the **leak probe**, because it shows a leak from the future. Its version adds random noise instead of 1, because noise is unlikely to cancel out. The probe tests one sequence, so it can find a leak but not prove that there is none.
 
 # %%
 from attention_course.attention import leak_probe

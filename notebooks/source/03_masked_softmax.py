@@ -238,7 +238,7 @@ renormalized = multiplied / multiplied.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(renormalized, before)
 
 # %% [markdown]
-# After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our matrix says 0.165<!--shown-->. The printed number is in the matrix after it, where each row has been divided by its sum.
+# After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our matrix says 0.165<!--shown-->. The printed number belongs to its next step, where each row has been divided by its sum.
 
 # %%
 torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0)

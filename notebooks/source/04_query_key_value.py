@@ -351,7 +351,7 @@ ask("shape_of_the_weights")
 weights.shape, out.shape
 
 # %% [markdown]
-# Each sequence has an attention matrix of its own. That is the difference from rungs 2 and 3, where all sequences had the same weights.
+# Each sequence has an attention matrix of its own. That is the difference from rungs 2 and 3, where all sequences had the same weights. (A trained T × T matrix would be the same for all sequences, too, and fit one T only. What is learned here are the matrices that the weights are computed with.)
 
 # %%
 picture(
@@ -382,7 +382,7 @@ q, k, b = head.query(batch), head.key(batch), torch.randn(16)
 torch.testing.assert_close(attention_weights(q, k + b), attention_weights(q, k))
 
 # %% [markdown]
-# And why two matrices for the scores? One is enough for scores that differ in the two directions: q kᵀ is x W xᵀ, with one matrix W = W_query W_keyᵀ of 32 times 32. But W cannot be just any matrix: its rank, the number of directions in which it compares tokens, is at most head_size.
+# And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens is enough: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. But W cannot be just any matrix: its rank, the number of directions in which it compares tokens, is at most head_size.
 
 # %%
 W = head.query.weight.double().T @ head.key.weight.double()  # (32, 32)
@@ -614,7 +614,7 @@ torch.testing.assert_close(reordered[4], context)
 reordered[4]
 
 # %% [markdown]
-# So attention without a mask has no notion of order: it works on a *set* of vectors, each looking at all of them. Permute the inputs, and the outputs are permuted in the same way: it is **permutation-equivariant**. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1.
+# So attention without a mask has no notion of order: it works on a *set* of vectors, each looking at all of them. Permute the inputs, and the outputs are permuted in the same way: it is **permutation-equivariant**. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1. (A model that predicts from its last output does know which token is last, because that token asks. The order of the others it does not know.)
 #
 # A causal mask changes this only a little. Output t then depends on which tokens come before it, but in one head still not on their order. Swap the first two words, and only their own outputs change:
 

@@ -80,7 +80,7 @@ measured = torch.stack([(q[:, :d] * k[:, :d]).sum(dim=-1).var() for d in head_si
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# Every measured variance is within 10 % of the formula. Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
+# Every measured variance is within 10 % of the formula. (That takes many draws: the variance of a handful of scores can be far off.) Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
 
 
 # %%
@@ -334,7 +334,7 @@ print(torch.softmax(notebook_scores / 2, dim=-1))
 print(torch.softmax(notebook_scores / 8, dim=-1))
 
 # %% [markdown]
-# With the linear layers of rung 4 it is the other way round. How parameters are drawn before training is their **initialization**. That of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3<!--shown--> at first, and scaled scores 1/9<!--shown-->. What matters is that this 1/9<!--shown--> is the same for every head_size.
+# With the linear layers of rung 4 it is the other way round. How parameters are drawn before training is their **initialization**. That of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3<!--shown--> at first, and scaled scores 1/9<!--shown-->. So an untrained head takes almost the plain mean. What matters is that this 1/9<!--shown--> is the same for every head_size.
 
 # %%
 torch.manual_seed(0)
@@ -345,6 +345,7 @@ for head_size in (4, 64, 1024):
     torch.testing.assert_close(head.key(x).var().item(), 1 / 3, rtol=0.1, atol=0)
     scores = head.query(x) @ head.key(x).transpose(-2, -1) * head_size**-0.5
     torch.testing.assert_close(scores.var().item(), 1 / 9, rtol=0.15, atol=0)
+    assert entropy(torch.softmax(scores, dim=-1)).mean() > 0.95 * math.log(64)
 
 # %% [markdown]
 # So the scale promises the same variance for every head_size, and no saturation *at initialization*, if q and k are random then, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until nearly all of their weight is on that key. `nn.Parameter` marks a tensor that training may change. `loss.backward()` computes the gradient of the loss and adds it to `.grad`, which `zero_grad()` has cleared. Then the **optimizer**, here one called Adam, changes each entry by a small step that should lower the loss.
@@ -418,7 +419,7 @@ torch.testing.assert_close(
 #
 # ## Why √d_model
 #
-# "Attention Is All You Need" uses one table for the embeddings and for the logits (section 3.4): a token's row is its embedding, and its logit is a dot product with that row. For logits of variance 1, the formula of this rung requires entries of variance 1/n_embd. As embeddings, such entries are tiny beside the sines and cosines to which they are added. So there, and only there, the paper multiplies the table by √d_model, the root of n_embd. (The paper does not give the reason. Known implementations initialize the table with variance 1/n_embd.)
+# "Attention Is All You Need" uses one table for the embeddings and for the logits (section 3.4): a token's row is its embedding, and its logit is a dot product with that row. For logits of variance 1, the formula of this rung requires entries of variance 1/n_embd. As embeddings, such entries are tiny beside the sines and cosines to which they are added. So where the table serves as embeddings, and only there, the paper multiplies the table by √d_model, the root of n_embd. (The paper does not give the reason. Known implementations initialize the table with variance 1/n_embd.)
 
 # %%
 torch.manual_seed(0)

@@ -252,7 +252,7 @@ out, _ = theirs(pair, pair, pair, **hide)
 torch.testing.assert_close(out, attention(pair, pair, pair, both)[0])
 
 # %% [markdown]
-# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". If the hint is wrong, because the mask is another one, such as a window, the call decides which of the two is used. Here it is the hint:
+# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". If the hint is wrong, because the mask is another one, such as a window, other arguments decide which of the two is used. With `need_weights=False` alone it is the hint:
 
 # %%
 window = window_mask(T, 3)
@@ -567,7 +567,7 @@ padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 #
 # Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden. (`nn.ModuleList` is a list whose parameters belong to the encoder, so that they are trained with it.)
 #
-# These heads see two characters to either side and no further: enough to know which digit of a year this is, and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then stands for its own position and for little else.
+# These heads see two characters to either side and no further: enough to know which digit of a year this is (dates differ in length, so years do not all begin at the same position), and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then stands for its own position and for little else.
 
 # %%
 near = window_mask(17, 3)

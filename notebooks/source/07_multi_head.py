@@ -70,7 +70,7 @@ mixture
 mixture.topk(2).indices
 
 # %% [markdown]
-# But a linear layer that follows the head cannot read both cards, as long as the shares do not depend on the cards: the first answer needs more than half of the weight on the first card, the second answer more than half on the second. Here is why. Let the first card get a fixed share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
+# But a linear layer that follows the head cannot read both cards, as long as the shares do not depend on the cards: the first answer needs more than half of the weight on the first card, the second answer more than half on the second. Here is why. Let the first card get a fixed share s, and the second 1 − s. For each of the two answers, that linear layer produces a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference). In short: if s is more than one half, then turning (6, 2) into (2, 6) raises the lead of both answers, and the second answer needs its lead to fall.
 #
 # 1. If both hold a 2, both answers are 2; if both hold a 6, both answers are 6. So for either answer, the lead is larger on the mixture of (2, 2) than on that of (6, 6).
 # 2. Write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, with values v_a and v_b. Then mix(2, 2) is v_2, and for any values and any share mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). A linear layer keeps this equation, and its bias cancels in each difference. So the lead on (2, 6) minus the lead on (6, 2) is 2s − 1 times the lead on (2, 2) minus that on (6, 6), which is positive by step 1.
@@ -846,7 +846,7 @@ check("fuse_heads", my_fuse)
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, so d_k = d_v = 64, and calls the output projection W^O. It gives this rung's reason: with a single head, averaging inhibits attending to different positions at once.
 # - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names, and it begins by asserting that n_head divides n_embd.
-# - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. The first dimension of its inputs is time unless `batch_first=True`.
+# - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. The first dimension of its inputs is time unless `batch_first=True`. Its `dropout` acts on the weights only; the dropout of its output is left to the module around it.
 # - The article of rung 4 says in words that a linear layer follows the concatenation. Its `MultiHeadAttentionWrapper` ends with `torch.cat`.
 # - Heads may also share: in **multi-query attention** (Shazeer 2019) all heads use one set of keys and values, and in **grouped-query attention** (Ainslie et al. 2023) each group of heads has one. That makes the KV cache smaller (rung 6).
 #

@@ -114,7 +114,7 @@ for t in range(8):
     print(f"after {context!r:10} comes {target!r}")
 
 # %% [markdown]
-# Under a causal mask all of them are answered in one forward pass: position t sees x[0] to x[t], and must predict y[t]. This is the teacher forcing of rung 6. That is why the K of "Kind" may not look at the letters after it, though all are given: in the same pass its position must predict the i. (A model that predicted only after the last character could look both ways, and would learn one prediction from a block in place of block_size.)
+# Under a causal mask all of them are answered in one forward pass: position t sees x[0] to x[t], its own character included, and must predict y[t], the next one. This is the teacher forcing of rung 6. That is why the K of "Kind" may not look at the letters after it, though all are given: in the same pass its position must predict the i. (A model that predicted only after the last character could look both ways, and would learn one prediction from a block in place of block_size.)
 #
 # A **batch** holds B such blocks, cut from the text at random places.
 
@@ -264,7 +264,7 @@ recall(bigram, val_text, tokenizer)
 #
 # Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts, which papers call sublayers, transform the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table is both the embedding (nanoGPT's `wte`) and the output matrix (its `lm_head`). This is **weight tying** (Press & Wolf 2017). It saves a matrix. It also trains each row more often: as an embedding, a row gets a gradient only where its character occurs; as part of the output, it gets one at every position.
 #
-# A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token.
+# A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token. Row t is used at position t of every block and nowhere else, so it can learn what that position is good for.
 
 # %%
 n_embd, block_size = 64, 128
@@ -332,7 +332,7 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# **Residual connection**: a part does not replace the vector but adds to it. The vector that runs past all the parts, and that each of them reads and adds to, is called the **residual stream**. What was known stays known, and gradients have a path around every part. So positions need adding only once: the stream carries them to every part.
+# **Residual connection**: a part does not replace the vector but adds to it. The vector that runs past all the parts, and that each of them reads and adds to, is called the **residual stream**. What was known stays known, and gradients have a path around every part. So positions need adding only once: the stream carries them to every part. And the `c_proj` of attention (rung 7) lets each head add to all channels of the stream.
 
 
 # %%
@@ -505,7 +505,7 @@ assert recalls["second layer"] > 0.9
 # %% [markdown]
 # ## What residual connections and LayerNorm are for
 #
-# With one layer they lowered the loss, and the answers remained guesses. An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, when their learning rate has fallen to a third of its peak, not yet to 0: an advantage for these two.
+# With one layer they lowered the loss, and the answers remained guesses. An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, when their learning rate has fallen to a third of its peak, not yet to 0. If anything, this favours the bare and the post-norm model.
 
 
 # %%
@@ -534,7 +534,7 @@ picture(
 )
 
 # %% [markdown]
-# Bare, the second layer does harm: two layers are far above one. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off. On the residual stream of pre-norm, what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm, and it depends on the warm-up. This is one task and one recipe; with enough care post-norm works, as in "Attention Is All You Need".
+# Bare, the second layer does harm: two layers are far above one. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off. On the residual stream of pre-norm, what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm, and it takes a warm-up. This is one task and one recipe; with enough care post-norm works, as in "Attention Is All You Need".
 
 # %% tags=["table"]
 assert {history.val_steps[:3][-1] for history in some} == {300}
@@ -544,7 +544,7 @@ assert (post_2 - pre_1).abs() < 0.05
 assert pre_2 < min(pre_1, post_2) - 0.01
 
 # %% [markdown]
-# The residual stream leads past every head and every mask. Does it let the future through? The stream of position t gets only what the parts write at position t. The leak probe confirms it for a whole GPT, from its embeddings to its logits.
+# The residual stream leads past every head and every mask. Does it let the future through? The stream of position t gets only what the parts write at position t. The leak probe confirms it for a whole GPT, from its embeddings to its logits. (`transformer.h` is the list of its blocks, `ln_f` the last LayerNorm, `lm_head` the output matrix.)
 
 
 # %%
@@ -673,7 +673,7 @@ for thing in ("map", "cup", "kite", "bell"):
 # %% [markdown]
 # ## Sample
 #
-# A model gives probabilities, and a character has to be drawn from them. The logits are divided by a **temperature**, as in rung 3: below 1 the choice gets safer, above 1 wilder. **top-k** keeps the k most probable characters and drops the others. (**Top-p** or nucleus sampling keeps instead the smallest set of characters whose probabilities add up to at least p.)
+# A model gives probabilities, and a character has to be drawn from them. The logits are divided by a **temperature**, as in rung 3: below 1 the choice gets safer, above 1 wilder, and the order of the characters stays the same. **top-k** keeps the k most probable characters and drops the others. (**Top-p** or nucleus sampling keeps instead the smallest set of characters whose probabilities add up to at least p.)
 
 # %%
 ask("temperature_zero")
