@@ -294,7 +294,7 @@ def test_nobody_to_look_at_gives_zeros_and_finite_gradients():
         (
             {"k": torch.zeros(2, 4, 3).long()},
             TypeError,
-            r"k is torch.int64, \(2, 4, 3\), expected .* k.float",
+            r"k is torch.int64, \(2, 4, 3\), expected .* torch.as_tensor\(k\).float",
         ),
         ({"k": torch.zeros(2, 4, 3).double()}, TypeError, "q is torch.float32 and k is torch.float64.*k.to"),
         ({"v": torch.zeros(2, 4, 3).half()}, TypeError, "q is torch.float32 and v is torch.float16"),
