@@ -96,7 +96,7 @@ def padding_mask(lengths: Int[Tensor, " B"], T_k: int) -> Bool[Tensor, "B 1 T_k"
 
 
 def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
-    """Turn scores into positive weights that sum to 1 along `dim`, as `torch.softmax` does.
+    """Turn scores into weights of at least 0 that sum to 1 along `dim`, as `torch.softmax` does.
 
     The largest score is subtracted first. That changes no weight, and exp cannot overflow, since its
     argument is at most 0. Where all scores are -inf the result is NaN.
@@ -254,7 +254,7 @@ def head_size_of(n_embd: int, n_head: int) -> int:
 
 
 class MultiHeadAttentionList(nn.Module):
-    """Multi-head attention as a list of heads; `MultiHeadAttention` computes the same in one matrix product.
+    """Multi-head attention as a list of heads; `MultiHeadAttention` computes the same, all heads at once.
 
     Args:
         n_embd: channels of a token, in and out.
@@ -352,7 +352,7 @@ def attend(
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention, all heads in one matrix product (`CausalSelfAttention` in nanoGPT's model.py).
+    """Multi-head attention, all heads at once (`CausalSelfAttention` in nanoGPT's model.py).
 
     Args:
         n_embd: channels of a token, in and out.

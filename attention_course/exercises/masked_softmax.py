@@ -12,7 +12,7 @@ from attention_course.exercises.exercise import Property, exercise
 
 
 def stable_softmax(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Turn scores into positive weights that sum to 1 along the last dimension.
+    """Turn scores into weights of at least 0 that sum to 1 along the last dimension.
 
     Args:
         x: scores, any shape.

@@ -497,7 +497,7 @@ picture(
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
     Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
     alt="All rows of scores are alike, high for the vowels and rising to the right. "
-    "With the mask each position has its weight on the last vowel up to itself.",
+    "With the mask each position has its weight on the last vowel up to itself; position 0 finds itself.",
 )
 
 # %%

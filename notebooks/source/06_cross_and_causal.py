@@ -261,7 +261,7 @@ out, _ = theirs(pair, pair, pair, **hint)
 torch.testing.assert_close(out, attention(pair, pair, pair, mask)[0])
 
 # %% [markdown]
-# And the hint replaces no mask. During training, a call without `attn_mask` is an error. In evaluation PyTorch may take a faster path, as here with an even number of heads, and ignore the hint: nothing is hidden, and no error tells you. So pass the mask, and a hint only where it is true.
+# And the hint is no substitute for a mask. During training, a call without `attn_mask` is an error. In evaluation PyTorch may take a faster path, as here with an even number of heads, and ignore the hint: nothing is hidden, and no error tells you. So pass the mask, and a hint only where it is true.
 
 # %%
 two_heads = nn.MultiheadAttention(C, num_heads=2, batch_first=True).eval()
@@ -822,7 +822,7 @@ almost_causal(x, head).detach()
 ask("find_the_mask_bug")
 
 # %% [markdown]
-# The mask is True at the future. That is right for `masked_fill`, and for `nn.MultiheadAttention`. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. Its row is fully masked, and its output is zeros.
+# The mask is True at future positions. That is right for `masked_fill`, and for `nn.MultiheadAttention`. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. Its row is fully masked, and its output is zeros.
 #
 # The leak probe shows it at a glance.
 

@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** many small heads in place of one large one, first as a list, then all of them in one matrix product. It is the attention that GPT uses, and you will compare it with PyTorch's own.
+# **You will build** many small heads in place of one large one, first as a list, then all of them at once. It is the attention that GPT uses, and you will compare it with PyTorch's own.
 #
 # **You need** [rung 4](04_query_key_value.ipynb) for a head, [rung 6](06_cross_and_causal.ipynb) for masks and for queries from elsewhere. `view` and `transpose` of tensors.
 #

@@ -248,7 +248,7 @@ written = generate(bigram, newline, 150, generator=torch.Generator().manual_seed
 print(tokenizer.decode(written[0]))
 
 # %% [markdown]
-# Every pair of neighbours is a pair of the text, and nothing is a story. The table looks at one character, and at nothing before it.
+# Nearly every pair of neighbours is a pair of the text (softmax gives no pair exactly 0), and nothing is a story. The table looks at one character, and at nothing before it.
 #
 # ## Does it get the answers right?
 #
