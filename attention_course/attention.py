@@ -314,11 +314,12 @@ def sdpa_is_slow(q: Float[Tensor, "*batch T_q head_size"]) -> bool:
 
 
 def attend(
-    q: Float[Tensor, "*batch T_q head_size"],
-    k: Float[Tensor, "*#batch T_k head_size"],
-    v: Float[Tensor, "*#batch T_k d_v"],
+    q: Float[Tensor, "... T_q head_size"],
+    k: Float[Tensor, "... T_k head_size"],
+    v: Float[Tensor, "... T_k d_v"],
     mask: Bool[Tensor, "..."] | None = None,
     is_causal: bool = False,
+    enable_gqa: bool = False,
 ) -> Float[Tensor, "... T_q d_v"]:
     """Return the output of `attention`, using the fastest kernel unless weights are being recorded.
 
@@ -329,26 +330,76 @@ def attend(
         mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look. None: everywhere.
         is_causal: apply `causal_mask` as well. Without another mask it is not materialized: the fastest GPU
             kernels accept no mask tensor.
+        enable_gqa: the third dimension from the end counts heads, and k and v have fewer of them than q: each
+            serves a group of neighbouring query heads (Ainslie et al. 2023, section 2.2).
 
     Raises:
         TypeError: q, k and v are not float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
-    check_attention(q, k, v, mask, "attend")
+    check_attention(q, k, v, mask, "attend", enable_gqa)
     T_q, T_k = q.shape[-2], k.shape[-2]
+    is_causal = is_causal and T_q > 1  # a single query is the last one: it may look at every key
     recordings = _recordings.get() if _open_recordings else ()  # torch.compile cannot read a ContextVar
     explicit = bool(recordings) or sdpa_is_slow(q)
     if is_causal and mask is None and T_q == T_k and not explicit:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=enable_gqa)
     if is_causal:
         causal = causal_mask(T_q, T_k, device=q.device)
         mask = causal if mask is None else mask & causal
     if not explicit:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=enable_gqa)
+    if enable_gqa:
+        k, v = (shared.repeat_interleave(q.shape[-3] // shared.shape[-3], dim=-3) for shared in (k, v))
     output, weights = attention(q, k, v, mask)
     for layers in recordings:
         layers.append(weights)
     return output
+
+
+class Cache:
+    """A KV cache: the keys and values of the tokens that a model has read (`DynamicCache` in transformers).
+
+    `len(cache)` is the number of these tokens. The model counts them when all its layers are done, so a call
+    that was interrupted leaves the cache as it was.
+    """
+
+    def __init__(self):
+        self._kept: dict[nn.Module, Tensor] = {}  # (2, B, n_head, room, head_size) each, keys before values
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def extend(
+        self, layer: nn.Module, k: Float[Tensor, "B H T D"], v: Float[Tensor, "B H T D"]
+    ) -> tuple[Float[Tensor, "B H T_k D"], Float[Tensor, "B H T_k D"]]:
+        """Append the keys and values (B, n_head, T, head_size) of new tokens; return all of the layer.
+
+        Raises:
+            ValueError: the cache belongs to another model, or to another number of sequences.
+        """
+        B, H, T, D = k.shape
+        start, stop = len(self), len(self) + T
+        kept = self._kept.get(layer, k.new_empty(2, B, H, 0, D))
+        if kept.shape[3] < start or kept.shape[1] != B:
+            holds = f"{kept.shape[1]} sequences" if layer in self._kept else "nothing of this model"
+            raise ValueError(f"Cache: it holds {holds}, expected {B} sequences. Start with a new Cache().")
+        if kept.shape[3] < stop:  # twice the room: rarely copied
+            room = k.new_empty(2, B, H, 2 * stop, D)
+            room[:, :, :, :start] = kept[:, :, :, :start]
+            self._kept[layer] = kept = room
+        kept[0, :, :, start:stop], kept[1, :, :, start:stop] = k, v
+        k, v = kept[:, :, :, :stop].unbind()
+        return k, v
+
+    def advance(self, T: int) -> None:
+        """Count T more tokens, once every layer has been extended by them."""
+        self._length += T
+
+    def numel(self) -> int:
+        """Return how many numbers the keys and values are."""
+        return sum(kept[:, :, :, : len(self)].numel() for kept in self._kept.values())
 
 
 class MultiHeadAttention(nn.Module):
@@ -370,12 +421,17 @@ class MultiHeadAttention(nn.Module):
         self.c_proj = nn.Linear(n_embd, n_embd, bias=bias)
 
     def forward(
-        self, x: Float[Tensor, "B T C"], mask: Bool[Tensor, "..."] | None = None, is_causal: bool = False
+        self,
+        x: Float[Tensor, "B T C"],
+        mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = False,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B T C"]:
         """Map x (B, T, n_embd) to an output of the same shape.
 
         A mask of shape (B, 1, T) or (T, T) applies to every head; `is_causal` is `causal_mask(T)` without
-        materializing it. `record_weights` records the weights, shape (B, n_head, T, T).
+        materializing it. With a cache, the tokens also look at those that it holds, and it is extended by
+        them. `record_weights` records the weights, shape (B, n_head, T, T).
         """
         check_batch("MultiHeadAttention", x, self.c_attn, mask)
         B, T, C = x.shape
@@ -383,6 +439,8 @@ class MultiHeadAttention(nn.Module):
             part.view(B, T, -1, self.head_size).transpose(1, 2)  # (B, n_head, T, head_size)
             for part in self.c_attn(x).split(C, dim=-1)
         )
+        if cache is not None:
+            k, v = cache.extend(self, k, v)
         if mask is not None and mask.dim() == 3:
             mask = mask[:, None]
         output = attend(q, k, v, mask, is_causal)

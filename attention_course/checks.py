@@ -148,6 +148,8 @@ def check_channels(name: str, *inputs: tuple[object, nn.Linear]) -> None:
     """
     for x, layer in inputs:
         n_embd, dtype = layer.in_features, getattr(layer.weight, "dtype", None)
+        if isinstance(x, Tensor) and x.dim() > 1 and (x.shape[-1], x.dtype) == (n_embd, dtype):
+            continue  # without a message written: a token of a large model passes a hundred layers
         expected = f"{name}: x is {describe(x)}, expected a float tensor of shape (..., T, {n_embd})"
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(f"{expected}. Convert it: torch.as_tensor(x).float().")
@@ -196,8 +198,12 @@ def expands(shape: torch.Size, to: tuple[int, ...]) -> bool:
         return False
 
 
-def check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: str) -> None:
+def check_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: str, grouped: bool = False
+) -> None:
     """Raise unless the shapes and dtypes of queries, keys, values and mask fit together.
+
+    If they are `grouped`, k and v have fewer heads than q, a number that divides that of q.
 
     Raises:
         TypeError: q, k or v is not a float tensor, their dtypes differ, or the mask is not boolean.
@@ -225,8 +231,16 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: 
         raise ValueError(
             f"{name}: k holds {k.shape[-2]} tokens and v holds {v.shape[-2]}. Each key needs its value."
         )
+    batch = -3 if grouped else -2  # where the leading dimensions end
     for part, x in rows.items():
-        if not expands(x.shape[:-2], to=q.shape[:-2]):
+        if grouped:
+            heads = x.shape[-3] if x.dim() == q.dim() > 2 else 0
+            if heads == 0 or q.shape[-3] % heads:
+                raise ValueError(
+                    f"{name}: q has shape {tuple(q.shape)} and {part} has shape {tuple(x.shape)}, expected "
+                    "(..., n_head, T, channels), the heads of q a multiple of those of k and v."
+                )
+        if not expands(x.shape[:batch], to=q.shape[:batch]):
             raise ValueError(
                 f"{name}: q has shape {tuple(q.shape)} and {part} has shape {tuple(x.shape)}. The leading "
                 f"dimensions of {part} must broadcast to those of q: make them equal, or use q.expand(...)."

@@ -9,15 +9,16 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Real
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from attention_course.attention import MultiHeadAttention, head_size_of
+from attention_course.attention import Cache, MultiHeadAttention, head_size_of
 from attention_course.checks import (
     check_batch_of_ids,
     check_channels,
@@ -61,12 +62,13 @@ class GPTConfig:
     bias: bool = False
 
     def __post_init__(self):
+        config = type(self).__name__
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
-                raise ValueError(f"GPTConfig: {name} = {value!r}, expected an integer of at least 1.")
+                raise ValueError(f"{config}: {name} = {value!r}, expected an integer of at least 1.")
         if not isinstance(self.dropout, Real) or not 0 <= self.dropout < 1:
-            raise ValueError(f"GPTConfig: dropout = {self.dropout!r}, expected 0 <= dropout < 1.")
+            raise ValueError(f"{config}: dropout = {self.dropout!r}, expected 0 <= dropout < 1.")
         head_size_of(self.n_embd, self.n_head)
 
 
@@ -115,11 +117,9 @@ class Block(nn.Module):
         self.mlp = mlp(config.n_embd, bias=config.bias)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(
-        self, x: Float[Tensor, "B T C"], mask: Bool[Tensor, "..."] | None = None, is_causal: bool = False
-    ) -> Float[Tensor, "B T C"]:
-        """Map x (B, T, n_embd) to an output of the same shape."""
-        x = x + self.dropout(self.attn(self.ln_1(x), mask, is_causal))
+    def forward(self, x: Float[Tensor, "B T C"], *args: object, **kwargs: object) -> Float[Tensor, "B T C"]:
+        """Map x (B, T, n_embd) to an output of the same shape; what follows x goes to the attention."""
+        x = x + self.dropout(self.attn(self.ln_1(x), *args, **kwargs))
         return x + self.dropout(self.mlp(self.ln_2(x)))
 
 
@@ -204,27 +204,35 @@ class GPT(nn.Module):
             table = sinusoidal_positions(config.block_size, config.n_embd)
             self.transformer.wpe.weight.data = std * table
 
-    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+    def forward(self, ids: Int[Tensor, "B T"], cache: Cache | None = None) -> Float[Tensor, "B T V"]:
         """Map ids (B, T) to logits (B, T, vocab_size).
+
+        With a cache, ids are the tokens that follow those that it holds, and it is extended by them.
 
         Raises:
             TypeError: ids is not an integer tensor of shape (B, T).
-            ValueError: ids is empty, T is larger than block_size, or (on a CPU) an id is out of range.
+            ValueError: ids is empty, (on a CPU) an id is out of range, T and the tokens in the cache are more
+                than block_size, or the cache belongs to another model or batch.
         """
         check_batch_of_ids(ids, "GPT", self.config.vocab_size)
-        T = ids.shape[1]
         if ids.numel() == 0:
             raise ValueError(f"GPT: ids has shape {tuple(ids.shape)}. Give at least one token.")
-        if self.block_size < T:
+        start = 0 if cache is None else len(cache)
+        stop = start + ids.shape[1]
+        if self.block_size < stop:
             raise ValueError(
-                f"GPT: {T} tokens, but block_size is {self.block_size}. Keep ids[:, -{self.block_size}:]."
+                f"GPT: {stop} tokens, but block_size is {self.block_size}. Keep ids[:, -{self.block_size}:]"
+                f"{' and start with a new Cache()' if start else ''}."
             )
         x = self.transformer.wte(ids)
         if self.transformer.wpe is not None:
-            x = x + self.transformer.wpe(torch.arange(T, device=ids.device))
+            x = x + self.transformer.wpe(torch.arange(start, stop, device=ids.device))
         x = self.transformer.drop(x)
+        options = {} if cache is None else {"cache": cache}  # an attention of one's own may know none
         for block in self.transformer.h:
-            x = block(x, is_causal=True)
+            x = block(x, is_causal=True, **options)
+        if cache is not None:
+            cache.advance(ids.shape[1])
         return self.lm_head(self.transformer.ln_f(x))
 
 
@@ -269,17 +277,21 @@ def autocast_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if able else torch.float32
 
 
-def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return the autocast context for a precision: "float32", "bfloat16" or "auto".
+def dtype_of(precision: str, device: torch.device) -> torch.dtype:
+    """Return the dtype of a precision: "float32", "bfloat16" or "auto", which is `autocast_dtype(device)`.
 
     Raises:
         TypeError: the precision is not a str.
         ValueError: the precision is unknown.
     """
-    check_type(precision, str, "autocast", "precision")
+    check_type(precision, str, "dtype_of", "precision")
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "auto": None}
-    dtype = look_up(precision, known, "precision") or autocast_dtype(device)
-    return torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16)
+    return look_up(precision, known, "precision") or autocast_dtype(device)
+
+
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """Return the autocast context for a precision; see `dtype_of`."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=dtype_of(precision, device) == torch.bfloat16)
 
 
 def generate(
@@ -289,6 +301,7 @@ def generate(
     temperature: float | int = 1.0,
     top_k: int | None = None,
     generator: torch.Generator | None = None,
+    cache: Cache | None = None,
 ) -> Int[Tensor, "B T_new"]:
     """Sample autoregressively: predict, sample a token, append it, repeat (`GPT.generate` in nanoGPT).
 
@@ -296,9 +309,14 @@ def generate(
     distribution is sharper, above 1 flatter, and 0 is greedy decoding. `top_k` keeps the k best tokens. The
     result begins with `ids`.
 
+    With a cache, the model reads each token once; what the cache already holds is taken for the first of
+    `ids`. Cropping moves every token to another position, so from then on the context is read anew.
+
     Raises:
-        TypeError: ids is not an integer tensor of shape (B, T), or another argument has the wrong type.
-        ValueError: ids is empty, a number is out of range, or the largest logit of a sequence is not finite.
+        TypeError: ids is not an integer tensor of shape (B, T), the model takes no cache, or another argument
+            has the wrong type.
+        ValueError: ids is empty, or all in the cache, a number is out of range, or the largest logit of a
+            sequence is not finite.
     """
     check_batch_of_ids(ids, "generate")
     check_sizes("generate", 0, max_new_tokens=max_new_tokens)
@@ -310,10 +328,22 @@ def generate(
         )
     if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
         raise ValueError(f"generate: temperature = {temperature!r}, expected a number of at least 0.")
+    if cache is not None:
+        check_type(cache, Cache, "generate", "cache")
+        if "cache" not in signature(model.forward).parameters:
+            raise TypeError(f"generate: {type(model).__name__} takes no cache. Leave it out.")
+        if len(cache) >= ids.shape[1]:
+            raise ValueError(
+                f"generate: the cache holds {len(cache)} tokens, and ids has {ids.shape[1]}, expected more. "
+                "Pass the text from its beginning, or start with a new Cache()."
+            )
     block_size = block_size_of(model)
     with evaluating(model):
         for _ in range(max_new_tokens):
-            logits = model(ids[:, -block_size:])
+            if cache is None or ids.shape[1] > block_size:
+                logits = model(ids[:, -block_size:])
+            else:
+                logits = model(ids[:, len(cache) :], cache)
             check_type(logits, Tensor, "generate", "what the model returns")
             logits = logits[:, -1]  # (B, V)
             if top_k is not None:

@@ -38,6 +38,7 @@ RUNGS = (
     Rung(6, "cross_and_causal", "cross and causal"),
     Rung(7, "multi_head", "multi-head"),
     Rung(8, "bigram_to_gpt", "GPT", explorers=("sampling", "attention_over_text")),
+    Rung(9, "a_real_model", "a real model", explorers=("rotary", "heads")),
 )
 STEMS = tuple(rung.stem for rung in RUNGS)
 

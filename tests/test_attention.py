@@ -647,7 +647,7 @@ def sdpa_calls(monkeypatch):
 def test_the_plain_causal_mask_is_no_table(sdpa_calls):
     """The flash kernels of a GPU refuse an attn_mask, and take is_causal."""
     MultiHeadAttention(6, 3)(torch.randn(2, 4, 6), is_causal=True)
-    assert sdpa_calls == [{"is_causal": True}]
+    assert sdpa_calls == [{"is_causal": True, "enable_gqa": False}]
 
 
 def test_other_masks_are_tables_that_hold_the_causal_one_too(sdpa_calls):
@@ -658,7 +658,7 @@ def test_other_masks_are_tables_that_hold_the_causal_one_too(sdpa_calls):
     module(x, seen, is_causal=True)
     attend(x[:, :2], x, x, is_causal=True)  # two queries at the end of four keys
     tables = [call.pop("attn_mask") for call in sdpa_calls]
-    assert sdpa_calls == [{}] * 4
+    assert sdpa_calls == [{"enable_gqa": False}] * 4
     assert tables[0] is None
     assert torch.equal(tables[1], seen[:, None])
     assert torch.equal(tables[2], seen[:, None] & causal_mask(4))
@@ -695,7 +695,7 @@ def test_short_texts_in_bfloat16_on_a_cpu_are_written_out(sdpa_calls, dtype, T, 
     q = torch.zeros(1, 2, T, 4, dtype=dtype, device=device)
     assert sdpa_is_slow(q) == slow
     attend(q, q, q, is_causal=True)
-    assert sdpa_calls == [{"is_causal": True}] * (not slow)
+    assert sdpa_calls == [{"is_causal": True, "enable_gqa": False}] * (not slow)
 
 
 @pytest.mark.parametrize("is_causal", [True, False])

@@ -109,7 +109,7 @@ def test_every_layer_asks_sdpa_for_the_plain_causal_mask(monkeypatch):
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
     tiny()(torch.zeros(2, 7, dtype=torch.long))
-    assert calls == [{"is_causal": True}] * 3
+    assert calls == [{"is_causal": True, "enable_gqa": False}] * 3
 
 
 @given(seed=seeds, t=st.integers(1, 10))
@@ -467,7 +467,7 @@ def test_a_model_says_how_much_it_reads():
 def test_another_precision_is_refused(precision):
     with pytest.raises(ValueError, match=f"no precision called {precision!r}.*float32, bfloat16, auto"):
         autocast(precision, torch.device("cpu"))
-    with pytest.raises(TypeError, match="autocast: precision is list, expected str"):
+    with pytest.raises(TypeError, match="dtype_of: precision is list, expected str"):
         autocast([precision], torch.device("cpu"))
 
 

@@ -1,0 +1,95 @@
+"""Rung 9: what a head looks at, in three scores, and models without some of their heads.
+
+A head is named by its layer and its place in that layer, (layer, head), both counted from 0.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attention_course.attention import record_weights
+from attention_course.checks import check_ids, check_type
+from attention_course.gpt import GPT, evaluating
+
+
+def read_weights(model: GPT, ids: Int[Tensor, " T"]) -> Float[Tensor, "L H T T"]:
+    """Return the attention weights (n_layer, n_head, T, T) of a forward pass over ids (T,)."""
+    check_type(model, GPT, "read_weights", "model")
+    check_ids(ids, "read_weights")
+    with evaluating(model), record_weights() as layers:
+        model(ids[None])
+    return torch.cat(layers)
+
+
+def previous_token(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
+    """Return a table that is True, in each row, for the token before the query."""
+    t = torch.arange(len(ids))
+    return t[:, None] == t + 1
+
+
+def first_token(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
+    """Return a table that is True, in each row but the first, for the first token of the text."""
+    t = torch.arange(len(ids))
+    return (t == 0) & (t[:, None] > 0)
+
+
+def followed_before(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
+    """Return a table that is True for each token that followed an earlier occurrence of the query's token."""
+    same = ids[:, None] == ids
+    return torch.cat([torch.zeros_like(same[:, :1]), same[:, :-1]], dim=1).tril()
+
+
+TARGETS = {"previous token": previous_token, "induction": followed_before, "first token": first_token}
+
+
+def head_scores(weights: Float[Tensor, "*L_H T T"], targets: Bool[Tensor, "T T"]) -> Float[Tensor, "*L_H"]:
+    """Return the mean weight on the targets, over the queries that have any.
+
+    On random tokens that are written twice, the score of `followed_before` is the prefix-matching score of
+    Olsson et al. (2022, section "Definition of induction heads").
+    """
+    on_targets = (weights * targets).sum(dim=-1)  # (..., T)
+    return on_targets[..., targets.any(dim=-1)].mean(dim=-1)
+
+
+@contextmanager
+def ablate(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
+    """Replace the output of heads by zeros, before the output projection.
+
+    Args:
+        model: a GPT or a Llama.
+        heads: pairs (layer, head).
+
+    Raises:
+        ValueError: there is no such head.
+    """
+    check_type(model, GPT, "ablate", "model")
+    n_layer, n_head = model.config.n_layer, model.config.n_head
+    for layer, head in heads:
+        if layer not in range(n_layer) or head not in range(n_head):
+            raise ValueError(
+                f"ablate: there is no head {(layer, head)}, expected a layer from 0 to {n_layer - 1} and a "
+                f"head from 0 to {n_head - 1}."
+            )
+
+    def without(dead):
+        def hook(module, inputs):
+            outputs = inputs[0].unflatten(-1, (n_head, -1)).clone()  # (B, T, n_head, head_size)
+            outputs[:, :, dead] = 0
+            return outputs.flatten(-2)
+
+        return hook
+
+    hooks = []
+    try:
+        for at, block in enumerate(model.transformer.h):
+            dead = [head for layer, head in heads if layer == at]
+            if dead:
+                hooks.append(block.get_submodule("attn.c_proj").register_forward_pre_hook(without(dead)))
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

