@@ -8,7 +8,7 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 SETTINGS = $(VENV)/share/jupyter/lab/settings
 
-.PHONY: help lab check lint test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery screenshots constraints clean
+.PHONY: help lab check lint test test-offline test-matrix mutants notebooks format bench-explorers bench-training bench-generate gallery screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ bench-explorers: $(READY) ## measure the time from key press to redrawn figure
 
 bench-training: $(READY) ## compare with nanoGPT's recipe; minutes; TEXT="path" uses another text
 	$(RUN) tools/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
+
+bench-generate: $(READY) ## compare the cache with none, with transformers and with nanoGPT
+	$(RUN) tools/bench_generate.py
 
 gallery: $(READY) ## take a screenshot of each explorer, for README.md and slides
 	$(RUN) tools/take_gallery.py

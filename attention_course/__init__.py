@@ -1,4 +1,4 @@
-"""The attention ladder: eight notebooks from a mean of the past to a GPT.
+"""The attention ladder: notebooks that climb from a mean of the past to a GPT, and into a real model.
 
 Read in this order, the modules are the course again; each imports only from those above it.
 
@@ -7,6 +7,8 @@ Read in this order, the modules are the course again; each imports only from tho
 - `averaging`: rungs 1 to 3, the causal mean.
 - `attention`: rungs 3 to 7, from the mask to multi-head attention.
 - `gpt`: rung 8, the models.
+- `llama`: rung 9, the parts of a model of today.
+- `smollm`, `heads`: rung 9, a real model, and what its heads look at.
 - `stories`: rung 8, a synthetic text whose entropy is known.
 - `text`: rung 8, from characters to batches.
 - `training`: rung 8, from a batch to a trained model.

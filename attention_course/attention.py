@@ -365,33 +365,35 @@ class Cache:
     """
 
     def __init__(self):
-        self._kept: dict[nn.Module, Tensor] = {}  # (2, B, n_head, room, head_size) each, keys before values
+        self._kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}  # with room for more tokens
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
     def extend(
-        self, layer: nn.Module, k: Float[Tensor, "B H T D"], v: Float[Tensor, "B H T D"]
-    ) -> tuple[Float[Tensor, "B H T_k D"], Float[Tensor, "B H T_k D"]]:
-        """Append the keys and values (B, n_head, T, head_size) of new tokens; return all of the layer.
+        self, layer: nn.Module, k: Float[Tensor, "B H T D"], v: Float[Tensor, "B H T D_v"]
+    ) -> tuple[Float[Tensor, "B H T_k D"], Float[Tensor, "B H T_k D_v"]]:
+        """Append the keys and values (B, n_head, T, ...) of new tokens; return all that the layer has.
 
         Raises:
             ValueError: the cache belongs to another model, or to another number of sequences.
         """
-        B, H, T, D = k.shape
-        start, stop = len(self), len(self) + T
-        kept = self._kept.get(layer, k.new_empty(2, B, H, 0, D))
-        if kept.shape[3] < start or kept.shape[1] != B:
-            holds = f"{kept.shape[1]} sequences" if layer in self._kept else "nothing of this model"
-            raise ValueError(f"Cache: it holds {holds}, expected {B} sequences. Start with a new Cache().")
-        if kept.shape[3] < stop:  # twice the room: rarely copied
-            room = k.new_empty(2, B, H, 2 * stop, D)
-            room[:, :, :, :start] = kept[:, :, :, :start]
-            self._kept[layer] = kept = room
-        kept[0, :, :, start:stop], kept[1, :, :, start:stop] = k, v
-        k, v = kept[:, :, :, :stop].unbind()
-        return k, v
+        start, T = len(self), k.shape[2]
+        kept = self._kept.get(layer) if start else None
+        if start and (kept is None or len(kept[0]) != len(k)):
+            holds = "nothing of this model" if kept is None else f"{len(kept[0])} sequences"
+            raise ValueError(
+                f"Cache: it holds {holds}, expected {len(k)} sequences. Start with a new Cache()."
+            )
+        if kept is None or kept[0].shape[2] < start + T:  # twice the room: it is rarely copied
+            k_room, v_room = (new.new_empty(*new.shape[:2], 2 * (start + T), new.shape[3]) for new in (k, v))
+            if kept is not None:
+                k_room[:, :, :start], v_room[:, :, :start] = (past[:, :, :start] for past in kept)
+            kept = self._kept[layer] = k_room, v_room
+        for room, new in zip(kept, (k, v), strict=True):
+            room.narrow(2, start, T).copy_(new)
+        return kept[0].narrow(2, 0, start + T), kept[1].narrow(2, 0, start + T)
 
     def advance(self, T: int) -> None:
         """Count T more tokens, once every layer has been extended by them."""
@@ -399,7 +401,7 @@ class Cache:
 
     def numel(self) -> int:
         """Return how many numbers the keys and values are."""
-        return sum(kept[:, :, :, : len(self)].numel() for kept in self._kept.values())
+        return sum(room[:, :, : len(self)].numel() for kept in self._kept.values() for room in kept)
 
 
 class MultiHeadAttention(nn.Module):

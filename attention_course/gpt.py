@@ -357,9 +357,10 @@ def generate(
                     f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the largest logit "
                     f"of each sequence is {best.tolist()}, expected finite numbers. Did the training diverge?"
                 )
-            drawn = logits.argmax(dim=-1, keepdim=True)
             if temperature > 0:
                 probabilities = torch.softmax(logits, dim=-1)
                 drawn = torch.multinomial(probabilities, 1, generator=generator)
+            else:
+                drawn = logits.argmax(dim=-1, keepdim=True)
             ids = torch.cat([ids, drawn], dim=1)
     return ids

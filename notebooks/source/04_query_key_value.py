@@ -625,7 +625,7 @@ after, _ = head_of_the_article(sun[swapped], causal_mask(6))
 ((after - before).abs() > 1e-4).any(dim=-1)
 
 # %% [markdown]
-# The simplest remedy is to put the position into the token. (Newer models rotate queries and keys instead: rung 8.) A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
+# The simplest remedy is to put the position into the token. (Newer models rotate queries and keys instead: rung 9.) A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
 
 # %%
 torch.manual_seed(0)

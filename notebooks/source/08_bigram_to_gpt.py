@@ -920,7 +920,7 @@ print(
 # - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both divide the standard deviation of the `c_proj` matrices by √(2 n_layer).
 # - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are most large language models since.
 # - Note what comes before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text appeared, and copies what followed. Large models learn such heads early in training.
-# - Newer models rotate queries and keys by an angle that depends on their position (RoPE, Su et al. 2021) instead of adding a vector, and do not subtract the mean in LayerNorm (RMSNorm, Zhang & Sennrich 2019). The ladder stays the same.
+# - Newer models rotate queries and keys by an angle that depends on their position instead of adding a vector, and do not subtract a mean before they normalize. Rung 9 builds both.
 #
 # ## Three sentences to remember
 #
@@ -928,4 +928,4 @@ print(
 # 2. In one layer, each character looks back once. In two, it can look at what others have noted: so our GPT finds the answers.
 # 3. Know the entropy before you train, if you can: the distance to it is what is left to learn, and a validation loss clearly below it means that there is a bug.
 #
-# That was the last rung. You started with the mean of the past, and you have trained a GPT.
+# You started with the mean of the past, and you have trained a GPT. Next: [rung 9](09_a_real_model.ipynb), where a model with a thousand times as many parameters runs on the same code.

