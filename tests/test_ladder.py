@@ -59,9 +59,11 @@ def test_readme_lists_the_rungs_and_a_picture_of_each_explorer():
 
 # A new rung
 
-LINE = '    Rung(9, "tiny", "a tiny rung"),\n'
-SOURCE = """# %% [markdown]
-# # Rung 9: a tiny rung
+LAST, N = RUNGS[-1], len(RUNGS) + 1
+NAME = f"{N:02}_tiny"
+LINE = f'    Rung({N}, "tiny", "a tiny rung"),\n'
+SOURCE = f"""# %% [markdown]
+# # Rung {N}: a tiny rung
 #
 # <!--ladder-->
 
@@ -103,7 +105,7 @@ choices = [
     { text = "1/2", explanation = "It takes two of them to make one.", right = true },
 ]
 """
-EXPLORER = '''"""Rung 9: half of a number."""
+EXPLORER = '''"""Half of a number."""
 
 import ipywidgets
 import torch
@@ -122,7 +124,7 @@ def compute(n):
 def draw(figure, half):
     figure.show(Bars("Half of n", half, ["n"], "n", (0, 2)), caption=f"Half is {half.item()}.")
 '''
-EXERCISE = '''"""Rung 9: halve a tensor."""
+EXERCISE = '''"""Halve a tensor."""
 
 import torch
 
@@ -151,7 +153,7 @@ patches = [{ "x / 2" = "x * 2" }]
 message = "That is twice as much."
 """
 FILES = {
-    "notebooks/source/09_tiny.py": SOURCE,
+    f"notebooks/source/{NAME}.py": SOURCE,
     "attention_course/questions/tiny.toml": QUESTION,
     "attention_course/explorers/tiny.py": EXPLORER,
     "attention_course/exercises/tiny.py": EXERCISE,
@@ -161,7 +163,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory) -> Path:
-    """Return a copy of the project with a ninth rung, built."""
+    """Return a copy of the project with one more rung, built."""
     copy = tmp_path_factory.mktemp("ladder") / "course"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     ladder = copy / "attention_course" / "ladder.py"
@@ -170,7 +172,7 @@ def course(tmp_path_factory) -> Path:
     assert ladder.read_text().splitlines(keepends=True).count(LINE) == 1
     for name, text in FILES.items():
         (copy / name).write_text(text)
-    run(copy, "notebooks/build.py", "09_tiny")
+    run(copy, "notebooks/build.py", NAME)
     return copy
 
 
@@ -186,23 +188,23 @@ def run(copy: Path, *command: str) -> str:
 
 @pytest.mark.slow
 def test_a_new_rung_is_one_line_and_its_own_files(course):
-    title, *cells = nbformat.read(course / "notebooks" / "09_tiny.ipynb", as_version=4).cells
-    assert "· [8 GPT](08_bigram_to_gpt.ipynb) · **▶ 9 a tiny rung**" in title.source
+    title, *cells = nbformat.read(course / "notebooks" / f"{NAME}.ipynb", as_version=4).cells
+    assert f"· [{LAST.number} {LAST.title}]({LAST.name}.ipynb) · **▶ {N} a tiny rung**" in title.source
     shown = "".join(str(cell.get("outputs")) for cell in cells)
     assert "What is half of one?" in shown
     assert "Half is 0.5." in shown
     assert "tiny_halve: not tried yet" in shown
     assert "'doubled'" in shown
     of_rung_1 = "from notebooks.build import navigation; print(navigation('01_bag_of_words'))"
-    assert run(course, "-c", of_rung_1).endswith("· [9 a tiny rung](09_tiny.ipynb)\n")
+    assert run(course, "-c", of_rung_1).endswith(f"· [{N} a tiny rung]({NAME}.ipynb)\n")
 
 
 @pytest.mark.slow
 def test_the_claims_of_a_new_rung_are_read(course):
-    tests = "09_tiny or all_that_the_package"
+    tests = f"{NAME} or all_that_the_package"
     printed = run(course, "-m", "pytest", "-v", "-p", "no:cacheprovider", "tests/test_claims.py", "-k", tests)
     for test in ("is_proved_against_the_one_below", "each_marked_number_is_computed_beside_it"):
-        assert re.search(rf"{test}\[09_tiny\] PASSED", printed)
+        assert re.search(rf"{test}\[{NAME}\] PASSED", printed)
     assert re.search(r"all_that_the_package_asks_checks_and_explores_is_read PASSED", printed)
     assert "tiny_half" not in QUESTIONS
     assert "tiny_halve" not in EXERCISES

@@ -7,7 +7,7 @@
 #
 # **You need** [rung 5](05_scaling_variance.ipynb) for losses, [rung 6](06_cross_and_causal.ipynb) for masks and ablations, [rung 7](07_multi_head.ipynb) for heads, [rung 8](08_bigram_to_gpt.ipynb) for the GPT.
 #
-# **Time** about 60 minutes to read, and 40 for the exercises.
+# **Time** about 60 minutes to read, and 57 for the exercises.
 
 # %% [markdown]
 # ## The question
@@ -943,6 +943,81 @@ def my_rms_norm(x, weight, eps):
 check("rms_norm", my_rms_norm)
 # hint("rms_norm")
 # solution("rms_norm")
+
+# %% [markdown]
+# ### 2. Rotate
+#
+# <!--task rotate-->
+
+
+# %%
+def my_rotate(x, positions, base):
+    raise NotImplementedError
+
+
+check("rotate", my_rotate)
+# hint("rotate")
+# solution("rotate")
+
+# %% [markdown]
+# ### 3. Grouped queries
+#
+# <!--task grouped_attention-->
+
+
+# %%
+def my_grouped_attention(q, k, v):
+    raise NotImplementedError
+
+
+check("grouped_attention", my_grouped_attention)
+# hint("grouped_attention")
+# solution("grouped_attention")
+
+# %% [markdown]
+# ### 4. One step with a cache
+#
+# <!--task attend_with_cache-->
+
+
+# %%
+def my_attend_with_cache(q, k, v, past_k, past_v, rotate):
+    raise NotImplementedError
+
+
+check("attend_with_cache", my_attend_with_cache)
+# hint("attend_with_cache")
+# solution("attend_with_cache")
+
+# %% [markdown]
+# ### 5. Byte pairs
+#
+# <!--task encode_word-->
+
+
+# %%
+def my_encode_word(ids, merges):
+    raise NotImplementedError
+
+
+check("encode_word", my_encode_word)
+# hint("encode_word")
+# solution("encode_word")
+
+# %% [markdown]
+# ### 6. Find the induction head
+#
+# <!--task find_induction_head-->
+
+
+# %%
+def my_find_induction_head(weights, ids):
+    raise NotImplementedError
+
+
+check("find_induction_head", my_find_induction_head)
+# hint("find_induction_head")
+# solution("find_induction_head")
 
 # %% [markdown]
 # ## In the wild
