@@ -119,7 +119,7 @@ def encode_word(ids: Int[Tensor, " T"], merges: dict[tuple[int, int], int]) -> I
     """
     tokens = ids.tolist()
     while pairs := [pair for pair in pairwise(tokens) if pair in merges]:
-        best = min(pairs, key=merges.get)
+        best = min(pairs, key=lambda pair: merges[pair])
         merged = []
         while tokens:
             found = tuple(tokens[:2]) == best
@@ -248,8 +248,8 @@ class Rotation:
             raise TypeError(f"rotate: positions is a {type(positions).__name__}, expected a tensor (T,).")
         if positions.shape != x.shape[-2:-1]:
             raise ValueError(
-                f"rotate: positions has shape {tuple(positions.shape)}, and `x` has T = {x.shape[-2]} tokens. "
-                "Pass a position for each of them, shape (T,)."
+                f"rotate: positions has shape {tuple(positions.shape)}, and `x` has T = {x.shape[-2]} "
+                "tokens. Pass a position for each of them, shape (T,)."
             )
         return rotate(x, positions, self.base)
 
@@ -288,7 +288,8 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
     def learn(n_letters, T, n):
         alphabet = torch.tensor(letters(n_letters))
         word, other = alphabet[torch.randint(n_letters, (2, T), generator=generator)]
-        table, spelled = {}, {letter: (letter,) for letter in alphabet.tolist()}
+        table: dict[tuple[int, int], int] = {}
+        spelled: dict[int, tuple[int, ...]] = {letter: (letter,) for letter in alphabet.tolist()}
         for new_id in range(256, 256 + n):
             tokens = encode_word(word, table).tolist()
             pairs = {pair: spelled[pair[0]] + spelled[pair[1]] for pair in pairwise(tokens)}
@@ -432,9 +433,7 @@ OF_A_ROTATION = (
     differentiable(rotate),
 )
 OF_GROUPS = (
-    Property(
-        "Copies of the shared keys and values, one for each head, give the same.", copies_of_shared_keys
-    ),
+    Property("Copies of shared keys and values, one for each head, give the same.", copies_of_shared_keys),
     Property("A change of the last key and value moves no earlier output.", last_key_hidden),
     Property(
         "A text gives the same result alone as in a batch.",
