@@ -308,7 +308,7 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
 def draw_recordings(generator: torch.Generator) -> list[tuple]:
     """Draw the weights of 12 heads and their ids: one induction head, and others that are taken for it.
 
-    Five look elsewhere; two look there with less weight, in one layer; three do in a single row only.
+    Six look elsewhere; two look there with less weight, in one layer; three do in a single row only.
     """
 
     def draw(n_layer, n_head, half):
@@ -330,6 +330,7 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
             (0, 0.8, t),
             (T, 0.8, t),
             (half - 1, 1.0, t[-1:]),
+            (half - 2, 0.8, t),
         ]
         for head, (distance, share, rows) in enumerate(planted):
             weights[head, rows] *= 1 - share
@@ -341,7 +342,7 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
             heads = heads.roll(1)
         return weights[layers][:, heads], ids
 
-    return [draw(*sizes) for sizes in ((3, 4, 3), (2, 6, 4), (4, 3, 5), (6, 2, 7))]
+    return [draw(*sizes) for sizes in ((3, 4, 4), (2, 6, 5), (4, 3, 6), (6, 2, 7))]
 
 
 # Properties

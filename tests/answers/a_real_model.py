@@ -3,6 +3,7 @@
 import heapq
 import math
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -574,7 +575,7 @@ def _merge(tokens, pair, new_id):
 
 
 def _pairs(tokens):
-    return list(zip(tokens, tokens[1:], strict=False))
+    return list(pairwise(tokens))
 
 
 @right("encode_word")
@@ -774,7 +775,6 @@ def encode_one_pass_from_left_to_right(ids, merges):
 wrong(
     "encode_word",
     encode_to_a_list=lambda ids, merges: encode_as_minbpe(ids, merges).tolist(),
-    encode_never_ends=lambda ids, merges: torch.tensor([0 for _ in iter(lambda: None, 0)]),
     encode_to_floats=lambda ids, merges: torch.Tensor(encode_as_minbpe(ids, merges).tolist()),
     encode_by_number_of_the_merge=lambda ids, merges: torch.tensor(
         [
