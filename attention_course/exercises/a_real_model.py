@@ -245,7 +245,7 @@ class Rotation:
             ValueError: it has another shape.
         """
         if not isinstance(positions, Tensor):
-            raise TypeError(f"rotate: positions is a {type(positions).__name__}, expected a tensor (T,).")
+            raise TypeError(f"rotate: positions is {positions!r}, expected a tensor of shape (T,).")
         if positions.shape != x.shape[-2:-1]:
             raise ValueError(
                 f"rotate: positions has shape {tuple(positions.shape)}, and `x` has T = {x.shape[-2]} "
