@@ -1,6 +1,5 @@
 """Answers to the exercises of rung 9."""
 
-import heapq
 import math
 from collections import Counter
 from itertools import pairwise
@@ -54,11 +53,6 @@ def rms_by_the_length_of_the_token(x, weight, eps):
     return weight * x / (x.norm(dim=-1, keepdim=True) + eps)
 
 
-@wrong("rms_norm", "sum_in_place_of_mean", "epsilon_ignored")
-def rms_by_the_length_alone(x, weight, eps):
-    return weight * x / x.norm(dim=-1, keepdim=True)
-
-
 @wrong("rms_norm", "weight_forgotten", "epsilon_ignored")
 def rms_without_parameters(x, weight, eps):
     return x * x.pow(2).mean(-1, True).rsqrt()
@@ -69,19 +63,9 @@ def rms_with_parentheses_around_too_much(x, weight, eps):
     return x / (torch.sqrt(eps + (x * x).mean(-1, keepdim=True)) * weight)
 
 
-@wrong("rms_norm", "mean_over_tokens")
-def rms_along_the_batch(x, weight, eps):
-    return x / torch.sqrt(x.pow(2).mean(0, keepdim=True) + eps) * weight
-
-
 @wrong("rms_norm", "no_dim", "weight_forgotten")
 def rms_of_the_whole_tensor(x, weight, eps):
     return x / torch.sqrt(x.pow(2).mean() + eps)
-
-
-@wrong("rms_norm", "square_of_the_mean")
-def rms_of_the_mean(x, weight, eps):
-    return x / torch.sqrt(x.mean(-1, keepdim=True) ** 2 + eps) * weight
 
 
 @wrong("rms_norm", "epsilon_as_a_minimum", "sum_in_place_of_mean")
@@ -103,9 +87,6 @@ wrong(
     ),
     rms_epsilon_after_the_division=lambda x, weight, eps: (
         x / ((x * x).mean(-1, keepdim=True)).sqrt().clamp(1e-9) * weight + eps
-    ),
-    rms_epsilon_in_each_square=lambda x, weight, eps: (
-        x / ((x + eps) ** 2).mean(-1, keepdim=True).sqrt() * weight
     ),
 )
 
@@ -213,35 +194,15 @@ def rotate_by_the_conjugate(x, positions, base):
     return rotate_by_complex_numbers(x, -positions, base)
 
 
-@wrong("rotate", "base_ignored")
-def rotate_with_the_base_of_the_paper(x, positions, base):
-    return rotate_by_complex_numbers(x, positions, 10000)
-
-
 @wrong("rotate", "exponent_not_doubled")
 def rotate_with_i_over_head_size(x, positions, base):
     return rotate_by_complex_numbers(x, positions, base**0.5)
-
-
-@wrong("rotate", "exponent_positive")
-def rotate_faster_and_faster(x, positions, base):
-    return rotate_by_complex_numbers(x, positions, 1 / base)
-
-
-@wrong("rotate", "one_angle_for_all_pairs")
-def rotate_all_pairs_alike(x, positions, base):
-    return rotate_by_complex_numbers(x, positions, 1.0)
 
 
 @wrong("rotate", "mirrored")
 def rotate_without_a_minus(x, positions, base):
     angles = _angles(x, positions, base).repeat_interleave(2, -1)
     return x * angles.cos() + x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2) * angles.sin()
-
-
-@wrong("rotate", "positions_ignored", "turned_the_other_way")
-def rotate_back_from_0_on(x, positions, base):
-    return rotate_by_complex_numbers(x, -torch.arange(len(positions)), base)
 
 
 wrong(
@@ -261,9 +222,6 @@ wrong(
     rotate_along_dimension_1=lambda x, positions, base: rotate_by_complex_numbers(
         x.transpose(0, 1), positions, base
     ).transpose(0, 1),
-    rotate_in_turns=lambda x, positions, base: rotate_by_complex_numbers(
-        x, 2 * math.pi * positions / len(positions), base
-    ),
 )
 
 
@@ -342,11 +300,6 @@ def grouped_by_the_wrong_divisor(q, k, v):
     )
 
 
-@wrong("grouped_attention", "first_key_head_for_all")
-def grouped_with_one_key_head(q, k, v):
-    return _causal(q, k[:, 0:1], v[:, 0:1])
-
-
 @wrong("grouped_attention", "queries_of_a_group_averaged")
 def grouped_into_fewer_heads(q, k, v):
     return _causal(q.unflatten(1, (k.shape[1], -1)).mean(2), k, v)
@@ -373,26 +326,8 @@ def grouped_with_the_triangle_of_a_square(q, k, v):
 
 wrong(
     "grouped_attention",
-    "heads_shared_in_turns",
-    grouped_copied_along_the_batch=lambda q, k, v: _causal(
-        q,
-        *(
-            each.repeat_interleave(q.shape[1] // k.shape[1], dim=0).view(len(q), -1, *k.shape[2:])
-            for each in (k, v)
-        ),
-    ),
-)
-
-wrong(
-    "grouped_attention",
-    grouped_scaled_by_the_group=lambda q, k, v: _causal(
-        q * (k.shape[1] / q.shape[1]) ** 0.5, *_copies(q, k, v)
-    ),
     grouped_key_heads_in_reverse=lambda q, k, v: _causal(q, *_copies(q, k.flip(1), v.flip(1))),
     grouped_merged_to_tokens=lambda q, k, v: _causal(q, *_copies(q, k, v)).transpose(1, 2).flatten(2),
-    grouped_head_divided_by_n_head=lambda q, k, v: _causal(
-        q, k[:, [h * k.shape[1] // (q.shape[1] + 1) for h in range(q.shape[1])]], _copies(q, v)[0]
-    ),
     grouped_for_queries_and_keys_as_many=lambda q, k, v: package.attention(
         q, *_copies(q, k, v), package.causal_mask(k.shape[2])
     )[0],
@@ -410,11 +345,15 @@ def _joined(past, new):
     return torch.cat((past, new), dim=2)
 
 
-@right("attend_with_cache")
-def cached_by_the_package(q, k, v, past_k, past_v, rotate):
-    here = _positions(q, past_k)
-    k, v = _joined(past_k, rotate(k, here)), _joined(past_v, v)
-    return package.attend(rotate(q, here), k, v, is_causal=True)
+def _rotated(q, k, v, past_k, past_v, rotate, positions=None):
+    here = _positions(q, past_k) if positions is None else positions
+    return rotate(q, here), _joined(past_k, rotate(k, here)), _joined(past_v, v)
+
+
+right(
+    "attend_with_cache",
+    cached_by_the_package=lambda *given: package.attend(*_rotated(*given), is_causal=True),
+)
 
 
 @right("attend_with_cache")
@@ -443,33 +382,6 @@ def cached_by_comparing_positions(q, k, v, past_k, past_v, rotate):
     scores = torch.einsum("bhtd,bhsd->bhts", rotate(q, here), _joined(past_k, rotate(k, here)))
     scores = torch.where(everywhere <= here[:, None], scores / q.size(-1) ** 0.5, -torch.inf)
     return torch.einsum("bhts,bhsd->bhtd", scores.softmax(-1), _joined(past_v, v))
-
-
-@wrong("attend_with_cache", "detached")
-def cached_with_a_past_without_gradients(q, k, v, past_k, past_v, rotate):
-    return cached_by_the_package(q, k, v, past_k.detach(), past_v.detach(), rotate)
-
-
-@wrong("attend_with_cache", "positions_without_offset")
-def cached_with_positions_from_0(q, k, v, past_k, past_v, rotate):
-    here = torch.arange(q.shape[2])
-    return package.attend(
-        rotate(q, here), _joined(past_k, rotate(k, here)), _joined(past_v, v), is_causal=True
-    )
-
-
-@wrong("attend_with_cache", "wrong_alignment")
-def cached_by_is_causal(q, k, v, past_k, past_v, rotate):
-    here = _positions(q, past_k)
-    k, v = _joined(past_k, rotate(k, here)), _joined(past_v, v)
-    return F.scaled_dot_product_attention(rotate(q, here), k, v, is_causal=True)
-
-
-@wrong("attend_with_cache", "no_mask")
-def cached_as_if_for_one_token(q, k, v, past_k, past_v, rotate):
-    here = _positions(q, past_k)
-    k, v = _joined(past_k, rotate(k, here)), _joined(past_v, v)
-    return F.scaled_dot_product_attention(rotate(q, here), k, v)
 
 
 @wrong("attend_with_cache", "values_rotated", "positions_without_offset")
@@ -503,58 +415,65 @@ def cached_with_the_new_ones_first(q, k, v, past_k, past_v, rotate):
     return package.attend(rotate(q, here), k, v, is_causal=True)
 
 
-@wrong("attend_with_cache", "one_position_for_all")
-def cached_at_one_position(q, k, v, past_k, past_v, rotate):
-    here = torch.ones(q.shape[2]) * past_k.shape[2]
-    k, v = _joined(past_k, rotate(k, here)), _joined(past_v, v)
-    return package.attend(rotate(q, here), k, v, is_causal=True)
-
-
-@wrong("attend_with_cache", "position_off_by_one", "no_mask")
-def cached_one_late_without_a_mask(q, k, v, past_k, past_v, rotate):
-    here = _positions(q, past_k) + 1
-    k, v = _joined(past_k, rotate(k, here)), _joined(past_v, v)
-    return F.scaled_dot_product_attention(rotate(q, here), k, v)
-
-
 @wrong("attend_with_cache", "new_tokens_left_out")
 def cached_but_not_extended(q, k, v, past_k, past_v, rotate):
     q = rotate(q, _positions(q, past_k))
     return torch.softmax(q @ past_k.mT / math.sqrt(q.shape[-1]), dim=-1) @ past_v
 
 
-@wrong("attend_with_cache")
-def cached_in_place(q, k, v, past_k, past_v, rotate):
-    here = _positions(q, past_k)
-    past_k *= 2
-    return cached_by_the_package(q, k, v, past_k / 2, past_v, rotate) + 0 * here.sum()
-
-
 wrong(
     "attend_with_cache",
-    "new_tokens_left_out",
-    cached_with_the_past_in_sight_alone=lambda q, k, v, past_k, past_v, rotate: package.attention(
-        rotate(q, here := _positions(q, past_k)),
-        _joined(past_k, rotate(k, here)),
-        _joined(past_v, v),
-        (torch.arange(past_k.shape[2] + q.shape[2]) < past_k.shape[2]).expand(q.shape[2], -1),
-    )[0],
+    "wrong_alignment",
+    cached_by_is_causal=lambda *given: F.scaled_dot_product_attention(*_rotated(*given), is_causal=True),
 )
-
+wrong(
+    "attend_with_cache",
+    "no_mask",
+    cached_as_if_for_one_token=lambda *given: F.scaled_dot_product_attention(*_rotated(*given)),
+)
+wrong(
+    "attend_with_cache",
+    "positions_without_offset",
+    cached_with_positions_from_0=lambda q, *given: package.attend(
+        *_rotated(q, *given, positions=torch.arange(q.shape[2])), is_causal=True
+    ),
+)
+wrong(
+    "attend_with_cache",
+    "one_position_for_all",
+    cached_at_one_position=lambda q, k, v, past_k, *given: package.attend(
+        *_rotated(q, k, v, past_k, *given, positions=torch.ones(q.shape[2]) * past_k.shape[2]), is_causal=True
+    ),
+)
+wrong(
+    "attend_with_cache",
+    "position_off_by_one",
+    "no_mask",
+    cached_one_late_without_a_mask=lambda q, k, v, past_k, *given: F.scaled_dot_product_attention(
+        *_rotated(q, k, v, past_k, *given, positions=_positions(q, past_k) + 1)
+    ),
+)
+wrong(
+    "attend_with_cache",
+    "detached",
+    cached_with_a_past_without_gradients=lambda q, k, v, past_k, past_v, rotate: package.attend(
+        *_rotated(q, k, v, past_k.detach(), past_v.detach(), rotate), is_causal=True
+    ),
+)
 wrong(
     "attend_with_cache",
     cached_with_a_number_for_a_position=lambda q, k, v, past_k, past_v, rotate: package.attend(
         rotate(q, past_k.shape[2]), _joined(past_k, rotate(k, past_k.shape[2])), _joined(past_v, v)
     ),
-    cached_with_everything_returned=lambda *given: (cached_by_the_package(*given), *given[3:5]),
+    cached_with_everything_returned=lambda *given: (package.attend(*_rotated(*given)), *given[3:5]),
+    cached_that_empties_the_cache=lambda q, k, v, past_k, past_v, rotate: (
+        package.attend(*_rotated(q, k, v, past_k, past_v, rotate), is_causal=True) + 0 * past_k.zero_().sum()
+    ),
     cached_side_by_side=lambda q, k, v, past_k, past_v, rotate: package.attend(
         rotate(q, _positions(q, past_k)),
         torch.cat((past_k, k), -1),
         torch.cat((past_v, v), -1),
         is_causal=True,
-    ),
-    cached_joined_along_the_heads=lambda q, k, v, past_k, past_v, rotate: package.attend(
-        rotate(q, _positions(q, past_k)), torch.cat((past_k, k), 1), torch.cat((past_v, v), 1), is_causal=True
     ),
 )
 
@@ -617,30 +536,6 @@ def encode_in_tensors(ids, merges):
                 tokens[i], keep[i + 1], end = new_id, False, i + 1
         tokens = tokens[keep]
     return tokens
-
-
-@right("encode_word")
-def encode_with_a_heap(ids, merges):
-    tokens = dict(enumerate(ids.tolist()))
-    after = {i: i + 1 for i in range(len(ids) - 1)}
-    heap = [(merges[pair], i) for i, pair in enumerate(_pairs(ids.tolist())) if pair in merges]
-    heapq.heapify(heap)
-    while heap:
-        new_id, i = heapq.heappop(heap)
-        j = after.get(i)
-        if i not in tokens or j is None or merges.get((tokens[i], tokens[j])) != new_id:
-            continue
-        tokens[i] = new_id
-        del tokens[j]
-        if j in after:
-            after[i] = after.pop(j)
-        else:
-            del after[i]
-        before = [h for h, next_ in after.items() if next_ == i and h in tokens]
-        for h in [*before, i]:
-            if h in after and (pair := (tokens[h], tokens[after[h]])) in merges:
-                heapq.heappush(heap, (merges[pair], h))
-    return torch.tensor([tokens[i] for i in sorted(tokens)])
 
 
 @wrong("encode_word", "merged_by_frequency")
@@ -708,20 +603,6 @@ def encode_the_pairs_of_the_start(ids, merges):
     return torch.tensor(tokens)
 
 
-@wrong("encode_word", "longest_token_first")
-def encode_as_wordpiece(ids, merges):
-    known = {}
-    for (left, right_), new_id in merges.items():
-        known[new_id] = known.get(left, (left,)) + known.get(right_, (right_,))
-    by_text = {text: new_id for new_id, text in known.items()}
-    rest, out = tuple(ids.tolist()), []
-    while rest:
-        size = max((n for n in range(2, len(rest) + 1) if rest[:n] in by_text), default=1)
-        out.append(by_text.get(rest[:size], rest[0]))
-        rest = rest[size:]
-    return torch.tensor(out)
-
-
 @wrong("encode_word", "loop_ends_too_early")
 def encode_with_a_range_over_pairs(ids, merges):
     tokens = ids.tolist()
@@ -741,16 +622,6 @@ def encode_by_a_for_loop(ids, merges):
     while pairs := [pair for pair in _pairs(tokens) if pair in merges]:
         best = min(pairs, key=lambda pair: merges[pair])
         tokens = [merges[best] if tuple(tokens[i : i + 2]) == best else t for i, t in enumerate(tokens)]
-    return torch.tensor(tokens)
-
-
-@wrong("encode_word", "stops_after_one_merge", "merged_by_frequency")
-def encode_one_merge_of_training(ids, merges):
-    tokens = ids.tolist()
-    counts = Counter(pair for pair in _pairs(tokens) if pair in merges)
-    if counts:
-        pair = counts.most_common(1)[0][0]
-        tokens = _merge(tokens, pair, merges[pair])
     return torch.tensor(tokens)
 
 
@@ -776,13 +647,6 @@ wrong(
     "encode_word",
     encode_to_a_list=lambda ids, merges: encode_as_minbpe(ids, merges).tolist(),
     encode_to_floats=lambda ids, merges: torch.Tensor(encode_as_minbpe(ids, merges).tolist()),
-    encode_by_number_of_the_merge=lambda ids, merges: torch.tensor(
-        [
-            list(merges.values()).index(t) if t in merges.values() else t
-            for t in encode_as_minbpe(ids, merges).tolist()
-        ]
-    ),
-    encode_adds_rank=lambda ids, merges: encode_as_minbpe(ids, merges) + 1,
 )
 
 
@@ -831,16 +695,6 @@ def find_the_same_token(weights, ids):
     return _place((weights * same).sum((-2, -1)))
 
 
-@wrong("find_induction_head", "one_key_too_early")
-def find_what_came_before(weights, ids):
-    return _place(weights.diagonal(-(len(ids) // 2) - 1, dim1=-2, dim2=-1).mean(-1))
-
-
-@wrong("find_induction_head", "previous_token_head")
-def find_the_previous_token(weights, ids):
-    return _place(weights.diagonal(-1, dim1=2, dim2=3).mean(-1))
-
-
 @wrong("find_induction_head", "first_token_head")
 def find_the_sink(weights, ids):
     return _place(weights[..., 0].mean(-1))
@@ -857,11 +711,6 @@ def find_with_the_wrong_divisor(weights, ids):
     return torch.tensor(divmod(int(scores.argmax()), len(weights)))
 
 
-@wrong("find_induction_head", "only_the_last_token")
-def find_by_the_last_row(weights, ids):
-    return _place(weights[:, :, -1, len(ids) // 2])
-
-
 @wrong("find_induction_head", "max_in_place_of_mean")
 def find_the_largest_weight_there(weights, ids):
     return _place(weights.diagonal(1 - len(ids) // 2, dim1=-2, dim2=-1).amax(-1))
@@ -873,28 +722,10 @@ def find_in_the_future(weights, ids):
     return _place(weights[..., t - len(ids) // 2 + 1, t].mean(-1))
 
 
-@wrong("find_induction_head", "looks_at_the_same_token", "layer_and_head_swapped")
-def find_head_and_layer_of_the_same_token(weights, ids):
-    return find_the_same_token(weights, ids).flip(0)
-
-
-@wrong("find_induction_head", "looks_at_itself")
-def find_itself(weights, ids):
-    return _place(weights.diagonal(dim1=-2, dim2=-1)[..., len(ids) // 2 :].mean(-1))
-
-
 @wrong("find_induction_head", "first_token_head")
 def find_where_most_weight_lies(weights, ids):
     return _place(weights.sum(-2).amax(-1))
 
-
-wrong(
-    "find_induction_head",
-    "one_key_too_late",
-    find_two_further=lambda weights, ids: _place(
-        weights.diagonal(2 - len(ids) // 2, dim1=2, dim2=3).mean(-1)
-    ),
-)
 
 wrong(
     "find_induction_head",
@@ -906,12 +737,6 @@ wrong(
     "find_induction_head",
     "scores_all_equal",
     find_the_largest_weight_of_all=lambda weights, ids: _place(weights.amax((-2, -1))),
-)
-
-wrong(
-    "find_induction_head",
-    "scores_all_equal",
-    find_the_next_token=lambda weights, ids: _place(weights.diagonal(1, dim1=2, dim2=3).mean(-1)),
 )
 
 wrong(
