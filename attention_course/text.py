@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 from os import PathLike
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -165,6 +166,24 @@ def code_points(text: str) -> np.ndarray:
             f"CharTokenizer: {text[error.start]!r} at position {error.start} is half of a surrogate pair, "
             "not a character. Read the text again without errors='surrogateescape' or 'surrogatepass'."
         ) from None
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """What tokenizers share: `CharTokenizer`, and `BytePairTokenizer` of rung 9."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens in the vocabulary."""
+        ...
+
+    def encode(self, text: str) -> Int[Tensor, " T"]:
+        """Encode a text as ids, shape (T,), int64."""
+        ...
+
+    def decode(self, ids: Int[Tensor, " T"]) -> str:
+        """Decode ids, shape (T,), to a text."""
+        ...
 
 
 class CharTokenizer:

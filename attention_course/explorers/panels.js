@@ -391,41 +391,49 @@ const KINDS = {
     size(panel) {
       return [this.cell[0] * panel.columns + 4, this.cell[1] * panel.rows.length + 4];
     },
+    // The characters and the box of each token, which stands in one row.
+    tokens(panel) {
+      const [width, height] = this.cell;
+      const tokens = [];
+      panel.rows.forEach((line, row) => {
+        const characters = [...line];
+        for (let column = 0; column < characters.length; ) {
+          const length = panel.lengths[tokens.length] ?? 1;
+          const box = [2 + width * column, 3 + height * row, width * length, height - 2];
+          tokens.push({ characters: characters.slice(column, column + length), box });
+          column += length;
+        }
+      });
+      return tokens;
+    },
     cells(panel) {
       if (!panel.label) return undefined;
-      const [width, height] = this.cell;
-      const places = panel.rows.flatMap((line, row) => [...line].map((character, column) => ({ character, row, column })));
+      const tokens = this.tokens(panel);
       const values = floats(panel.values);
-      const box = (index) => [2 + width * places[index].column, 3 + height * places[index].row, width, height - 2];
-      const tell = (index) => `${place("character", index, places[index].character)}: ${panel.label} ${number(values[index])}`;
-      return { count: places.length, box, row: box, tell };
+      const unit = panel.lengths.length ? "token" : "character";
+      const box = (index) => tokens[index].box;
+      const tell = (index) => `${place(unit, index, tokens[index].characters.join(""))}: ${panel.label} ${number(values[index])}`;
+      return { count: tokens.length, box, row: box, tell };
     },
     draw(pen, panel, _, theme) {
-      const [width, height] = this.cell;
       const values = floats(panel.values);
       pen.font = theme.code(14);
-      let index = 0;
-      panel.rows.forEach((line, row) =>
-        [...line].forEach((character, column) => {
-          const [x, y] = [2 + width * column, 2 + height * row];
-          pen.fillStyle = theme.text;
-          if (values[index] > 0) {
-            const share = Math.min(1, values[index] / panel.limit);
-            pen.fillStyle = css(theme.blue);
-            pen.globalAlpha = share;
-            pen.fillRect(x, y + 1, width, height - 2);
-            pen.globalAlpha = 1;
-            pen.fillStyle = inkOn(shade(share, theme));
-          }
-          label(pen, character, x + width / 2, y + height / 2 + 1);
-          if (index === panel.framed) {
-            pen.strokeStyle = css(theme.orange);
-            pen.lineWidth = 2;
-            pen.strokeRect(x, y + 1, width, height - 2);
-          }
-          index += 1;
-        }),
-      );
+      this.tokens(panel).forEach(({ characters, box: [x, y, width, height] }, index) => {
+        pen.fillStyle = theme.text;
+        if (values[index] > 0) {
+          const share = Math.min(1, values[index] / panel.limit);
+          pen.fillStyle = css(theme.blue);
+          pen.globalAlpha = share;
+          pen.fillRect(x, y, width, height);
+          pen.globalAlpha = 1;
+          pen.fillStyle = inkOn(shade(share, theme));
+        }
+        characters.forEach((character, at) => label(pen, character, x + this.cell[0] * (at + 0.5), y + height / 2 + 1));
+        if (index !== panel.framed) return;
+        pen.strokeStyle = css(theme.orange);
+        pen.lineWidth = 2;
+        pen.strokeRect(x, y, width, height);
+      });
     },
   },
 };

@@ -43,7 +43,7 @@ def visible(text: str) -> str:
 
 
 def visible_character(character: str) -> str:
-    """Return a visible symbol for a single character, spaces included."""
+    """Return visible symbols for a character, or for those of a token, spaces included."""
     return visible(character).replace(" ", "␣")
 
 

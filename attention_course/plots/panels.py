@@ -6,6 +6,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -329,24 +330,25 @@ class Scatter:
 class Text:
     """A text, one cell per character, with optional shading; a newline has a visible symbol.
 
-    Lines break after a newline, or after the last space that fits.
+    Lines break after a newline, or between the last two words that fit.
 
     Attributes:
         title: the title.
-        text: the text.
-        values: shape (characters,): a cell is white at 0 and full blue at `limit`. No shading, if left out.
-        framed: position of the character with a frame.
+        text: the text; or its tokens, of any number of characters.
+        values: shape (tokens,), a token being a character of a str: its cells are white at 0 and full blue at
+            `limit`. No shading, if left out.
+        framed: position of the token with a frame.
         limit: see `values`.
         label: what a value is.
 
     Raises:
-        TypeError: text is not a str, or values is not a tensor of real numbers.
-        ValueError: the text is longer than MOST, there is not one value per character, the frame is out of
-            range, or the limit is not positive.
+        TypeError: text is neither a str nor a list of str, or values is not a tensor of real numbers.
+        ValueError: the text is longer than MOST, there is not one value per token, the frame is out of range,
+            or the limit is not positive.
     """
 
     title: str
-    text: str
+    text: str | Sequence[str]
     values: Tensor | None = None
     framed: int | None = None
     limit: Number = 1
@@ -354,27 +356,46 @@ class Text:
 
     MOST = 4000  # characters, which take seconds to draw
     COLUMNS = 44
-    ROWS = re.compile(rf"[^\n]{{0,{COLUMNS - 1}}}(?:[ \n]|\Z)|[^\n]{{{COLUMNS}}}")
+    # A row of characters that are marked: the last one of a line "n", of a word "w", of another token "t".
+    ROW = re.compile(rf"[^n]{{0,{COLUMNS - 1}}}(?:[nw]|\Z)|[^n]{{0,{COLUMNS - 1}}}t")
     CELL = (0.105, 0.2)  # inches, in matplotlib
     width = CELL[0] * COLUMNS + 0.2
 
     def __post_init__(self):
-        if not isinstance(self.text, str):
-            raise TypeError(f"Text: text is a {type(self.text).__name__}, expected a str. Decode ids first.")
-        check_count(len(self.text), "Text: number of characters", self.MOST, "text")
+        if not isinstance(self.text, Sequence):
+            raise TypeError(
+                f"Text: text is a {type(self.text).__name__}, expected a str or a list of str. Decode ids first."
+            )
+        check_names(self.text, "Text: text", len(self.text), "tokens")
+        check_count(sum(map(len, self.text)), "Text: number of characters", self.MOST, "text")
         if self.values is not None:
             check_values(self.values, "Text: values", len(self.text))
         if self.framed is not None and self.framed not in range(len(self.text)):
             raise ValueError(
                 f"Text: framed = {self.framed!r}, expected the position of one of {len(self.text)} "
-                "characters, counted from 0. Leave it out for no frame."
+                f"{self.unit}s, counted from 0. Leave it out for no frame."
             )
         if not real(self.limit) > 0:
             raise ValueError(f"Text: limit = {self.limit!r}, expected the value with full colour, above 0.")
 
+    @property
+    def unit(self) -> str:
+        """What has a value: a "character", or a "token"."""
+        return "character" if isinstance(self.text, str) else "token"
+
+    def tokens(self) -> list[str]:
+        """Return the tokens with visible newlines; one longer than a row is cut, an empty one gets a cell."""
+        most = self.COLUMNS
+        return [visible(t if len(t) <= most else f"{t[: most - 1]}…") or " " for t in self.text]
+
     def rows(self) -> list[str]:
-        """Return the rows with visible newlines; one empty row for an empty text."""
-        return [visible(row) for row in self.ROWS.findall(self.text) if row] or [""]
+        """Return the rows; one empty row for an empty text."""
+        marks = ""
+        shown = self.tokens()
+        for token, cells, after in zip(self.text, shown, [*self.text, ""][1:], strict=True):
+            ends_word = token.endswith(" ") or (after.startswith(" ") and after.strip(" "))
+            marks += "." * (len(cells) - 1) + ("n" if "\n" in token else "w" if ends_word else "t")
+        return ["".join(shown)[slice(*row.span())] for row in self.ROW.finditer(marks) if row[0]] or [""]
 
     def state(self) -> dict[str, Any]:
         """Return the data that both backends draw."""
@@ -382,6 +403,7 @@ class Text:
             "kind": "Text",
             "title": self.title,
             "rows": self.rows(),
+            "lengths": [] if self.unit == "character" else list(map(len, self.tokens())),
             "columns": self.COLUMNS,
             "values": b"" if self.values is None else to_numpy(self.values).tobytes(),
             "framed": self.framed,
@@ -394,23 +416,27 @@ class Text:
         rows = self.rows()
         values = np.zeros(len(self.text)) if self.values is None else to_numpy(self.values)
         cells = [(row, column) for row, line in enumerate(rows) for column in range(len(line))]
-        for index, (row, column) in enumerate(cells):
-            colour = DIVERGING(0.5 + 0.5 * min(1.0, values[index] / self.limit))
-            axes.add_patch(Rectangle((column, row), 1, 1, color=colour, linewidth=0))
-            axes.text(
-                column + 0.5,
-                row + 0.5,
-                rows[row][column],
-                ha="center",
-                va="center_baseline",
-                family="monospace",
-                fontsize=10,
-                color=ink_on(colour),
-            )
+        tokens = self.tokens()
+        places = [cells[first] for first in [0, *accumulate(map(len, tokens))][:-1]]
+        for (row, column), token, value in zip(places, tokens, values, strict=True):
+            colour = DIVERGING(0.5 + 0.5 * min(1.0, value / self.limit))
+            axes.add_patch(Rectangle((column, row), len(token), 1, color=colour, linewidth=0))
+            for x, character in enumerate(token, start=column):
+                axes.text(
+                    x + 0.5,
+                    row + 0.5,
+                    character,
+                    ha="center",
+                    va="center_baseline",
+                    family="monospace",
+                    fontsize=10,
+                    color=ink_on(colour),
+                )
         if self.framed is not None:
-            row, column = cells[self.framed]
+            row, column = places[self.framed]
+            length = len(tokens[self.framed])
             axes.add_patch(
-                Rectangle((column, row), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2, zorder=3)
+                Rectangle((column, row), length, 1, fill=False, edgecolor=ORANGE, linewidth=2, zorder=3)
             )
         width, height = self.CELL
         axes.set(xlim=(0, self.COLUMNS), ylim=(len(rows), 0), aspect=height / width, anchor="N")

@@ -81,3 +81,33 @@ def test_text_shades_and_frames_its_cells():
     assert frame.get_xy() == (0, 1)
     assert not frame.get_fill()
     assert [text.get_text() for text in axes.texts] == list("ab↵cd")
+
+
+def test_text_of_tokens_shades_and_frames_whole_tokens():
+    axes = Figure().subplots()
+    panel = Text("t", ["ab", "\n", " cde", ""], torch.tensor([0.5, 0, 1, 0]), framed=2, limit=1)
+    panel.plot(axes)
+    *cells, frame = axes.patches
+    assert [(*cell.get_xy(), cell.get_width()) for cell in cells] == [
+        (0, 0, 2),
+        (2, 0, 1),
+        (0, 1, 4),
+        (4, 1, 1),
+    ]
+    assert cells[2].get_facecolor() == to_rgba(BLUE)
+    assert (*frame.get_xy(), frame.get_width()) == (0, 1, 4)
+    state = panel.state()
+    assert (state["rows"], state["lengths"]) == (["ab↵", " cde "], [2, 1, 4, 1])
+    assert Text("t", "ab").state()["lengths"] == []
+
+
+@given(st.lists(st.text(st.sampled_from("ab \n"), max_size=9) | st.just("-" * 70), max_size=40))
+@example(["a", *[" word"] * 20, "\n\n", "b"])
+def test_no_row_cuts_a_token_and_rows_break_between_words_where_they_can(tokens):
+    state = Text("t", tokens).state()
+    assert len(state["lengths"]) == len(tokens)
+    ends = {0, *itertools.accumulate(state["lengths"])}
+    assert set(itertools.accumulate(map(len, state["rows"]))) <= ends
+    assert max(map(len, state["rows"])) <= Text.COLUMNS
+    if set(tokens) <= {"a", " word"}:
+        assert all(row.startswith((" word", "a")) for row in state["rows"])
