@@ -364,7 +364,7 @@ class Text:
     def __post_init__(self):
         if not isinstance(self.text, Sequence):
             raise TypeError(
-                f"Text: text is a {type(self.text).__name__}, expected a str or a list of str. Decode ids first."
+                f"Text: text is a {type(self.text).__name__}, expected a str, or a list of str. Decode ids."
             )
         check_names(self.text, "Text: text", len(self.text), "tokens")
         check_count(sum(map(len, self.text)), "Text: number of characters", self.MOST, "text")
