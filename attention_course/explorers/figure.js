@@ -112,7 +112,7 @@ function render({ model, el }) {
     while (row.children.length > panels.length) row.lastChild.remove();
     while (row.children.length < panels.length) addPanel(row.children.length);
     const theme = themeOf(document.body);
-    cells = panels.map((panel) => KINDS[panel.kind].cells?.call(KINDS[panel.kind], panel));
+    cells = panels.map((panel) => KINDS[panel.kind].cells?.call(KINDS[panel.kind], panel, theme));
     let words = cells.some(Boolean) ? INVITATION : "";
     panels.forEach((panel, index) => {
       const [title, canvas] = row.children[index].children;

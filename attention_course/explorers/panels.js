@@ -198,11 +198,13 @@ const KINDS = {
   },
 
   Bars: {
-    size({ labels: { length } }) {
-      return [length > 8 ? 33 * length + 16 : Math.max(164, 40 * length + 30), 230];
+    size({ labels }, theme) {
+      const { length } = labels;
+      const named = (widest(labels, theme.font(12)) + 6) * length + 16;
+      return [Math.max(named, length > 8 ? 33 * length + 16 : Math.max(164, 40 * length + 30)), 230];
     },
-    cells(panel) {
-      const [width, height] = this.size(panel);
+    cells(panel, theme) {
+      const [width, height] = this.size(panel, theme);
       const slot = (width - 16) / panel.labels.length;
       const box = (index) => [8 + slot * index, 2, slot, height - 20];
       const tell = (index) => `${panel.title}, “${panel.labels[index]}”: ${panel.texts[index]}`;

@@ -1,37 +1,50 @@
-"""The subject of the explorers of rung 8: a model, its tokenizer, a text; by default an untrained GPT."""
+"""The subject of the explorers of rungs 8 and 9: a model, its tokenizer and a text."""
 
+from contextlib import nullcontext
+from functools import lru_cache
 from zlib import crc32
 
 import torch
 import torch.nn as nn
 from torch import Tensor
 
+from attention_course.attention import record_weights
 from attention_course.gpt import GPT, GPTConfig, block_size_of, evaluating
+from attention_course.heads import ablate
+from attention_course.llama import Llama, LlamaConfig
+from attention_course.plots import visible_character
 from attention_course.stories import write_stories
-from attention_course.text import CharTokenizer
+from attention_course.text import CharTokenizer, Tokenizer
 
 STORY = write_stories(seed=2, characters=1)
 TOKENIZER = CharTokenizer(write_stories(characters=50_000))  # enough for every character to occur
 NOTHING_LEARNT = " This model is not trained: it has learnt nothing yet."
+SAMPLED = 4096  # entries of a parameter
+LONGEST = 12  # characters of a token in a label
+
+State = tuple[tuple[int, int, int], ...]
 
 
-def _untrained() -> GPT:
-    """Make a small GPT from a fixed seed, without changing the global generator."""
+def _untrained(model_class: type[GPT], config: GPTConfig) -> GPT:
+    """Make a small model from a fixed seed, without changing the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        return GPT(GPTConfig(TOKENIZER.vocab_size, block_size=256, n_layer=2, n_head=4, n_embd=64)).eval()
+        return model_class(config).eval()
 
 
-UNTRAINED = _untrained()
+UNTRAINED = _untrained(GPT, GPTConfig(TOKENIZER.vocab_size, block_size=256, n_layer=2, n_head=4, n_embd=64))
+UNTRAINED_LLAMA = _untrained(
+    Llama, LlamaConfig(TOKENIZER.vocab_size, block_size=256, n_layer=3, n_head=4, n_embd=64, n_kv_head=2)
+)
 
 
 def remark(model: nn.Module) -> str:
     """Return the caption's remark about an untrained model; empty for one that a learner passed."""
-    return NOTHING_LEARNT if model is UNTRAINED else ""
+    return NOTHING_LEARNT if model is UNTRAINED or model is UNTRAINED_LLAMA else ""
 
 
-def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
-    """Return the last block_size characters of a text as ids, shape (1, T).
+def ids_of(text: str, tokenizer: Tokenizer, model: nn.Module) -> Tensor:
+    """Return the last block_size tokens of a text as ids, shape (1, T).
 
     Raises:
         ValueError: the text is empty or has characters outside the vocabulary.
@@ -41,15 +54,31 @@ def ids_of(text: str, tokenizer: CharTokenizer, model: nn.Module) -> Tensor:
     return tokenizer.encode(text)[None, -block_size_of(model) :]
 
 
-def state_of(model: nn.Module) -> tuple[int, ...]:
-    """Return a checksum of each parameter, which changes with training.
+def tokens_of(ids: Tensor, tokenizer: Tokenizer) -> str | list[str]:
+    """Return what ids (T,) stand for: a str if these are characters, otherwise a list of tokens."""
+    if isinstance(tokenizer, CharTokenizer):
+        return tokenizer.decode(ids)
+    return [tokenizer.decode(one) for one in ids.unsqueeze(-1)]
 
-    PyTorch's own version counter, `_version`, misses the steps of a fused optimizer.
+
+def name_of(token: str) -> str:
+    """Return a token with visible spaces, short enough for a label."""
+    return visible_character(token if len(token) <= LONGEST else f"{token[: LONGEST - 1]}…")
+
+
+def state_of(model: nn.Module) -> State:
+    """Return a fingerprint of each parameter, which changes with training.
+
+    PyTorch's own version counter, `_version`, misses the steps of a fused optimizer; a checksum of all
+    entries of a large model takes longer than its picture. So a large parameter gives SAMPLED entries: a
+    step of training changes nearly all. They are an odd number of places apart, to lie in many columns.
     """
-    return tuple(
-        crc32(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
-        for parameter in model.parameters()
-    )
+
+    def fingerprint(parameter):
+        entries = parameter.detach().flatten()[:: parameter.numel() // SAMPLED | 1].cpu().contiguous()
+        return parameter.data_ptr(), parameter._version, crc32(entries.view(torch.uint8).numpy().tobytes())
+
+    return tuple(map(fingerprint, model.parameters()))
 
 
 def compute_logits(model: nn.Module, ids: Tensor) -> Tensor:
@@ -75,15 +104,44 @@ def compute_logits(model: nn.Module, ids: Tensor) -> Tensor:
     return logits.cpu()
 
 
+@lru_cache(maxsize=8)
+def read(
+    model: nn.Module,
+    state: State,
+    ids: tuple[int, ...],
+    off: frozenset[tuple[int, int]] = frozenset(),
+) -> tuple[Tensor, Tensor]:
+    """Return logits (T, V) and weights (n_layer, n_head, T, T) of a forward pass, cached.
+
+    Args:
+        model: a model whose attention is the course's.
+        state: that of the model, see `state_of`.
+        ids: the T ids.
+        off: heads (layer, head) that are switched off, of a GPT.
+
+    Raises:
+        ValueError: no weights were recorded.
+    """
+    with ablate(model, off) if off else nullcontext(), record_weights() as layers:
+        logits = compute_logits(model, torch.tensor([ids]))
+    if not layers:
+        raise ValueError(
+            f"{type(model).__name__} has no attention weights: it does not call the course's multi-head "
+            "attention. Pass a GPT."
+        )
+    return logits[0].float(), torch.cat(layers).float().cpu()
+
+
 def check_tokenizer(tokenizer: object) -> None:
-    """Raise TypeError unless this is a `CharTokenizer`, or has its interface."""
-    if not all(hasattr(tokenizer, part) for part in ("encode", "decode", "characters", "vocab_size")):
+    """Raise TypeError unless this has the methods of a `Tokenizer`."""
+    if not isinstance(tokenizer, Tokenizer):
         raise TypeError(
-            f"tokenizer is a {type(tokenizer).__name__}, expected a CharTokenizer. Pass data.tokenizer."
+            f"tokenizer is a {type(tokenizer).__name__}, expected a CharTokenizer, or another with "
+            "encode, decode and vocab_size. Pass data.tokenizer, or what load_smollm() returned."
         )
 
 
-def check_subject(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None:
+def check_subject(model: nn.Module, tokenizer: Tokenizer, text: str) -> None:
     """Check that model, tokenizer and text match.
 
     Raises:
@@ -101,6 +159,6 @@ def check_subject(model: nn.Module, tokenizer: CharTokenizer, text: str) -> None
     given = compute_logits(model, torch.zeros_like(ids[:, :1])).shape[-1]
     if given != tokenizer.vocab_size:
         raise ValueError(
-            f"The model gives logits for {given} characters, but the tokenizer knows {tokenizer.vocab_size}. "
+            f"The model gives logits for {given} tokens, but the tokenizer knows {tokenizer.vocab_size}. "
             "Pass the tokenizer of the text that the model was trained on: tokenizer=data.tokenizer."
         )

@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from tokenizers import pre_tokenizers
 
 from attention_course.gpt import GPT, GPTConfig
+from attention_course.llama import Llama, LlamaConfig
+from attention_course.smollm import CONTROL, BytePairTokenizer, tokenizer_of
 from attention_course.text import CharTokenizer
 
 
@@ -21,3 +24,20 @@ def tokenizer(text):
 def model(tokenizer):
     torch.manual_seed(1)
     return GPT(GPTConfig(tokenizer.vocab_size, block_size=16, n_layer=3, n_head=2, n_embd=8)).train()
+
+
+@pytest.fixture
+def pair_tokenizer():
+    """All bytes, three merges, and a control token."""
+    merges = ["t h", "th e", "Ġ c"]
+    tokens = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(m.replace(" ", "") for m in merges), "<|end|>"]
+    return BytePairTokenizer(tokenizer_of(tokens, [1] * (len(tokens) - 1) + [CONTROL], merges))
+
+
+@pytest.fixture
+def llama(pair_tokenizer):
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        pair_tokenizer.vocab_size, block_size=96, n_layer=3, n_head=4, n_embd=16, n_kv_head=2
+    )
+    return Llama(config).train()

@@ -63,3 +63,14 @@ def test_a_model_without_weights_is_refused(tokenizer):
     bigram = BigramLanguageModel(tokenizer.vocab_size)
     with pytest.raises(ValueError, match=r"BigramLanguageModel has no attention weights.*Pass a GPT"):
         explore("attention_over_text", model=bigram, tokenizer=tokenizer, text="the")
+
+
+def test_weights_on_byte_pairs_are_named_token_by_token(llama, pair_tokenizer):
+    explorer = explore("attention_over_text", model=llama, tokenizer=pair_tokenizer, text="the cat the é")
+    text, bars = explorer.figure.panels
+    assert text.text == ["the", " c", "a", "t", " ", "the", " ", "�", "�"]
+    assert (text.framed, len(text.values)) == (8, 9)
+    most = int(text.values.argmax())
+    assert bars.labels[0] == f"{most} {seen(text.text[most])}"
+    assert f"on token {most} “{seen(text.text[most])}”" in explorer.figure.caption
+    assert "prediction for the next token is “" in explorer.figure.caption

@@ -62,3 +62,14 @@ def test_sampling_also_looks_at_a_bigram_model(tokenizer):
     explorer = explore("sampling", model=bigram, tokenizer=tokenizer, prompt="t")
     expected = torch.softmax(bigram.table.weight[tokenizer.encode("t")[0]], dim=-1)
     assert explorer.figure.panels[0].heights[0] == pytest.approx(expected.max().item(), abs=1e-6)
+
+
+def test_a_sample_of_byte_pairs_is_shown_token_by_token(llama, pair_tokenizer):
+    explorer = explore("sampling", model=llama, tokenizer=pair_tokenizer, prompt="the cat")
+    bars, written = explorer.figure.panels
+    assert written.text[:4] == ["the", " c", "a", "t"]
+    assert len(written.text) == 4 + sampling.LENGTH
+    assert (written.values > 0).sum() == 4
+    assert bars.label == "token; drawn among the best 260"
+    assert f"After “the cat” the most probable token is “{bars.labels[0]}”" in explorer.figure.caption
+    assert "out of at most ln 260 = 5.56" in explorer.figure.caption
