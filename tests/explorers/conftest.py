@@ -40,4 +40,4 @@ def llama(pair_tokenizer):
     config = LlamaConfig(
         pair_tokenizer.vocab_size, block_size=96, n_layer=3, n_head=4, n_embd=16, n_kv_head=2
     )
-    return Llama(config).train()
+    return Llama(LlamaConfig(pair_tokenizer.vocab_size, **sizes)).train()
