@@ -6,11 +6,27 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
+from attention_course.plots import (
+    Arrows,
+    Bars,
+    Comparison,
+    Heatmap,
+    Histogram,
+    Lines,
+    Scatter,
+    Text,
+    picture,
+)
 
 PANELS = [
     Heatmap("a heatmap", torch.tensor([[1.0, -2.0], [math.nan, -math.inf]]), "row", "column"),
     Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)),
+    Heatmap("a map", torch.eye(2), "row", "column", framed=(0, 1), crossed=[(1, 1), (0, 0)]),
+    Comparison("a comparison", torch.tensor([[0.5, 0.1], [0.2, 0]]), ["a", "b"], ["before", "after"], 1),
+    Comparison("one series", torch.tensor([[0.5], [0.2]]), ["a", "b"], ["before"], 1),
+    Comparison("nothing to compare", torch.zeros(0, 2), [], ["before", "after"], 1),
+    Arrows("arrows", torch.tensor([[[1.0, 0], [0, 1]], [[0, -1], [0, 0]]]), ["a", "b"], ["q", "k"]),
+    Arrows("no arrows", torch.zeros(0, 2, 2), [], ["q", "k"]),
     Histogram("a histogram", torch.tensor([0.2, 0.3]), (-1, 1), "value", torch.tensor([0.1, 0.4, 0.1])),
     Histogram("another", torch.tensor([0.2, 0.3]), (-1, 1), "value"),
     Scatter("points", torch.zeros(2, 2), ["a", "b"], (-1, 1), torch.tensor([True, False]), torch.zeros(1, 2)),
@@ -27,8 +43,8 @@ PANELS = [
 def test_every_panel_draws_with_title_and_labelled_axes(panel):
     axes = Figure().subplots()
     panel.plot(axes)
-    assert axes.get_xlabel() or isinstance(panel, Text)
-    assert axes.get_ylabel() or isinstance(panel, Bars | Text)
+    assert axes.get_xlabel() or isinstance(panel, Arrows | Comparison | Text)
+    assert axes.get_ylabel() or isinstance(panel, Arrows | Bars | Comparison | Text)
     assert picture(panel, alt="words").png.startswith(b"\x89PNG")
 
 

@@ -180,11 +180,23 @@ const KINDS = {
       }
       pen.strokeStyle = theme.faint;
       pen.strokeRect(left - 0.5, top - 0.5, cell * columns + 1, cell * rows + 1);
+      pen.strokeStyle = theme.text;
+      for (const index of panel.crossed) {
+        const [from, to] = [cell * 0.22, cell * 0.78];
+        line(pen, x(index) + from, y(index) + from, x(index) + to, y(index) + to);
+        line(pen, x(index) + from, y(index) + to, x(index) + to, y(index) + from);
+      }
+      pen.strokeStyle = theme.faint;
       if (cell >= this.gridded) {
         pen.globalAlpha = 0.5;
         for (let r = 1; r < rows; r++) line(pen, left, top + cell * r, left + cell * columns, top + cell * r);
         for (let c = 1; c < columns; c++) line(pen, left + cell * c, top, left + cell * c, top + cell * rows);
         pen.globalAlpha = 1;
+      }
+      if (panel.framed !== null) {
+        pen.strokeStyle = css(theme.orange);
+        pen.lineWidth = 2.5;
+        pen.strokeRect(x(panel.framed) - 0.5, y(panel.framed) - 0.5, cell + 1, cell + 1);
       }
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
@@ -229,6 +241,51 @@ const KINDS = {
         label(pen, panel.labels[bar], x, height - 26);
       });
       label(pen, panel.label, width / 2, height - 9);
+    },
+  },
+
+  Comparison: {
+    plot: [150, 30], // pixels of the longest bar, and of a label's bars with the gap above them
+    room: 92, // for a label
+    top: 24,
+    size({ labels }) {
+      return [this.room + this.plot[0] + 42, this.top + this.plot[1] * labels.length + 4];
+    },
+    cells(panel) {
+      const [width] = this.size(panel);
+      const series = panel.names.length;
+      const box = (index) => [0, this.top + this.plot[1] * index, width, this.plot[1]];
+      const tell = (index) =>
+        `“${panel.labels[index]}”: ` + panel.names.map((name, at) => `${name} ${panel.texts[series * index + at]}`).join(", ");
+      return { count: panel.labels.length, box, row: box, tell };
+    },
+    draw(pen, panel, _, theme) {
+      const values = floats(panel.values);
+      const [longest, height] = this.plot;
+      const series = panel.names.length;
+      const thickness = (height - 5) / series;
+      pen.font = theme.font(11);
+      let along = 4;
+      panel.names.forEach((name, index) => {
+        pen.fillStyle = theme.curves[index];
+        pen.fillRect(along, 5, 10, 10);
+        pen.fillStyle = theme.text;
+        label(pen, name, along + 14, 11, "left");
+        along += 14 + pen.measureText(name).width + 14;
+      });
+      values.forEach((value, index) => {
+        const [row, at] = [Math.floor(index / series), index % series];
+        const y = this.top + height * row + 3 + thickness * at;
+        const length = longest * Math.min(1, value / panel.limit);
+        pen.fillStyle = theme.curves[at];
+        pen.fillRect(this.room, y, length, thickness - 1);
+        pen.fillStyle = theme.text;
+        label(pen, panel.texts[index], this.room + length + 4, y + thickness / 2, "left");
+      });
+      pen.font = theme.font(12);
+      panel.labels.forEach((name, row) => label(pen, name, this.room - 6, this.top + height * (row + 0.5), "right"));
+      pen.strokeStyle = theme.faint;
+      pen.strokeRect(this.room - 0.5, this.top, 0, height * panel.labels.length);
     },
   },
 
@@ -311,6 +368,72 @@ const KINDS = {
         const fits = x + 9 + pen.measureText(panel.labels[index]).width < corner[0];
         label(pen, panel.labels[index], fits ? x + 9 : x - 9, y - 9, fits ? "left" : "right");
       });
+    },
+  },
+
+  Arrows: {
+    circle: [136, 128], // width and height of the room of one, its label included
+    radius: 50,
+    top: 22,
+    box(panel, index) {
+      const [width, height] = this.circle;
+      return [width * (index % panel.columns), this.top + height * Math.floor(index / panel.columns), width, height];
+    },
+    size(panel) {
+      const [width, height] = this.circle;
+      return [width * panel.columns, this.top + height * Math.ceil(panel.room / panel.columns) + 2];
+    },
+    cells(panel) {
+      const arrows = floats(panel.arrows);
+      const arrow = (index, at) => `${panel.names[at]} (${[0, 1].map((axis) => number(arrows[4 * index + 2 * at + axis])).join(", ")})`;
+      const box = (index) => this.box(panel, index);
+      const tell = (index) => `${panel.labels[index]}: ${arrow(index, 0)}, ${arrow(index, 1)}`;
+      return { count: panel.labels.length, box, row: box, tell };
+    },
+    draw(pen, panel, [width], theme) {
+      const arrows = floats(panel.arrows).map((value) => (this.radius * value) / panel.limit);
+      pen.font = theme.font(11);
+      panel.names.forEach((name, index) => {
+        const x = width * (0.25 + 0.5 * index);
+        pen.strokeStyle = pen.fillStyle = theme.curves[index];
+        this.arrow(pen, x - 34, 10, 28, 0);
+        pen.fillStyle = theme.text;
+        label(pen, name, x, 10, "left");
+      });
+      panel.labels.forEach((name, index) => {
+        const [left, top, room] = this.box(panel, index);
+        const [x, y] = [left + room / 2, top + this.radius + 4];
+        const pairs = [0, 2].map((at) => [arrows[4 * index + at], -arrows[4 * index + at + 1]]);
+        pen.lineWidth = 1;
+        pen.strokeStyle = theme.faint;
+        pen.beginPath();
+        pen.arc(x, y, this.radius, 0, 2 * Math.PI);
+        pen.stroke();
+        const [first, second] = pairs.map(([dx, dy]) => Math.atan2(dy, dx));
+        pen.fillStyle = theme.faint;
+        pen.beginPath();
+        pen.moveTo(x, y);
+        pen.arc(x, y, 0.35 * this.radius, first, second, Math.sin(second - first) < 0);
+        pen.fill();
+        pairs.forEach(([dx, dy], at) => {
+          pen.strokeStyle = pen.fillStyle = theme.curves[at];
+          this.arrow(pen, x, y, dx, dy);
+        });
+        pen.fillStyle = theme.text;
+        label(pen, name, x, y + this.radius + 12);
+      });
+    },
+    arrow(pen, x, y, dx, dy) {
+      const length = Math.hypot(dx, dy);
+      if (length === 0) return;
+      const head = Math.min(9, length);
+      const [ux, uy] = [dx / length, dy / length];
+      pen.lineWidth = 2.5;
+      line(pen, x, y, x + dx - 0.7 * head * ux, y + dy - 0.7 * head * uy);
+      pen.beginPath();
+      pen.moveTo(x + dx, y + dy);
+      for (const side of [-0.4, 0.4]) pen.lineTo(x + dx - head * (ux - side * uy), y + dy - head * (uy + side * ux));
+      pen.fill();
     },
   },
 

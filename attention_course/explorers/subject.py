@@ -19,7 +19,7 @@ from attention_course.text import CharTokenizer, Tokenizer
 STORY = write_stories(seed=2, characters=1)
 TOKENIZER = CharTokenizer(write_stories(characters=50_000))  # enough for every character to occur
 NOTHING_LEARNT = " This model is not trained: it has learnt nothing yet."
-SAMPLED = 4096  # entries of a parameter
+SAMPLED = 1024  # entries of a parameter
 LONGEST = 12  # characters of a token in a label
 
 State = tuple[tuple[int, int, int], ...]

@@ -11,12 +11,14 @@ from PIL import Image
 
 from attention_course.plots.ink import BLUE, ORANGE, format_number, format_tick, visible, visible_character
 from attention_course.plots.lines import Lines
-from attention_course.plots.panels import Bars, Heatmap, Histogram, Scatter, Text
+from attention_course.plots.panels import Arrows, Bars, Comparison, Heatmap, Histogram, Scatter, Text
 
 __all__ = [
     "BLUE",
     "ORANGE",
+    "Arrows",
     "Bars",
+    "Comparison",
     "Heatmap",
     "Histogram",
     "Lines",
@@ -31,7 +33,7 @@ __all__ = [
     "visible_character",
 ]
 
-Panel = Heatmap | Bars | Histogram | Scatter | Lines | Text
+Panel = Heatmap | Bars | Comparison | Histogram | Scatter | Arrows | Lines | Text
 MOST_INCHES = 300  # matplotlib's limit of 2¹⁶ pixels is 341 inches
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 # Okabe & Ito (2008), "Color Universal Design": distinguishable with all common colour blindness.
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
 SKY, AMBER, BLACK = "#56B4E9", "#E69F00", "#222222"
+LOOKS = tuple(zip((BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, BLACK), "os^DvPX", strict=True))  # of curves
 DIVERGING = LinearSegmentedColormap.from_list("orange_white_blue", [ORANGE, "white", BLUE])
 
 NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates

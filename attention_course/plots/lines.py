@@ -12,14 +12,8 @@ from torch import Tensor
 
 from attention_course.plots.checks import check_levels, check_limits, check_values
 from attention_course.plots.ink import (
-    AMBER,
-    BLACK,
-    BLUE,
-    GREEN,
     GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
+    LOOKS,
     Number,
     format_number,
     format_tick,
@@ -61,7 +55,6 @@ class Lines:
     MOST_POINTS = 300
     MOST_MARKERS = 30  # a curve of more points gets FEW_MARKERS
     FEW_MARKERS = 8
-    LOOKS = tuple(zip((BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, BLACK), "os^DvPX", strict=True))
     GAP = 0.065  # between the labels of two levels, as a share of the height
 
     def __post_init__(self):
@@ -155,7 +148,7 @@ class Lines:
             axes.set(xscale="log", yscale="log")
         for index, name in enumerate(self.curves):
             x, y = self.points(name)
-            colour, marker = self.LOOKS[index % len(self.LOOKS)]
+            colour, marker = LOOKS[index % len(LOOKS)]
             axes.plot(
                 x,
                 y,
@@ -163,7 +156,7 @@ class Lines:
                 color=colour,
                 markersize=5,
                 markevery=1 if len(x) <= self.MOST_MARKERS else len(x) // self.FEW_MARKERS,
-                linestyle="-" if index < len(self.LOOKS) else "--",
+                linestyle="-" if index < len(LOOKS) else "--",
                 label=name,
             )
         axes.set(xlabel=self.x_label, ylabel=self.y_label)

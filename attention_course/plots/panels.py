@@ -1,4 +1,4 @@
-"""Panels of one tensor each: a heatmap, a bar chart, a histogram, a scatter plot, a text.
+"""Panels of one tensor each: a heatmap, bar charts, a histogram, a scatter plot, arrows, a text.
 
 `state` returns the data that the browser draws; `plot` draws the same with matplotlib.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Circle, Rectangle, Wedge
 from torch import Tensor
 
 from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
@@ -19,6 +19,7 @@ from attention_course.plots.ink import (
     BLUE,
     DIVERGING,
     GREY,
+    LOOKS,
     ORANGE,
     Number,
     format_number,
@@ -43,10 +44,12 @@ class Heatmap:
         tile_label: what a map stands for.
         room: rows and columns that the browser reserves space for, so that the layout stays fixed while the
             shape changes; those of the matrix if left out. Cells of a larger matrix are smaller.
+        framed: row and column of the cell with a frame.
+        crossed: rows and columns of the cells that are crossed out.
 
     Raises:
         TypeError: values is not a tensor of real numbers, or names are not strings.
-        ValueError: sizes do not match, or the limit is negative.
+        ValueError: sizes do not match, the limit is negative, or there is no such cell to mark.
     """
 
     title: str
@@ -59,6 +62,8 @@ class Heatmap:
     tile: Sequence[str] = ()
     tile_label: str = ""
     room: tuple[int, int] | None = None
+    framed: tuple[int, int] | None = None
+    crossed: Sequence[tuple[int, int]] = ()
 
     MOST_NUMBERS = 160
 
@@ -79,6 +84,12 @@ class Heatmap:
                 f"Heatmap: shape ({rows}, {columns}) is not a grid of maps of {side - 1} by {side - 1}, one"
                 " line apart. Leave tile out, or give a name for each row of a map."
             )
+        for row, column in [*self.crossed, *([self.framed] if self.framed else [])]:
+            if row not in range(rows) or column not in range(columns):
+                raise ValueError(
+                    f"Heatmap: cell ({row}, {column}) cannot be marked, expected one of ({rows}, {columns}), "
+                    "counted from 0."
+                )
 
     @property
     def width(self) -> float:
@@ -105,6 +116,8 @@ class Heatmap:
             "tile": list(self.tile),
             "tile_label": self.tile_label,
             "room": list(self.room or (rows, columns)),
+            "framed": None if self.framed is None else self.framed[0] * columns + self.framed[1],
+            "crossed": [row * columns + column for row, column in self.crossed],
         }
 
     def plot(self, axes: Axes) -> None:
@@ -122,6 +135,11 @@ class Heatmap:
             row, column = divmod(cell, values.shape[1])
             colour = ink_on(image.to_rgba(finite[row, column]))
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+        for row, column in self.crossed:
+            axes.plot(column, row, "x", color="#222222", markersize=6)
+        if self.framed is not None:
+            corner = (self.framed[1] - 0.5, self.framed[0] - 0.5)
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ORANGE, linewidth=2, zorder=3))
         axes.tick_params(length=0)
         axes.spines[:].set_color("#cccccc")
 
@@ -194,6 +212,68 @@ class Bars:
         room = 0.12 * (high - low)
         axes.set(xlabel=self.label, ylim=(low - room if low < 0 else low, high + room))
         axes.spines[["top", "right"]].set_visible(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A bar chart that lies on its side: for each label one bar of each series.
+
+    Attributes:
+        title: the title.
+        values: shape (labels, series), at least 0.
+        labels: what is compared; there is room for some 12 characters each.
+        names: the names of the series.
+        limit: the value of the longest bar.
+
+    Raises:
+        TypeError: values is not a tensor of real numbers, or labels or names are not strings.
+        ValueError: sizes do not match, there are too many labels, or the limit is not positive.
+    """
+
+    title: str
+    values: Tensor
+    labels: Sequence[str]
+    names: Sequence[str]
+    limit: Number
+
+    width = 3.6  # inches
+    MOST = 40  # labels
+
+    def __post_init__(self):
+        check_values(self.values, "Comparison: values", "labels", "series")
+        check_count(len(self.values), "Comparison: number of labels", self.MOST, "values")
+        check_names(self.labels, "Comparison: labels", self.values.shape[0], "rows")
+        check_names(self.names, "Comparison: names", self.values.shape[1], "series")
+        if not real(self.limit) > 0:
+            raise ValueError(f"Comparison: limit = {self.limit!r}, expected the value of the longest bar.")
+
+    def state(self) -> dict[str, Any]:
+        """Return the data that both backends draw."""
+        values = to_numpy(self.values)
+        return {
+            "kind": "Comparison",
+            "title": self.title,
+            "values": values.tobytes(),
+            "texts": [format_number(value) for value in values.flatten().tolist()],
+            "labels": list(self.labels),
+            "names": list(self.names),
+            "limit": float(self.limit),
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        values = to_numpy(self.values)
+        rows, series = values.shape
+        thickness = 0.8 / max(series, 1)
+        for index, (name, (colour, _)) in enumerate(zip(self.names, LOOKS, strict=False)):
+            places = np.arange(rows) - 0.4 + thickness * (index + 0.5)
+            bars = axes.barh(places, values[:, index], thickness, color=colour, label=name)
+            axes.bar_label(bars, [format_number(v) for v in values[:, index].tolist()], padding=3, fontsize=8)
+        axes.set_yticks(range(rows), list(self.labels))
+        axes.set(xlim=(0, 1.15 * self.limit), ylim=(max(rows, 1) - 0.5, -0.5))
+        axes.tick_params(axis="y", length=0)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9, loc="lower right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,6 +404,73 @@ class Scatter:
             axes.annotate(label, point, (8, 6), textcoords="offset points", color=ink, fontsize=9)
         axes.set(xlabel=self.x_label, ylabel=self.y_label, aspect="equal", xlim=self.limits, ylim=self.limits)
         axes.spines[["top", "right"]].set_visible(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrows:
+    """Circles in rows of two, with two arrows each from the centre, and the angle between them shaded.
+
+    Attributes:
+        title: the title.
+        arrows: shape (circles, 2, 2): x and y of the first and the second arrow of each circle.
+        labels: what stands below each circle.
+        names: what the first and the second arrows are.
+        room: the number of circles that the browser reserves space for; that of the arrows if left out.
+
+    Raises:
+        TypeError: arrows is not a tensor of real numbers, or labels or names are not strings.
+        ValueError: sizes do not match, or there are too many circles.
+    """
+
+    title: str
+    arrows: Tensor
+    labels: Sequence[str]
+    names: Sequence[str]
+    room: int | None = None
+
+    width = 3.6  # inches
+    COLUMNS = 2
+    MOST = 40  # circles
+
+    def __post_init__(self):
+        check_values(self.arrows, "Arrows: arrows", "circles", 2, 2)
+        check_count(len(self.arrows), "Arrows: number of circles", self.MOST, "arrows")
+        check_names(self.labels, "Arrows: labels", len(self.arrows), "circles")
+        check_names(self.names, "Arrows: names", 2, "arrows")
+
+    def state(self) -> dict[str, Any]:
+        """Return the data that both backends draw; `limit` is the length of the longest arrow."""
+        arrows = to_numpy(self.arrows)
+        return {
+            "kind": "Arrows",
+            "title": self.title,
+            "arrows": arrows.tobytes(),
+            "labels": list(self.labels),
+            "names": list(self.names),
+            "limit": float(np.hypot(*np.moveaxis(arrows, -1, 0)).max(initial=0)) or 1.0,
+            "room": max(self.room or 0, len(self.labels)),
+            "columns": self.COLUMNS,
+        }
+
+    def plot(self, axes: Axes) -> None:
+        """Draw onto `axes`."""
+        arrows = to_numpy(self.arrows) / self.state()["limit"]
+        for index, (pair, label) in enumerate(zip(arrows, self.labels, strict=True)):
+            row, column = divmod(index, self.COLUMNS)
+            centre = np.array([3.0 * column, -2.7 * row])
+            axes.add_patch(Circle(centre, 1, fill=False, edgecolor=GREY))
+            first, second = np.degrees(np.arctan2(pair[:, 1], pair[:, 0])).tolist()
+            between = (first, second) if (second - first) % 360 <= 180 else (second, first)
+            axes.add_patch(Wedge(centre, 0.35, *between, color=GREY, alpha=0.3, linewidth=0))
+            for (dx, dy), (colour, _), name in zip(pair, LOOKS, self.names, strict=False):
+                shape = {"width": 0.012, "color": colour, "label": "" if index else name}
+                axes.quiver(*centre, dx, dy, angles="xy", scale_units="xy", scale=1, **shape)
+            axes.text(centre[0], centre[1] - 1.25, label, ha="center", va="center", fontsize=9)
+        rows = -(-len(self.labels) // self.COLUMNS)
+        axes.set(xlim=(-1.5, 4.5), ylim=(-2.7 * max(rows - 1, 0) - 1.5, 1.7), aspect="equal", anchor="N")
+        axes.set_axis_off()
+        if self.labels:
+            axes.legend(frameon=False, ncols=2, loc="upper center")
 
 
 @dataclass(frozen=True, eq=False)

