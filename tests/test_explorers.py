@@ -17,15 +17,21 @@ from hypothesis import strategies as st
 from attention_course.explorers import EXPLORERS, explore
 
 SETTINGS = 300
+TYPED = {
+    "text": ["A", "Ann and Ann and Ann", 9 * "Tom and Sam. "],
+    "heads switched off": ["", "0.0", "2.3, 0.1"],
+}
 
 each_explorer = pytest.mark.parametrize("name", EXPLORERS)
 pytestmark = pytest.mark.usefixtures("short_samples")
 
 
 def ends(control):
-    """Return the settings of a control at which things go wrong: its ends, or all its options."""
+    """Return the settings of a control at which things go wrong: its ends, all its options, or texts."""
     if isinstance(control, ipywidgets.Checkbox):
         return [False, True]
+    if isinstance(control, ipywidgets.Text):
+        return TYPED[control.description]
     return list(control.options) if hasattr(control, "options") else [control.min, control.max]
 
 

@@ -127,10 +127,11 @@ class Heatmap:
         finite = np.where(np.isfinite(values), values, 0)  # NaN and inf get their text, but no colour
         image = axes.imshow(finite, cmap=DIVERGING, vmin=-state["limit"], vmax=state["limit"])
         axes.set(xlabel=self.column_label, ylabel=self.row_label)
+        longest = max(values.shape)
+        step = max(1, round(longest / 18))
         for axis, names in ((axes.xaxis, state["columns"]), (axes.yaxis, state["rows"])):
-            step = max(1, round(len(names) / 18))
             axis.set_ticks(range(0, len(names), step), names[::step])
-            axis.set_tick_params(labelsize=8 if len(names) > 10 else 10)
+            axis.set_tick_params(labelsize=8 if longest > 10 else 10)
         for cell, text in enumerate(state["texts"]):
             row, column = divmod(cell, values.shape[1])
             colour = ink_on(image.to_rgba(finite[row, column]))

@@ -20,6 +20,15 @@ def explorer_of(name, model, tokenizer, text="the cat"):
     return explore(name, model=model, tokenizer=tokenizer, **{TAKES[name][-1]: text})
 
 
+def move(explorer):
+    """Move each slider to an end where it is not, and back."""
+    for slider in explorer.controls.values():
+        if hasattr(slider, "min"):
+            before = slider.value
+            slider.value = slider.max if before == slider.min else slider.min
+            slider.value = before
+
+
 @looking
 def test_without_a_subject_the_caption_says_that_nothing_was_learnt(name, model, tokenizer):
     assert "learnt nothing yet" in explore(name).figure.caption
@@ -112,8 +121,7 @@ def test_a_model_that_diverges_later_is_refused_where_the_picture_was(name, mode
     explorer = explorer_of(name, model, tokenizer)
     with torch.no_grad():
         next(model.parameters()).fill_(torch.nan)
-    control = next(iter(explorer.controls.values()))
-    control.value = control.min
+    move(explorer)
     assert "ValueError: GPT gives logits that are NaN or infinite" in explorer.figure.error
 
 
@@ -121,8 +129,7 @@ def test_a_model_that_diverges_later_is_refused_where_the_picture_was(name, mode
 def test_looking_leaves_the_model_and_the_global_generator_as_they_were(name, model, tokenizer):
     before = torch.get_rng_state()
     explorer = explorer_of(name, model, tokenizer)
-    first = next(iter(explorer.controls.values()))
-    first.value = first.min
+    move(explorer)
     assert explorer.figure.error == ""
     assert model.training
     assert torch.equal(torch.get_rng_state(), before)
@@ -135,9 +142,7 @@ def test_a_model_that_goes_on_learning_is_seen_as_it_is_now(name, model, tokeniz
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(-2)
-    for control in explorer.controls.values():
-        value, control.value = control.value, control.min
-        control.value = value
+    move(explorer)
     assert explorer.figure.caption != caption
 
 
