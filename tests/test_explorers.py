@@ -102,11 +102,12 @@ def test_any_setting_is_drawn_and_put_into_true_words(name):
     """What the words have to say, each explorer's own test knows: its `says`."""
     explorer = explore(name)
     says = import_module(f"explorers.test_{name}").says
+    ways = {key: setting(control) for key, control in explorer.controls.items()}  # a text may shorten a range
 
     @settings(max_examples=SETTINGS)
     @given(data=st.data())
     def at_random(data):
-        values = {key: data.draw(setting(control), label=key) for key, control in explorer.controls.items()}
+        values = {key: data.draw(way, label=key) for key, way in ways.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for key, value in values.items():
