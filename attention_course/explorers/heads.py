@@ -28,7 +28,7 @@ from attention_course.text import Tokenizer
 MOST = 64  # tokens of a text that are read
 BARS = 8  # tokens that may follow
 FULL = 0.5  # the weight with full colour
-NAMED = 4  # heads in a caption
+NAMED = 3  # heads in a caption
 LOOKED_AT, LEAST = 3, 0.005  # tokens in a caption, and the weight from which one is named
 
 Head = tuple[int, int]  # layer, head
@@ -167,7 +167,7 @@ def draw(
     """Show the map of heads, the text shaded by the weights, and what may follow."""
     layer, head, query = place
     shaded = Text(
-        f"Weights of the framed query in head {layer}.{head}, full blue from {100 * FULL:.0f} %",
+        f"The query's weights in head {layer}.{head}, full blue from {100 * FULL:.0f} %",
         tokens,
         weights,
         framed=query,
@@ -195,9 +195,11 @@ def draw(
         then = without.index(max(without))
         expects += f"; without {names}, “{labels[0]}” has {100 * without[0]:.0f} %"
         expects += f" and “{labels[then]}” {100 * without[then]:.0f} %" if then else ""
+    n_layer, n_head = scores.shape
+    room = (max(n_layer, 3 * n_head), n_head)  # so narrow that the three panels stand in one row
     part = f" The last {len(tokens)} of {len(tokens) + left_out} {unit}s are read." if left_out else ""
     figure.show(
-        Heatmap(f"{score} score", scores, "layer", "head", limit=1, framed=(layer, head), crossed=off),
+        Heatmap(score, scores, "layer", "head", limit=1, room=room, framed=(layer, head), crossed=off),
         shaded,
         Comparison(
             f"What follows the framed {unit}",

@@ -245,7 +245,7 @@ const KINDS = {
   },
 
   Comparison: {
-    plot: [150, 30], // pixels of the longest bar, and of a label's bars with the gap above them
+    plot: [120, 30], // pixels of the longest bar, and of a label's bars with the gap above them
     room: 92, // for a label
     top: 24,
     size({ labels }) {

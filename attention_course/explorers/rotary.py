@@ -29,10 +29,12 @@ QUERY, KEY = _query_and_key()
 def controls() -> dict[str, ipywidgets.ValueWidget]:
     """Return the position of the key, the distance to the query, head_size, and the base of the speeds."""
     return {
-        "position": ipywidgets.IntSlider(100, 0, LAST, description="position of the key"),
-        "distance": ipywidgets.IntSlider(8, 0, FARTHEST, description="distance of the query"),
+        "position": ipywidgets.IntSlider(
+            100, 0, LAST, description="position of the key", layout={"width": "440px"}
+        ),
+        "distance": ipywidgets.IntSlider(8, 0, FARTHEST, description="distance", layout={"width": "340px"}),
         "head_size": ipywidgets.SelectionSlider(
-            options=[2**power for power in range(1, 7)], value=16, description="head_size"
+            options=[2**power for power in range(1, 7)], value=LARGEST_HEAD, description="head_size"
         ),
         "base": ipywidgets.SelectionSlider(
             options=[10**power for power in range(1, 6)], value=10_000, description="base"
