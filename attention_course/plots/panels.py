@@ -6,7 +6,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
@@ -84,11 +84,11 @@ class Heatmap:
                 f"Heatmap: shape ({rows}, {columns}) is not a grid of maps of {side - 1} by {side - 1}, one"
                 " line apart. Leave tile out, or give a name for each row of a map."
             )
-        for row, column in [*self.crossed, *([self.framed] if self.framed else [])]:
-            if row not in range(rows) or column not in range(columns):
+        cells = set(product(range(rows), range(columns)))
+        for cell in [*self.crossed, *([] if self.framed is None else [self.framed])]:
+            if cell not in cells:
                 raise ValueError(
-                    f"Heatmap: cell ({row}, {column}) cannot be marked, expected one of ({rows}, {columns}), "
-                    "counted from 0."
+                    f"Heatmap: cell {cell!r} cannot be marked, expected (row, column) below ({rows}, {columns})."
                 )
 
     @property

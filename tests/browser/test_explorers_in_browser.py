@@ -6,6 +6,7 @@ import pytest
 from attention_course.explorers import EXPLORERS
 
 SMALLEST = 11  # pixels of a letter
+STILL = ["tril_matmul", "query_key_value", "cross_and_causal", "multi_head"]
 FONTS = """
 window.fonts = new Set();
 const fillText = CanvasRenderingContext2D.prototype.fillText;
@@ -109,7 +110,7 @@ def test_nothing_is_clipped_at_200_percent(page):
         page.wait_for_timeout(500)
 
 
-@pytest.mark.parametrize("name", ["tril_matmul", "query_key_value", "cross_and_causal", "multi_head"])
+@pytest.mark.parametrize("name", [*STILL, "rotary", "heads"])
 def test_panels_stay_where_they_are_while_a_slider_moves(name, page):
     explorer = explorers(page)[list(EXPLORERS).index(name)]
     places = "(e) => [...e.querySelectorAll('canvas')].map((c) => [c.offsetLeft, c.width, c.height]).join()"
@@ -136,6 +137,25 @@ def rung_2(page):
         page.keyboard.press("ArrowRight")
     explorer.locator("h4").filter(has_text="weights (5, 5)").wait_for()
     return explorer
+
+
+def test_a_text_is_typed_and_the_query_follows_it(page):
+    explorer = explorers(page)[list(EXPLORERS).index("heads")]
+    text, off = explorer.locator("input[type=text]").all()
+    caption = explorer.locator(".attention-caption")
+    text.fill("Ann and Ann")
+    text.press("Enter")
+    caption.filter(has_text="Query 10 “n” looks at character").wait_for()
+    assert explorer.locator(".noUi-handle").last.get_attribute("aria-valuemax") == "10.0"
+    off.fill("0.1, 2.3")
+    off.press("Enter")
+    caption.filter(has_text="without 0.1, 2.3, “").wait_for()
+    off.fill("7")
+    off.press("Enter")
+    explorer.locator("[role=alert]").filter(has_text="“7” is not a head").wait_for()
+    off.fill("")
+    off.press("Enter")
+    explorer.locator("[role=alert]").wait_for(state="hidden")
 
 
 def test_the_pointer_reads_a_cell(page):

@@ -7,7 +7,17 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
+from attention_course.plots import (
+    Arrows,
+    Bars,
+    Comparison,
+    Heatmap,
+    Histogram,
+    Lines,
+    Scatter,
+    Text,
+    picture,
+)
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -18,6 +28,14 @@ def heatmap(values=torch.zeros(2, 3), **others):  # noqa: B008
 
 def bars(heights=torch.zeros(3), labels="abc", limits=(0, 1)):  # noqa: B008
     return Bars("t", heights, labels, "bar", limits)
+
+
+def comparison(values=torch.zeros(3, 2), labels="abc", names="qk", limit=1):  # noqa: B008
+    return Comparison("t", values, labels, names, limit)
+
+
+def arrows(values=torch.zeros(3, 2, 2), labels="abc", names="qk"):  # noqa: B008
+    return Arrows("t", values, labels, names)
 
 
 def histogram(density=torch.ones(2), limits=(0, 1), curve=None):  # noqa: B008
@@ -47,6 +65,25 @@ WRONG = {
     "Heatmap: shape (2, 3) is not a grid of maps of 2 by 2": lambda: heatmap(tile=["a", "b"]),
     "Heatmap: shape (5, 3) is no": lambda: heatmap(torch.zeros(5, 3), tile=["a", "b", "c"]),
     "Heatmap: shape (3, 5) is no": lambda: heatmap(torch.zeros(3, 5), tile=["a", "b", "c"]),
+    "Heatmap: cell (2, 0) cannot be marked, expected (row, column) below (2, 3)": lambda: heatmap(
+        framed=(2, 0)
+    ),
+    "Heatmap: cell (0, 3) cannot be marked": lambda: heatmap(crossed=[(0, 0), (0, 3)]),
+    "Heatmap: cell (0, -1) cannot be marked": lambda: heatmap(framed=(0, -1)),
+    "Heatmap: cell 3 cannot be marked": lambda: heatmap(framed=3),
+    "Comparison: values has shape (3,), expected": lambda: comparison(torch.zeros(3)),
+    "Comparison: labels holds 2 names for 3 rows": lambda: comparison(labels="ab"),
+    "Comparison: names holds 1 names for 2 series": lambda: comparison(names="q"),
+    "Comparison: limit = 0, expected": lambda: comparison(limit=0),
+    "Comparison: number of labels: 41, expected at most 40": lambda: comparison(torch.zeros(41, 2), 41 * "a"),
+    "Arrows: arrows has shape (3, 2), expected a tensor of shape (circles, 2, 2)": lambda: arrows(
+        torch.zeros(3, 2)
+    ),
+    "Arrows: labels holds 2 names for 3 circles": lambda: arrows(labels="ab"),
+    "Arrows: names holds 3 names for 2 arrows": lambda: arrows(names="qkv"),
+    "Arrows: number of circles: 41, expected at most 40": lambda: arrows(torch.zeros(41, 2, 2), 41 * "a"),
+    "Text: text = [3], expected a list of str": lambda: Text("t", [3]),
+    "Text: framed = 2, expected the position of one of 2 tokens": lambda: Text("t", ["ab", "c"], framed=2),
     "Bars: heights has shape (3, 1), expected a tensor of shape (bars,)": lambda: bars(torch.zeros(3, 1)),
     "Bars: labels holds 2 names for 3 bars": lambda: bars(labels=["a", "b"]),
     "Bars: labels = 3, expected a list of str": lambda: bars(labels=3),
@@ -101,6 +138,9 @@ def test_what_lies_just_inside_the_limits_is_drawn():
     for panel in (
         heatmap(rows=["a", "b"], columns="abc", limit=0),
         heatmap(torch.zeros(5, 3), tile=["a"]),
+        heatmap(framed=(1, 2), crossed=[(0, 0)]),
+        comparison(torch.zeros(40, 2), 40 * "a", limit=1e-9),
+        arrows(torch.zeros(40, 2, 2), 40 * "a"),
         lines(x_limits=(2, 3), levels={"floor": 1e-9}),
         lines(log=False, x_limits=(-1, 0), levels={"floor": -1}),
         scatter(lit=torch.ones(3), path=torch.zeros(1, 2)),

