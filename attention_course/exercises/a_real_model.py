@@ -301,7 +301,11 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
 
     drawn = [draw("a", "a b"), draw("ba", "a b"), draw("cab", "a b"), draw("aaa", "a a")]
     drawn += [draw("abcab", "b c", "a b"), draw("abcd", "b c", "a b", "c d", "a bc")]
-    drawn += [draw("aaaaa", "a a", "aa a"), draw("dabcabcbc", "a b", "b c", "ab c", "abc abc")]
+    drawn += [
+        draw("abcd", "a b", "c d", "ab c"),
+        draw("aaaaa", "a a", "aa a"),
+        draw("dabcabcbc", "a b", "b c", "ab c", "abc abc"),
+    ]
     return [*drawn, learn(2, 10, 4), learn(3, 14, 6), learn(4, 30, 12)]
 
 

@@ -741,9 +741,13 @@ wrong(
 
 wrong(
     "find_induction_head",
+    "counted_in_a_row",
     find_one_number=lambda weights, ids: (
         weights.diagonal(1 - len(ids) // 2, dim1=2, dim2=3).mean(-1).argmax()
     ),
+)
+wrong(
+    "find_induction_head",
     find_a_tuple=lambda weights, ids: tuple(find_by_loops(weights, ids).tolist()),
     find_the_scores=lambda weights, ids: weights.diagonal(1 - len(ids) // 2, dim1=2, dim2=3).mean(-1),
     find_the_last_head_of_the_layer=lambda weights, ids: torch.tensor([find_by_loops(weights, ids)[0], -1]),
