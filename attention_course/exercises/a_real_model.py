@@ -277,7 +277,7 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
     """
 
     def letters(n):
-        return (97 + torch.randperm(26, generator=generator)[:n]).tolist()
+        return sorted((97 + torch.randperm(26, generator=generator)[:n]).tolist())
 
     def draw(word, *merges):
         known, table = dict(zip("abcd", letters(4), strict=True)), {}
@@ -310,7 +310,7 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_recordings(generator: torch.Generator) -> list[tuple]:
-    """Draw the weights of 12 heads and their ids: one induction head, and others that are taken for it.
+    """Draw the weights of 15 heads and their ids: one induction head, and others that are taken for it.
 
     Six look elsewhere; two look there with less weight, in one layer; three do in a single row only.
     """
@@ -319,7 +319,8 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
         T = 2 * half
         t = torch.arange(T)
         ids = torch.randperm(50, generator=generator)[:half].repeat(2)
-        weights = torch.rand(12, T, T, generator=generator).tril()
+        weights = torch.rand(15, T, T, generator=generator).tril()
+        weights[-1, half:, [0, *range(half + 1, T)]] = 0  # all of its weight lies on what followed, unsorted
         weights = weights / weights.sum(dim=-1, keepdim=True)
         between = torch.randint(half + 1, T - 1, (1,), generator=generator)
         planted = [  # the distance that a head looks back, the share of its weight there, and its rows
@@ -346,7 +347,7 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
             heads = heads.roll(1)
         return weights[layers][:, heads], ids
 
-    return [draw(*sizes) for sizes in ((3, 4, 4), (2, 6, 5), (4, 3, 6), (6, 2, 7))]
+    return [draw(*sizes) for sizes in ((3, 5, 4), (5, 3, 5), (3, 5, 6), (5, 3, 7))]
 
 
 # Properties
