@@ -299,14 +299,21 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
                 table[pair], spelled[new_id] = new_id, spelled[pair[0]] + spelled[pair[1]]
         return other, table
 
-    drawn = [draw("a", "a b"), draw("ba", "a b"), draw("cab", "a b"), draw("aaa", "a a")]
-    drawn += [draw("abcab", "b c", "a b"), draw("abcd", "b c", "a b", "c d", "a bc")]
-    drawn += [
+    return [
+        draw("a", "a b"),
+        draw("ba", "a b"),
+        draw("cab", "a b"),
+        draw("aaa", "a a"),
+        draw("abcab", "b c", "a b"),
+        draw("abcd", "b c", "a b", "c d", "a bc"),
         draw("abcd", "a b", "c d", "ab c"),
+        draw("cadbac", "b a", "c a", "a d", "a c", "d b"),
         draw("aaaaa", "a a", "aa a"),
         draw("dabcabcbc", "a b", "b c", "ab c", "abc abc"),
+        learn(2, 10, 4),
+        learn(3, 14, 6),
+        learn(4, 30, 12),
     ]
-    return [*drawn, learn(2, 10, 4), learn(3, 14, 6), learn(4, 30, 12)]
 
 
 def draw_recordings(generator: torch.Generator) -> list[tuple]:
