@@ -10,7 +10,6 @@ import torch.nn.functional as F
 
 from answers import right, wrong
 from attention_course import attention as package
-from attention_course.llama import rotate as turned_by
 
 # rms_norm
 
@@ -130,12 +129,6 @@ def rotate_into_an_empty_tensor(x, positions, base):
         out[..., i] = x[..., i] * angle.cos() - x[..., i + 1] * angle.sin()
         out[..., i + 1] = x[..., i] * angle.sin() + x[..., i + 1] * angle.cos()
     return out
-
-
-@right("rotate")
-def rotate_by_the_package(x, positions, base):
-    angles = positions[:, None] / base ** (torch.arange(0, x.shape[-1], 2) / x.shape[-1])
-    return turned_by(x, angles.cos(), angles.sin())
 
 
 def _angles(x, positions, base):

@@ -211,6 +211,7 @@ def test_what_pytorch_has_not_implemented_is_an_error_like_others():
     assert "not implemented for 'Bool'" in verdict.message
 
 
+@pytest.mark.usefixtures("shapes_unchecked")  # a wrapper is a call of another function of that name
 def test_where_gradients_are_off_a_right_answer_still_passes():
     with torch.no_grad():
         for name in TRAINED:
