@@ -333,7 +333,10 @@ def words_of_explorer(name: str) -> list[str]:
     found = {}
     for control in explorer.controls.values():
         first, options = control.value, getattr(control, "options", ())
-        ends = (False, True) if isinstance(first, bool) else options or (control.min, control.max)
+        if isinstance(first, bool):
+            ends = (False, True)
+        else:  # what is typed has no ends
+            ends = options or (getattr(control, "min", first), getattr(control, "max", first))
         for value in (first, *ends, first):
             control.value = value[1] if isinstance(value, tuple) else value
             panels = strings([panel.state() for panel in explorer.figure.panels])
