@@ -5,7 +5,7 @@ slider whose value the kernel sends back as one number. All three are in one not
 so that other load affects all. A figure counts as redrawn when the browser has painted the frame after
 drawing on the canvas, or after decoding the new image. Keys move the first slider up and down, so most values
 occur more than once, as with a real user; first occurrences, which need the kernel, are also reported
-separately. A model that an explorer shows is trained before.
+separately. A model that an explorer shows is trained before; that of "heads" is SmolLM2.
 """
 
 import statistics
@@ -45,7 +45,7 @@ def with_interact(name):
     def show(**values):
         shown = []
         figure = SimpleNamespace(show=lambda *panels, caption: shown.extend(panels))
-        module.draw(figure, **module.compute(**values, **subject))
+        module.draw(figure, **module.compute(**subject | values))
         _, axes = pyplot.subplots(1, len(shown), figsize=(3.4 * len(shown), 3.4), squeeze=False)
         for panel, ax in zip(shown, axes[0]):
             panel.plot(ax)
@@ -88,6 +88,12 @@ subjects = {
     "sampling": learnt | {"prompt": "\\nKind Ann gave poor "},
     "attention_over_text": learnt | {"text": "\\n" + text.splitlines()[3]},
 }"""
+SMOLLM = """\
+from attention_course.smollm import load_smollm
+
+model, tokenizer = load_smollm()
+text = "Tom found the key at the mill. Where did Tom find the key? At the"
+subjects = {"heads": {"model": model, "tokenizer": tokenizer, "text": text}}"""
 
 WATCH = """(output) => {
     let resolve;
@@ -181,9 +187,10 @@ def summary(times: list[float]) -> str:
 
 
 def cells_of(name: str) -> list[str]:
-    """Return the cells that show an explorer in three ways, after a training if it shows a model."""
-    trained = [TRAINED] if signature(EXPLORERS[name].controls).parameters else []
-    return [SET_UP, *trained, f"ours({name!r})", f"with_interact({name!r})", "least()"]
+    """Return the cells that show an explorer in three ways, after its model was trained or loaded."""
+    looks_at_model = "model" in signature(EXPLORERS[name].controls).parameters
+    subject = [SMOLLM if name == "heads" else TRAINED] if looks_at_model else []
+    return [SET_UP, *subject, f"ours({name!r})", f"with_interact({name!r})", "least()"]
 
 
 def main() -> None:

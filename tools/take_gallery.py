@@ -13,6 +13,7 @@ from IPython.display import display
 
 from attention_course.explorers import LiveTraining, explore
 from attention_course.gpt import GPT, GPTConfig
+from attention_course.smollm import load_smollm
 from attention_course.stories import stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import Recipe, train
@@ -25,19 +26,23 @@ torch.manual_seed(0)
 model = GPT(GPTConfig(data.tokenizer.vocab_size))
 live = LiveTraining(data.tokenizer, floors)
 display(live)
-_ = train(model, data, Recipe(steps=700), callback=live)"""
+_ = train(model, data, Recipe(steps=700), callback=live)
+smollm, smollm_tokenizer = load_smollm()"""
 
 LEARNT = "model=model, tokenizer=data.tokenizer, "
 # Subjects, and settings of the controls where the defaults show less.
 SUBJECTS = {
     "sampling": LEARNT + 'prompt="\\nKind Ann gave poor "',
     "attention_over_text": LEARNT + 'text="\\n" + text.splitlines()[3]',
+    "heads": "model=smollm, tokenizer=smollm_tokenizer, "
+    'text="Tom found the key at the mill. Where did Tom find the key? At the"',
 }
 SETTINGS = {
     "bag_of_words": {"t": 5},
     "tril_matmul": {"decay": 0.6},
     "masked_softmax": {"temperature": 0.7},
     "sampling": {"temperature": 1.3},
+    "heads": {"off": "16.0"},
 }
 
 

@@ -20,7 +20,8 @@ def _query_and_key() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(9)
     lengths, (turn, apart) = torch.rand(2, 2, LARGEST_HEAD // 2, generator=generator)
     angles = math.tau * turn + torch.stack([torch.zeros_like(apart), math.tau / 3 * (apart - 0.5)])
-    return torch.view_as_real(torch.polar(0.6 + 0.4 * lengths, angles)).flatten(1).unbind()
+    q, k = torch.view_as_real(torch.polar(0.6 + 0.4 * lengths, angles)).flatten(1)
+    return q, k
 
 
 QUERY, KEY = _query_and_key()

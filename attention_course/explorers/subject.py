@@ -122,7 +122,8 @@ def read(
     Raises:
         ValueError: no weights were recorded.
     """
-    with ablate(model, off) if off else nullcontext(), record_weights() as layers:
+    switched = ablate(model, off) if off else nullcontext()  # pyright: ignore[reportArgumentType]
+    with switched, record_weights() as layers:
         logits = compute_logits(model, torch.tensor([ids]))
     if not layers:
         raise ValueError(

@@ -88,7 +88,7 @@ class Heatmap:
         for cell in [*self.crossed, *([] if self.framed is None else [self.framed])]:
             if cell not in cells:
                 raise ValueError(
-                    f"Heatmap: cell {cell!r} cannot be marked, expected (row, column) below ({rows}, {columns})."
+                    f"Heatmap: cell {cell!r} cannot be marked, expected (row, column), below {rows, columns}."
                 )
 
     @property
@@ -458,15 +458,15 @@ class Arrows:
         arrows = to_numpy(self.arrows) / self.state()["limit"]
         for index, (pair, label) in enumerate(zip(arrows, self.labels, strict=True)):
             row, column = divmod(index, self.COLUMNS)
-            centre = np.array([3.0 * column, -2.7 * row])
+            x, y = centre = (3.0 * column, -2.7 * row)
             axes.add_patch(Circle(centre, 1, fill=False, edgecolor=GREY))
             first, second = np.degrees(np.arctan2(pair[:, 1], pair[:, 0])).tolist()
             between = (first, second) if (second - first) % 360 <= 180 else (second, first)
             axes.add_patch(Wedge(centre, 0.35, *between, color=GREY, alpha=0.3, linewidth=0))
             for (dx, dy), (colour, _), name in zip(pair, LOOKS, self.names, strict=False):
                 shape = {"width": 0.012, "color": colour, "label": "" if index else name}
-                axes.quiver(*centre, dx, dy, angles="xy", scale_units="xy", scale=1, **shape)
-            axes.text(centre[0], centre[1] - 1.25, label, ha="center", va="center", fontsize=9)
+                axes.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=1, **shape)
+            axes.text(x, y - 1.25, label, ha="center", va="center", fontsize=9)
         rows = -(-len(self.labels) // self.COLUMNS)
         axes.set(xlim=(-1.5, 4.5), ylim=(-2.7 * max(rows - 1, 0) - 1.5, 1.7), aspect="equal", anchor="N")
         axes.set_axis_off()

@@ -65,7 +65,7 @@ WRONG = {
     "Heatmap: shape (2, 3) is not a grid of maps of 2 by 2": lambda: heatmap(tile=["a", "b"]),
     "Heatmap: shape (5, 3) is no": lambda: heatmap(torch.zeros(5, 3), tile=["a", "b", "c"]),
     "Heatmap: shape (3, 5) is no": lambda: heatmap(torch.zeros(3, 5), tile=["a", "b", "c"]),
-    "Heatmap: cell (2, 0) cannot be marked, expected (row, column) below (2, 3)": lambda: heatmap(
+    "Heatmap: cell (2, 0) cannot be marked, expected (row, column), below (2, 3)": lambda: heatmap(
         framed=(2, 0)
     ),
     "Heatmap: cell (0, 3) cannot be marked": lambda: heatmap(crossed=[(0, 0), (0, 3)]),

