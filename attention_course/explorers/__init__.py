@@ -1,8 +1,8 @@
 """Interactive figures with sliders: `explore("bag_of_words")` in a notebook cell.
 
 One module per explorer, each with three functions: `controls()` makes the sliders, `compute(...)` maps their
-values to tensors, `draw(figure, ...)` shows the tensors. The subject of an explorer of rung 8, for example a
-model, is passed as keyword arguments to both `controls` and `compute`, each with a default.
+values to tensors, `draw(figure, ...)` shows the tensors. The subject of an explorer of rungs 8 and 9, for
+example a model, is passed as keyword arguments to both `controls` and `compute`, each with a default.
 """
 
 from functools import partial
@@ -23,8 +23,8 @@ def explore(name: str, **subject: object) -> Explorer:
 
     Args:
         name: one of EXPLORERS.
-        **subject: what it shows. "sampling" takes model, tokenizer and prompt, "attention_over_text" takes
-            model, tokenizer and text; the defaults are an untrained GPT and a story.
+        **subject: what it shows. "sampling" takes model, tokenizer and prompt, "attention_over_text" and
+            "heads" take model, tokenizer and text; the defaults are an untrained model and a story.
 
     Raises:
         ValueError: unknown name; the message lists all. Or the parts of the subject do not match.
