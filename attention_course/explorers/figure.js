@@ -130,7 +130,7 @@ function render({ model, el }) {
       frame(pen, cells[index].row(looked.cell), 1);
       frame(pen, cells[index].box(looked.cell), 2.5);
     });
-    error.textContent = failed && `This could not be drawn. ${failed}. Move a control to go on.`;
+    error.textContent = failed && `This could not be drawn. ${failed.replace(/\.$/, "")}. Move a control to go on.`;
     row.style.opacity = failed ? 0.35 : 1;
     if (readout.textContent !== words) readout.textContent = words;
     if (caption.textContent !== said) caption.textContent = said;

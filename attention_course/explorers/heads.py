@@ -85,7 +85,7 @@ def controls(
     query = ipywidgets.IntSlider(T - 1, 0, T - 1, description="query", layout={"width": "400px"})
 
     def follow(change):
-        with suppress(ValueError):  # the figure tells of it
+        with suppress(TypeError, ValueError):  # the figure tells of it
             query.max = len(read_ids(change.new, tokenizer, model)) - 1
             query.value = query.max
 
