@@ -1,5 +1,7 @@
 """Shared by all tests: pictures without a window, properties that are tried the same way each time."""
 
+import os
+
 import jaxtyping
 import matplotlib
 import pytest
@@ -31,11 +33,35 @@ def short_samples():
         yield
 
 
-def pytest_collection_modifyitems(items):
-    """Wait for the end of a cell as long as ipykernel may take to tell of it.
+def missing_model() -> str:
+    """Return why tests of the real model cannot run: "" if they can."""
+    from attention_course.smollm import smollm_path  # not above, for the same reason
 
-    It flushes stdout and stderr first, and gives each up to 10 seconds; nbval gives up after 5.
+    return "" if smollm_path().exists() else "The real model of rung 9 is missing: fetch it with make model."
+
+
+@pytest.fixture(scope="session")
+def smollm():
+    """Return SmolLM2 and its tokenizer, if they were fetched before."""
+    from attention_course.smollm import load_smollm
+
+    if reason := missing_model():
+        if os.environ.get("CI"):
+            pytest.fail(f"{reason} In CI no test of it may be skipped.")
+        pytest.skip(reason)
+    return load_smollm()
+
+
+def pytest_collection_modifyitems(items):
+    """Skip the notebook of the real model where that is missing, but not in CI; give all time to answer.
+
+    At the end of a cell ipykernel flushes stdout and stderr, and gives each up to 10 seconds; nbval gives up
+    after 5.
     """
-    for item in items:
-        if isinstance(item, IPyNbCell):
-            item.output_timeout = 30
+    cells = [item for item in items if isinstance(item, IPyNbCell)]
+    for cell in cells:
+        cell.output_timeout = 30
+    of_model = [cell for cell in cells if cell.path.stem == "09_a_real_model"]
+    if of_model and not os.environ.get("CI") and (reason := missing_model()):
+        for cell in of_model:
+            cell.add_marker(pytest.mark.skip(reason=reason))
