@@ -159,6 +159,25 @@ def check_channels(name: str, *inputs: tuple[object, nn.Linear]) -> None:
             raise TypeError(f"{expected}, in the dtype of the module: x.to({dtype}).")
 
 
+def check_rotation(x: object, cos: object, sin: object) -> None:
+    """Raise unless x has shape (..., T, head_size), and cos and sin (T, head_size / 2).
+
+    Raises:
+        TypeError: an argument is not a tensor.
+        ValueError: a shape does not fit; one angle for all tokens or all pairs would broadcast.
+    """
+    for part, table in (("cos", cos), ("sin", sin)):
+        error = TypeError
+        if isinstance(x, Tensor) and isinstance(table, Tensor):
+            if table.dim() == 2 and x.shape[-2:] == (len(table), 2 * table.shape[1]):
+                continue
+            error = ValueError
+        raise error(
+            f"rotate: x is {describe(x)} and {part} is {describe(table)}, expected tensors of shape "
+            "(..., T, head_size) and (T, head_size / 2): a row for each position, an angle for each pair."
+        )
+
+
 def check_batch(name: str, x: object, layer: nn.Linear, mask: object) -> None:
     """Raise unless `x` is a batch (B, T, n_embd) that the layer takes, and the mask is boolean.
 

@@ -4,8 +4,10 @@
 grouped-query attention for multi-head attention, and SwiGLU for the MLP.
 """
 
+import math
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 
 import torch
 import torch.nn as nn
@@ -14,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attention_course.attention import Cache, attend, head_size_of
-from attention_course.checks import check_batch, check_channels, check_sizes, check_type
+from attention_course.checks import check_batch, check_channels, check_rotation, check_sizes, check_type
 from attention_course.gpt import GPT, GPTConfig
 
 
@@ -26,6 +28,8 @@ class RMSNorm(nn.Module):
 
     def __init__(self, n_embd: int, eps: float = 1e-5):
         check_sizes("RMSNorm", 1, n_embd=n_embd)
+        if not isinstance(eps, Real) or not 0 <= eps < math.inf:
+            raise ValueError(f"RMSNorm: eps = {eps!r}, expected a number of at least 0.")
         super().__init__()
         self.weight = nn.Parameter(torch.ones(n_embd))
         self.eps = eps
@@ -40,6 +44,7 @@ def rotate_pairs(
     x: Float[Tensor, "*B T head_size"], cos: Float[Tensor, "T pairs"], sin: Float[Tensor, "T pairs"]
 ) -> Float[Tensor, "*B T head_size"]:
     """Rotate each pair of neighbouring channels of x (..., T, head_size), given cos and sin of its angle."""
+    check_rotation(x, cos, sin)
     a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
     return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
 
@@ -56,7 +61,7 @@ class Rotary(nn.Module):
         base: the larger, the more slowly the last pairs turn.
 
     Raises:
-        ValueError: head_size is odd.
+        ValueError: head_size is odd, or base is not positive.
     """
 
     cos: Tensor
@@ -66,6 +71,8 @@ class Rotary(nn.Module):
         check_sizes("Rotary", 1, head_size=head_size, block_size=block_size)
         if head_size % 2:
             raise ValueError(f"Rotary: head_size = {head_size}, expected an even number: each pair turns.")
+        if not isinstance(base, Real) or not 0 < base < math.inf:
+            raise ValueError(f"Rotary: base = {base!r}, expected a positive number.")
         super().__init__()
         # on the CPU even if the parameters are on the device meta, since no checkpoint holds them
         positions = torch.arange(block_size, device="cpu")
