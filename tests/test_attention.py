@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from attention_course import attention as attention_module
 from attention_course.attention import (
+    Cache,
     CrossAttentionHead,
     Head,
     MultiHeadAttention,
@@ -827,6 +828,131 @@ def test_sdpa_keeps_no_weights_for_the_way_back():
             module(x)
         largest[recording] = max(sizes)
     assert largest == {record_weights: 2 * 64 * 64, contextlib.nullcontext: 64 * 8}
+
+
+# Groups of heads, and the cache
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+@each_tolerance
+@given(
+    T_q=sizes,
+    T_k=sizes,
+    heads=st.sampled_from([(3, 2), (1, 5), (2, 1)]),
+    d_v=sizes,
+    masked=st.booleans(),
+    shared=st.booleans(),
+    seed=seeds,
+)
+def test_a_group_of_neighbouring_heads_shares_keys_and_values(
+    is_causal, dtype, tolerance, T_q, T_k, heads, d_v, masked, shared, seed
+):
+    n_kv_head, group = heads
+    B = 1 if shared else 2  # of the keys and values
+    q = randn(seed, 2, n_kv_head * group, T_q, 5, dtype=dtype)
+    k = randn(seed + 1, B, n_kv_head, T_k, 5, dtype=dtype)
+    v = randn(seed + 2, B, n_kv_head, T_k, d_v, dtype=dtype)
+    options = {"mask": random_mask(seed, 2, 1, T_q, T_k) if masked else None, "is_causal": is_causal}
+    alone = [attend(q[:, [h]], k[:, [h // group]], v[:, [h // group]], **options) for h in range(q.shape[1])]
+    expected = torch.cat(alone, dim=1)
+    close = {"atol": tolerance, "rtol": tolerance}
+    torch.testing.assert_close(attend(q, k, v, **options, enable_gqa=True), expected, **close)
+    with record_weights() as layers:
+        torch.testing.assert_close(attend(q, k, v, **options, enable_gqa=True), expected, **close)
+    assert layers[0].shape == (2, n_kv_head * group, T_q, T_k)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention_module, "sdpa_is_slow", lambda q: True)
+        torch.testing.assert_close(attend(q, k, v, **options, enable_gqa=True), expected, **close)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize(
+    ("part", "shape"), [("k", (2, 4, 5, 3)), ("k", (2, 12, 5, 3)), ("v", (2, 0, 5, 3)), ("k", (3, 5, 3))]
+)
+def test_groups_are_of_equal_size(part, shape):
+    given = {"q": torch.zeros(2, 6, 5, 3), "k": torch.zeros(2, 3, 5, 3), "v": torch.zeros(2, 3, 5, 3)}
+    words = rf"q has shape \(2, 6, 5, 3\) and {part} has shape \({', '.join(map(str, shape))}\), expected"
+    with pytest.raises(ValueError, match=f"attend: {words} .*the heads of q a multiple of those of k and v"):
+        attend(**given | {part: torch.zeros(shape)}, enable_gqa=True)
+    with pytest.raises(ValueError, match=r"The leading dimensions of k must broadcast to those of q"):
+        attend(**given)
+    with pytest.raises(ValueError, match=r"The leading dimensions of v must broadcast to those of q"):
+        attend(**given | {"v": torch.zeros(5, 3, 5, 3)}, enable_gqa=True)
+
+
+@given(chunks=st.lists(st.integers(1, 9), min_size=1, max_size=7), B=sizes, H=sizes, D=sizes, seed=seeds)
+def test_a_cache_returns_all_that_a_layer_put_in(chunks, B, H, D, seed):
+    cache, layers = Cache(), [nn.Identity(), nn.Identity()]
+    k, v = randn(seed, 2, 2, B, H, sum(chunks), D)  # of two layers each
+    for T in chunks:
+        start, stop = len(cache), len(cache) + T
+        for i, layer in enumerate(layers):
+            found = cache.extend(layer, k[i, :, :, start:stop], v[i, :, :, start:stop])
+            assert torch.equal(found[0], k[i, :, :, :stop])
+            assert torch.equal(found[1], v[i, :, :, :stop])
+            assert len(cache) == start
+        cache.advance(T)
+        assert len(cache) == stop
+        assert cache.numel() == 2 * 2 * B * H * stop * D
+
+
+def test_what_was_not_counted_is_written_over():
+    cache, layers, x = Cache(), [nn.Identity(), nn.Identity()], randn(0, 3, 1, 2, 7, 5)
+    for layer in layers:
+        cache.extend(layer, x[0], x[0])
+    cache.advance(7)
+    cache.extend(layers[0], x[1], x[1])  # the other layer is not reached
+    assert (len(cache), cache.numel()) == (7, 2 * 2 * 2 * 7 * 5)
+    for layer in layers:
+        for kept in cache.extend(layer, x[2], x[2]):
+            assert torch.equal(kept, torch.cat([x[0], x[2]], dim=2))
+
+
+def test_after_a_first_call_that_failed_a_cache_takes_any_batch():
+    cache, layer, x = Cache(), nn.Identity(), randn(0, 3, 2, 7, 5)
+    cache.extend(layer, x[:2], x[:2])
+    k, v = cache.extend(layer, x, x)
+    assert torch.equal(k, x)
+    assert torch.equal(v, x)
+
+
+def test_a_cache_that_grows_by_tokens_is_rarely_copied():
+    cache, layer, token = Cache(), nn.Identity(), randn(0, 1, 2, 1, 5)
+    places = set()
+    for _ in range(300):
+        places.add(cache.extend(layer, token, token)[0].data_ptr())
+        cache.advance(1)
+    assert len(places) <= 9
+
+
+def test_a_cache_is_of_one_model_and_one_batch():
+    cache, layer, x = Cache(), nn.Identity(), randn(0, 3, 2, 7, 5)
+    cache.extend(layer, x, x)
+    cache.advance(7)
+    for other, batch, words in (
+        (layer, x[:2], "it holds 3 sequences, expected 2 sequences"),
+        (nn.Identity(), x, "it holds nothing of this model, expected 3 sequences"),
+    ):
+        with pytest.raises(ValueError, match=rf"^Cache: {words}. Start with a new Cache\(\)\.$"):
+            cache.extend(other, batch, batch)
+    assert (len(cache), cache.numel()) == (7, 2 * 3 * 2 * 7 * 5)
+
+
+@each_tolerance
+@given(size=many_sizes, cut=st.integers(0, 9), bias=st.booleans(), seed=seeds)
+def test_the_later_tokens_look_at_those_in_the_cache(dtype, tolerance, size, cut, bias, seed):
+    B, T, n_head, head_size = size
+    torch.manual_seed(seed)
+    module = MultiHeadAttention(n_head * head_size, n_head, bias).to(dtype)
+    x, cache = torch.randn(B, T + cut, n_head * head_size, dtype=dtype), Cache()
+    with record_weights() as whole:
+        expected = module(x, is_causal=True)
+    for part in filter(lambda part: part.shape[1], x.split([cut, T], dim=1)):
+        with record_weights() as later:
+            output = module(part, is_causal=True, cache=cache)
+        cache.advance(part.shape[1])
+    torch.testing.assert_close(output, expected[:, cut:], atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(later[0], whole[0][:, :, cut:], atol=tolerance, rtol=tolerance)
 
 
 # The leak probe

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from attention_course.attention import MultiHeadAttention, record_weights, window_mask
+from attention_course.attention import Cache, MultiHeadAttention, record_weights, window_mask
 from attention_course.gpt import (
     GPT,
     MLP,
@@ -28,6 +28,7 @@ from attention_course.gpt import (
     initialize,
     sinusoidal_positions,
 )
+from attention_course.llama import Llama, LlamaConfig
 
 seeds = st.integers(0, 2**31)
 START = torch.tensor([[0]])
@@ -636,6 +637,194 @@ def test_logits_of_minus_inf_rule_a_token_out():
 def test_a_temperature_that_makes_logits_overflow_is_named():
     with pytest.raises(ValueError, match=r"at temperature 1e-40, .* expected finite"):
         generate(Broken(5.0, 0.0), START.repeat(2, 1), 5, temperature=1e-40)
+
+
+# The cache
+
+
+def tiny_llama(seed=0, **changes):
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": 13, "block_size": 11, "n_layer": 3, "n_head": 6, "n_embd": 36, "n_kv_head": 2}
+    return Llama(LlamaConfig(**sizes | {"n_hidden": 17} | changes))
+
+
+with_and_without_positions = pytest.mark.parametrize("make", [tiny, tiny_llama])
+
+
+@with_and_without_positions
+@pytest.mark.parametrize("cut", range(1, 11))
+def test_a_text_may_be_read_in_parts(make, cut):
+    model, ids, cache = make(), torch.randint(13, (3, 11)), Cache()
+    with torch.no_grad(), record_weights() as whole:
+        expected = model(ids)
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids[:, :cut], cache), expected[:, :cut])
+        with record_weights() as later:
+            torch.testing.assert_close(model(ids[:, cut:], cache), expected[:, cut:])
+    assert len(cache) == 11
+    for rows, weights in zip(later, whole, strict=True):
+        torch.testing.assert_close(rows, weights[:, :, cut:])
+
+
+@with_and_without_positions
+@given(seed=seeds, cuts=st.sets(st.integers(1, 10)))
+def test_in_any_number_of_parts(make, seed, cuts):
+    model, cache = make(seed), Cache()
+    ids = torch.randint(13, (2, 11), generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        logits = [model(part, cache) for part in ids.tensor_split(sorted(cuts), dim=1)]
+        torch.testing.assert_close(torch.cat(logits, dim=1), model(ids))
+
+
+def sharpened(model):
+    """Make the model choose clearly, and seldom the same token twice."""
+    generator = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shapes_unchecked")  # for speed
+@with_and_without_positions
+def test_with_a_cache_it_writes_what_it_writes_without(make):
+    """Each beginning of a greedy text goes on as the text does: one without a cache serves all lengths."""
+    model = sharpened(make(block_size=241, n_layer=2))
+    text = generate(model, START, 240, temperature=0)
+    assert len(text.unique()) > 5
+    for length in range(1, 41):
+        written = generate(model, text[:, :length], 200, temperature=0, cache=Cache())
+        assert torch.equal(written, text[:, : length + 200])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shapes_unchecked")  # for speed
+@with_and_without_positions
+@pytest.mark.parametrize("options", [{"temperature": 0}, {}, {"top_k": 5, "temperature": 0.8}])
+@pytest.mark.parametrize("length", [1, 7, 40])
+def test_so_does_a_batch_and_with_luck(make, options, length):
+    model, cache = sharpened(make(block_size=240, n_layer=2)), Cache()
+    ids = torch.randint(13, (3, length), generator=torch.Generator().manual_seed(length))
+    written, too = (
+        generate(model, ids, 200, **options, generator=torch.Generator().manual_seed(7), cache=each)
+        for each in (None, cache)
+    )
+    assert torch.equal(written, too)
+    assert len(cache) == length + 199  # nobody has read the last token yet
+    assert not torch.equal(written[0, length:], written[1, length:])
+
+
+@with_and_without_positions
+@pytest.mark.parametrize("length", [1, 10, 11, 12, 20])
+def test_past_the_block_it_crops_as_without(make, length):
+    model = sharpened(make())
+    ids = torch.randint(13, (2, length), generator=torch.Generator().manual_seed(length))
+    written = generate(model, ids, 30, temperature=0)
+    assert torch.equal(generate(model, ids, 30, temperature=0, cache=Cache()), written)
+
+
+@with_and_without_positions
+def test_each_token_is_read_once_until_the_block_is_full(make):
+    model, read = make(), []
+    model.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0].shape[1]))
+    cache = Cache()
+    ids = generate(model, torch.zeros(1, 5, dtype=torch.long), 9, cache=cache)
+    assert read == [5, 1, 1, 1, 1, 1, 1, 11, 11]
+    assert len(cache) == 11
+    read.clear()
+    assert generate(model, ids[:, :8], 0, cache=Cache()).shape == (1, 8)
+    assert read == []
+
+
+@with_and_without_positions
+def test_writing_goes_on_where_it_stopped(make):
+    model, cache, read = sharpened(make()), Cache(), []
+    expected = generate(model, START, 10, temperature=0)
+    first = generate(model, START, 4, temperature=0, cache=cache)
+    model.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0].shape[1]))
+    assert torch.equal(generate(model, first, 6, temperature=0, cache=cache), expected)
+    assert read == [1] * 6
+
+
+@with_and_without_positions
+@pytest.mark.parametrize("before", [0, 4])
+def test_a_call_that_is_interrupted_leaves_the_cache_as_it_was(make, before):
+    model, cache = make(), Cache()
+    ids, other = torch.randint(13, (2, 3, 9), generator=torch.Generator().manual_seed(0))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with torch.no_grad():
+        if before:
+            model(ids[:, :before], cache)
+        numbers = cache.numel()
+        hook = model.transformer.h[1].mlp.register_forward_pre_hook(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model(other[:, before:], cache)
+        hook.remove()
+        assert (len(cache), cache.numel()) == (before, numbers)
+        torch.testing.assert_close(model(ids[:, before:], cache), model(ids)[:, before:])
+
+
+def test_positions_are_counted_from_the_first_token_in_the_cache():
+    torch.manual_seed(0)
+    model, cache = GPT(tiny().config, wpe=Ramp), Cache()
+    model(torch.full((1, 4), 3), cache)
+    model(torch.full((1, 2), 3), cache)
+    assert model.transformer.wpe.asked == [[0, 1, 2, 3], [4, 5]]
+
+
+def test_what_a_cache_holds_is_counted_in_numbers():
+    ids, sizes = torch.zeros(2, 7, dtype=torch.long), []
+    for n_kv_head in (1, 2, 6):
+        cache = Cache()
+        tiny_llama(n_kv_head=n_kv_head)(ids, cache)
+        sizes.append(cache.numel())
+    cache = Cache()
+    assert (len(cache), cache.numel()) == (0, 0)
+    tiny(n_head=6, n_embd=36)(ids, cache)
+    assert cache.numel() == 2 * 3 * 2 * 7 * 36  # keys and values, n_layer, B, T, n_embd
+    assert sizes == [cache.numel() // 6, cache.numel() // 3, cache.numel()]
+
+
+def filled(B=2, T=4):
+    """A cache of another model."""
+    cache = Cache()
+    tiny(seed=1)(torch.zeros(B, T, dtype=torch.long), cache)
+    return cache
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_cache_that_does_not_fit_is_refused():
+    model, cache, ids = tiny(), Cache(), torch.zeros(2, 7, dtype=torch.long)
+    model(ids[:, :4], cache)
+    with pytest.raises(ValueError, match="Cache: it holds nothing of this model, expected 2 sequences"):
+        model(ids, filled())
+    for B in (1, 3):
+        with pytest.raises(ValueError, match=f"Cache: it holds 2 sequences, expected {B} sequences"):
+            model(torch.zeros(B, 1, dtype=torch.long), cache)
+    with pytest.raises(ValueError, match=r"12 tokens, but block_size is 11.* start with a new Cache\(\)"):
+        model(torch.zeros(2, 8, dtype=torch.long), cache)
+    for T in (3, 4):
+        with pytest.raises(
+            ValueError, match=rf"generate: the cache holds 4 tokens, and ids has {T}, expected more\. Pass"
+        ):
+            generate(model, ids[:, :T], 3, cache=cache)
+    with pytest.raises(TypeError, match="generate: cache is dict, expected Cache"):
+        generate(model, ids, 3, cache={})
+    with pytest.raises(TypeError, match=r"generate: BigramLanguageModel takes no cache\. Leave it out"):
+        generate(BigramLanguageModel(13), ids, 3, cache=Cache())
+    assert len(cache) == 4
+    torch.testing.assert_close(model(ids[:, 4:], cache), model(ids)[:, 4:])
+
+
+def test_an_attention_that_takes_no_cache_needs_none():
+    torch.manual_seed(0)
+    model = GPT(tiny().config, attn=Window)
+    assert generate(model, START, 15).shape == (1, 16)
+    with pytest.raises(TypeError, match="cache"):
+        generate(model, START, 15, cache=Cache())
 
 
 COMPILED = """
