@@ -84,6 +84,17 @@ def check_lengths(name: str, lengths: Tensor, T_k: int) -> None:
     check_range(lengths, T_k + 1, name, "lengths")
 
 
+def check_unicode(text: str, name: str) -> None:
+    """Raise ValueError if a text, passed to the function `name`, holds a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name}: {text[error.start]!r} at position {error.start} of the text is half of a surrogate "
+            "pair, not a character. Read the text again without errors='surrogateescape' or 'surrogatepass'."
+        ) from None
+
+
 # Tokens
 
 

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from attention_course.checks import check_ids, check_type
+from attention_course.checks import check_ids, check_type, check_unicode
 from attention_course.gpt import dtype_of
 from attention_course.llama import Llama, LlamaConfig
 
@@ -54,16 +54,21 @@ class BytePairTokenizer:
     """
 
     def __init__(self, tokenizer: Tokenizer):
+        check_type(tokenizer, Tokenizer, "BytePairTokenizer", "tokenizer")
         self._tokenizer = tokenizer
         self.vocab_size = tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> Int[Tensor, " T"]:
         """Encode a text as ids, shape (T,), int64. Control tokens such as <|im_end|> may be written out.
 
+        A byte without a token is left out: SmolLM2 has none for six control characters, such as U+0004.
+
         Raises:
             TypeError: the text is not a str.
+            ValueError: it holds a lone surrogate.
         """
         check_type(text, str, "encode", "text")
+        check_unicode(text, "encode")
         return torch.tensor(self._tokenizer.encode(text).ids, dtype=torch.long)
 
     def decode(self, ids: Int[Tensor, " T"]) -> str:
@@ -87,6 +92,7 @@ class BytePairTokenizer:
 
 def chat(question: str) -> str:
     """Return a question in the chat template that SmolLM2 was trained on, up to where the answer begins."""
+    check_type(question, str, "chat", "question")
     system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
     turns = (("system", system), ("user", question))
     answer = "<|im_start|>assistant\n"

