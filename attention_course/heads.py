@@ -5,13 +5,14 @@ A head is named by its layer and its place in that layer, (layer, head), both co
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from itertools import product
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attention_course.attention import record_weights
-from attention_course.checks import check_ids, check_type
+from attention_course.checks import check_ids, check_type, describe
 from attention_course.gpt import GPT, evaluating
 
 
@@ -26,18 +27,21 @@ def read_weights(model: GPT, ids: Int[Tensor, " T"]) -> Float[Tensor, "L H T T"]
 
 def previous_token(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
     """Return a table that is True, in each row, for the token before the query."""
+    check_ids(ids, "previous_token")
     t = torch.arange(len(ids))
     return t[:, None] == t + 1
 
 
 def first_token(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
     """Return a table that is True, in each row but the first, for the first token of the text."""
+    check_ids(ids, "first_token")
     t = torch.arange(len(ids))
     return (t == 0) & (t[:, None] > 0)
 
 
 def followed_before(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
     """Return a table that is True for each token that followed an earlier occurrence of the query's token."""
+    check_ids(ids, "followed_before")
     same = ids[:, None] == ids
     return torch.cat([torch.zeros_like(same[:, :1]), same[:, :-1]], dim=1).tril()
 
@@ -46,11 +50,22 @@ TARGETS = {"previous token": previous_token, "induction": followed_before, "firs
 
 
 def head_scores(weights: Float[Tensor, "*L_H T T"], targets: Bool[Tensor, "T T"]) -> Float[Tensor, "*L_H"]:
-    """Return the mean weight on the targets, over the queries that have any.
+    """Return the mean weight on the targets, over the queries that have any; NaN if none has.
 
     On random tokens that are written twice, the score of `followed_before` is the prefix-matching score of
     Olsson et al. (2022, section "Definition of induction heads").
+
+    Raises:
+        TypeError: weights or targets is not a tensor.
+        ValueError: targets is not boolean, or its shape is not that of one head's weights.
     """
+    check_type(weights, Tensor, "head_scores", "weights")
+    check_type(targets, Tensor, "head_scores", "targets")
+    if targets.dtype != torch.bool or targets.dim() != 2 or targets.shape != weights.shape[-2:]:
+        raise ValueError(
+            f"head_scores: weights is {describe(weights)} and targets is {describe(targets)}, expected "
+            "(..., T, T) and a boolean (T, T). Make targets from the same ids: previous_token(ids)."
+        )
     on_targets = (weights * targets).sum(dim=-1)  # (..., T)
     return on_targets[..., targets.any(dim=-1)].mean(dim=-1)
 
@@ -64,15 +79,18 @@ def ablate(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
         heads: pairs (layer, head).
 
     Raises:
+        TypeError: the model is not a GPT, or heads not a collection.
         ValueError: there is no such head.
     """
     check_type(model, GPT, "ablate", "model")
+    check_type(heads, Collection, "ablate", "heads")
     n_layer, n_head = model.config.n_layer, model.config.n_head
-    for layer, head in heads:
-        if layer not in range(n_layer) or head not in range(n_head):
+    known = list(product(range(n_layer), range(n_head)))
+    for pair in heads:
+        if not isinstance(pair, tuple | list) or tuple(pair) not in known:
             raise ValueError(
-                f"ablate: there is no head {(layer, head)}, expected a layer from 0 to {n_layer - 1} and a "
-                f"head from 0 to {n_head - 1}."
+                f"ablate: there is no head {pair!r}, expected pairs (layer, head), with a layer from 0 to "
+                f"{n_layer - 1} and a head from 0 to {n_head - 1}."
             )
 
     def without(dead):

@@ -1,0 +1,208 @@
+"""What a head looks at, scored by hand and by a model; a head that is switched off adds nothing."""
+
+import contextlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention_course.attention import record_weights
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.heads import (
+    TARGETS,
+    ablate,
+    first_token,
+    followed_before,
+    head_scores,
+    previous_token,
+    read_weights,
+)
+from attention_course.llama import Llama, LlamaConfig
+
+IDS = torch.tensor([7, 3, 7, 7, 5, 3])
+SIZES = {"vocab_size": 13, "block_size": 11, "n_layer": 3, "n_head": 5, "n_embd": 30}
+MODELS = {
+    "GPT": lambda: GPT(GPTConfig(**SIZES, bias=True, dropout=0.5)),
+    "Llama": lambda: Llama(LlamaConfig(**SIZES, n_kv_head=1, n_hidden=17)),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    torch.manual_seed(0)
+    return MODELS[request.param]()
+
+
+# Scores
+
+
+def pairs(table):
+    """List where a table is True, as (query, key)."""
+    assert table.dtype == torch.bool
+    assert table.shape == (6, 6)
+    return {tuple(place) for place in table.nonzero().tolist()}
+
+
+def test_targets_by_hand():
+    assert pairs(previous_token(IDS)) == {(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)}
+    assert pairs(first_token(IDS)) == {(1, 0), (2, 0), (3, 0), (4, 0), (5, 0)}
+    # The 7 at 2 looks at 1, which followed the 7 at 0; the 7 at 3 at 1 too, and at itself, which followed 2.
+    assert pairs(followed_before(IDS)) == {(2, 1), (3, 1), (3, 3), (5, 2)}
+    assert list(TARGETS.values()) == [previous_token, followed_before, first_token]
+
+
+@given(ids=st.lists(st.integers(0, 4), min_size=1, max_size=12))
+def test_targets_are_what_their_names_say(ids):
+    tables = {name: target(torch.tensor(ids)) for name, target in TARGETS.items()}
+    for q in range(len(ids)):
+        for k in range(len(ids)):
+            assert tables["previous token"][q, k] == (k == q - 1)
+            assert tables["first token"][q, k] == (k == 0 < q)
+            assert tables["induction"][q, k] == (0 < k <= q and ids[k - 1] == ids[q])
+
+
+def test_a_score_is_the_mean_weight_on_the_targets():
+    weights = torch.tensor(
+        [
+            [[1.0, 0, 0], [0.25, 0.75, 0], [0.2, 0.3, 0.5]],
+            [[1.0, 0, 0], [1, 0, 0], [0, 1, 0]],
+        ]
+    )
+    ids = torch.tensor([4, 4, 4])
+    for target, expected in (
+        (previous_token, [(0.25 + 0.3) / 2, 1]),
+        (first_token, [(0.25 + 0.2) / 2, 0.5]),
+        (followed_before, [(0.75 + 0.8) / 2, 0.5]),
+    ):
+        scores = head_scores(weights, target(ids))
+        torch.testing.assert_close(scores, torch.tensor(expected))
+        torch.testing.assert_close(head_scores(weights[None].expand(5, 2, 3, 3), target(ids))[3], scores)
+
+
+def test_without_a_query_that_has_a_target_there_is_no_score():
+    assert head_scores(torch.eye(3)[None], followed_before(torch.tensor([1, 2, 3]))).isnan().all()
+
+
+def test_the_weights_of_all_heads_are_read_in_eval_mode(model):
+    model.train()
+    ids = torch.randint(13, (7,))
+    weights = read_weights(model, ids)
+    assert model.training
+    assert weights.shape == (3, 5, 7, 7)
+    assert not weights.requires_grad
+    with record_weights() as layers:
+        model.eval()(ids[None])
+    for layer in range(3):
+        torch.testing.assert_close(weights[layer], layers[layer][0])
+
+
+# Switched off
+
+
+def without_columns(model, heads):
+    """Let no output of these heads reach the residual stream: what c_proj reads of them is 0."""
+    size = 30 // 5
+    for layer, head in heads:
+        columns = slice(head * size, (head + 1) * size)
+        model.transformer.h[layer].attn.c_proj.weight.data[:, columns] = 0
+    return model
+
+
+@pytest.mark.parametrize(
+    "heads", [[(0, 0)], [(2, 4)], [(1, 2), (1, 3)], {(0, 4), (2, 0), (1, 1)}, [[1, h] for h in range(5)], []]
+)
+def test_ablating_heads_is_zeroing_their_columns(model, heads):
+    model.eval()
+    ids = torch.randint(13, (2, 7))
+    usual = model(ids)
+    with ablate(model, heads):
+        found = model(ids)
+        with record_weights() as layers:
+            torch.testing.assert_close(model(ids), found)
+        assert len(layers) == 3
+    assert torch.equal(model(ids), usual)
+    assert torch.allclose(found, usual, atol=1e-4) == (not heads)
+    torch.testing.assert_close(without_columns(model, heads)(ids), found)
+
+
+def test_all_heads_of_a_layer_and_its_attention_is_its_bias():
+    torch.manual_seed(0)
+    model = MODELS["GPT"]()
+    attn, x = model.transformer.h[1].attn, torch.randn(2, 7, 30)
+    with ablate(model, [(1, head) for head in range(5)]):
+        torch.testing.assert_close(attn(x), attn.c_proj.bias.expand(2, 7, 30))
+
+
+def test_heads_come_back_after_an_error_and_one_by_one(model):
+    model.eval()
+    ids = torch.randint(13, (2, 7))
+    usual = model(ids)
+    with pytest.raises(ZeroDivisionError), ablate(model, [(0, 1)]):
+        1 / 0  # noqa: B018
+    assert torch.equal(model(ids), usual)
+    with ablate(model, [(0, 1)]):
+        one = model(ids)
+        with ablate(model, [(2, 3)]):
+            assert not torch.allclose(model(ids), one, atol=1e-4)
+        assert torch.equal(model(ids), one)
+    assert torch.equal(model(ids), usual)
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [[(3, 0)], [(0, 5)], [(-1, 0)], [(0, -1)], [(0, 0), (0.5, 1)], [[0, 5]], [(0, 0, 0)], (1, 2), ["ab"]],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_head_that_is_not_there_is_refused(model, heads):
+    model.eval()
+    ids = torch.randint(13, (2, 7))
+    usual = model(ids)
+    words = r"ablate: there is no head .*, expected pairs \(layer, head\), .* 0 to 2 and .* from 0 to 4\.$"
+    with pytest.raises(ValueError, match=words), ablate(model, heads):
+        pass
+    assert torch.equal(model(ids), usual)
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_heads_that_can_be_read_only_once_are_refused(model):
+    with pytest.raises(TypeError, match="ablate: heads is generator, expected Collection"):
+        ablate(model, ((0, head) for head in range(5))).__enter__()
+
+
+# What the course says of heads, on texts that it does not use
+
+
+@pytest.fixture(scope="module", params=[11, 12, 13])
+def twice(request, smollm):
+    """Return random ids that are written twice, behind the token that begins a text."""
+    generator = torch.Generator().manual_seed(request.param)
+    ids = torch.randint(100, 49_152, (64,), generator=generator)
+    return torch.cat([torch.tensor([0]), ids, ids])
+
+
+def highest(scores, count):
+    return {divmod(index, 9) for index in scores.flatten().topk(count).indices.tolist()}
+
+
+@pytest.mark.slow
+def test_the_same_heads_copy_and_look_back(smollm, twice):
+    model, _ = smollm
+    weights = read_weights(model, twice)
+    assert {(18, 6), (17, 3), (17, 4)} <= highest(head_scores(weights, followed_before(twice)), 8)
+    assert {(16, 0), (11, 1)} == highest(head_scores(weights, previous_token(twice)), 2)
+
+
+@pytest.mark.slow
+def test_one_head_that_looks_back_is_needed_and_the_other_is_not(smollm, twice):
+    """What the second copy costs without a head, in nats a token, more than with all of them."""
+    model, _ = smollm
+    losses = {}
+    for head in (None, (18, 6), (16, 0), (11, 1)):
+        with torch.no_grad(), ablate(model, [head]) if head else contextlib.nullcontext():
+            logits = model(twice[None, :-1])[0]
+        losses[head] = F.cross_entropy(logits[-63:], twice[-63:]).item()
+    assert losses[18, 6] - losses[None] > 1
+    assert losses[16, 0] - losses[None] > 2
+    assert losses[11, 1] - losses[None] < 0.6
