@@ -87,7 +87,7 @@ def ablate(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
     n_layer, n_head = model.config.n_layer, model.config.n_head
     known = list(product(range(n_layer), range(n_head)))
     for pair in heads:
-        if not isinstance(pair, tuple | list) or tuple(pair) not in known:
+        if pair not in known:
             raise ValueError(
                 f"ablate: there is no head {pair!r}, expected pairs (layer, head), with a layer from 0 to "
                 f"{n_layer - 1} and a head from 0 to {n_head - 1}."

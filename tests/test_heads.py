@@ -111,7 +111,7 @@ def without_columns(model, heads):
 
 
 @pytest.mark.parametrize(
-    "heads", [[(0, 0)], [(2, 4)], [(1, 2), (1, 3)], {(0, 4), (2, 0), (1, 1)}, [[1, h] for h in range(5)], []]
+    "heads", [[(0, 0)], [(2, 4)], [(1, 2), (1, 3)], {(0, 4), (2, 0), (1, 1)}, [(1, h) for h in range(5)], []]
 )
 def test_ablating_heads_is_zeroing_their_columns(model, heads):
     model.eval()
@@ -152,7 +152,7 @@ def test_heads_come_back_after_an_error_and_one_by_one(model):
 
 @pytest.mark.parametrize(
     "heads",
-    [[(3, 0)], [(0, 5)], [(-1, 0)], [(0, -1)], [(0, 0), (0.5, 1)], [[0, 5]], [(0, 0, 0)], (1, 2), ["ab"]],
+    [[(3, 0)], [(0, 5)], [(-1, 0)], [(0, -1)], [(0, 0), (0.5, 1)], [[0, 0]], [(0, 0, 0)], (1, 2), ["ab"]],
 )
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_a_head_that_is_not_there_is_refused(model, heads):
