@@ -170,23 +170,21 @@ def check_channels(name: str, *inputs: tuple[object, nn.Linear]) -> None:
             raise TypeError(f"{expected}, in the dtype of the module: x.to({dtype}).")
 
 
-def check_rotation(x: object, cos: object, sin: object) -> None:
+def check_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> None:
     """Raise unless x has shape (..., T, head_size), and cos and sin (T, head_size / 2).
 
     Raises:
         TypeError: an argument is not a tensor.
         ValueError: a shape does not fit; one angle for all tokens or all pairs would broadcast.
     """
+    for part, given in (("x", x), ("cos", cos), ("sin", sin)):
+        check_type(given, Tensor, "rotate", part)
     for part, table in (("cos", cos), ("sin", sin)):
-        error = TypeError
-        if isinstance(x, Tensor) and isinstance(table, Tensor):
-            if table.dim() == 2 and x.shape[-2:] == (len(table), 2 * table.shape[1]):
-                continue
-            error = ValueError
-        raise error(
-            f"rotate: x is {describe(x)} and {part} is {describe(table)}, expected tensors of shape "
-            "(..., T, head_size) and (T, head_size / 2): a row for each position, an angle for each pair."
-        )
+        if table.dim() != 2 or x.shape[-2:] != (len(table), 2 * table.shape[1]):
+            raise ValueError(
+                f"rotate: for x of shape {tuple(x.shape)}, {part} has shape {tuple(table.shape)}, expected "
+                "(T, head_size / 2): a row for each position, an angle for each pair of channels."
+            )
 
 
 def check_batch(name: str, x: object, layer: nn.Linear, mask: object) -> None:

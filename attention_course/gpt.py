@@ -210,11 +210,12 @@ class GPT(nn.Module):
         With a cache, ids are the tokens that follow those that it holds, and it is extended by them.
 
         Raises:
-            TypeError: ids is not an integer tensor of shape (B, T).
+            TypeError: ids is not an integer tensor of shape (B, T), or cache not a Cache.
             ValueError: ids is empty, (on a CPU) an id is out of range, T and the tokens in the cache are more
                 than block_size, or the cache belongs to another model or batch.
         """
         check_batch_of_ids(ids, "GPT", self.config.vocab_size)
+        check_type(cache, (Cache, type(None)), "GPT", "cache")
         if ids.numel() == 0:
             raise ValueError(f"GPT: ids has shape {tuple(ids.shape)}. Give at least one token.")
         start = 0 if cache is None else len(cache)

@@ -63,7 +63,7 @@ def head_scores(weights: Float[Tensor, "*L_H T T"], targets: Bool[Tensor, "T T"]
     check_type(targets, Tensor, "head_scores", "targets")
     if targets.dtype != torch.bool or targets.dim() != 2 or targets.shape != weights.shape[-2:]:
         raise ValueError(
-            f"head_scores: weights is {describe(weights)} and targets is {describe(targets)}, expected "
+            f"head_scores: weights of {describe(weights)} and targets of {describe(targets)}, expected "
             "(..., T, T) and a boolean (T, T). Make targets from the same ids: previous_token(ids)."
         )
     on_targets = (weights * targets).sum(dim=-1)  # (..., T)

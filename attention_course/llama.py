@@ -83,6 +83,7 @@ class Rotary(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B T head_size"], start: int = 0) -> Float[Tensor, "*B T head_size"]:
         """Map x (..., T, head_size), at the positions from `start` on, to an output of the same shape."""
+        check_type(x, Tensor, "Rotary", "x")
         here = slice(start, start + x.shape[-2])
         return rotate_pairs(x, self.cos[here], self.sin[here])
 

@@ -12,6 +12,7 @@ from torch import nn
 
 import attention_course
 from attention_course.attention import (
+    Cache,
     Head,
     MultiHeadAttention,
     MultiHeadAttentionList,
@@ -29,8 +30,20 @@ from attention_course.averaging import causal_mean_loop, causal_mean_matmul, cau
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import EXPLORERS, LiveTraining, explore
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig, generate
+from attention_course.heads import TARGETS, ablate, head_scores, previous_token, read_weights
+from attention_course.llama import (
+    GroupedQueryAttention,
+    Llama,
+    LlamaConfig,
+    RMSNorm,
+    Rotary,
+    SwiGLU,
+    group_size_of,
+    rotate,
+)
 from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
 from attention_course.questions import ask
+from attention_course.smollm import BytePairTokenizer, chat, load_smollm, tokenizer_of
 from attention_course.stories import (
     read_story,
     recall,
@@ -78,6 +91,18 @@ def gpt(fill=None):
 def meta():
     with torch.device("meta"):
         return GPT(GPTConfig(V, block_size=8, n_layer=1, n_head=2, n_embd=4))
+
+
+def llama():
+    torch.manual_seed(0)
+    return Llama(LlamaConfig(V, block_size=8, n_layer=1, n_head=2, n_embd=4, n_kv_head=1, n_hidden=3))
+
+
+def filled(B=1, T=2):
+    """A cache that a model has filled: the one of this cache alone can read on."""
+    cache = Cache()
+    gpt()(torch.zeros(B, T, dtype=torch.long), cache)
+    return cache
 
 
 class Nano(nn.Module):
@@ -128,6 +153,8 @@ def described(value):
         first = next(value.parameters(), torch.zeros(1))
         odd = [] if not first.is_meta and first.isfinite().all() else [described(first)]
         return " of ".join([type(value).__name__, *odd])
+    if isinstance(value, Cache):
+        return f"Cache of {value.numel()} numbers"
     return getattr(value, "__name__", f"{value!r}"[:40])  # no address: the same in each process
 
 
@@ -279,6 +306,94 @@ MODELS = [
         max_new_tokens=(-1, 2.5),
         temperature=(-1, NAN),
         top_k=(0, -1, 2.5),
+        cache=({}, True, "cache", filled(T=3)),
+    ),
+    ("generate-a model without a cache", ("cache",), lambda: generate(table(V), ids, 2, cache=Cache())),
+    *wrong(gpt(), {"ids": ids}, "GPT.Cache", cache=({}, True, filled(B=2), filled(T=7))),
+    ("Cache-of another model", ("Cache",), lambda: gpt()(ids, filled())),
+]
+
+ANGLES = torch.ones(5, 2)
+LLAMA = [
+    *wrong(group_size_of, {"n_head": 6, "n_kv_head": 2}, n_head=(0, 3, 2.0, None), n_kv_head=(0, 4, "2")),
+    *wrong(RMSNorm, {"n_embd": 4}, n_embd=(0, 4.0, None), eps=(-1, NAN, INF, "0", None)),
+    *wrong(
+        Rotary,
+        {"head_size": 4, "block_size": 8},
+        head_size=(0, 3, 4.0, None),
+        block_size=(0, -1, 8.0),
+        base=(0, -1, NAN, INF, "1e4", None),
+    ),
+    *wrong(Rotary(4, 8), None, "Rotary.rotate", x=(None, [[1.0]], torch.ones(5, 6), torch.ones(9, 4))),
+    *wrong(Rotary(4, 8), {"x": x}, "Rotary.rotate.cos", start=(4, -1)),
+    *wrong(
+        rotate,
+        {"x": x, "cos": ANGLES, "sin": ANGLES},
+        x=(None, "ab", torch.ones(4), torch.ones(5, 3)),
+        cos=(None, 1.0, torch.ones(2), torch.ones(1, 2), torch.ones(5, 1)),
+        sin=(None, torch.ones(5, 4)),
+    ),
+    *wrong(
+        GroupedQueryAttention,
+        {"n_embd": 12, "n_head": 6, "n_kv_head": 2},
+        n_embd=(7, 0, 12.0),
+        n_head=(0, 5, 2.0),
+        n_kv_head=(0, 4, 12, None),
+    ),
+    *wrong(
+        GroupedQueryAttention(4, 2, 1),
+        {"x": q},
+        "GroupedQueryAttention",
+        x=(None, [[[1.0]]], torch.ones(2, 5, 3), torch.ones(5, 4), torch.ones(2, 5, 4, dtype=torch.long)),
+        mask=NO_MASK,
+    ),
+    *wrong(SwiGLU, {"n_embd": 4, "n_hidden": 3}, n_embd=(0, 4.0), n_hidden=(0, None)),
+    *wrong(SwiGLU(4, 3), None, "SwiGLU", x=(None, [[1.0]], torch.ones(5, 3))),
+    *wrong(
+        LlamaConfig,
+        SIZES | {"n_kv_head": 1},
+        vocab_size=(0, 7.0),
+        n_head=(0, 3),
+        n_kv_head=(0, 3, None),
+        n_hidden=(0, 2.5, "8"),
+    ),
+    *wrong(Llama, None, config=(None, GPTConfig(V), SIZES)),
+    *wrong(llama(), None, "GPT.Llama", ids=(*NO_BATCH, torch.zeros(1, 9, dtype=torch.long))),
+    *wrong(
+        attend,
+        {"q": torch.ones(6, 5, 4), "k": torch.ones(2, 5, 4), "v": torch.ones(2, 5, 4), "enable_gqa": True},
+        q=(x, torch.ones(5, 5, 4), torch.ones(2, 6, 5, 4)),
+        k=(x, torch.ones(4, 5, 4), torch.ones(0, 5, 4)),
+        v=(x, torch.ones(4, 5, 4)),
+    ),
+]
+
+BYTE_PAIRS = BytePairTokenizer(tokenizer_of(["<end>", "a", "b", "ab"], [3, 1, 1, 1], ["a b"]))
+SMOLLM = [
+    *wrong(BytePairTokenizer, None, tokenizer=(None, TOKENIZER, "gpt2")),
+    *wrong(BYTE_PAIRS.encode, None, "BytePairTokenizer.encode", text=(None, b"ab", ["ab"], "a\ud800")),
+    *wrong(
+        BYTE_PAIRS.decode,
+        None,
+        "BytePairTokenizer.decode",
+        ids=(*NO_IDS, torch.tensor([4]), torch.tensor([-1])),
+    ),
+    *wrong(chat, None, question=(None, b"why", ["why"])),
+    *wrong(load_smollm, None, precision=("int8", None, 16)),
+    *wrong(read_weights, {"model": gpt(), "ids": ids[0]}, model=(*NO_MODEL, table(V)), ids=NO_IDS),
+    *(case for target in TARGETS.values() for case in wrong(target, None, ids=NO_IDS)),
+    *wrong(
+        head_scores,
+        {"weights": torch.ones(2, 3, 3), "targets": previous_token(ids[0])},
+        weights=(None, [[1.0]], torch.ones(2, 4, 4), torch.ones(3)),
+        targets=(None, torch.ones(3, 3), torch.ones(2, 3, 3, dtype=torch.bool)),
+    ),
+    *wrong(
+        lambda model, heads: ablate(model, heads).__enter__(),
+        {"model": gpt(), "heads": [(0, 0)]},
+        "ablate.head",
+        model=(*NO_MODEL, table(V)),
+        heads=(None, 3, (0, 1), [(1, 0)], [(0, 2)], [(0, -1)], [[0, 0]], ["ab"]),
     ),
 ]
 
@@ -481,7 +596,7 @@ WIDGETS = [
     *wrong(check, {"name": "causal_mean_loop"}, function=(3, "mean", x)),
 ]
 
-CASES = AVERAGING + ATTENTION + MODELS + TEXTS + TRAINING + PLOTS + WIDGETS
+CASES = AVERAGING + ATTENTION + MODELS + LLAMA + SMOLLM + TEXTS + TRAINING + PLOTS + WIDGETS
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -289,19 +289,19 @@ def test_values_are_not_turned():
         (
             lambda: Rotary(4, 9)(torch.zeros(5, 4), 8),  # angles for one of five tokens
             ValueError,
-            r"rotate: x is torch.float32, \(5, 4\) and cos is torch.float32, \(1, 2\), expected",
+            r"rotate: for x of shape \(5, 4\), cos has shape \(1, 2\), expected \(T, head_size / 2\)",
         ),
-        (lambda: Rotary(4, 9)(torch.zeros(5, 4), -1), ValueError, r"cos is torch.float32, \(0, 2\)"),
-        (lambda: Rotary(2, 9)(torch.zeros(5, 4)), ValueError, r"cos is torch.float32, \(5, 1\)"),
+        (lambda: Rotary(4, 9)(torch.zeros(5, 4), -1), ValueError, r"cos has shape \(0, 2\)"),
+        (lambda: Rotary(2, 9)(torch.zeros(5, 4)), ValueError, r"cos has shape \(5, 1\)"),
         (
             lambda: GroupedQueryAttention(8, 2, 1, rotary=Rotary(2, 9))(torch.zeros(1, 5, 8)),
             ValueError,
-            r"x is torch.float32, \(1, 3, 5, 4\) and cos is torch.float32, \(5, 1\)",
+            r"for x of shape \(1, 3, 5, 4\), cos has shape \(5, 1\)",
         ),
         (
             lambda: rotate(torch.zeros(5, 4), torch.ones(5, 2), torch.zeros(1, 2)),
             ValueError,
-            r"rotate: x is torch.float32, \(5, 4\) and sin is torch.float32, \(1, 2\), expected",
+            r"rotate: for x of shape \(5, 4\), sin has shape \(1, 2\), expected",
         ),
         (lambda: rotate([[1.0, 0.0]], torch.ones(1, 1), torch.zeros(1, 1)), TypeError, "rotate: x is list"),
         (lambda: SwiGLU(4, 0), ValueError, "SwiGLU: n_hidden = 0"),
