@@ -335,7 +335,7 @@ def test_cells_that_need_the_model_only_say_so(monkeypatch, capsys):
     monkeypatch.setattr(smollm_module, "get_ipython", lambda: shell)
     skip_cells("# With SmolLM2")
     shell.run_cell("# With SmolLM2: the loss is 3.58\nprint(1 / 0)")
-    shell.run_cell("print('runs')  # With SmolLM2")
+    shell.run_cell("# Without it\nprint('runs')  # With SmolLM2")
     assert capsys.readouterr().out == "Skipped. With SmolLM2: the loss is 3.58\nruns\n"
     monkeypatch.setattr(smollm_module, "get_ipython", lambda: None)
     skip_cells("# With SmolLM2")
