@@ -379,20 +379,21 @@ class Cache:
         Raises:
             ValueError: the cache belongs to another model, or to another number of sequences.
         """
-        B, H, T, D = k.shape
-        start, stop = len(self), len(self) + T
-        empty = k.new_empty(2, B, H, 0, D)
-        kept = self._kept.get(layer, empty) if start else empty  # a first call may have been interrupted
-        if kept.shape[3] < start or kept.shape[1] != B:
-            holds = f"{kept.shape[1]} sequences" if layer in self._kept else "nothing of this model"
-            raise ValueError(f"Cache: it holds {holds}, expected {B} sequences. Start with a new Cache().")
-        if kept.shape[3] < stop:  # twice the room: rarely copied
-            room = k.new_empty(2, B, H, 2 * stop, D)
-            room[:, :, :, :start] = kept[:, :, :, :start]
-            self._kept[layer] = kept = room
-        kept[0, :, :, start:stop], kept[1, :, :, start:stop] = k, v
-        k, v = kept[:, :, :, :stop].unbind()
-        return k, v
+        start, T = len(self), k.shape[2]
+        kept = self._kept.get(layer) if start else None
+        if start and (kept is None or len(kept[0]) != len(k)):
+            holds = "nothing of this model" if kept is None else f"{len(kept[0])} sequences"
+            raise ValueError(
+                f"Cache: it holds {holds}, expected {len(k)} sequences. Start with a new Cache()."
+            )
+        if kept is None or kept[0].shape[2] < start + T:  # twice the room: it is rarely copied
+            k_room, v_room = (new.new_empty(*new.shape[:2], 2 * (start + T), new.shape[3]) for new in (k, v))
+            if kept is not None:
+                k_room[:, :, :start], v_room[:, :, :start] = (past[:, :, :start] for past in kept)
+            kept = self._kept[layer] = k_room, v_room
+        for room, new in zip(kept, (k, v), strict=True):
+            room.narrow(2, start, T).copy_(new)
+        return kept[0].narrow(2, 0, start + T), kept[1].narrow(2, 0, start + T)
 
     def advance(self, T: int) -> None:
         """Count T more tokens, once every layer has been extended by them."""

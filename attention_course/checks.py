@@ -4,7 +4,9 @@ A check is the first line of a function and returns nothing: without it, the fun
 input. So the notebooks show their functions without checks.
 """
 
+import math
 from collections.abc import Callable
+from numbers import Real
 from typing import SupportsIndex
 
 import torch
@@ -41,6 +43,13 @@ def check_sizes(name: str, least: int, **sizes: object) -> None:
             raise TypeError(expected)
         if size < least:  # pyright: ignore[reportOperatorIssue]
             raise ValueError(expected)
+
+
+def check_numbers(name: str, least: int, **numbers: object) -> None:
+    """Raise ValueError unless each argument of the function `name` is a finite number of at least `least`."""
+    for argument, number in numbers.items():
+        if not isinstance(number, Real) or not least <= float(number) < math.inf:
+            raise ValueError(f"{name}: {argument} = {number!r}, expected a number of at least {least}.")
 
 
 def check_generator(generator: object, name: str) -> None:
@@ -170,6 +179,22 @@ def check_channels(name: str, *inputs: tuple[object, nn.Linear]) -> None:
             raise TypeError(f"{expected}, in the dtype of the module: x.to({dtype}).")
 
 
+def check_targets(weights: Tensor, targets: Tensor, name: str) -> None:
+    """Raise unless weights (..., T, T) come with boolean targets (T, T).
+
+    Raises:
+        TypeError: weights or targets is not a tensor.
+        ValueError: targets is not boolean, or its shape is not that of one head's weights.
+    """
+    check_type(weights, Tensor, name, "weights")
+    check_type(targets, Tensor, name, "targets")
+    if targets.dtype != torch.bool or targets.dim() != 2 or targets.shape != weights.shape[-2:]:
+        raise ValueError(
+            f"{name}: weights of {describe(weights)} and targets of {describe(targets)}, expected "
+            "(..., T, T) and a boolean (T, T). Make targets from the same ids: previous_token(ids)."
+        )
+
+
 def check_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> None:
     """Raise unless x has shape (..., T, head_size), and cos and sin (T, head_size / 2).
 
@@ -178,12 +203,12 @@ def check_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> None:
         ValueError: a shape does not fit; one angle for all tokens or all pairs would broadcast.
     """
     for part, given in (("x", x), ("cos", cos), ("sin", sin)):
-        check_type(given, Tensor, "rotate", part)
+        check_type(given, Tensor, "rotate_pairs", part)
     for part, table in (("cos", cos), ("sin", sin)):
         if table.dim() != 2 or x.shape[-2:] != (len(table), 2 * table.shape[1]):
             raise ValueError(
-                f"rotate: for x of shape {tuple(x.shape)}, {part} has shape {tuple(table.shape)}, expected "
-                "(T, head_size / 2): a row for each position, an angle for each pair of channels."
+                f"rotate_pairs: for x of shape {tuple(x.shape)}, {part} has shape {tuple(table.shape)}, "
+                "expected (T, head_size / 2): a row for each position, an angle for each pair of channels."
             )
 
 

@@ -4,10 +4,8 @@
 grouped-query attention for multi-head attention, and SwiGLU for the MLP.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 
 import torch
 import torch.nn as nn
@@ -16,7 +14,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attention_course.attention import Cache, attend, head_size_of
-from attention_course.checks import check_batch, check_channels, check_rotation, check_sizes, check_type
+from attention_course.checks import (
+    check_batch,
+    check_channels,
+    check_numbers,
+    check_rotation,
+    check_sizes,
+    check_type,
+)
 from attention_course.gpt import GPT, GPTConfig
 
 
@@ -28,8 +33,7 @@ class RMSNorm(nn.Module):
 
     def __init__(self, n_embd: int, eps: float = 1e-5):
         check_sizes("RMSNorm", 1, n_embd=n_embd)
-        if not isinstance(eps, Real) or not 0 <= eps < math.inf:
-            raise ValueError(f"RMSNorm: eps = {eps!r}, expected a number of at least 0.")
+        check_numbers("RMSNorm", 0, eps=eps)
         super().__init__()
         self.weight = nn.Parameter(torch.ones(n_embd))
         self.eps = eps
@@ -61,7 +65,7 @@ class Rotary(nn.Module):
         base: the larger, the more slowly the last pairs turn.
 
     Raises:
-        ValueError: head_size is odd, or base is not positive.
+        ValueError: head_size is odd, or base is below 1.
     """
 
     cos: Tensor
@@ -71,8 +75,7 @@ class Rotary(nn.Module):
         check_sizes("Rotary", 1, head_size=head_size, block_size=block_size)
         if head_size % 2:
             raise ValueError(f"Rotary: head_size = {head_size}, expected an even number: each pair turns.")
-        if not isinstance(base, Real) or not 0 < base < math.inf:
-            raise ValueError(f"Rotary: base = {base!r}, expected a positive number.")
+        check_numbers("Rotary", 1, base=base)
         super().__init__()
         # on the CPU even if the parameters are on the device meta, since no checkpoint holds them
         positions = torch.arange(block_size, device="cpu")

@@ -30,7 +30,7 @@ from attention_course.averaging import causal_mean_loop, causal_mean_matmul, cau
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import EXPLORERS, LiveTraining, explore
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig, generate
-from attention_course.heads import TARGETS, ablate, head_scores, previous_token, read_weights
+from attention_course.heads import TARGETS, ablate, head_scores, mean_outputs, previous_token, read_weights
 from attention_course.llama import (
     GroupedQueryAttention,
     Llama,
@@ -39,7 +39,7 @@ from attention_course.llama import (
     Rotary,
     SwiGLU,
     group_size_of,
-    rotate,
+    rotate_pairs,
 )
 from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
 from attention_course.questions import ask
@@ -324,10 +324,10 @@ LLAMA = [
         block_size=(0, -1, 8.0),
         base=(0, -1, NAN, INF, "1e4", None),
     ),
-    *wrong(Rotary(4, 8), None, "Rotary.rotate", x=(None, [[1.0]], torch.ones(5, 6), torch.ones(9, 4))),
-    *wrong(Rotary(4, 8), {"x": x}, "Rotary.rotate.cos", start=(4, -1)),
+    *wrong(Rotary(4, 8), None, "Rotary.rotate_pairs", x=(None, [[1.0]], torch.ones(5, 6), torch.ones(9, 4))),
+    *wrong(Rotary(4, 8), {"x": x}, "Rotary.rotate_pairs.cos", start=(4, -1)),
     *wrong(
-        rotate,
+        rotate_pairs,
         {"x": x, "cos": ANGLES, "sin": ANGLES},
         x=(None, "ab", torch.ones(4), torch.ones(5, 3)),
         cos=(None, 1.0, torch.ones(2), torch.ones(1, 2), torch.ones(5, 1)),
@@ -381,6 +381,7 @@ SMOLLM = [
     *wrong(chat, None, question=(None, b"why", ["why"])),
     *wrong(load_smollm, None, precision=("int8", None, 16)),
     *wrong(read_weights, {"model": gpt(), "ids": ids[0]}, model=(*NO_MODEL, table(V)), ids=NO_IDS),
+    *wrong(mean_outputs, {"model": gpt(), "ids": ids}, model=(*NO_MODEL, table(V)), ids=(None, ids[0])),
     *(case for target in TARGETS.values() for case in wrong(target, None, ids=NO_IDS)),
     *wrong(
         head_scores,

@@ -20,7 +20,7 @@ from attention_course.llama import (
     Rotary,
     SwiGLU,
     group_size_of,
-    rotate,
+    rotate_pairs,
 )
 
 sizes = st.integers(1, 7)
@@ -282,7 +282,7 @@ def test_values_are_not_turned():
         (lambda: Llama(GPTConfig(13)), TypeError, "Llama: config is GPTConfig, expected LlamaConfig"),
         (lambda: RMSNorm(0), ValueError, "RMSNorm: n_embd = 0"),
         (lambda: Rotary(4, 0), ValueError, "Rotary: block_size = 0"),
-        (lambda: Rotary(4, 9, 0), ValueError, "Rotary: base = 0, expected a positive number"),
+        (lambda: Rotary(4, 9, 0), ValueError, "Rotary: base = 0, expected a number of at least 1"),
         (lambda: Rotary(4, 9, math.inf), ValueError, "Rotary: base = inf"),
         (lambda: Rotary(4, 9, "1e4"), ValueError, "Rotary: base = '1e4'"),
         (lambda: RMSNorm(4, -1e-5), ValueError, "RMSNorm: eps = -1e-05, expected a number of at least 0"),
@@ -290,7 +290,7 @@ def test_values_are_not_turned():
         (
             lambda: Rotary(4, 9)(torch.zeros(5, 4), 8),  # angles for one of five tokens
             ValueError,
-            r"rotate: for x of shape \(5, 4\), cos has shape \(1, 2\), expected \(T, head_size / 2\)",
+            r"rotate_pairs: for x of shape \(5, 4\), cos has shape \(1, 2\), expected \(T, head_size / 2\)",
         ),
         (lambda: Rotary(4, 9)(torch.zeros(5, 4), -1), ValueError, r"cos has shape \(0, 2\)"),
         (lambda: Rotary(2, 9)(torch.zeros(5, 4)), ValueError, r"cos has shape \(5, 1\)"),
@@ -300,11 +300,15 @@ def test_values_are_not_turned():
             r"for x of shape \(1, 3, 5, 4\), cos has shape \(5, 1\)",
         ),
         (
-            lambda: rotate(torch.zeros(5, 4), torch.ones(5, 2), torch.zeros(1, 2)),
+            lambda: rotate_pairs(torch.zeros(5, 4), torch.ones(5, 2), torch.zeros(1, 2)),
             ValueError,
-            r"rotate: for x of shape \(5, 4\), sin has shape \(1, 2\), expected",
+            r"rotate_pairs: for x of shape \(5, 4\), sin has shape \(1, 2\), expected",
         ),
-        (lambda: rotate([[1.0, 0.0]], torch.ones(1, 1), torch.zeros(1, 1)), TypeError, "rotate: x is list"),
+        (
+            lambda: rotate_pairs([[1.0, 0.0]], torch.ones(1, 1), torch.zeros(1, 1)),
+            TypeError,
+            "rotate_pairs: x is list",
+        ),
         (lambda: SwiGLU(4, 0), ValueError, "SwiGLU: n_hidden = 0"),
         (lambda: SwiGLU(4, 3)(torch.zeros(2, 5)), ValueError, r"SwiGLU: x is .* expected .*\(..., T, 4\)"),
         (
@@ -430,4 +434,4 @@ def test_it_learns():
 def test_rotate_takes_the_angles_of_each_token():
     x = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     quarter = torch.tensor([[0.0], [math.tau / 4]])
-    torch.testing.assert_close(rotate(x, quarter.cos(), quarter.sin()), torch.eye(2))
+    torch.testing.assert_close(rotate_pairs(x, quarter.cos(), quarter.sin()), torch.eye(2))

@@ -117,12 +117,12 @@ def definitions(code: str) -> list[ast.FunctionDef | ast.ClassDef]:
 
 
 class Plain(ast.NodeTransformer):
-    """Drop what a notebook may leave out: docstrings, annotations, the check of the input in line 1."""
+    """Drop what a notebook may leave out: docstrings, annotations, the checks of the input at the top."""
 
     def visit_ClassDef(self, node):
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-        if ast.unparse(node.body[0]).startswith("check_"):
+        while ast.unparse(node.body[0]).startswith("check_"):
             node.body = node.body[1:]
         return self.generic_visit(node)
 

@@ -64,10 +64,12 @@ def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False, app: st
             "lab": ["make", "-s", "-o", ".venv/.ready", "lab", f"LAB_OPTIONS={options}"],
             "notebook": [sys.executable, "-m", "notebook", "--ip=127.0.0.1", *options.split()],
         }
+        environment = {"HOME": folder, "JUPYTER_CONFIG_DIR": folder, "OMP_NUM_THREADS": "1"}
+        environment["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
         server = subprocess.Popen(
             command[app],
             cwd=copy,
-            env=os.environ | {"HOME": folder, "JUPYTER_CONFIG_DIR": folder, "OMP_NUM_THREADS": "1"},
+            env=os.environ | environment,  # a home of its own, and the cache in which the real model is
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

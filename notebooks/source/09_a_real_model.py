@@ -948,7 +948,9 @@ means = mean_outputs(model, torch.stack(texts))
 for layer, head in ((16, 0), (18, 6), (1, 5)):
     with ablate(model, [(layer, head)], means):
         by_mean = losses_on_copies()[1] - whole
-    print(f"{layer}.{head}: by 0 {cost_of([(layer, head)]):+.1f}, by mean {by_mean:+.1f}")
+    print(
+        f"{layer}.{head}: by 0 {cost_of([(layer, head)]):+.1f}, by mean {by_mean:+.1f}"
+    )
 
 # %% [markdown]
 # And the costs belong to this task. On the tale, where little is repeated, the same heads are hardly missed. On the stories, 16.0 is a part of in-context learning, and not all of it.
