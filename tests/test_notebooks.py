@@ -117,7 +117,10 @@ def definitions(code: str) -> list[ast.FunctionDef | ast.ClassDef]:
 
 
 class Plain(ast.NodeTransformer):
-    """Drop what a notebook may leave out: docstrings, annotations, the checks of the input at the top."""
+    """Drop what a notebook may leave out: docstrings, annotations, the checks of the input at the top.
+
+    And the cache: rungs 7 and 8 have none, and rung 9 adds it.
+    """
 
     def visit_ClassDef(self, node):
         if ast.get_docstring(node) is not None:
@@ -133,6 +136,15 @@ class Plain(ast.NodeTransformer):
     def visit_arg(self, node):
         node.annotation = None
         return node
+
+    def visit_arguments(self, node):
+        if node.defaults and node.args[-1].arg == "cache":
+            node.args.pop()
+            node.defaults.pop()
+        return self.generic_visit(node)
+
+    def visit_If(self, node):
+        return None if ast.unparse(node.test) == "cache is not None" else self.generic_visit(node)
 
     def visit_AnnAssign(self, node):
         return node.value and ast.Assign(targets=[node.target], value=node.value, lineno=node.lineno)

