@@ -305,6 +305,21 @@ def test_every_cell_may_be_run_twice(path, shell):
         assert lines[0][0] in ({type(None), AssertionError} if long else {type(None)}), cell.source
 
 
+def test_without_the_real_model_the_rest_runs(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    notebook = build.notebook_of(build.read(SOURCES / "09_a_real_model.py"))
+    build.execute(notebook, NOTEBOOKS)
+    first, *others = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert "SmolLM2 could not be fetched" in first.outputs[-1].text
+    needing = [cell for cell in others if cell.source.startswith("# With SmolLM2: ")]
+    assert len(needing) > 20
+    for cell in needing:
+        said = "".join(output.text for output in cell.outputs)
+        assert said == f"Skipped. {cell.source.splitlines()[0][2:]}\n"
+
+
 # The tool that builds them
 
 TINY = """# %% [markdown]
