@@ -91,7 +91,7 @@ assert not torch.allclose(RMSNorm(8)(x), nn.LayerNorm(8)(x), atol=0.1)
 #
 # The feed-forward part of rung 8 has one hidden layer, and applies gelu to it. **SwiGLU** (Shazeer 2020) has two of the same size: a hidden layer h, and a second one, g, called the **gate**. The output is a projection of silu(g) · h, channel by channel. Where g is very negative, silu(g) is near 0 and the channel is closed.
 #
-# silu(x) = x · sigmoid(x) is a smooth step that looks much like gelu.
+# silu(x) = x · sigmoid(x) looks much like gelu.
 
 # %%
 x = torch.linspace(-6, 6, 121)
@@ -129,7 +129,7 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# It has three matrices where the MLP has two, so its hidden layer is made smaller: 1536 channels in SmolLM2 in place of 4 · 576. The number of parameters is the same.
+# SwiGLU has three matrices (`c_fc` holds two) where the MLP has two, so its hidden layer is made smaller: 1536 channels in SmolLM2 in place of 4 · 576. The number of parameters is the same.
 
 # %%
 with torch.device("meta"):  # shapes only
@@ -205,7 +205,7 @@ turned = rotate_pairs(torch.tensor([[1.0, 0.0]]), quarter.cos(), quarter.sin())
 torch.testing.assert_close(turned, torch.tensor([[0.0, 1.0]]))
 
 # %% [markdown]
-# Each pair has its own speed. The first turns by 1 radian from token to token, the next ones more and more slowly: pair i by base^(−2i / head_size). They are the wavelengths of the sinusoidal embedding of rung 4, and the reason is the same: fast pairs tell neighbours apart, slow ones tell near from far. `Rotary` computes all angles.
+# Each pair has its own speed. The first turns by 1 radian from token to token, the next ones more and more slowly: pair i by base^(−2i / head_size). The wavelengths are those of the sinusoidal embedding of rung 4, and the reason is the same: fast pairs tell neighbours apart, slow ones tell near from far. `Rotary` computes all angles.
 
 # %%
 base, head_size = 10_000, 8
@@ -246,7 +246,7 @@ explore("rotary")
 # %% [markdown]
 # What is sure is only that the score depends on how far back the key is. For distances that never occurred in training, nothing is promised.
 #
-# With a small base all pairs turn fast, and the score goes up and down with the distance. With a large base most pairs hardly turn: over a few tokens they compare contents, as without positions. SmolLM2 has a base of a hundred thousand and a context length of 8192<!--shown--> tokens. Its slowest pair, number 31 of 32, turns by less than an eighth of a radian over all of it.
+# With a small base all pairs turn fast, and the score goes up and down with the distance. With a large base most pairs hardly turn: over a few tokens they compare contents, as without positions. SmolLM2 has a base of a hundred thousand and a context length of 8192<!--shown--> tokens. Its slowest pair, the last of 32, turns by less than an eighth of a radian over all of it.
 
 # %%
 print(SMOLLM)  # the sizes of SmolLM2
@@ -380,7 +380,7 @@ for rank in range(3):
     print("".join(pair), "occurs", times, "times ->", *pieces.values())
 
 # %% [markdown]
-# Three merges, each counted on the text as the merges before have left it. Their order is all that is kept: the rank of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. The new word itself is not counted.
+# Three merges, each counted on the text as the merges before have left it. Their order is all that is kept: the rank of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. How often a pair occurs in the new word does not matter.
 
 # %%
 ask("which_merge_first")
@@ -477,7 +477,7 @@ picture(
 # %% [markdown]
 # ## From completing to answering
 #
-# SmolLM2 was pretrained on 2<!--given--> trillion tokens (Ben Allal et al. 2025). That makes a model that continues texts: asked a question, it may go on with another question. Then it was fine-tuned on conversations, written down in one fixed form, the **chat template**. A conversation is one text, and the model continues it.
+# SmolLM2 was pretrained on 2<!--given--> trillion tokens (Ben Allal et al. 2025). That makes a model that continues texts: asked a question, it may go on with another question. Then the one that you have loaded was fine-tuned on conversations, written down in one fixed form, the **chat template**. A conversation is one text, and the model continues it.
 
 # %%
 question = chat("What is the capital of France?")
@@ -604,7 +604,7 @@ for name, changed in {
 assert loss_on(tale) == losses["as it is"]  # all is as before
 
 # %% [markdown]
-# Scores that are too large make weights that are too sure; scores that are too small make them too even. In both cases every layer gets mixtures that it was not trained for. Without positions the model still knows more than a bag of words: the mask leaves each token its past.
+# Scores that are too large make weights that are too sure; scores that are too small make them too even. In both cases every layer gets mixtures that it was not trained for. Without positions, order is not lost altogether: with the mask, each token has a past of its own length.
 
 # %%
 ask("without_the_mask")
@@ -638,7 +638,7 @@ print(f"no mask {losses['no mask']:.2f}")
 assert losses["no mask"] < losses["as it is"]
 
 # %% [markdown]
-# Lower, and worthless: each position can see the token that it has to predict. It is the alarm of rung 8: a loss that is too good means that there is a leak. How large is the leak? Let each position see one token ahead, its target, and no further.
+# Lower, and worthless: each position can see the token that it has to predict. It is the alarm of rung 8: a loss that is too good means that there is a leak. How large is the leak? Let each layer look one token ahead and no further. (Over many layers a little more leaks in.)
 
 # %%
 # With SmolLM2: with one token ahead in sight the loss is 1.85.
@@ -647,7 +647,7 @@ with attention_called_with(is_causal=False, mask=one_ahead):
     print(f"one token ahead {loss_on(tale):.2f}")
 
 # %% [markdown]
-# So the leak is large, and the rest of the future only disturbs a model that was trained without it.
+# So the leak is large, and looking further ahead disturbs a model that was trained without it.
 #
 # Moving the whole text does nothing, as rotary positions promise. Here every token stands 1000 positions later.
 
@@ -722,7 +722,7 @@ picture(
 )
 
 # %% [markdown]
-# No parameter has changed. The model picks the pattern up from its context: **in-context learning**. How can attention do that? Look for heads that find earlier places of the same kind.
+# If it had found only the words, their order would not matter. It does: without it, a character costs 1.4<!--shown--> nats. No parameter has changed. The model picks the pattern up from its context: **in-context learning**. How can attention do that? Let us look for heads that find earlier places of the same kind.
 #
 # ## Look inside: 270 heads
 #
@@ -831,7 +831,7 @@ for off in ([], [(16, 0)], [(11, 1)]):
 #
 # ## In a sentence
 #
-# Random words are a clean test, and nobody writes them. Here is a sentence in which “at the” occurs twice before the last query. What do the induction heads look at?
+# Random words are a clean test, and nobody writes them. Here is a text in which “at the” occurs twice before the last query. What do the induction heads look at?
 
 
 # %%
@@ -853,11 +853,11 @@ looks_of(f"{tom} {anna} Where did Anna find a coin? At the")
 looks_of(f"{anna} {tom} Where did Tom lose his key? At the")
 
 # %% [markdown]
-# They look at “mill” for both questions, so they do not answer them. With the two sentences exchanged, the weights are divided otherwise. “at the” stands before both words, and which came first plays a part. A head that looks at the right answer has not understood anything: change the question before you believe it.
+# They look at “mill” for both questions, so they do not answer them. With the two sentences exchanged, the weights are divided otherwise. “at the” stands before both words, and which came first plays a part. A head that looks at the right answer need not have read the question: change it before you believe.
 #
 # ## Take it away
 #
-# Where a head looks is one question, whether the model needs it another. So measure what its ablation (rung 6) costs: the loss on the second copy, where the first one would help.
+# Where a head looks is one question; whether the model needs it is another. So measure what its ablation (rung 6) costs: the loss on the second copy, where the first one would help.
 
 
 # %%
@@ -870,11 +870,15 @@ def losses_on_copies(off=()):
                 for ids in texts
             ]
         )
+    # 39 predicts the first word of the second copy, which nothing tells
     return each[:, :39].mean().item(), each[:, 40:].mean().item()
 
 
 first, whole = losses_on_copies()
 print(f"first copy {first:.1f} nats a word, second copy {whole:.1f}")
+
+# %% [markdown]
+# (The first copy costs more than a uniform guess: the model expects English, and not a list of words.)
 
 # %%
 ask("two_heads_that_look_back")
@@ -901,14 +905,14 @@ for name, added in cost.items():
 # Are these numbers large? Only a comparison can tell. So take away heads that we draw at random: single ones, and other ones in sets of three.
 
 # %%
-# With SmolLM2: most random heads change little; one set of eight costs 2.6 nats.
+# With SmolLM2: most random heads change little; one of eight sets costs 2.6 nats.
 controls = 24
 named = {(16, 0), (11, 1), *induction}
 others = [(layer, head) for layer in range(30) for head in range(9)]
 others = [head for head in others if head not in named]
 order = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))
 drawn = [others[i] for i in order]
-threes = [drawn[i : i + 3] for i in range(controls, controls + 24, 3)]
+threes = [drawn[i : i + 3] for i in range(controls, 2 * controls, 3)]
 singles = torch.tensor([cost_of([head]) for head in drawn[:controls]])
 sets = torch.tensor([cost_of(off) for off in threes])
 print(f"the worst of {len(singles)} heads: {singles.max():+.1f}")
@@ -929,8 +933,8 @@ del bars["16.0 and 11.1"]
 costs = torch.tensor(list(bars.values()))
 picture(
     Bars("Added loss", costs, list(bars), "heads taken away", (-0.5, 5)),
-    alt="Bars: added loss. The largest are 16.0 and the three induction heads together, then 18.6. 11.1 "
-    "adds almost nothing. The worst of the single random heads adds little; the worst random set adds a little more than 18.6.",
+    alt="Bars: added loss. The largest are 16.0 and the three induction heads together, then the worst "
+    "random set, then 18.6. 11.1 adds almost nothing, and the worst single random head little.",
 )
 
 # %%
@@ -941,7 +945,7 @@ assert cost["three induction heads"] > sets.max() + 1
 assert abs(cost["11.1"]) < 0.3
 
 # %% [markdown]
-# A head of that set, `1.5`, costs more than `18.6`, and none of our scores has named it. Before we call it important: 0 is an unusual output for the layers above, and that alone may do harm. A milder way puts the head's mean output in its place.
+# A head of that set, `1.5`, costs more than `18.6`, and none of our scores has named it. Before we call it important: 0 is an unusual output for the layers above, and that alone may do harm. A milder way puts the head's mean output over these texts in its place.
 
 # %%
 # With SmolLM2: by its mean, 1.5 costs 1.4 in place of 2.8; 16.0 and 18.6 nearly the same.
@@ -968,9 +972,9 @@ print(f"in place of {in_order[10:].mean():.1f}")
 # %% [markdown]
 # Four findings.
 #
-# - The map pointed at the right places: `16.0` and the induction heads together cost more than any head or set that we drew.
+# - The map pointed at the right places: `16.0` alone, and the three induction heads together, each cost more than any head or set that we drew.
 # - It is a guess all the same: `11.1` looks back just as much as `16.0`, and without it nothing happens here. It does not stand in for `16.0` either: without both, the cost is that of `16.0` alone. Looking is not the same as being used.
-# - The map is not complete: some heads that it does not name matter, and how much depends on what is put in their place.
+# - The map is not complete: `1.5` matters, and the map does not name it. How much it matters depends on what is put in its place.
 # - Each cost is that of one task, with all other heads in place. Heads that cost little on many texts can be removed for good (Michel et al. 2019).
 #
 # ## A place to rest
@@ -1022,9 +1026,9 @@ for token in (0, 1, 2):
     print(f"mean weight on token {token}: {shares[0]:.2f}, then {shares[1]:.2f}")
 
 # %% [markdown]
-# Token 1 now sees nothing but itself, as token 0 did before. (Our texts begin with a plain word. Many models always begin with a special token, and that becomes the sink.)
+# Token 1 now sees nothing but itself, as token 0 did before. So what counts is to be the first in sight, not the number 0. (Our texts begin with a plain word. Many models always begin with a special token, and that becomes the sink.)
 #
-# And why does it do no harm to give it so much weight? A head passes on its value. Compare the size of that value with those of other tokens, in each layer.
+# And why does it do no harm to give it so much weight? A head passes on the values of what it looks at. Compare the size of token 0's value with those of other tokens, in each layer.
 
 # %%
 # With SmolLM2: the value of token 0 is about a quarter as large as that of other tokens.
@@ -1207,10 +1211,10 @@ check("find_induction_head", my_find_induction_head)
 # %% [markdown]
 # ## In the wild
 #
-# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`; its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture with other sizes, and small differences: some have a bias in queries, keys and values, some a norm in queries and keys (QK-norm, rung 5), some a larger base. Many large ones replace the MLP by several, of which each token uses a few (mixture of experts).
+# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`; its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture with other sizes, and small differences: some have a bias in queries, keys and values, some a norm on queries and keys (QK-norm, rung 5), some a larger base. Many large ones replace the MLP by several, of which each token uses a few (mixture of experts).
 # - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
-# - The scores for heads follow Olsson et al. (2022), who repeat random tokens and call ours the prefix-matching score. They also ask what a head *writes*: an induction head must raise the logit of what it looked at. Our scores do not measure that, and the ablation only in part.
-# - llama.cpp runs GGUF files without turning the steps into float32 first, on a telephone.
+# - The scores for heads follow Olsson et al. (2022), who repeat random tokens and call our induction score the prefix-matching score. They also ask what a head *writes*: an induction head must raise the logit of what it looked at. Our scores do not measure that, and the ablation only in part.
+# - llama.cpp runs GGUF files without turning the steps into float32 first, even on a telephone.
 #
 # ## Three sentences to remember
 #
