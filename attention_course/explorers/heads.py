@@ -93,7 +93,7 @@ def controls(
     return {
         "text": typed,
         "score": ipywidgets.Dropdown(
-            options=list(TARGETS), value="induction", description="score", layout=short
+            options=sorted(TARGETS, key=lambda name: name != "induction"), description="score", layout=short
         ),
         "layer": ipywidgets.IntSlider(layer, 0, n_layer - 1, description="layer", layout=short),
         "head": ipywidgets.IntSlider(head, 0, n_head - 1, description="head", layout=short),

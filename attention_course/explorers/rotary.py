@@ -31,7 +31,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
     """Return the position of the key, the distance to the query, head_size, and the base of the speeds."""
     return {
         "position": ipywidgets.IntSlider(
-            100, 0, LAST, description="position of the key", layout={"width": "440px"}
+            100, 0, LAST, step=10, description="position of the key", layout={"width": "440px"}
         ),
         "distance": ipywidgets.IntSlider(8, 0, FARTHEST, description="distance", layout={"width": "340px"}),
         "head_size": ipywidgets.SelectionSlider(
