@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from bench_generate import in_transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -42,63 +43,6 @@ def randomize(model, seed):
 
 
 # Equal to transformers' Llama
-
-
-def halves(rows, n_head):
-    """Reorder rows that make neighbouring pairs of channels: transformers pairs i with i + head_size / 2."""
-    return rows.view(n_head, -1, 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
-
-
-def in_transformers(model):
-    """Return transformers' Llama with the numbers of ours."""
-    import transformers  # takes two seconds
-
-    config, state = model.config, {}
-    head_size = config.n_embd // config.n_head
-    names = {
-        "transformer.wte": ["embed_tokens"],
-        "transformer.ln_f": ["norm"],
-        "ln_1": ["input_layernorm"],
-        "attn.c_attn": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
-        "attn.c_proj": ["self_attn.o_proj"],
-        "ln_2": ["post_attention_layernorm"],
-        "mlp.c_fc": ["mlp.gate_proj", "mlp.up_proj"],
-        "mlp.c_proj": ["mlp.down_proj"],
-        "lm_head": ["lm_head"],
-    }
-    for name, value in model.state_dict().items():
-        ours, kind = name.rsplit(".", 1)
-        place = "" if ours == "lm_head" else "model."
-        if ".h." in ours:
-            _, _, layer, ours = ours.split(".", 3)
-            place = f"model.layers.{layer}."
-        theirs = names[ours]
-        parts = [value]
-        if len(theirs) == 2:
-            parts = value.chunk(2)
-        elif len(theirs) == 3:
-            heads = [config.n_head, config.n_kv_head, config.n_kv_head]
-            q, k, v = value.split([n * head_size for n in heads])
-            parts = [halves(q, config.n_head), halves(k, config.n_kv_head), v]
-        state |= {f"{place}{part}.{kind}": rows for part, rows in zip(theirs, parts, strict=True)}
-    reference = transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(
-            vocab_size=config.vocab_size,
-            hidden_size=config.n_embd,
-            intermediate_size=config.n_hidden,
-            num_hidden_layers=config.n_layer,
-            num_attention_heads=config.n_head,
-            num_key_value_heads=config.n_kv_head,
-            max_position_embeddings=config.block_size,
-            rms_norm_eps=config.eps,
-            rope_parameters={"rope_type": "default", "rope_theta": config.base},
-            attention_bias=config.bias,
-            mlp_bias=config.bias,
-            tie_word_embeddings=True,
-        )
-    )
-    reference.load_state_dict(state)
-    return reference.eval()
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from collections import defaultdict
 
 import torch
 import torch.nn.functional as F
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from attention_course.attention import Cache
 from attention_course.gpt import GPT, GPTConfig, evaluating, generate
@@ -24,46 +23,61 @@ CONTEXTS = (16, 128, 512, 1024)
 NEW = 8  # tokens a turn
 
 
-def theirs_of(model):
-    """Return the same model in transformers, which turns channel i with channel i + head_size / 2."""
-    config = LlamaConfig(
-        vocab_size=SMOLLM.vocab_size,
-        hidden_size=SMOLLM.n_embd,
-        intermediate_size=SMOLLM.n_hidden,
-        num_hidden_layers=SMOLLM.n_layer,
-        num_attention_heads=SMOLLM.n_head,
-        num_key_value_heads=SMOLLM.n_kv_head,
-        max_position_embeddings=SMOLLM.block_size,
-        rms_norm_eps=SMOLLM.eps,
-        rope_parameters={"rope_type": "default", "rope_theta": SMOLLM.base},
-        tie_word_embeddings=True,
+def halves(rows, n_head):
+    """Reorder rows that make neighbouring pairs of channels: transformers pairs i with i + head_size / 2."""
+    return rows.view(n_head, -1, 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
+
+
+def in_transformers(model):
+    """Return transformers' Llama with the numbers of ours."""
+    import transformers  # takes two seconds
+
+    config, state = model.config, {}
+    head_size = config.n_embd // config.n_head
+    names = {
+        "transformer.wte": ["embed_tokens"],
+        "transformer.ln_f": ["norm"],
+        "ln_1": ["input_layernorm"],
+        "attn.c_attn": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+        "attn.c_proj": ["self_attn.o_proj"],
+        "ln_2": ["post_attention_layernorm"],
+        "mlp.c_fc": ["mlp.gate_proj", "mlp.up_proj"],
+        "mlp.c_proj": ["mlp.down_proj"],
+        "lm_head": ["lm_head"],
+    }
+    for name, value in model.state_dict().items():
+        ours, kind = name.rsplit(".", 1)
+        place = "" if ours == "lm_head" else "model."
+        if ".h." in ours:
+            _, _, layer, ours = ours.split(".", 3)
+            place = f"model.layers.{layer}."
+        theirs = names[ours]
+        parts = [value]
+        if len(theirs) == 2:
+            parts = value.chunk(2)
+        elif len(theirs) == 3:
+            heads = [config.n_head, config.n_kv_head, config.n_kv_head]
+            q, k, v = value.split([n * head_size for n in heads])
+            parts = [halves(q, config.n_head), halves(k, config.n_kv_head), v]
+        state |= {f"{place}{part}.{kind}": rows for part, rows in zip(theirs, parts, strict=True)}
+    reference = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=config.n_embd,
+            intermediate_size=config.n_hidden,
+            num_hidden_layers=config.n_layer,
+            num_attention_heads=config.n_head,
+            num_key_value_heads=config.n_kv_head,
+            max_position_embeddings=config.block_size,
+            rms_norm_eps=config.eps,
+            rope_parameters={"rope_type": "default", "rope_theta": config.base},
+            attention_bias=config.bias,
+            mlp_bias=config.bias,
+            tie_word_embeddings=True,
+        )
     )
-
-    def halves(rows):  # of queries or keys
-        return rows.view(-1, 32, 2, SMOLLM.n_embd).transpose(1, 2).reshape(rows.shape)
-
-    state = {"model.norm.weight": model.transformer.ln_f.weight}
-    state["model.embed_tokens.weight"] = state["lm_head.weight"] = model.transformer.wte.weight
-    for i, block in enumerate(model.transformer.h):
-        q, k, v = block.attn.c_attn.weight.split([576, 192, 192])
-        gate, up = block.mlp.c_fc.weight.chunk(2)
-        state |= {
-            f"model.layers.{i}.{name}.weight": value
-            for name, value in {
-                "input_layernorm": block.ln_1.weight,
-                "self_attn.q_proj": halves(q),
-                "self_attn.k_proj": halves(k),
-                "self_attn.v_proj": v,
-                "self_attn.o_proj": block.attn.c_proj.weight,
-                "post_attention_layernorm": block.ln_2.weight,
-                "mlp.gate_proj": gate,
-                "mlp.up_proj": up,
-                "mlp.down_proj": block.mlp.c_proj.weight,
-            }.items()
-        }
-    theirs = LlamaForCausalLM(config)
-    theirs.load_state_dict(state)
-    return theirs.eval()
+    reference.load_state_dict(state)
+    return reference.eval()
 
 
 def ours_cached(model, prompt):
@@ -77,6 +91,8 @@ def ours_uncached(model, prompt):
 
 
 def theirs_cached(theirs, prompt):
+    from transformers import DynamicCache
+
     cache = DynamicCache()
     theirs(prompt[:, :-1], past_key_values=cache, use_cache=True)
     options = {"max_new_tokens": NEW, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
@@ -121,7 +137,7 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     turns = parser.parse_args().turns
     model, _ = load_smollm()
-    theirs = theirs_of(model)
+    theirs = in_transformers(model)
     torch.manual_seed(0)
     print(f"SmolLM2, float32, ms a token, {torch.get_num_threads()} threads\n")
     print(f"{'context':>8}{'no cache':>10}{'cache':>8}{'transformers':>14}{'ratio':>8}{'speed-up':>10}")
