@@ -13,5 +13,5 @@ Read in this order, the modules are the course again; each imports only from tho
 - `text`: rung 8, from characters to batches.
 - `training`: rung 8, from a batch to a trained model.
 - `plots`: figures of tensors.
-- `explorers`, `exercises`, `questions`: the interactive parts.
+- `heroes`, `explorers`, `exercises`, `questions`: the interactive parts.
 """

@@ -92,13 +92,19 @@ def _address(server: subprocess.Popen) -> str:
 
 
 @contextmanager
+def browser(chromium: str):
+    """Start the browser."""
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()
+
+
+@contextmanager
 def browser_page(chromium: str, density: float = 1):
     """Open an empty page, 1280 x 800."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1280, "height": 800}, device_scale_factor=density)
-        yield page
-        browser.close()
+    with browser(chromium) as started:
+        yield started.new_page(viewport={"width": 1280, "height": 800}, device_scale_factor=density)
 
 
 def open_notebook(page: Page, address: str, path: str) -> None:

@@ -1,0 +1,69 @@
+"""The hero of a rung: the picture it opens with, which one can drag, step through and play.
+
+`hero("bag_of_words")` shows one. A hero is a script, `<name>.js`, on the stage of `stage.js`; its texts and
+its numbers, `<name>.json`; and its still, `<name>.svg`, for pages that run no scripts. It needs no kernel: the
+output holds all of it, so a page that shows the stored output shows it moving.
+"""
+
+import base64
+import html
+import json
+from pathlib import Path
+
+from attention_course.names import look_up
+
+HERE = Path(__file__).parent
+HEROES = {path.stem: path for path in sorted(HERE.glob("*.json"))}
+
+
+class Hero:
+    """A picture that moves in the page; made by `hero`.
+
+    Attributes:
+        name: the stem of its files.
+        title: what it shows.
+        alt: the same in words, for those who cannot see it.
+        height: of the drawing, in CSS pixels.
+        data: the numbers that its script draws.
+    """
+
+    def __init__(self, name: str):
+        entry = json.loads(HEROES[name].read_text(encoding="utf-8"))
+        self.name = name
+        self.title: str = entry["title"]
+        self.alt: str = entry["alt"]
+        self.height: int = entry["height"]
+        self.data: dict[str, object] = entry["data"]
+
+    def page(self) -> str:
+        """Return the hero as HTML that stands by itself: style, still and script."""
+        style = (HERE / "stage.css").read_text(encoding="utf-8")
+        script = "\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in ("stage", self.name))
+        start = ", ".join(json.dumps(value, ensure_ascii=False) for value in (self.height, self.alt))
+        data = json.dumps(self.data, ensure_ascii=False).replace("</", "<\\/")
+        still = HERE / f"{self.name}.svg"
+        image = base64.b64encode(still.read_bytes()).decode() if still.exists() else ""
+        alt = html.escape(self.alt)
+        return (
+            f'<figure class="attention-hero" data-hero="{self.name}">\n<style>\n{style}</style>\n'
+            f"<figcaption>{html.escape(self.title)}</figcaption>\n"
+            f'<img alt="{alt}" src="data:image/svg+xml;base64,{image}">\n'
+            f'<script>\n(() => {{\nconst figure = document.currentScript.closest("figure");\n{script}\n'
+            f"play(new Stage(figure, {start}), {data});\n}})();\n</script>\n</figure>"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.title}. {self.alt}"
+
+    def _repr_mimebundle_(self, **_):
+        return {"text/html": self.page(), "text/plain": repr(self)}
+
+
+def hero(name: str) -> Hero:
+    """Show the hero called `name`; as the last line of a notebook cell it displays itself.
+
+    Raises:
+        ValueError: there is no hero of that name; the message lists them.
+    """
+    look_up(name, HEROES, "hero")
+    return Hero(name)

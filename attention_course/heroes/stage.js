@@ -1,0 +1,209 @@
+// The stage of a hero: a drawing of fixed size, buttons below it, and a line of words.
+// A hero (bag_of_words.js, ...) is one function, play(stage, data). It says what the picture is at a moment,
+// stage.show(state), and how a state is painted, stage.paint; the way from one state to the next is drawn here.
+
+const WIDTH = 640; // CSS pixels; never scaled, so that letters keep their size
+const MOVE = 200; // ms from one state to the next
+
+function create(parent, namespace, tag, attributes, text) {
+  const node = namespace ? document.createElementNS(namespace, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  return parent.appendChild(node);
+}
+
+const html = (parent, tag, attributes = {}, text) => create(parent, null, tag, attributes, text);
+const svg = (parent, tag, attributes = {}, text) => create(parent, "http://www.w3.org/2000/svg", tag, attributes, text);
+
+function set(node, attributes) {
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+}
+
+// A number as the course prints it: integers as they are, others with two decimals, a true minus.
+function number(value, digits = 2) {
+  return (Number.isInteger(value) ? String(value) : value.toFixed(digits)).replace("-", "−");
+}
+
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const dot = (a, b) => sum(a.map((value, i) => value * b[i]));
+
+// As torch.softmax, and as attention_course.attention does with a row that is hidden whole: zeros.
+function softmax(scores) {
+  const top = Math.max(...scores);
+  if (top === -Infinity) return scores.map(() => 0);
+  const powers = scores.map((score) => Math.exp(score - top));
+  return powers.map((power) => power / sum(powers));
+}
+
+// What lies between two states, `share` of the way: numbers, and arrays and objects of them. What is no number jumps.
+function between(from, to, share) {
+  if (typeof to === "number" && typeof from === "number") return share === 1 ? to : from + (to - from) * share;
+  if (Array.isArray(to)) return to.map((value, i) => between(from?.[i], value, share));
+  if (to !== null && typeof to === "object") {
+    return Object.fromEntries(Object.entries(to).map(([name, value]) => [name, between(from?.[name], value, share)]));
+  }
+  return to;
+}
+
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+class Stage {
+  constructor(figure, height, label) {
+    figure.querySelector("img")?.remove(); // the still, for pages without scripts
+    this.figure = figure;
+    const scene = html(figure, "div", { class: "scene" });
+    this.svg = svg(scene, "svg", { width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": label });
+    this.controls = html(figure, "div", { class: "controls" });
+    this.words = html(figure, "p", { class: "words", role: "status" });
+    this.paint = () => {};
+    this.motion = matchMedia("(prefers-reduced-motion: no-preference)");
+    // Arrow keys and Enter belong to the hero while it has the focus, not to the notebook around it.
+    figure.toggleAttribute("data-lm-suppress-shortcuts", true);
+    figure.addEventListener("keydown", (event) => event.stopPropagation());
+  }
+
+  // Move to a state; resolves when it is there. A new call starts from wherever the picture is.
+  show(state, ms = MOVE) {
+    const from = this.shown ?? state;
+    this.before = this.state ?? state;
+    this.state = state;
+    cancelAnimationFrame(this.frame);
+    const began = performance.now();
+    return new Promise((arrived) => {
+      const draw = (now) => {
+        const passed = ms && this.motion.matches ? Math.min(1, Math.max(0, now - began) / ms) : 1;
+        this.shown = between(from, state, passed === 1 ? 1 : passed * passed * (3 - 2 * passed));
+        this.paint(this.shown, this.before);
+        if (passed < 1) this.frame = requestAnimationFrame(draw);
+        else arrived();
+      };
+      draw(began);
+    });
+  }
+
+  say(words) {
+    if (this.words.textContent !== words) this.words.textContent = words;
+  }
+
+  // What the picture says in numbers; the tests compare it with what the package computes.
+  publish(values) {
+    this.figure.dataset.values = JSON.stringify(values);
+  }
+
+  button(label, press, attributes = {}) {
+    const button = html(this.controls, "button", { type: "button", ...attributes }, label);
+    button.addEventListener("click", () => press(button));
+    return button;
+  }
+
+  // A button that is on or off.
+  toggle(label, on, change) {
+    const button = this.button(label, () => {
+      const pressed = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", pressed);
+      change(pressed);
+    }, { "aria-pressed": on });
+    return button;
+  }
+
+  // A labelled slider below the picture, for what has no place in it to be dragged.
+  slider(label, { min, max, step = 1, value }, change) {
+    const box = html(this.controls, "label", {}, `${label} `);
+    const input = html(box, "input", { type: "range", min, max, step, value });
+    input.addEventListener("input", () => change(Number(input.value)));
+    return input;
+  }
+
+  // Buttons that walk through the steps 0 to last: go(step) shows one, and may return a promise.
+  player(last, go, pause = 500) {
+    let at = 0;
+    let playing = 0; // the number of the walk that goes on by itself; 0 for none
+    let walks = 0;
+    const stop = () => {
+      playing = 0;
+      play.textContent = "▶ Play";
+    };
+    const to = async (step) => {
+      at = step;
+      back.disabled = at === 0;
+      next.disabled = at === last;
+      await go(at);
+    };
+    const back = this.button("Start over", () => (stop(), to(0)));
+    const next = this.button("Step", () => (stop(), to(Math.min(last, at + 1))));
+    const play = this.button("▶ Play", async () => {
+      if (playing) return stop();
+      const walk = (playing = ++walks);
+      play.textContent = "⏸ Pause";
+      if (at === last) await to(0);
+      while (playing === walk && at < last && this.figure.isConnected) {
+        await to(at + 1);
+        await new Promise((later) => setTimeout(later, this.motion.matches ? pause : 0));
+      }
+      if (playing === walk) stop();
+    });
+    back.disabled = true;
+    return { to, stop, at: () => at };
+  }
+
+  // Let `node` be dragged by mouse, finger or arrow keys. `at()` gives its place in the drawing, `move(x, y)` is
+  // told where it should go, `tell()` says in words where it is, `step` is what an arrow key moves it by.
+  drag(node, label, { at, move, tell, step = 10 }) {
+    node.classList.add("movable");
+    set(node, { tabindex: 0, role: "slider", "aria-label": label });
+    const describe = () => set(node, { "aria-valuetext": tell(), "aria-valuenow": Math.round(at()[0]) });
+    const go = (x, y) => {
+      move(x, y);
+      describe();
+    };
+    let hold; // from the pointer to the place of the node
+    const point = (event) => {
+      const box = this.svg.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    };
+    node.addEventListener("pointerdown", (event) => {
+      const [x, y] = point(event);
+      hold = [at()[0] - x, at()[1] - y];
+      node.setPointerCapture(event.pointerId);
+    });
+    node.addEventListener("pointermove", (event) => {
+      if (!hold) return;
+      const [x, y] = point(event);
+      go(x + hold[0], y + hold[1]);
+    });
+    for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => (hold = undefined));
+    node.addEventListener("keydown", (event) => {
+      if (!ARROWS[event.key]) return;
+      event.preventDefault();
+      const [x, y] = at();
+      const [dx, dy] = ARROWS[event.key];
+      go(x + step * dx, y + step * dy);
+    });
+    describe();
+  }
+
+  // Call look(key) while `node` is pointed at or has the focus, and look(null) after. A click or Enter pins it,
+  // the same again or Escape lets go.
+  point(node, key, label, look) {
+    node.classList.add("pointable");
+    set(node, { tabindex: 0, role: "button", "aria-label": label, "aria-pressed": false });
+    const pin = (target) => {
+      this.pinned?.node.setAttribute("aria-pressed", false);
+      this.pinned = target;
+      target?.node.setAttribute("aria-pressed", true);
+      look(target ? target.key : null);
+    };
+    const leave = () => look(this.pinned ? this.pinned.key : null);
+    node.addEventListener("pointerenter", () => look(key));
+    node.addEventListener("pointerleave", leave);
+    node.addEventListener("focus", () => look(key));
+    node.addEventListener("blur", leave);
+    node.addEventListener("click", () => pin(this.pinned?.node === node ? undefined : { node, key }));
+    node.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        pin(this.pinned?.node === node ? undefined : { node, key });
+      } else if (event.key === "Escape") pin(undefined);
+    });
+  }
+}
