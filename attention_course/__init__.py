@@ -14,4 +14,5 @@ Read in this order, the modules are the course again; each imports only from tho
 - `training`: rung 8, from a batch to a trained model.
 - `plots`: figures of tensors.
 - `heroes`, `explorers`, `exercises`, `questions`: the interactive parts.
+- `workspace`: the copy of the notebooks that a learner works in.
 """

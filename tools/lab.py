@@ -86,7 +86,7 @@ def _address(server: subprocess.Popen) -> str:
     lines = []
     for line in server.stdout:
         lines.append(line)
-        if found := re.search(r"http://127\.0\.0\.1:\d+/(lab|tree)\S*", line):
+        if found := re.search(r"http://127\.0\.0\.1:\d+/(doc|tree)\S*", line):
             return found.group()
     raise RuntimeError("make lab ended before it gave an address:\n" + "".join(lines))
 
@@ -110,7 +110,7 @@ def browser_page(chromium: str, density: float = 1):
 def open_notebook(page: Page, address: str, path: str) -> None:
     """Open a notebook in the running lab and wait until its kernel is idle."""
     base, app, token = re.match(r"(http://[^/]+)/(\w+).*token=(\w+)", address).groups()
-    page.goto(f"{base}/{'lab/tree' if app == 'lab' else 'notebooks'}/{path}?token={token}&reset")
+    page.goto(f"{base}/{'doc/tree' if app == 'doc' else 'notebooks'}/{path}?token={token}&reset")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with urllib.request.urlopen(f"{base}/api/sessions?token={token}") as answer:

@@ -1,8 +1,8 @@
 """The hero of a rung: the picture it opens with, which one can drag, step through and play.
 
 `hero("bag_of_words")` shows one. A hero is a script, `<name>.js`, on the stage of `stage.js`; its texts and
-its numbers, `<name>.json`; and its still, `<name>.svg`, for pages that run no scripts. It needs no kernel: the
-output holds all of it, so a page that shows the stored output shows it moving.
+its numbers, `<name>.json`; and its still, `<name>.svg`, for pages that run no scripts. It needs no kernel:
+the output holds all of it, so a page that shows the stored output shows it moving.
 """
 
 import base64

@@ -1,0 +1,108 @@
+"""The learner's copy: no answers in it, nothing of theirs lost."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import v4
+from nbformat.sign import NotebookNotary
+
+from attention_course.workspace import prepare
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def own_signatures(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    """A course of one notebook: a hero, and a cell whose output would give an answer away."""
+    folder = tmp_path / "notebooks"
+    (folder / "images").mkdir(parents=True)
+    (folder / "images" / "ladder.svg").write_text("<svg/>")
+    write(folder, "1 + 1")
+    return folder
+
+
+def write(folder: Path, code: str) -> None:
+    output = v4.new_output("execute_result", data={"text/plain": "2"}, execution_count=1)
+    hero = v4.new_code_cell(
+        'hero("x")', metadata={"tags": ["hero"]}, outputs=[output], execution_count=1, id="a"
+    )
+    other = v4.new_code_cell(code, outputs=[output], execution_count=2, id="b")
+    nbformat.write(v4.new_notebook(cells=[hero, other]), folder / "01_a.ipynb")
+
+
+def read(path: Path):
+    return nbformat.read(path, as_version=4)
+
+
+def test_only_heroes_keep_their_outputs(source, tmp_path):
+    assert prepare(source, tmp_path / "mine") == []
+    hero, other = read(tmp_path / "mine" / "01_a.ipynb").cells
+    assert hero.outputs
+    assert other.outputs == []
+    assert other.execution_count is None
+    assert (tmp_path / "mine" / "images" / "ladder.svg").exists()
+    assert read(source / "01_a.ipynb").cells[1].outputs, "the committed notebook is left alone"
+
+
+def test_the_copy_is_trusted_and_the_original_is_not(source, tmp_path):
+    prepare(source, tmp_path / "mine")
+    notary = NotebookNotary()
+    assert notary.check_signature(read(tmp_path / "mine" / "01_a.ipynb"))
+    assert not notary.check_signature(read(source / "01_a.ipynb"))
+
+
+def test_a_changed_notebook_stays_and_the_new_edition_comes_beside_it(source, tmp_path):
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    notebook = read(mine / "01_a.ipynb")
+    notebook.cells[1].source = "my answer"
+    nbformat.write(notebook, mine / "01_a.ipynb")
+    assert prepare(source, mine) == [], "the same edition again"
+    write(source, "1 + 2")
+    (sentence,) = prepare(source, mine)
+    assert sentence == "01_a.ipynb has your changes and stays. The new edition is beside it: 01_a.new.ipynb"
+    assert read(mine / "01_a.ipynb").cells[1].source == "my answer"
+    assert read(mine / "01_a.new.ipynb").cells[1].source == "1 + 2"
+    assert prepare(source, mine) == [], "it is said once"
+
+
+def test_an_untouched_notebook_becomes_the_new_edition(source, tmp_path):
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    write(source, "1 + 2")
+    assert prepare(source, mine) == []
+    assert read(mine / "01_a.ipynb").cells[1].source == "1 + 2"
+    assert not (mine / "01_a.new.ipynb").exists()
+
+
+def test_a_file_that_was_there_before_stays(source, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "01_a.ipynb").write_text("a file of mine")
+    assert len(prepare(source, mine)) == 1
+    assert (mine / "01_a.ipynb").read_text() == "a file of mine"
+
+
+def test_the_command_says_what_it_kept_and_what_is_missing(source, tmp_path):
+    def run(*arguments):
+        command = [sys.executable, "-m", "attention_course.workspace", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+    assert run(source, tmp_path / "mine").returncode == 0
+    (tmp_path / "empty").mkdir()
+    failed = run(tmp_path / "empty", tmp_path / "mine")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("There are no notebooks in ")
+
+
+def test_git_does_not_see_the_copy():
+    ignored = subprocess.run(["git", "check-ignore", "-q", "my_notebooks/01_bag_of_words.ipynb"], cwd=ROOT)
+    assert ignored.returncode == 0
