@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import draw_transformer
 import nbformat
 import pytest
 
@@ -208,3 +209,12 @@ def test_the_claims_of_a_new_rung_are_read(course):
     assert re.search(r"all_that_the_package_asks_checks_and_explores_is_read PASSED", printed)
     assert "tiny_half" not in QUESTIONS
     assert "tiny_halve" not in EXERCISES
+
+
+def test_each_rung_has_its_drawing_of_the_transformer():
+    for rung in RUNGS:
+        stored = ROOT / "notebooks" / "images" / f"transformer_{rung.number}.svg"
+        assert stored.read_text(encoding="utf-8") == draw_transformer.drawing(rung.number) + "\n", (
+            "make drawings"
+        )
+        assert 'class="lit"' in draw_transformer.drawing(rung.number), "a rung builds a part"
