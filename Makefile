@@ -8,7 +8,7 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 SETTINGS = $(VENV)/share/jupyter/lab/settings
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,9 @@ bench-generate: $(READY) ## compare the cache with none, with transformers and w
 
 gallery: $(READY) ## take a screenshot of each explorer, for README.md and slides
 	$(RUN) tools/take_gallery.py
+
+stills: $(READY) ## take the still of each hero, for pages that run no scripts
+	$(RUN) tools/take_stills.py $(NAMES)
 
 drawings: $(READY) ## draw the transformer of each rung, in notebooks/images
 	$(RUN) tools/draw_transformer.py

@@ -214,7 +214,6 @@ def test_the_claims_of_a_new_rung_are_read(course):
 def test_each_rung_has_its_drawing_of_the_transformer():
     for rung in RUNGS:
         stored = ROOT / "notebooks" / "images" / f"transformer_{rung.number}.svg"
-        assert stored.read_text(encoding="utf-8") == draw_transformer.drawing(rung.number) + "\n", (
-            "make drawings"
-        )
-        assert 'class="lit"' in draw_transformer.drawing(rung.number), "a rung builds a part"
+        drawn = draw_transformer.drawing(rung.number) + "\n"
+        assert stored.read_text(encoding="utf-8") == drawn, "make drawings"
+        assert 'class="lit"' in drawn, "a rung builds a part"

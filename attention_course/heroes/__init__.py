@@ -24,6 +24,7 @@ class Hero:
         title: what it shows.
         alt: the same in words, for those who cannot see it.
         height: of the drawing, in CSS pixels.
+        still: the button to press before its still is taken; "" for none.
         data: the numbers that its script draws.
     """
 
@@ -33,6 +34,7 @@ class Hero:
         self.title: str = entry["title"]
         self.alt: str = entry["alt"]
         self.height: int = entry["height"]
+        self.still: str = entry.get("still", "")
         self.data: dict[str, object] = entry["data"]
 
     def page(self) -> str:
