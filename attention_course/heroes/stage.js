@@ -62,14 +62,16 @@ class Stage {
     figure.addEventListener("keydown", (event) => event.stopPropagation());
   }
 
-  // Move to a state; resolves when it is there. A new call starts from wherever the picture is.
+  // Move to a state; resolves when it is there, or when a new call takes over, from wherever the picture is.
   show(state, ms = MOVE) {
     const from = this.shown ?? state;
     this.before = this.state ?? state;
     this.state = state;
     cancelAnimationFrame(this.frame);
     const began = performance.now();
+    this.arrived?.();
     return new Promise((arrived) => {
+      this.arrived = arrived;
       const draw = (now) => {
         const passed = ms && this.motion.matches ? Math.min(1, Math.max(0, now - began) / ms) : 1;
         this.shown = between(from, state, passed === 1 ? 1 : passed * passed * (3 - 2 * passed));
@@ -182,6 +184,11 @@ class Stage {
     describe();
   }
 
+  // Let go of what is pinned.
+  release() {
+    this.pinned?.pin(undefined);
+  }
+
   // Call look(key) while `node` is pointed at or has the focus, and look(null) after. A click or Enter pins it,
   // the same again or Escape lets go.
   point(node, key, label, look) {
@@ -198,11 +205,11 @@ class Stage {
     node.addEventListener("pointerleave", leave);
     node.addEventListener("focus", () => look(key));
     node.addEventListener("blur", leave);
-    node.addEventListener("click", () => pin(this.pinned?.node === node ? undefined : { node, key }));
+    node.addEventListener("click", () => pin(this.pinned?.node === node ? undefined : { node, key, pin }));
     node.addEventListener("keydown", (event) => {
       if (event.key === "Enter" || event.key === " ") {
         event.preventDefault();
-        pin(this.pinned?.node === node ? undefined : { node, key });
+        pin(this.pinned?.node === node ? undefined : { node, key, pin });
       } else if (event.key === "Escape") pin(undefined);
     });
   }
