@@ -149,7 +149,8 @@ class Stage {
   }
 
   // Let `node` be dragged by mouse, finger or arrow keys. `at()` gives its place in the drawing, `move(x, y)` is
-  // told where it should go, `tell()` says in words where it is, `step` is what an arrow key moves it by.
+  // told where it should go, `tell()` says in words where it is, `step` is what an arrow key moves it by: pixels, or a
+  // function that returns them.
   drag(node, label, { at, move, tell, step = 10 }) {
     node.classList.add("movable");
     set(node, { tabindex: 0, role: "slider", "aria-label": label });
@@ -179,7 +180,8 @@ class Stage {
       event.preventDefault();
       const [x, y] = at();
       const [dx, dy] = ARROWS[event.key];
-      go(x + step * dx, y + step * dy);
+      const by = typeof step === "function" ? step() : step;
+      go(x + by * dx, y + by * dy);
     });
     describe();
   }

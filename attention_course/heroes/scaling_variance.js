@@ -1,0 +1,153 @@
+// Rung 5: drag the bell of scores wider by head_size, see softmax collapse and its derivatives vanish, and divide.
+
+// The norm of the matrix of derivatives of softmax, diag(p) − p pᵀ, for the weights p.
+function sizeOfDerivatives(p) {
+  return Math.hypot(...p.flatMap((a, i) => p.map((b, j) => (i === j ? a : 0) - a * b)));
+}
+
+function play(stage, { head_sizes, pairs, bin, counts, scores }) {
+  const [middle, ground, unit, edge] = [320, 200, 7.75, 40]; // the bell: pixels for a score of 1, the last score
+  const peak = 72; // pixels; kept for every head_size, so that the bell widens and does not sink
+  const [floor, tall, pitch] = [404, 140, 49]; // the bars of weights
+  const [hub, hubY, radius, full] = [536, 392, 80, 0.5]; // the meter, and the largest norm that any weights have
+  const x = (score) => middle + unit * score;
+  const bar = (key) => 34 + pitch * key;
+  const keys = scores[0].map((_, key) => key);
+  let at = 4; // which of the head sizes
+  let divided = false;
+  let looked = null; // the key that is pointed at
+
+  const deviation = () => Math.sqrt(head_sizes[at]);
+  const factor = () => (divided ? 1 / deviation() : 1);
+  const scaled = () => scores[at].map((score) => score * factor());
+
+  // Painted from back to front.
+  const frame = svg(svg(stage.svg, "clipPath", { id: "bell-frame" }), "rect", { x: x(-edge), y: 0, width: 2 * unit * edge, height: ground });
+  const bell = svg(stage.svg, "g", { "clip-path": "url(#bell-frame)" });
+  const bins = counts[0].map(() => svg(bell, "rect", { fill: "var(--second)", opacity: 0.8 }));
+  const curve = (opacity) => svg(bell, "polyline", { fill: "none", stroke: "var(--text)", "stroke-width": 1.5, "stroke-dasharray": "5 4", opacity });
+  const [undivided, theory] = [curve(0.55), curve(1)];
+  svg(stage.svg, "line", { x1: x(-edge), x2: x(edge), y1: ground, y2: ground, stroke: "var(--muted)" });
+  const beams = keys.map(() => svg(stage.svg, "path", { fill: "none", stroke: "var(--weight)", "stroke-linecap": "round" }));
+  for (const score of [-30, -20, -10, 0, 10, 20, 30]) svg(stage.svg, "text", { x: x(score), y: ground + 19, class: "small muted halo" }, number(score));
+  svg(stage.svg, "text", { x: 10, y: 16, class: "start" }, `${pairs.toLocaleString("en")} scores q · k`);
+  svg(stage.svg, "text", { x: 10, y: 35, class: "start small muted" }, "of random q and k; dashed: prediction");
+  svg(stage.svg, "circle", { cx: 16, cy: 55, r: 5, fill: "var(--key)" });
+  svg(stage.svg, "text", { x: 28, y: 55, class: "start small muted" }, "8 keys of one query");
+  svg(stage.svg, "text", { x: 10, y: 244, class: "start" }, "softmax ↓");
+
+  const dots = keys.map(() => svg(stage.svg, "circle", { cy: ground, stroke: "var(--paper)", fill: "var(--key)" }));
+  svg(stage.svg, "line", { x1: bar(0) - 24, x2: bar(7) + 24, y1: floor, y2: floor, stroke: "var(--muted)" });
+  const ghosts = keys.map((key) => svg(stage.svg, "rect", { x: bar(key) - 15, width: 30, fill: "none", stroke: "var(--faint)" }));
+  const columns = keys.map((key) => {
+    const column = svg(stage.svg, "g");
+    svg(column, "rect", { x: bar(key) - 22, y: floor - tall, width: 44, height: tall + 40, fill: "transparent" });
+    svg(column, "rect", { x: bar(key) - 15, width: 30, fill: "var(--weight)" });
+    svg(column, "text", { x: bar(key), y: floor + 13, class: "small" });
+    svg(column, "text", { x: bar(key), y: floor + 31, class: "small muted" }, `key ${key}`);
+    stage.point(column, key, `key ${key}`, (found) => {
+      looked = found;
+      stage.paint(stage.shown, stage.before);
+      describe();
+    });
+    return column;
+  });
+
+  // The meter: a half circle from 0 to `full`, filled up to the needle.
+  const onArc = (norm, r) => {
+    const angle = Math.PI * (1 - norm / full);
+    return `${hub + r * Math.cos(angle)} ${hubY - r * Math.sin(angle)}`;
+  };
+  const arc = (norm) => `M${onArc(0, radius)} A${radius} ${radius} 0 0 1 ${onArc(norm, radius)}`;
+  svg(stage.svg, "path", { d: arc(full), fill: "none", stroke: "var(--faint)", "stroke-width": 12 });
+  const filled = svg(stage.svg, "path", { fill: "none", stroke: "var(--weight)", "stroke-width": 12 });
+  const needle = svg(stage.svg, "path", { stroke: "var(--text)", "stroke-width": 3, "stroke-linecap": "round" });
+  svg(stage.svg, "circle", { cx: hub, cy: hubY, r: 5, fill: "var(--text)" });
+  svg(stage.svg, "text", { x: hub, y: hubY - radius - 42 }, "Does a nudge of the scores");
+  svg(stage.svg, "text", { x: hub, y: hubY - radius - 23, }, "still move the weights?");
+  const reading = svg(stage.svg, "text", { x: hub, y: hubY + 27 });
+
+  const handle = svg(stage.svg, "g");
+  svg(handle, "line", { y1: 118, y2: ground, stroke: "var(--text)" });
+  svg(handle, "circle", { cy: 104, r: 14, fill: "var(--panel)", stroke: "var(--text)" });
+  svg(handle, "path", { d: "M-8 104h16m-4 -4l4 4l-4 4m-8 0l-4 -4l4 -4", fill: "none", stroke: "var(--text)", "stroke-width": 1.5 });
+  const label = svg(stage.svg, "text", { y: 76, class: "start strong code" });
+
+  stage.paint = ({ wide, shown, heights, scores, weights, norm }, before) => {
+    const bellOf = (width) => heights.map((_, i) => i - 16).map((z) => `${x((z / 4) * width)},${ground - peak * Math.exp(-z * z / 32)}`).join(" ");
+    heights.forEach((height, i) => set(bins[i], {
+      x: x((i - heights.length / 2) * bin * shown), width: bin * shown * unit - 0.4, y: ground - height, height,
+    }));
+    set(undivided, { points: bellOf(wide) });
+    set(theory, { points: bellOf(shown) });
+    set(handle, { transform: `translate(${x(2 * wide)} 0)` });
+    set(label, { x: Math.min(x(2 * wide) - 12, WIDTH - 124) });
+    keys.forEach((key) => {
+      const [from, to, top] = [x(scores[key]), bar(key), floor - tall * weights[key]];
+      set(dots[key], { cx: from, r: looked === key ? 8 : 5 });
+      set(beams[key], {
+        d: `M${from} ${ground} C${from} ${ground + 60} ${to} ${ground + 20} ${to} ${Math.min(top, ground + 100)} V${top}`,
+        "stroke-width": 1 + 7 * weights[key],
+        opacity: looked === key ? 0.9 : looked === null ? 0.15 + 0.35 * weights[key] : 0.08,
+      });
+      set(columns[key].children[1], { y: top, height: tall * weights[key], opacity: looked === null || looked === key ? 1 : 0.4 });
+      set(ghosts[key], { y: floor - tall * before.weights[key], height: tall * before.weights[key] });
+      columns[key].children[2].textContent = weights[key].toFixed(2);
+    });
+    set(filled, { d: arc(norm) });
+    set(needle, { d: `M${hub} ${hubY} L${onArc(norm, radius - 14)}` });
+  };
+
+  const describe = () => {
+    const { weights, norm } = stage.state;
+    const size = head_sizes[at];
+    const root = number(deviation(), 1);
+    if (looked !== null) {
+      const score = number(scores[at][looked], 1);
+      const what = divided ? `${score} ÷ ${root} = ${scaled()[looked].toFixed(1).replace("-", "−")}` : score;
+      return stage.say(`Key ${looked}: score ${what}, weight ${weights[looked].toFixed(2)}.`);
+    }
+    const most = Math.max(...weights);
+    const winner = `key ${weights.indexOf(most)} gets ${most.toFixed(2)} of the weight`;
+    const wide = number(2 * deviation() * factor(), 1);
+    const follow = norm < 0.05 ? "A nudge moves next to nothing" : norm < 0.2 ? "A nudge hardly moves them" : "A nudge still moves them";
+    stage.say(
+      divided
+        ? `head_size ${size}, and every score ÷ ${root}: most lie within ±${wide}, whatever head_size is. Softmax shares again: ${winner}.`
+        : `head_size ${size}: most scores lie within ±${wide}, and ${winner}. ${follow}. ` +
+            (norm < 0.05 ? "Press ÷ √head_size." : "Drag the edge of the bell, or press Play."),
+    );
+  };
+
+  const update = () => {
+    const weights = softmax(scaled());
+    const norm = sizeOfDerivatives(weights);
+    const tops = counts[at].map((count) => (peak * count * Math.sqrt(2 * Math.PI)) / (pairs * bin));
+    label.textContent = `head_size = ${head_sizes[at]}`;
+    reading.textContent = `derivatives ${norm.toFixed(3)} · ${norm < 0.05 ? "dead" : norm < 0.2 ? "fading" : "alive"}`;
+    stage.publish({ head_size: head_sizes[at], divided, scores: scaled(), weights, norm });
+    const arrived = stage.show({ wide: deviation(), shown: deviation() * factor(), heights: tops, scores: scaled(), weights, norm });
+    describe();
+    return arrived;
+  };
+
+  const player = stage.player(head_sizes.length - 1, (step) => {
+    at = step;
+    return update();
+  });
+  stage.toggle("÷ √head_size", false, (on) => {
+    divided = on;
+    update();
+  });
+  stage.drag(handle, "head_size", {
+    at: () => [x(2 * deviation()), 104],
+    move: (px) => {
+      const wanted = Math.log2(Math.max(0.5, (px - middle) / unit / 2)) * 2; // the edge is at 2 √head_size
+      player.stop();
+      player.to(Math.max(0, Math.min(head_sizes.length - 1, Math.round(wanted))));
+    },
+    tell: () => String(head_sizes[at]),
+    step: () => 0.35 * 2 * unit * deviation(), // to a head_size twice or half as large
+  });
+  player.to(at);
+}
