@@ -1,0 +1,193 @@
+// Rung 7: a question about two cards. One head makes one mixture, which lies on one card at most; two heads make two.
+
+function play(stage, { friends, cards, questions }) {
+  const place = (friend) => 95 + 150 * friend; // the friends, from left to right
+  const [left, unit, line] = [60, 58, 232]; // the line of numbers
+  const x = (card) => left + unit * card;
+  const [cell, row, rows] = [36, 19, 344]; // the maps
+  const colours = ["var(--weight)", "var(--second)"];
+  const heads = [0, 1];
+  const shares = [0.5, 0.5]; // what each head gives to the first name; the second name gets the rest
+  let split = false;
+  let asked = 0; // which of the questions
+  let looked = null; // the friend that is pointed at
+
+  const weightsFor = ([first, second], share) => friends.map((_, friend) => (friend === first ? share : friend === second ? 1 - share : 0));
+  const output = (head) => dot(weightsFor(questions[asked], shares[head]), cards);
+  const atWork = () => heads.slice(0, split ? 2 : 1);
+
+  // Painted from back to front: beams from the question to the friends, and from their cards to the rings.
+  const beamsOf = (head) => friends.map(() => svg(stage.svg, "path", { fill: "none", stroke: colours[head], "stroke-linecap": "round" }));
+  const [asking, pouring] = [heads.map(beamsOf), heads.map(beamsOf)];
+  svg(stage.svg, "rect", { x: 250, y: 8, width: 140, height: 34, rx: 17, fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 2 });
+  const query = svg(stage.svg, "text", { x: 320, y: 25, class: "strong" });
+  svg(stage.svg, "text", { x: 240, y: 25, class: "end small muted" }, "the question");
+  const chips = friends.map((name, friend) => {
+    const chip = svg(stage.svg, "g");
+    svg(chip, "rect", { x: place(friend) - 40, y: 98, width: 80, height: 28, rx: 6, fill: "var(--paper)", stroke: "var(--key)", "stroke-width": 2 });
+    svg(chip, "text", { x: place(friend), y: 112 }, name);
+    svg(chip, "rect", { x: place(friend) - 16, y: 126, width: 32, height: 38, rx: 4, fill: "var(--paper)", stroke: "var(--mix)", "stroke-width": 2 });
+    svg(chip, "text", { x: place(friend), y: 145, class: "strong" }, cards[friend]);
+    stage.point(chip, friend, `${name} holds ${cards[friend]}`, (found) => {
+      looked = found;
+      stage.paint(stage.shown, stage.before);
+      describe();
+    });
+    return chip;
+  });
+  const shown = heads.map(() => friends.map(() => svg(stage.svg, "text", { y: 88, class: "small halo" })));
+
+  svg(stage.svg, "line", { x1: x(0), x2: x(9), y1: line, y2: line, stroke: "var(--muted)" });
+  for (let card = 0; card <= 9; card++) svg(stage.svg, "text", { x: x(card), y: line + 25, class: "small muted" }, card);
+  const flags = ["first", "second"].map((name) => {
+    const flag = svg(stage.svg, "g");
+    svg(flag, "text", { y: line - 34, class: "small halo" }, name);
+    svg(flag, "path", { d: `M-6 ${line - 26}h12l-6 9z`, fill: "var(--query)" });
+    return flag;
+  });
+  const boxes = heads.map(() => {
+    const box = svg(stage.svg, "g");
+    svg(box, "rect", { x: -36, y: 266, width: 72, height: 28, fill: "var(--panel)", stroke: "var(--mix)", "stroke-width": 2 });
+    svg(box, "text", { y: 280, class: "strong" });
+    return box;
+  });
+  const answers = [["end", 236], ["start", 404]].map(([side, at]) => {
+    return [272, 290].map((y) => svg(stage.svg, "text", { x: at, y, class: side }));
+  });
+  const ghost = svg(stage.svg, "circle", { cy: line, r: 13, fill: "none", stroke: "var(--faint)", "stroke-width": 3 }); // the one mixture
+  const rings = heads.map((head) => {
+    const ring = svg(stage.svg, "g");
+    svg(ring, "circle", { cy: line, r: 13, fill: "var(--paper)", stroke: "var(--mix)", "stroke-width": 4 });
+    svg(ring, "text", { y: line, class: "small strong" });
+    const [first, second] = [() => cards[questions[asked][0]], () => cards[questions[asked][1]]];
+    stage.drag(ring, `output of head ${head}`, {
+      at: () => [x(output(head)), line],
+      move: (px) => {
+        const share = ((px - left) / unit - second()) / (first() - second());
+        shares[head] = Math.max(0, Math.min(1, Math.round(20 * share) / 20));
+        update(0);
+      },
+      tell: () => number(output(head)),
+      step: () => (unit * Math.abs(first() - second())) / 20,
+    });
+    return ring;
+  });
+
+  // The maps: a row for each question, a column for each friend.
+  const maps = heads.map((head) => {
+    const map = svg(stage.svg, "g");
+    const title = svg(map, "text", { x: 2 * cell, y: rows - 30 });
+    friends.forEach((name, friend) => svg(map, "text", { x: cell * (friend + 0.5), y: rows - 11, class: "small muted" }, name));
+    const mark = svg(map, "rect", { x: -2, width: 4 * cell + 4, height: row + 3, fill: "none", stroke: "var(--query)", "stroke-width": 3 });
+    const cells = questions.map((pair, question) => {
+      const entry = svg(map, "g", { class: "pointable", role: "radio", "aria-label": pair.map((friend) => friends[friend]).join(", ") });
+      if (head === 0) entry.setAttribute("tabindex", 0); // the rows of the other map are the same questions
+      svg(entry, "text", { x: -8, y: rows + row * (question + 0.5), class: "small end" }, entry.getAttribute("aria-label"));
+      entry.addEventListener("click", () => ask(question));
+      entry.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        ask(question);
+      });
+      const fill = (friend, paint) => svg(entry, "rect", { x: cell * friend + 1, y: rows + row * question + 1, width: cell - 2, height: row - 2, fill: paint });
+      return friends.map((_, friend) => (fill(friend, "var(--panel)"), fill(friend, colours[head])));
+    });
+    map.append(mark);
+    return { map, title, mark, cells };
+  });
+
+  stage.paint = ({ apart, weights, outputs, targets, chosen, tables }, before) => {
+    set(ghost, { cx: x(before.outputs[0]), visibility: before.apart < apart ? "visible" : "hidden" });
+    const faded = (friend) => (looked === null || looked === friend ? 1 : 0.2);
+    for (const head of heads) {
+      const aside = apart * (head ? 1 : -1); // head 0 goes to the left, head 1 to the right
+      const hidden = head && !apart ? "none" : "";
+      friends.forEach((_, friend) => {
+        const [weight, from, to] = [weights[head][friend], place(friend), x(outputs[head])];
+        const thick = { "stroke-width": 9 * weight, opacity: (head ? apart : 1) * (weight ? 0.75 : 0) * faded(friend) };
+        set(asking[head][friend], { ...thick, d: `M${320 + 22 * aside} 42 C${320 + 22 * aside} 74 ${from + 5 * aside} 62 ${from + 5 * aside} 98` });
+        set(pouring[head][friend], { ...thick, d: `M${from + 5 * aside} 164 C${from + 5 * aside} 196 ${to} 190 ${to} ${line}` });
+        set(shown[head][friend], { x: from + 34 * (head ? apart : -1), opacity: faded(friend) });
+        shown[head][friend].textContent = weight < 0.005 || (head && !apart) ? "" : weight.toFixed(2);
+        tables[head].forEach((table, question) => set(maps[head].cells[question][friend], { opacity: table[friend] * faded(friend) }));
+      });
+      rings[head].setAttribute("transform", `translate(${x(outputs[head])} 0)`);
+      boxes[head].setAttribute("transform", `translate(${320 + 36 * aside} 0)`);
+      boxes[head].lastChild.textContent = outputs[head].toFixed(2);
+      maps[head].map.setAttribute("transform", `translate(${276 + 146 * aside} 0)`);
+      maps[head].mark.setAttribute("y", rows + row * chosen - 1.5);
+      boxes[head].style.display = maps[head].map.style.display = hidden;
+      set(flags[head], { transform: `translate(${x(targets[head])} 0)` });
+    }
+  };
+
+  const isRight = (head, answer) => Math.abs(output(head) - cards[questions[asked][answer]]) < 1e-9;
+  const answeredBy = (answer) => (split ? answer : 0); // the box that is read for it
+
+  const describe = () => {
+    const names = questions[asked].map((friend) => friends[friend]);
+    if (looked !== null) {
+      const parts = atWork().map((head) => {
+        const weight = weightsFor(questions[asked], shares[head])[looked];
+        return `${split ? `head ${head}` : "the only head"}: weight ${weight.toFixed(2)} · card ${cards[looked]} = ${(weight * cards[looked]).toFixed(2)}`;
+      });
+      return stage.say(`${friends[looked]}, ${parts.join("; ")}.`);
+    }
+    const right = [0, 1].map((answer) => isRight(answeredBy(answer), answer));
+    const found = atWork().map((head) => output(head).toFixed(2)).join(" and ");
+    if (split) {
+      const verdict = right.every(Boolean) ? "both answers are right" : "drag each ring to the card that it is to find";
+      return stage.say(`Two heads, two mixtures, ${found}, side by side: ${verdict}.`);
+    }
+    const which = right.indexOf(true);
+    stage.say(
+      which < 0
+        ? `One head, one mixture of ${names[0]}'s card and ${names[1]}'s: ${found} is neither. Drag the ring: is there a place that is right for both?`
+        : `All the weight is on ${names[which]}: the ${["first", "second"][which]} answer is right, the other one wrong. Split the head in two.`,
+    );
+  };
+
+  const ask = (question) => {
+    asked = question;
+    update();
+  };
+
+  const update = async (ms) => {
+    const pair = questions[asked];
+    if (!split) shares[1] = shares[0];
+    const weights = shares.map((share) => weightsFor(pair, share));
+    query.textContent = pair.map((friend) => friends[friend]).join(", ");
+    chips.forEach((chip, friend) => chip.firstChild.setAttribute("stroke", pair.includes(friend) ? "var(--query)" : "var(--key)"));
+    pair.forEach((friend, answer) => {
+      const right = isRight(answeredBy(answer), answer);
+      answers[answer][0].textContent = `${["first", "second"][answer]}: ${friends[friend]}'s ${cards[friend]}`;
+      answers[answer][1].textContent = right ? "✓ right" : "✗ wrong";
+      answers[answer][1].style.fill = right ? "var(--weight)" : "var(--wrong)";
+    });
+    maps.forEach(({ title, cells }, head) => {
+      const finds = shares[head] > 0.75 ? "the first name" : shares[head] < 0.25 ? "the second name" : "both names";
+      title.textContent = `${split ? `head ${head}` : "the only head"}: ${finds}`;
+      cells.forEach(([first], question) => first.parentNode.setAttribute("aria-checked", question === asked));
+    });
+    rings.forEach((ring, head) => (ring.lastChild.textContent = split ? head : "↔"));
+    if (split) stage.svg.append(rings[1]);
+    const outputs = heads.map(output);
+    stage.publish({
+      question: pair, weights: atWork().map((head) => weights[head]), outputs: atWork().map((head) => outputs[head]),
+      right: pair.map((_, answer) => isRight(answeredBy(answer), answer)),
+    });
+    describe();
+    await stage.show({
+      apart: Number(split), weights, outputs, targets: pair.map((friend) => cards[friend]), chosen: asked,
+      tables: shares.map((share) => questions.map((question) => weightsFor(question, share))),
+    }, ms);
+    if (!split) rings[1].remove();
+  };
+
+  stage.toggle("Split into two heads", false, (on) => {
+    split = on;
+    shares.splice(0, 2, ...(on ? [1, 0] : [0.5, 0.5]));
+    update();
+  });
+  update(0);
+}
