@@ -1,13 +1,109 @@
-"""Record the numbers that heroes draw: `python tools/record_heroes.py NAME...` rewrites `NAME.json`."""
+"""Record the numbers that heroes draw: `python tools/record_heroes.py NAME...` rewrites the data of NAME.json."""
 
+import base64
 import json
+import math
+import re
 import sys
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from attention_course.heroes import HEROES
+from attention_course import heroes
+from attention_course.attention import CrossAttentionHead, window_mask
+from attention_course.gpt import GPT, GPTConfig, generate
+from attention_course.ladder import RUNGS
+from attention_course.stories import read_story, recall, stories_entropy
+from attention_course.text import Data, conditional_entropy, load_text
+from attention_course.training import Recipe, Trainer, evaluate, train
 
+SOURCES = Path(__file__).parent.parent / "notebooks" / "source"
+RUNG_6, RUNG_8 = SOURCES / "06_cross_and_causal.py", SOURCES / "08_bigram_to_gpt.py"
+PLANNED = ("the speed run", "an empty page")  # the rungs above those that are there
+MOMENTS = (0, 2, 5, 10, 15, *range(20, 60, 10), 65, 80, *range(100, 220, 20), 225, 250, 275, 300, 350, 450)
 HEAD_SIZES = [2**n for n in range(9)]
+DATES = [
+    "14 march 1879",
+    "7 july 1066",
+    "20 july 1969",
+    "24 december 2024",
+    "1 may 1000",
+    "30 september 1998",
+]
+
+
+def significant(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def write(model: torch.nn.Module, data: Data, characters: int) -> str:
+    """Let a model write after a line's end, with the same random numbers each time."""
+    prompt = data.tokenizer.encode("\n")[None]
+    ids = generate(model, prompt, characters, generator=torch.Generator().manual_seed(1))
+    return data.tokenizer.decode(ids[0, 1:])
+
+
+def is_story(line: str) -> bool:
+    """Return whether a line is a story without a mistake, its answers included."""
+    try:
+        return bool(read_story(line))
+    except ValueError:
+        return False
+
+
+def floors() -> dict[str, float]:
+    """Return the loss without knowledge, of the best tables of 1 to 3 characters, and the entropy."""
+    text = load_text("stories")
+    data = Data.of(text)
+    tables = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
+    known = {"nothing": math.log(data.tokenizer.vocab_size), **tables, "grammar": stories_entropy(text)}
+    return {name: significant(loss) for name, loss in known.items()}
+
+
+def ladder() -> dict[str, object]:
+    """Train rung 8's GPT as rung 8 does; keep its loss, and what it writes, at some moments."""
+    data = Data.of(load_text("stories"))
+    torch.manual_seed(0)
+    gpt = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=128, n_layer=2, n_head=4, n_embd=64))
+    recipe = Recipe(steps=MOMENTS[-1], batch_size=24, learning_rate=1e-2, evaluate_every=100)
+    moments = []
+
+    def keep(trainer: Trainer) -> None:
+        if trainer.steps_done in MOMENTS:
+            text = write(gpt, data, 240)
+            loss = significant(evaluate(gpt, data.val))
+            told = sum(map(is_story, text.split("\n")))
+            moments.append({"step": trainer.steps_done, "loss": loss, "text": text, "told": told})
+
+    keep(Trainer(gpt, data, recipe))
+    train(gpt, data, recipe, callback=keep)
+    titles = [rung.title for rung in RUNGS]
+    return {
+        "rungs": [*titles, *PLANNED[len(titles) - 9 :]],
+        "built": len(titles),
+        "floors": floors(),
+        "words": sorted(set(re.findall("[A-Za-z]+", load_text("stories")))),
+        "moments": moments,
+    }
+
+
+def bigram_to_gpt() -> dict[str, object]:
+    """Run rung 8 up to its table: the same models, trained alike."""
+    source = RUNG_8.read_text(encoding="utf-8")
+    rung = {"__name__": "rung_8"}
+    exec(source[: source.index("# ## The table")], rung)
+    parts = [
+        {
+            "name": name,
+            "loss": significant(evaluate(model, rung["val_ids"])),
+            "recall": significant(recall(model, rung["val_text"], rung["tokenizer"])),
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "line": write(model, rung["data"], 240).strip().partition("\n")[0][:140],
+        }
+        for name, model in rung["models"].items()
+    ]
+    return {"floors": floors(), "parts": parts}
 
 
 def scaling_variance() -> dict:
@@ -24,17 +120,43 @@ def scaling_variance() -> dict:
     return {"head_sizes": HEAD_SIZES, "pairs": len(q), "bin": 0.25, "counts": counts, "scores": scores}
 
 
-RECORDINGS = {"scaling_variance": scaling_variance}
+def encoder_decoder(until: str) -> dict:
+    """Run rung 6 from its working example to a line, and return what it defines."""
+    source = RUNG_6.read_text(encoding="utf-8")
+    names = {"CrossAttentionHead": CrossAttentionHead, "window_mask": window_mask, "__name__": "rung_6"}
+    exec(source[: source.index("# ## One line")], names)  # the imports
+    exec(source[source.index("# ## A working example") : source.index(until)], names)
+    return names
 
 
-def main(names: list[str]) -> None:
-    """Record these heroes."""
-    for name in names:
-        path = HEROES[name]
-        entry = json.loads(path.read_text(encoding="utf-8"))
-        entry["data"] = RECORDINGS[name]()
-        path.write_text(json.dumps(entry, ensure_ascii=False) + "\n", encoding="utf-8")
+def in_bytes(parameter: Tensor) -> dict[str, object]:
+    """Round a parameter to integers from -127 to 127, times a scale."""
+    scale = float(f"{parameter.abs().max().item() / 127:.4g}")
+    integers = (parameter / scale).round().clamp(-127, 127).char()
+    text = base64.b64encode(integers.numpy().tobytes()).decode()
+    return {"rows": len(parameter), "scale": scale, "integers": text}
 
+
+def cross_and_causal() -> dict[str, object]:
+    """Train rung 6's encoder-decoder as rung 6 does, and keep its parameters."""
+    rung = encoder_decoder(until="# ## Write")
+    return {
+        "characters": "".join(rung["characters"]),
+        "months": rung["MONTHS"],
+        "dates": DATES,
+        "parameters": {
+            f"{part}.{name}": in_bytes(parameter)
+            for part in ("encoder", "decoder")
+            for name, parameter in rung[part].state_dict().items()
+        },
+    }
+
+
+RECORDED = {record.__name__: record for record in (ladder, scaling_variance, cross_and_causal, bigram_to_gpt)}
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    for name in sys.argv[1:]:
+        path = heroes.HERE / f"{name}.json"
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        entry["data"] = RECORDED[name]()
+        path.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -25,7 +25,7 @@ function number(value, digits = 2) {
 }
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
-const dot = (a, b) => sum(a.map((value, i) => value * b[i]));
+const dot = (a, b) => a.reduce((total, value, i) => total + value * b[i], 0);
 
 // As torch.softmax, and as attention_course.attention does with a row that is hidden whole: zeros.
 function softmax(scores) {
