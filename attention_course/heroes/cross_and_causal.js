@@ -90,8 +90,8 @@ function play(stage, { characters, months, dates, parameters }) {
   }
   const beam = { fill: "none", stroke: "var(--weight)", pathLength: 1 };
   const beams = Array.from({ length: 10 }, () => Array.from({ length: LONGEST }, () => svg(stage.svg, "path", beam)));
-  const slants = [8, 16, 24, 32, 40, 48, 56].map((sum) => [Math.max(0, sum - tall), Math.min(cell, sum), sum]);
-  const hatching = slants.map(([from, to, sum]) => `M${from} ${sum - from}L${to} ${sum - to}`).join("");
+  const slant = (at, from, to) => `M${from} ${at - from}L${to} ${at - to}`; // x + y = at
+  const hatching = [8, 16, 24, 32, 40, 48, 56].map((at) => slant(at, Math.max(0, at - tall), Math.min(cell, at))).join("");
   const sources = Array.from({ length: LONGEST }, (_, s) => {
     const group = svg(stage.svg, "g", { class: "pointable", tabindex: 0, role: "switch", style: "touch-action: none" });
     const square = { x: -cell / 2, y: top, width: cell, height: tall, rx: 4 };
@@ -177,7 +177,9 @@ function play(stage, { characters, months, dates, parameters }) {
   };
   const describeSource = (s) => {
     const readers = run.weights.map((row, t) => ({ weight: row[s], t })).filter(({ weight, t }) => weight >= SHOWN && t < seen);
-    const list = readers.map(({ weight, t }) => `${quoted(run.written[t])} (${partOf(t) ?? "dash"}) ${number(weight)}`);
+    const most = readers.sort((a, b) => b.weight - a.weight).slice(0, 4);
+    const list = most.map(({ weight, t }) => `${quoted(run.written[t])} (${partOf(t) ?? "dash"}) ${number(weight)}`);
+    if (readers.length > 4) list.push(`and ${readers.length - 4} more`);
     const readBy = list.length ? `is read by ${list.join(", ")}` : `is hardly read${seen < last ? " so far" : ""}`;
     return `${quoted(text[s])} ${readBy}. Click to cover it.`;
   };
