@@ -1,0 +1,158 @@
+// The destination, in front of rung 1: the rungs of the course, and the GPT of rung 8 while it learns to write.
+
+const BUILT = [
+  "the mean of all that came before: the simplest memory",
+  "the same mean at one stroke, with a table of weights",
+  "weights that come from scores; what lies ahead is hidden",
+  "each letter asks a question, and finds the letters that answer it",
+  "why scores must not grow too large, and the factor that keeps them small",
+  "one text that reads another: it rewrites dates, and you see what it looks at",
+  "several questions at once",
+  "all of it in one machine, which learns to write: the one you see here",
+  "the same machine, a thousand times as large, writes English",
+  "the same learning, many times as fast",
+  "all of it once more, by heart",
+];
+
+// What a loss means, by the lowest line that it is below.
+const FLOORS = [
+  ["nothing", "knows no letter from another", "it knows as little as one who guesses"],
+  ["1-gram", "knows which letters are common", "it has noticed which letters are common"],
+  ["2-gram", "knows what follows a letter", "it does better than anyone who sees one letter back"],
+  ["3-gram", "knows what follows two", "it does better than anyone who sees two letters back"],
+  ["grammar", "no one can do better", "it knows all that can be known"],
+];
+
+const COLUMNS = 76; // characters in a line of the sample
+const LINES = 4;
+
+// Lines of words and of what is between them; a word goes to the next line whole, if it has room there.
+function wrap(text) {
+  const lines = [[]];
+  let column = 0;
+  for (const piece of text.match(/[A-Za-z]+[.?]?|\n|[^A-Za-z\n]/g) ?? []) {
+    if (piece === "\n" || column + piece.length > COLUMNS) {
+      lines.push([]);
+      column = 0;
+    }
+    if (piece === "\n" || (column === 0 && piece === " ")) continue;
+    lines.at(-1).push(piece);
+    column += piece.length;
+  }
+  return lines.slice(0, LINES);
+}
+
+function drawLadder(stage, rungs, built, tell) {
+  const y = (number) => 302 - 26 * number;
+  const rail = (number, side) => 105 + side * (96 - 1.6 * number); // the rails lean towards each other
+  for (const side of [-1, 1]) {
+    svg(stage.svg, "line", { x1: rail(0, side), y1: y(0) + 6, x2: rail(11.6, side), y2: y(11.6) + 6, stroke: "var(--faint)", "stroke-width": 5, "stroke-linecap": "round" });
+  }
+  rungs.forEach((title, at) => {
+    const number = at + 1;
+    const lit = number === 8;
+    const rung = svg(stage.svg, "g");
+    svg(rung, "rect", { x: rail(number, -1), y: y(number) - 13, width: 2 * (rail(number, 1) - 105), height: 24, fill: "transparent" });
+    svg(rung, "line", {
+      x1: rail(number, -1), x2: rail(number, 1), y1: y(number) + 11, y2: y(number) + 11, "stroke-width": lit ? 4 : 3,
+      stroke: lit ? "var(--weight)" : "var(--faint)", "stroke-dasharray": number > built ? "3 5" : "none",
+    });
+    const style = number > built ? "muted" : lit || number === 1 ? "strong" : "";
+    svg(rung, "text", { x: 105, y: y(number), class: style }, `${number}  ${title}`);
+    stage.point(rung, number, `rung ${number}, ${title}`, tell);
+  });
+  svg(stage.svg, "text", { x: 105, y: y(0) + 2, class: "small muted" }, "you stand here");
+}
+
+function play(stage, { rungs, built, floors, words, moments }) {
+  const [left, right, top, bottom, highest] = [258, 626, 30, 284, 4.2];
+  const gap = (right - left) / (moments.length - 1);
+  const x = (at) => left + gap * at;
+  const y = (loss) => bottom - ((bottom - top) * loss) / highest;
+  const inside = (at) => Math.max(0, Math.min(moments.length - 1, Math.round(at)));
+  const known = new Set(words);
+  const isWord = (piece) => known.has(piece.replace(/[.?]$/, ""));
+  let now = 0; // which of the moments
+
+  drawLadder(stage, rungs, built, (number) => {
+    if (number) stage.say(`Rung ${number}, ${rungs[number - 1]}: ${BUILT[number - 1]}.${number > built ? " (To come.)" : ""}`);
+    else describe();
+  });
+
+  svg(stage.svg, "text", { x: left - 22, y: 12, class: "start" }, "surprise at the next letter, while rung 8 learns to write");
+  svg(stage.svg, "path", { d: `M ${left} ${top} V ${bottom} H ${right}`, fill: "none", stroke: "var(--faint)" });
+  for (const loss of [0, 1, 2, 3, 4]) svg(stage.svg, "text", { x: left - 12, y: y(loss), class: "small muted end" }, number(loss));
+  moments.forEach(({ step }, at) => {
+    if (![0, 10, 30, 80, 160, 250, 450].includes(step)) return;
+    svg(stage.svg, "line", { x1: x(at), x2: x(at), y1: bottom, y2: bottom + 4, stroke: "var(--faint)" });
+    svg(stage.svg, "text", { x: x(at), y: bottom + 13, class: "small muted" }, number(step));
+  });
+  svg(stage.svg, "text", { x: (left + right) / 2, y: bottom + 30, class: "small" }, "steps of practice (the first ones are drawn wider apart)");
+  const labels = FLOORS.map(([name, label]) => {
+    const level = y(floors[name]);
+    svg(stage.svg, "line", { x1: left, x2: right, y1: level, y2: level, stroke: "var(--text)", "stroke-dasharray": "5 5", opacity: 0.6 });
+    const low = name === "grammar"; // the curve ends just above this one
+    return svg(stage.svg, "text", { x: low ? left + 6 : right, y: level - 9, class: `small ${low ? "start" : "end"}` }, label);
+  });
+  const path = (from, to) => moments.slice(from, to).map(({ loss }, at) => `${x(from + at)},${y(loss)}`).join(" ");
+  svg(stage.svg, "polyline", { points: path(0), fill: "none", stroke: "var(--faint)", "stroke-width": 2 });
+  const done = svg(stage.svg, "polyline", { fill: "none", stroke: "var(--weight)", "stroke-width": 3, "stroke-linejoin": "round" });
+
+  svg(stage.svg, "rect", { x: 4, y: 334, width: 632, height: 92, rx: 6, fill: "var(--panel)" });
+  const title = svg(stage.svg, "text", { x: 14, y: 346, class: "start small muted" });
+  const lines = Array.from({ length: LINES }, (_, line) => svg(stage.svg, "text", { x: 14, y: 364 + 17 * line, class: "start code" }));
+
+  const loss = (at) => between(moments[Math.floor(at)].loss, moments[Math.ceil(at)].loss, at % 1);
+  const ghost = svg(stage.svg, "circle", { r: 8, fill: "none", stroke: "var(--query)", "stroke-dasharray": "2 3" });
+  const handle = svg(stage.svg, "g");
+  svg(handle, "circle", { r: 14, fill: "transparent" });
+  svg(handle, "circle", { r: 8, fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 4 });
+
+  stage.paint = ({ at }, before) => {
+    set(handle, { transform: `translate(${x(at)} ${y(loss(at))})` });
+    set(ghost, { cx: x(before.at), cy: y(loss(before.at)) });
+    set(done, { points: `${path(0, Math.floor(at) + 1)} ${x(at)},${y(loss(at))}` });
+  };
+
+  const write = (text) => {
+    const wrapped = wrap(text);
+    lines.forEach((line, row) => {
+      line.replaceChildren();
+      for (const piece of wrapped[row] ?? []) {
+        svg(line, "tspan", isWord(piece) ? { fill: "var(--weight)", "font-weight": 600 } : {}, piece);
+      }
+    });
+    const pieces = wrapped.flat().filter((piece) => /[A-Za-z]/.test(piece));
+    return [pieces.filter(isWord).length, pieces.length];
+  };
+
+  const describe = () => {
+    const { step, loss, text, told } = moments[now];
+    const [real, all] = write(text);
+    const passed = FLOORS.filter(([name]) => loss < floors[name]);
+    labels.forEach((label, at) => label.classList.toggle("strong", at < passed.length));
+    title.textContent = `written after ${step} steps`;
+    const learned = passed.length ? passed.at(-1)[2] : "it knows nothing, and is sure of it";
+    const stories = told ? ` ${told === 1 ? "One story is" : `${told} stories are`} without a mistake.` : "";
+    stage.say(`After ${step} steps: ${real} of ${all} words are real.${stories} Surprise (its name is loss) ${number(loss)}: ${learned}.`);
+    stage.publish({ step, loss, told, text: lines.map((line) => line.textContent), real, all, passed: passed.map(([name]) => name) });
+  };
+
+  const go = (at, ms) => {
+    now = at;
+    describe();
+    return stage.show({ at }, ms);
+  };
+  const player = stage.player(moments.length - 1, (at) => go(at), 250);
+  stage.drag(handle, "the moment of the practice", {
+    at: () => [x(now), y(moments[now].loss)],
+    move: (px) => {
+      player.stop();
+      player.to(inside((px - left) / gap));
+    },
+    tell: () => `after ${moments[now].step} steps`,
+    step: gap,
+  });
+  go(0, 0);
+  stage.say("This is where you are going. Drag the ring down the curve with the mouse, a finger or the arrow keys, or press Play. Point at a rung.");
+}
