@@ -1,0 +1,125 @@
+"""Rung 8: what each part is worth, as it was measured, and the picture that shows it part by part."""
+
+from itertools import pairwise
+
+import pytest
+import record_heroes
+
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.heroes import hero
+from attention_course.stories import FACT, answers, read_story
+from attention_course.text import Data, load_text
+
+DATA = hero("bigram_to_gpt").data
+PARTS = DATA["parts"]
+FLOORS = DATA["floors"]
+
+
+def test_the_floors_are_those_that_the_package_computes():
+    assert record_heroes.floors() == FLOORS
+
+
+def test_the_parts_are_those_of_the_rung():
+    source = record_heroes.RUNG_8.read_text(encoding="utf-8")
+    rows = source[source.index("ladder = {") : source.index('ask("which_part_answers")')]
+    assert [rows.index(f'"{part["name"]}": lambda') for part in PARTS] == sorted(
+        rows.index(f'"{part["name"]}": lambda') for part in PARTS
+    )
+    assert rows.count(": lambda") == len(PARTS)
+
+
+def test_the_mean_is_a_step_back_and_every_later_part_a_step_down():
+    losses = [part["loss"] for part in PARTS]
+    assert losses[1] > losses[0] > losses[2]
+    assert all(before > after for before, after in pairwise(losses[2:]))
+    assert losses[0] == pytest.approx(FLOORS["2-gram"], abs=0.02)
+    assert losses[1] == pytest.approx(FLOORS["1-gram"], abs=0.05)
+    assert losses[2] < FLOORS["2-gram"]
+    assert losses[4] < FLOORS["3-gram"] < losses[3]
+    assert FLOORS["grammar"] < losses[-1]
+
+
+def test_only_the_second_layer_finds_the_answers():
+    recalls = [part["recall"] for part in PARTS]
+    assert max(recalls[:-1]) < 0.2
+    assert recalls[-1] > 0.9
+    assert read_story(PARTS[-1]["line"])
+
+
+def test_sizes_and_characters_are_those_of_the_models():
+    data = Data.of(load_text("stories"))
+    V = data.tokenizer.vocab_size
+    gpt = GPT(GPTConfig(V, block_size=128, n_layer=2, n_head=4, n_embd=64))
+    assert PARTS[0]["parameters"] == V * V
+    assert PARTS[-1]["parameters"] == sum(parameter.numel() for parameter in gpt.parameters())
+    assert all(set(part["line"]) <= set(data.tokenizer.characters) for part in PARTS)
+
+
+def judged(line: str) -> list[dict]:
+    """Return each answer in a line, and whether it is that of the fact that the line tells."""
+    fact = FACT.search(line)
+    keys = {"r": "receiver", "A": "thing", "e": "place"}  # how the words before an answer end
+    found = []
+    for start, end in answers(line):
+        key = keys[line[start - 2]]
+        found.append({"text": line[start : end + 1], "right": bool(fact) and fact[key] == line[start:end]})
+    return found
+
+
+def assert_shows(values: dict, built: int) -> None:
+    assert values["shown"] == [[part["loss"], part["recall"]] for part in PARTS[: built + 1]]
+    assert values["answers"] == judged(PARTS[built]["line"])
+
+
+@pytest.mark.slow
+def test_each_step_adds_a_part_its_stair_and_what_it_writes(show):
+    rung = show("bigram_to_gpt", reduced_motion="reduce")
+    stairs = rung.figure.locator("svg [role=button]")
+    written = rung.figure.locator("svg text.start.code")
+    heights = []
+    for built, part in enumerate(PARTS):
+        if built:
+            rung.press("Step")
+        assert_shows(rung.values, built)
+        texts = stairs.nth(built).locator("text").all_text_contents()
+        assert texts[-2:] == [f"{part['loss']:.3f}", f"{100 * part['recall']:.0f} %"]
+        heights.append(float(stairs.nth(built).locator(".tread").get_attribute("y1")))
+        words = "".join("".join(written.all_text_contents()).replace("✓", "").replace("✗", "").split())
+        assert words == "".join(part["line"].split())[: len(words)]
+        assert len(words) > 0.9 * len("".join(part["line"].split()))
+    losses = [part["loss"] for part in PARTS]
+    assert sorted(range(len(PARTS)), key=lambda at: heights[at]) == sorted(
+        range(len(PARTS)), key=lambda at: -losses[at]
+    )
+    assert "100 % of the answers right" in rung.figure.locator(".words").text_content()
+
+
+@pytest.mark.slow
+def test_a_block_and_its_stair_are_linked(show):
+    rung = show("bigram_to_gpt", reduced_motion="reduce")
+    for _ in PARTS[1:]:
+        rung.press("Step")
+    words = rung.figure.locator(".words")
+    rung.figure.get_by_role("button", name="feed-forward").hover()
+    by_stair = words.text_content()
+    assert rung.values["chosen"] == 5
+    assert rung.figure.locator("g.chosen text").all_text_contents() == ["feed-forward"]
+    rung.page.mouse.move(0, 0)
+    assert rung.values["chosen"] is None
+    rung.figure.locator("svg text", has_text="feed-forward").first.hover()
+    assert words.text_content() == by_stair
+    rung.page.mouse.down()
+    rung.page.mouse.up()
+    rung.page.mouse.move(0, 0)
+    assert rung.values["chosen"] == 5, "a click pins it"
+    rung.page.keyboard.press("Escape")
+
+
+@pytest.mark.slow
+def test_a_part_that_is_not_there_yet_keeps_its_worth_to_itself(show):
+    rung = show("bigram_to_gpt", reduced_motion="reduce")
+    rung.figure.get_by_role("button", name="second layer").focus()
+    words = rung.figure.locator(".words").text_content()
+    assert "Guess" in words
+    assert "Loss" not in words
+    assert not rung.figure.locator("svg text", has_text="100 %").is_visible()
