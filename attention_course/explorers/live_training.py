@@ -1,5 +1,6 @@
 """Rung 8: a callback that shows a training run as it happens, and can stop it."""
 
+import html
 import math
 from dataclasses import replace
 from threading import Event
@@ -22,6 +23,7 @@ REDRAW = 0.2  # minimum seconds between redraws
 SAMPLE_STEPS = 100  # minimum steps between samples
 SAMPLE_SHARE = 1 / 40  # maximum fraction of the time spent on samples
 LENGTH = 100  # characters of a sample
+FRAME = "margin: 0; padding-left: 12ch; text-indent: -12ch; white-space: pre-wrap"  # of the film
 ABOUT = (
     "Live training: while this cell runs, a progress bar, a stop button, the losses and samples from the "
     "model are shown here."
@@ -47,6 +49,7 @@ class LiveTraining(ipywidgets.VBox):
         words: step, loss and seconds left.
         stop: the button; `live.stop.click()` clicks it.
         figure: losses and sample.
+        film: the first line of each sample, without the prompt; that of the finished model is "your GPT".
 
     Raises:
         TypeError: the tokenizer is not a CharTokenizer.
@@ -69,6 +72,7 @@ class LiveTraining(ipywidgets.VBox):
             description="Stop", icon="stop", disabled=True, layout={"width": "90px"}
         )
         self.figure = LiveFigure()
+        self.film = ipywidgets.HTML()
         self._tokenizer = tokenizer
         self._losses = Lines("Loss", torch.zeros(0), {}, "step", "nats per character", levels=floors)
         self._prompt = tokenizer.encode(prompt)[None]
@@ -80,7 +84,7 @@ class LiveTraining(ipywidgets.VBox):
         self._stopped = Event()
         self._trainer: Trainer | None = None
         self.stop.on_click(lambda _: self._stopped.set())
-        super().__init__([ipywidgets.HBox([self.bar, self.stop, self.words]), self.figure])
+        super().__init__([ipywidgets.HBox([self.bar, self.stop, self.words]), self.figure, self.film])
         self.add_class("attention-live-training")
 
     def __call__(self, trainer: Trainer) -> bool:
@@ -106,6 +110,7 @@ class LiveTraining(ipywidgets.VBox):
         self._drawn = self._sampled_at = -math.inf
         self._sampled_step = -SAMPLE_STEPS
         self._sample_seconds = 0.0
+        self.film.value = ""
         self._stopped.clear()
         self.bar.max = trainer.recipe.steps
         self.stop.disabled = False
@@ -136,6 +141,10 @@ class LiveTraining(ipywidgets.VBox):
         ids = generate(trainer.model, self._prompt.to(device), LENGTH, generator=generator)
         title = f"Written after step {trainer.steps_done}"
         self._sample = Text(title, self._tokenizer.decode(ids[0])[-Text.MOST :])
+        name = "your GPT" if trainer.done else f"step {trainer.steps_done}"
+        written = self._tokenizer.decode(ids[0, self._prompt.shape[1] :])
+        line = html.escape(written.strip().partition("\n")[0])
+        self.film.value += f'<pre style="{FRAME}">{name:>10}  {line}</pre>'
         self._sampled_at, self._sampled_step = perf_counter(), trainer.steps_done
         self._sample_seconds = self._sampled_at - start
 

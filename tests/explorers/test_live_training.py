@@ -1,5 +1,6 @@
 """A training, live: the loss falls, the model writes, a button stops it."""
 
+import html
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from jupyter_client.manager import start_new_kernel
 from attention_course.explorers import LiveTraining, live_training
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.plots import Lines
-from attention_course.text import Data
+from attention_course.text import CharTokenizer, Data
 from attention_course.training import History, Recipe, Trainer, train
 
 
@@ -162,6 +163,29 @@ def test_a_sample_every_100_steps_and_at_the_end(live, model, clock, monkeypatch
     steps = sampled_steps(live, monkeypatch, clock, cost=0.01)
     take(FakeTrainer(model, steps=450), live, 450, clock, seconds=0.02)
     assert steps == [1, 101, 201, 301, 401, 450]
+
+
+def test_a_line_of_each_sample_stays_in_the_film(model, clock, monkeypatch):
+    tokenizer = CharTokenizer("the <mat>\na cat rat")
+    live = LiveTraining(tokenizer)
+
+    def written(model, ids, length, generator):
+        line = ("the <mat>", "\na cat\nthe rat", "the mat")[live._trainer.steps_done // 100]
+        return torch.cat([ids, tokenizer.encode(line)[None]], dim=1)
+
+    monkeypatch.setattr(live_training, "generate", written)
+    trainer = FakeTrainer(model, steps=200)
+    take(trainer, live, 150)
+    assert film(live) == ["step 1  the <mat>", "step 101  a cat"]
+    take(trainer, live, 50)
+    assert film(live) == ["step 1  the <mat>", "step 101  a cat", "your GPT  the mat"]
+    take(FakeTrainer(model), live, 1)
+    assert film(live) == ["step 1  the <mat>"]
+
+
+def film(live):
+    """Return the lines of the film, as they are read."""
+    return [html.unescape(line).strip() for line in re.findall("<pre[^>]*>(.*?)</pre>", live.film.value)]
 
 
 def test_slow_samples_are_taken_less_often(live, model, clock, monkeypatch):
