@@ -1,4 +1,4 @@
-"""Record the numbers that heroes draw: `python tools/record_heroes.py NAME` rewrites the data of NAME.json."""
+"""Record the numbers that heroes draw: `python tools/record_heroes.py NAME` rewrites the data of a hero."""
 
 import base64
 import json

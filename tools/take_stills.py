@@ -37,7 +37,7 @@ def take(page, name: str) -> str:
         "(svg) => new XMLSerializer().serializeToString(svg)"
     )
     drawing = re.sub(r' (tabindex|role|aria-[a-z]+|class="(movable|pointable)")="[^"]*"', "", drawing)
-    return drawing.replace(">", f"><style>\n{style()}</style>", 1) + "\n"
+    return drawing.replace(">", f' data-hero="{name}"><style>\n{style()}</style>', 1) + "\n"
 
 
 def main() -> None:
