@@ -1,5 +1,7 @@
 // Rung 7: a question about two cards. One head makes one mixture, which lies on one card at most; two heads make two.
 
+const ORDER = ["first", "second"];
+
 function play(stage, { friends, cards, questions }) {
   const place = (friend) => 95 + 150 * friend; // the friends, from left to right
   const [left, unit, line] = [60, 58, 232]; // the line of numbers
@@ -14,19 +16,21 @@ function play(stage, { friends, cards, questions }) {
 
   const weightsFor = ([first, second], share) => friends.map((_, friend) => (friend === first ? share : friend === second ? 1 - share : 0));
   const output = (head) => dot(weightsFor(questions[asked], shares[head]), cards);
+  const nameOf = (head) => (split ? `head ${head}` : "the only head");
   const atWork = () => heads.slice(0, split ? 2 : 1);
 
   // Painted from back to front: beams from the question to the friends, and from their cards to the rings.
   const beamsOf = (head) => friends.map(() => svg(stage.svg, "path", { fill: "none", stroke: colours[head], "stroke-linecap": "round" }));
   const [asking, pouring] = [heads.map(beamsOf), heads.map(beamsOf)];
-  svg(stage.svg, "rect", { x: 250, y: 8, width: 140, height: 34, rx: 17, fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 2 });
+  const outline = { fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 2 };
+  svg(stage.svg, "rect", { x: 250, y: 8, width: 140, height: 34, rx: 17, ...outline });
   const query = svg(stage.svg, "text", { x: 320, y: 25, class: "strong" });
   svg(stage.svg, "text", { x: 240, y: 25, class: "end small muted" }, "the question");
   const chips = friends.map((name, friend) => {
     const chip = svg(stage.svg, "g");
-    svg(chip, "rect", { x: place(friend) - 40, y: 98, width: 80, height: 28, rx: 6, fill: "var(--paper)", stroke: "var(--key)", "stroke-width": 2 });
+    svg(chip, "rect", { x: place(friend) - 40, y: 98, width: 80, height: 28, rx: 6, ...outline });
     svg(chip, "text", { x: place(friend), y: 112 }, name);
-    svg(chip, "rect", { x: place(friend) - 16, y: 126, width: 32, height: 38, rx: 4, fill: "var(--paper)", stroke: "var(--mix)", "stroke-width": 2 });
+    svg(chip, "rect", { x: place(friend) - 16, y: 126, width: 32, height: 38, rx: 4, ...outline, stroke: "var(--mix)" });
     svg(chip, "text", { x: place(friend), y: 145, class: "strong" }, cards[friend]);
     stage.point(chip, friend, `${name} holds ${cards[friend]}`, (found) => {
       looked = found;
@@ -39,7 +43,7 @@ function play(stage, { friends, cards, questions }) {
 
   svg(stage.svg, "line", { x1: x(0), x2: x(9), y1: line, y2: line, stroke: "var(--muted)" });
   for (let card = 0; card <= 9; card++) svg(stage.svg, "text", { x: x(card), y: line + 25, class: "small muted" }, card);
-  const flags = ["first", "second"].map((name) => {
+  const flags = ORDER.map((name) => {
     const flag = svg(stage.svg, "g");
     svg(flag, "text", { y: line - 34, class: "small halo" }, name);
     svg(flag, "path", { d: `M-6 ${line - 26}h12l-6 9z`, fill: "var(--query)" });
@@ -78,7 +82,9 @@ function play(stage, { friends, cards, questions }) {
     const map = svg(stage.svg, "g");
     const title = svg(map, "text", { x: 2 * cell, y: rows - 30 });
     friends.forEach((name, friend) => svg(map, "text", { x: cell * (friend + 0.5), y: rows - 11, class: "small muted" }, name));
-    const mark = svg(map, "rect", { x: -2, width: 4 * cell + 4, height: row + 3, fill: "none", stroke: "var(--query)", "stroke-width": 3 });
+    const mark = svg(map, "rect", {
+      x: -2, width: 4 * cell + 4, height: row + 3, fill: "none", stroke: "var(--query)", "stroke-width": 3, "pointer-events": "none",
+    });
     const cells = questions.map((pair, question) => {
       const entry = svg(map, "g", { class: "pointable", role: "radio", "aria-label": pair.map((friend) => friends[friend]).join(", ") });
       if (head === 0) entry.setAttribute("tabindex", 0); // the rows of the other map are the same questions
@@ -89,8 +95,11 @@ function play(stage, { friends, cards, questions }) {
         event.preventDefault();
         ask(question);
       });
-      const fill = (friend, paint) => svg(entry, "rect", { x: cell * friend + 1, y: rows + row * question + 1, width: cell - 2, height: row - 2, fill: paint });
-      return friends.map((_, friend) => (fill(friend, "var(--panel)"), fill(friend, colours[head])));
+      return friends.map((_, friend) => {
+        const place = { x: cell * friend + 1, y: rows + row * question + 1, width: cell - 2, height: row - 2 };
+        svg(entry, "rect", { ...place, fill: "var(--panel)" });
+        return svg(entry, "rect", { ...place, fill: colours[head] });
+      });
     });
     map.append(mark);
     return { map, title, mark, cells };
@@ -105,8 +114,9 @@ function play(stage, { friends, cards, questions }) {
       friends.forEach((_, friend) => {
         const [weight, from, to] = [weights[head][friend], place(friend), x(outputs[head])];
         const thick = { "stroke-width": 9 * weight, opacity: (head ? apart : 1) * (weight ? 0.75 : 0) * faded(friend) };
-        set(asking[head][friend], { ...thick, d: `M${320 + 22 * aside} 42 C${320 + 22 * aside} 74 ${from + 5 * aside} 62 ${from + 5 * aside} 98` });
-        set(pouring[head][friend], { ...thick, d: `M${from + 5 * aside} 164 C${from + 5 * aside} 196 ${to} 190 ${to} ${line}` });
+        const [asker, gate] = [320 + 22 * aside, from + 5 * aside];
+        set(asking[head][friend], { ...thick, d: `M${asker} 42 C${asker} 74 ${gate} 62 ${gate} 98` });
+        set(pouring[head][friend], { ...thick, d: `M${gate} 164 C${gate} 196 ${to} 190 ${to} ${line}` });
         set(shown[head][friend], { x: from + 34 * (head ? apart : -1), opacity: faded(friend) });
         shown[head][friend].textContent = weight < 0.005 || (head && !apart) ? "" : weight.toFixed(2);
         tables[head].forEach((table, question) => set(maps[head].cells[question][friend], { opacity: table[friend] * faded(friend) }));
@@ -129,7 +139,8 @@ function play(stage, { friends, cards, questions }) {
     if (looked !== null) {
       const parts = atWork().map((head) => {
         const weight = weightsFor(questions[asked], shares[head])[looked];
-        return `${split ? `head ${head}` : "the only head"}: weight ${weight.toFixed(2)} · card ${cards[looked]} = ${(weight * cards[looked]).toFixed(2)}`;
+        const poured = (weight * cards[looked]).toFixed(2);
+        return `${nameOf(head)}: weight ${weight.toFixed(2)} · card ${cards[looked]} = ${poured}`;
       });
       return stage.say(`${friends[looked]}, ${parts.join("; ")}.`);
     }
@@ -142,8 +153,10 @@ function play(stage, { friends, cards, questions }) {
     const which = right.indexOf(true);
     stage.say(
       which < 0
-        ? `One head, one mixture of ${names[0]}'s card and ${names[1]}'s: ${found} is neither. Drag the ring: is there a place that is right for both?`
-        : `All the weight is on ${names[which]}: the ${["first", "second"][which]} answer is right, the other one wrong. Split the head in two.`,
+        ? `One head, one mixture of ${names[0]}'s card and ${names[1]}'s: ${found} is neither. ` +
+            "Drag the ring: is there a place that is right for both?"
+        : `All the weight is on ${names[which]}: the ${ORDER[which]} answer is right, the other one wrong. ` +
+            "Split the head in two.",
     );
   };
 
@@ -160,17 +173,17 @@ function play(stage, { friends, cards, questions }) {
     chips.forEach((chip, friend) => chip.firstChild.setAttribute("stroke", pair.includes(friend) ? "var(--query)" : "var(--key)"));
     pair.forEach((friend, answer) => {
       const right = isRight(answeredBy(answer), answer);
-      answers[answer][0].textContent = `${["first", "second"][answer]}: ${friends[friend]}'s ${cards[friend]}`;
+      answers[answer][0].textContent = `${ORDER[answer]}: ${friends[friend]}'s ${cards[friend]}`;
       answers[answer][1].textContent = right ? "✓ right" : "✗ wrong";
       answers[answer][1].style.fill = right ? "var(--weight)" : "var(--wrong)";
     });
     maps.forEach(({ title, cells }, head) => {
       const finds = shares[head] > 0.75 ? "the first name" : shares[head] < 0.25 ? "the second name" : "both names";
-      title.textContent = `${split ? `head ${head}` : "the only head"}: ${finds}`;
+      title.textContent = `${nameOf(head)}: ${finds}`;
       cells.forEach(([first], question) => first.parentNode.setAttribute("aria-checked", question === asked));
     });
     rings.forEach((ring, head) => (ring.lastChild.textContent = split ? head : "↔"));
-    if (split) stage.svg.append(rings[1]);
+    if (split && !rings[1].isConnected) stage.svg.append(rings[1]); // one that is held must stay where it is
     const outputs = heads.map(output);
     stage.publish({
       question: pair, weights: atWork().map((head) => weights[head]), outputs: atWork().map((head) => outputs[head]),

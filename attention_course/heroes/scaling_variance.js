@@ -12,6 +12,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   const [hub, hubY, radius, full] = [536, 392, 80, 0.5]; // the meter, and the largest norm that any weights have
   const x = (score) => middle + unit * score;
   const bar = (key) => 34 + pitch * key;
+  const deviations = counts[0].map((_, i) => (i - (counts[0].length - 1) / 2) * bin); // the middle of each bin
   const keys = scores[0].map((_, key) => key);
   let at = 4; // which of the head sizes
   let divided = false;
@@ -22,14 +23,17 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   const scaled = () => scores[at].map((score) => score * factor());
 
   // Painted from back to front.
-  const frame = svg(svg(stage.svg, "clipPath", { id: "bell-frame" }), "rect", { x: x(-edge), y: 0, width: 2 * unit * edge, height: ground });
+  const frame = svg(stage.svg, "clipPath", { id: "bell-frame" });
+  svg(frame, "rect", { x: x(-edge), y: 0, width: 2 * unit * edge, height: ground });
   const bell = svg(stage.svg, "g", { "clip-path": "url(#bell-frame)" });
   const bins = counts[0].map(() => svg(bell, "rect", { fill: "var(--second)", opacity: 0.8 }));
-  const curve = (opacity) => svg(bell, "polyline", { fill: "none", stroke: "var(--text)", "stroke-width": 1.5, "stroke-dasharray": "5 4", opacity });
-  const [undivided, theory] = [curve(0.55), curve(1)];
+  const dashed = { fill: "none", stroke: "var(--text)", "stroke-width": 1.5, "stroke-dasharray": "5 4" };
+  const [undivided, theory] = [0.55, 1].map((opacity) => svg(bell, "polyline", { ...dashed, opacity }));
   svg(stage.svg, "line", { x1: x(-edge), x2: x(edge), y1: ground, y2: ground, stroke: "var(--muted)" });
   const beams = keys.map(() => svg(stage.svg, "path", { fill: "none", stroke: "var(--weight)", "stroke-linecap": "round" }));
-  for (const score of [-30, -20, -10, 0, 10, 20, 30]) svg(stage.svg, "text", { x: x(score), y: ground + 19, class: "small muted halo" }, number(score));
+  for (const score of [-30, -20, -10, 0, 10, 20, 30]) {
+    svg(stage.svg, "text", { x: x(score), y: ground + 19, class: "small muted halo" }, number(score));
+  }
   svg(stage.svg, "text", { x: 10, y: 16, class: "start" }, `${pairs.toLocaleString("en")} scores q · k`);
   svg(stage.svg, "text", { x: 10, y: 35, class: "start small muted" }, "of random q and k; dashed: prediction");
   svg(stage.svg, "circle", { cx: 16, cy: 55, r: 5, fill: "var(--key)" });
@@ -74,9 +78,9 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   const label = svg(stage.svg, "text", { y: 76, class: "start strong code" });
 
   stage.paint = ({ wide, shown, heights, scores, weights, norm }, before) => {
-    const bellOf = (width) => heights.map((_, i) => i - 16).map((z) => `${x((z / 4) * width)},${ground - peak * Math.exp(-z * z / 32)}`).join(" ");
+    const bellOf = (width) => deviations.map((z) => `${x(z * width)},${ground - peak * Math.exp((-z * z) / 2)}`).join(" ");
     heights.forEach((height, i) => set(bins[i], {
-      x: x((i - heights.length / 2) * bin * shown), width: bin * shown * unit - 0.4, y: ground - height, height,
+      x: x((deviations[i] - bin / 2) * shown), width: bin * shown * unit - 0.4, y: ground - height, height,
     }));
     set(undivided, { points: bellOf(wide) });
     set(theory, { points: bellOf(shown) });
@@ -113,7 +117,8 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     const follow = norm < 0.05 ? "A nudge moves next to nothing" : norm < 0.2 ? "A nudge hardly moves them" : "A nudge still moves them";
     stage.say(
       divided
-        ? `head_size ${size}, and every score ÷ ${root}: most lie within ±${wide}, whatever head_size is. Softmax shares again: ${winner}.`
+        ? `head_size ${size}, and every score ÷ ${root}: most lie within ±${wide}, whatever head_size is. ` +
+            `Softmax shares again: ${winner}.`
         : `head_size ${size}: most scores lie within ±${wide}, and ${winner}. ${follow}. ` +
             (norm < 0.05 ? "Press ÷ √head_size." : "Drag the edge of the bell, or press Play."),
     );

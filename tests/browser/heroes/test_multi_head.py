@@ -62,18 +62,22 @@ def test_two_heads_answer_every_question(show):
     assert hero.values["weights"][0][3] == hero.values["weights"][0][0] == 0.5
 
 
-def test_the_mouse_drags_one_ring_of_two(show):
+def test_mouse_and_keys_drag_one_ring_of_two(show):
     hero = show("multi_head", reduced_motion="reduce")
     hero.press("Split into two heads")
     ring = hero.figure.get_by_role("slider", name="output of head 1")
     box, left = ring.bounding_box(), hero.figure.locator("svg").bounding_box()["x"]
     hero.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     hero.page.mouse.down()
-    hero.page.mouse.move(left + LEFT + UNIT * 3, box["y"])  # a quarter of the way from Ann's 2 to Bob's 6
+    hero.page.mouse.move(left + LEFT + UNIT * 3, box["y"], steps=5)  # a quarter of the way from 2 to 6
     hero.page.mouse.up()
     assert hero.values["outputs"] == pytest.approx([2, 3])
     assert hero.values["weights"][1] == pytest.approx([0.75, 0.25, 0, 0])
     assert hero.values["right"] == [True, False]
+    ring.focus()
+    for _ in range(5):
+        hero.page.keyboard.press("ArrowRight")
+    assert hero.values["outputs"] == pytest.approx([2, 4])
     assert_outputs_follow_the_package(hero.values)
 
 
