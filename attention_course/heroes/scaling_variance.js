@@ -114,13 +114,13 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     const most = Math.max(...weights);
     const winner = `key ${weights.indexOf(most)} gets ${most.toFixed(2)} of the weight`;
     const wide = number(2 * deviation() * factor(), 1);
-    const follow = norm < 0.05 ? "A nudge moves next to nothing" : norm < 0.2 ? "A nudge hardly moves them" : "A nudge still moves them";
+    const follow = norm < 0.01 ? "A nudge moves next to nothing" : norm < 0.2 ? "A nudge hardly moves them" : "A nudge still moves them";
     stage.say(
       divided
         ? `head_size ${size}, and every score ÷ ${root}: most lie within ±${wide}, whatever head_size is. ` +
             `Softmax shares again: ${winner}.`
         : `head_size ${size}: most scores lie within ±${wide}, and ${winner}. ${follow}. ` +
-            (norm < 0.05 ? "Press ÷ √head_size." : "Drag the edge of the bell, or press Play."),
+            (norm < 0.2 ? "Press ÷ √head_size." : "Drag the edge of the bell, or press Play."),
     );
   };
 
@@ -129,7 +129,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     const norm = sizeOfDerivatives(weights);
     const tops = counts[at].map((count) => (peak * count * Math.sqrt(2 * Math.PI)) / (pairs * bin));
     label.textContent = `head_size = ${head_sizes[at]}`;
-    reading.textContent = `derivatives ${norm.toFixed(3)} · ${norm < 0.05 ? "dead" : norm < 0.2 ? "fading" : "alive"}`;
+    reading.textContent = `derivatives ${norm.toFixed(3)} · ${norm < 0.01 ? "dead" : norm < 0.2 ? "fading" : "alive"}`;
     stage.publish({ head_size: head_sizes[at], divided, scores: scaled(), weights, norm });
     const arrived = stage.show({ wide: deviation(), shown: deviation() * factor(), heights: tops, scores: scaled(), weights, norm });
     describe();
