@@ -1,10 +1,13 @@
 """The ladder: its rungs, in order, one line each. Every list of rungs is read from here."""
 
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,9 @@ def modules(package: str, names: Iterable[str] = STEMS) -> dict[str, ModuleType]
     """
     paths = {name: f"{__package__}.{package}.{name}" for name in names}
     return {name: import_module(path) for name, path in paths.items() if find_spec(path)}
+
+
+def tables(package: str, name: str) -> dict[str, Any]:
+    """Return the content of a TOML file of a subpackage, for example of a rung; {} if there is none."""
+    file = Path(__file__).parent / package / f"{name}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

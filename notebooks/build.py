@@ -70,6 +70,7 @@ def notebook_of(source: str) -> NotebookNode:
 def execute(notebook: NotebookNode, folder: Path) -> None:
     """Run all cells in `folder` and keep their outputs; raises at the first error."""
     os.environ["OMP_NUM_THREADS"] = "1"  # as the tests run them: other threads can add in another order
+    os.environ["ATTENTION_PROGRESS"] = ""  # what a maintainer has answered is not stored
     NotebookClient(
         notebook,
         timeout=600,

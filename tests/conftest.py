@@ -9,6 +9,9 @@ from hypothesis import settings
 from nbval.plugin import IPyNbCell
 
 matplotlib.use("Agg")
+os.environ["ATTENTION_PROGRESS"] = (
+    ""  # here and in kernels: what tests answer is not kept, what is kept not shown
+)
 
 settings.register_profile("course", deadline=None, derandomize=True)  # no clock and no luck decides a test
 settings.register_profile("quick", settings.get_profile("course"), max_examples=20)  # make check

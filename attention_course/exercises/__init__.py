@@ -5,16 +5,16 @@ the mistakes as patches of the references. `running` runs an answer, `judging` j
 result, and `worker` does all of it in a separate process.
 """
 
-import inspect
-import textwrap
-from collections import Counter
+from dataclasses import replace
+from functools import partial
 
-from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Property, unwrapped
+from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Property
 from attention_course.exercises.judging import Verdict
-from attention_course.exercises.panel import Hint, Solution
+from attention_course.exercises.panel import Card, Hint, Solution, hints_given, hints_of
 from attention_course.exercises.worker import judge_apart
-from attention_course.ladder import modules
+from attention_course.ladder import RUNGS, modules, tables
 from attention_course.names import look_up
+from attention_course.progress import keep_try, kept
 
 __all__ = [
     "CATALOGUE",
@@ -25,12 +25,11 @@ __all__ = [
     "Verdict",
     "check",
     "hint",
+    "hints_given",
     "solution",
 ]
 
 EXERCISES = {each.name: each for rung in modules("exercises").values() for each in rung.EXERCISES}
-
-hints_given: Counter[str] = Counter()
 
 
 def check(name: str, function: object, seed: int | None = None) -> Verdict:
@@ -42,13 +41,33 @@ def check(name: str, function: object, seed: int | None = None) -> Verdict:
         seed: fixes the inputs, to see the same verdict twice.
 
     Returns:
-        The verdict; as the last line of a cell it displays itself.
+        The verdict; as the last line of a cell it displays itself, with buttons for hints and the solution.
 
     Raises:
         ValueError: unknown name; the message lists all.
         TypeError: `function` is not callable.
     """
-    return judge_apart(look_up(name, EXERCISES, "exercise"), function, seed)
+    exercise = look_up(name, EXERCISES, "exercise")
+    before = kept()[0].exercises.get(name)
+    verdict = judge_apart(exercise, function, seed)
+    problem = keep_try(name, verdict.passed, verdict.mistakes) if verdict.tried else ""
+    if verdict.passed:
+        remark = what_follows(name)
+    else:
+        remark = "✓ You have passed this exercise before." if before and before.passed else ""
+    card = partial(Card, exercise=exercise, passed=verdict.passed)
+    return replace(verdict, remark=f"{remark} {problem}".strip(), card=card)
+
+
+def what_follows(name: str) -> str:
+    """Say what comes after an exercise: the next one of its rung, or the next rung."""
+    rung = next(rung for rung in RUNGS if name in tables("exercises", rung.stem))
+    names = list(tables("exercises", rung.stem))
+    number = names.index(name) + 1
+    if number < len(names):
+        return f"Next: exercise {number + 1}, `{names[number]}`."
+    above = RUNGS[rung.number :]
+    return f"Next: rung {above[0].number}, {above[0].title}." if above else "This was the last exercise."
 
 
 def hint(name: str) -> Hint:
@@ -57,21 +76,19 @@ def hint(name: str) -> Hint:
     Raises:
         ValueError: unknown name; the message lists all.
     """
-    hints = look_up(name, EXERCISES, "exercise").hints
-    given = hints_given[name]
-    if given == len(hints):
+    hints, given = hints_of(look_up(name, EXERCISES, "exercise")), hints_given[name]
+    if given >= len(hints):
         return Hint(
             name, "No more hints", f"There were {given}. To see how we wrote it: `solution({name!r})`."
         )
     hints_given[name] += 1
-    return Hint(name, f"Hint {given + 1} of {len(hints)}", hints[given])
+    return hints[given]
 
 
 def solution(name: str) -> Solution:
-    """Ask whether to show the solution of an exercise: the source of the reference.
+    """Ask whether to show the solution of an exercise: the source of the reference, without its docstring.
 
     Raises:
         ValueError: unknown name; the message lists all.
     """
-    reference = look_up(name, EXERCISES, "exercise").reference
-    return Solution(name, textwrap.dedent(inspect.getsource(unwrapped(reference))))
+    return Solution(look_up(name, EXERCISES, "exercise"))

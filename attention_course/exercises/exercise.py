@@ -7,22 +7,19 @@ reference with a few strings replaced, so two mistakes in different places can b
 import ast
 import inspect
 import textwrap
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
-from pathlib import Path
 from types import FunctionType
-from typing import Any
 
 import torch
 
+from attention_course.ladder import tables
+
 Edit = tuple[str, str]  # a string that occurs once in the body of the reference, and its replacement
 
-CATALOGUE: dict[str, str] = tomllib.loads(
-    (Path(__file__).parent / "catalogue.toml").read_text(encoding="utf-8")
-)
+CATALOGUE: dict[str, str] = tables("exercises", "catalogue")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +114,7 @@ def exercise(
         functions: mistakes that are not patches, each named after its mistake.
     """
     name = reference.__name__
-    entry = texts(module.rpartition(".")[2])[name]
+    entry = tables("exercises", module.rpartition(".")[2])[name]
     by_name = {function.__name__: function for function in functions}
 
     mistakes = []
@@ -147,9 +144,16 @@ def exercise(
     )
 
 
-def texts(stem: str) -> dict[str, dict[str, Any]]:
-    """Read the texts and patches of a rung's exercises."""
-    return tomllib.loads((Path(__file__).parent / f"{stem}.toml").read_text(encoding="utf-8"))
+def undocumented(function: FunctionType) -> str:
+    """Return the source of a function without its docstring."""
+    source = textwrap.dedent(inspect.getsource(function))
+    tree = ast.parse(source).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    if ast.get_docstring(tree) is None:
+        return source
+    lines = source.splitlines(keepends=True)
+    above, below = lines[: tree.body[0].lineno - 1], lines[tree.body[0].end_lineno :]
+    return "".join(above) + "".join(below).lstrip("\n")
 
 
 # Patches
@@ -158,14 +162,13 @@ def texts(stem: str) -> dict[str, dict[str, Any]]:
 @cache
 def source_of(function: FunctionType) -> tuple[str, str]:
     """Return the signature of a function, without annotations, and its body, without the docstring."""
-    source = textwrap.dedent(inspect.getsource(function))
+    source = undocumented(function)
     tree = ast.parse(source).body[0]
     assert isinstance(tree, ast.FunctionDef)
     for argument in ast.walk(tree.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    first = tree.body[1 if ast.get_docstring(tree) else 0]
-    body = source.splitlines(keepends=True)[first.lineno - 1 :]
+    body = source.splitlines(keepends=True)[tree.body[0].lineno - 1 :]
     return f"def {tree.name}({ast.unparse(tree.args)}):\n", "".join(body)
 
 

@@ -41,6 +41,8 @@ class Verdict:
         headline: the verdict in a few words.
         message: what was found, and what to do.
         details: HTML, shown below the message.
+        remark: what comes next, and what was kept before.
+        card: makes a widget of the panel's HTML.
     """
 
     exercise: str
@@ -49,6 +51,13 @@ class Verdict:
     headline: str
     message: str
     details: str = ""
+    remark: str = ""
+    card: Callable[[str], panel.Card] | None = None
+
+    @property
+    def tried(self) -> bool:
+        """Whether there was an answer, and not a stub."""
+        return self.headline != NOT_TRIED
 
     @property
     def mistake(self) -> str | None:
@@ -59,8 +68,15 @@ class Verdict:
         return f"{self.exercise}: {self.headline}" + ("" if self.passed else f"\n{self.message}")
 
     def _repr_html_(self) -> str:
-        sign = "✓" if self.passed else "○" if self.headline == NOT_TRIED else "✗"
-        return panel.frame(self.exercise, sign, self.headline, panel.prose(self.message) + self.details)
+        sign = "✓" if self.passed else "✗" if self.tried else "○"
+        remark = panel.prose(self.remark) if self.remark else ""
+        body = panel.prose(self.message) + self.details + remark
+        return panel.frame(self.exercise, sign, self.headline, body)
+
+    def _repr_mimebundle_(self, **kwargs):
+        page = self._repr_html_()
+        live = self.card(page)._repr_mimebundle_(**kwargs) if self.card else None
+        return (live or {}) | {"text/html": page, "text/plain": repr(self)}
 
 
 class Trial:
@@ -336,7 +352,7 @@ def not_tried(exercise: Exercise) -> Verdict:
     """Return the verdict for a stub, always the same text: it is stored in the notebook."""
     message = (
         "Write the body, end it with a `return`, and run the cell again. "
-        f"For a first step: `hint({exercise.name!r})`."
+        "For a first step, take the first hint."
     )
     return Verdict(exercise.name, False, (), NOT_TRIED, message)
 

@@ -6,11 +6,14 @@ Output of a learner's code is escaped. Colour is never the only cue: a symbol an
 import html
 import re
 import reprlib
+from collections import Counter
 
 import ipywidgets
 from torch import Tensor
 
-ACCENTS = {"✓": "#0072B2", "✗": "#D55E00"}  # colour-blind safe; other symbols are grey
+from attention_course.exercises.exercise import Exercise, undocumented, unwrapped
+
+ACCENTS = {"✓": "#0072B2", "✗": "#B3123C"}  # colour-blind safe; other symbols are grey
 TEXT = "color:var(--jp-ui-font-color1,#222)"
 MUTED = "color:var(--jp-ui-font-color2,#555)"
 BORDER = "var(--jp-border-color2,#ccc)"
@@ -18,8 +21,10 @@ CODE = (
     "font-family:var(--jp-code-font-family,monospace);font-size:.95em;background:none;color:inherit;padding:0"
 )
 CELL = "padding:2px 8px;text-align:right;border:none;font-variant-numeric:tabular-nums;background:none"
-MARKED = f"{CELL};outline:2px solid #D55E00;font-weight:700"
+MARKED = f"{CELL};outline:2px solid #B3123C;font-weight:700"
 LARGEST = 9  # rows and columns that a table shows
+
+hints_given: Counter[str] = Counter()  # by the names of exercises
 
 
 def frame(name: str, sign: str, headline: str, body: str) -> str:
@@ -124,25 +129,73 @@ class Hint:
         return frame(self.exercise, "→", self.headline, prose(self.text))
 
 
+def hints_of(exercise: Exercise) -> list[Hint]:
+    """Return all hints for an exercise, in order."""
+    total = len(exercise.hints)
+    return [
+        Hint(exercise.name, f"Hint {number} of {total}", text)
+        for number, text in enumerate(exercise.hints, start=1)
+    ]
+
+
 class Solution(ipywidgets.VBox):
     """A question, a button, and the solution that the button reveals. `button.click()` clicks it."""
 
-    def __init__(self, exercise: str, source: str):
+    def __init__(self, exercise: Exercise):
         self.exercise = exercise
         question = prose("Do you want to see the solution? One more try teaches more than reading it.")
-        self.question = ipywidgets.HTML(frame(exercise, "→", "Solution", question))
+        self.question = ipywidgets.HTML(frame(exercise.name, "→", "Solution", question))
         self.button = ipywidgets.Button(description="Show the solution")
         self.source = ipywidgets.HTML()
-        self.button.on_click(lambda _: self.reveal(source))
+        self.button.on_click(lambda _: self.reveal())
         super().__init__([self.question, self.button, self.source])
 
-    def reveal(self, source: str) -> None:
-        """Replace the button with the source."""
-        code = (
-            f'<pre style="{CODE};margin:8px 0 0;overflow-x:auto;line-height:1.4">{html.escape(source)}</pre>'
-        )
-        self.source.value = frame(self.exercise, "→", "One way to write it", code)
+    def reveal(self) -> None:
+        """Replace the button with the source of the reference, without its docstring."""
+        source = html.escape(undocumented(unwrapped(self.exercise.reference)))
+        code = f'<pre style="{CODE};margin:8px 0 0;overflow-x:auto;line-height:1.4">{source}</pre>'
+        self.source.value = frame(self.exercise.name, "→", "One way to write it", code)
         self.button.layout.display = self.question.layout.display = "none"
 
     def __repr__(self) -> str:
-        return f"Solution of {self.exercise}: hidden until you press the button."
+        return f"Solution of {self.exercise.name}: hidden until you press the button."
+
+
+class Card(ipywidgets.VBox):
+    """The panel of a verdict above two buttons. Hints that were given before are shown.
+
+    Attributes:
+        hint: the button for the next hint; `card.hint.click()` clicks it.
+        solution: the button for the solution, which asks first, unless the answer has passed.
+        hints: the hints so far, as HTML.
+    """
+
+    def __init__(self, page: str, exercise: Exercise, passed: bool):
+        self.exercise, self.passed = exercise, passed
+        self.hint = ipywidgets.Button(layout={"width": "auto"})
+        self.hint.on_click(lambda _: self._take_hint())
+        self.solution = ipywidgets.Button(description="Solution", layout={"width": "auto"})
+        self.solution.on_click(lambda _: self._solve())
+        self.hints = ipywidgets.HTML()
+        buttons = [self.solution] if passed else [self.hint, self.solution]
+        super().__init__([ipywidgets.HTML(page), ipywidgets.HBox(buttons), self.hints])
+        self.add_class("attention-exercise")
+        if not passed:
+            self._show_hints()
+
+    def _take_hint(self) -> None:
+        hints_given[self.exercise.name] += 1
+        self._show_hints()
+
+    def _show_hints(self) -> None:
+        hints, given = hints_of(self.exercise), hints_given[self.exercise.name]
+        self.hints.value = "".join(hint._repr_html_() for hint in hints[:given])
+        self.hint.disabled = given >= len(hints)
+        self.hint.description = "No more hints" if self.hint.disabled else f"Hint {given + 1} of {len(hints)}"
+
+    def _solve(self) -> None:
+        solution = Solution(self.exercise)
+        if self.passed:
+            solution.reveal()
+        self.solution.layout.display = "none"
+        self.children = (*self.children, solution)

@@ -5,18 +5,18 @@ One TOML file a rung holds the questions; every choice, right or wrong, has its 
 
 import html
 import re
-import tomllib
 from importlib.resources import files
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import ipywidgets
 
-from attention_course.ladder import STEMS
+from attention_course.ladder import STEMS, tables
 from attention_course.names import look_up
+from attention_course.progress import SKIP, keep_answer, kept
 
 
 class Choice(TypedDict):
-    """One way to answer a question."""
+    """One way to answer a question. A text that is code as a whole stands between backticks."""
 
     text: str
     explanation: str
@@ -30,23 +30,11 @@ class Entry(TypedDict):
     choices: list[Choice]
 
 
-_FILES = [files(__name__) / f"{stem}.toml" for stem in STEMS]
-QUESTIONS: dict[str, Entry] = {
-    name: question
-    for file in _FILES
-    if file.is_file()
-    for name, question in tomllib.loads(file.read_text(encoding="utf-8")).items()
+QUESTIONS: dict[str, Any] = {
+    name: question for stem in STEMS for name, question in tables("questions", stem).items()
 }
 
-STYLE = """<style>
-.attention-question { max-width: 46em; }
-.attention-question .widget-html-content { line-height: 1.5; }
-.attention-question .jupyter-button {
-    height: auto; padding: 4px 12px; line-height: 1.5;
-    text-align: left; white-space: normal; overflow: visible;
-}
-.attention-question .jupyter-button:focus-visible { outline: 2px solid #0072b2; outline-offset: 1px; }
-</style>"""
+STYLE = f"<style>{files(__name__).joinpath('question.css').read_text(encoding='utf-8')}</style>"
 
 
 class Question(ipywidgets.VBox):
@@ -54,6 +42,7 @@ class Question(ipywidgets.VBox):
 
     Attributes:
         buttons: the choices, in order; `buttons[1].click()` answers without a browser.
+        skip: the button that says what is right.
         guesses: the choices made so far, as indices.
     """
 
@@ -61,20 +50,20 @@ class Question(ipywidgets.VBox):
         self.name = name
         self.question = question
         self.guesses: list[int] = []
-        self.buttons = [
-            ipywidgets.Button(
-                description=choice["text"],
-                layout={"width": "auto", "height": "auto"},
-                style={"text_color": "var(--jp-ui-font-color1)"},
-            )
-            for choice in choices
-        ]
         self._choices = choices
-        self._explanation = ipywidgets.HTML()
-        self._explanation.add_class("attention-explanation")
+        self.buttons = [_button(choice["text"]) for choice in choices]
         for index, button in enumerate(self.buttons):
             button.on_click(lambda _, index=index: self._guess(index))
-        super().__init__([ipywidgets.HTML(STYLE + _paragraph(question)), *self.buttons, self._explanation])
+        self.skip = ipywidgets.Button(description=SKIP, tooltip="Show what is right, without a guess")
+        self.skip.add_class("attention-skip")
+        self.skip.on_click(lambda _: self._skip())
+        self._explanation = ipywidgets.HTML()
+        self._explanation.add_class("attention-explanation")
+        self._explanation.layout.min_height = f"{_lines(choices) * 1.5 + 0.5}em"
+        head = ipywidgets.HTML(f'{STYLE}<div class="attention-head">Predict</div>{_paragraph(question)}')
+        grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": _columns(choices)})
+        grid.add_class("attention-choices")
+        super().__init__([head, grid, self.skip, self._explanation])
         self.add_class("attention-question")
 
     @property
@@ -82,40 +71,98 @@ class Question(ipywidgets.VBox):
         """What is said about the last guess, as HTML; empty before the first."""
         return self._explanation.value
 
+    def restore(self, answers: list[str]) -> None:
+        """Show answers that were given before."""
+        texts = [choice["text"] for choice in self._choices]
+        for answer in answers:
+            if answer in texts:
+                self.guesses.append(texts.index(answer))
+                self._show(texts.index(answer))
+            elif answer == SKIP:
+                self._show_right()
+
     def _guess(self, index: int) -> None:
         self.guesses.append(index)
         choice = self._choices[index]
-        right = choice.get("right", False)
+        self._show(index, keep_answer(self.name, choice["text"], choice.get("right", False)))
+
+    def _skip(self) -> None:
+        self._show_right(keep_answer(self.name, SKIP, right=False))
+
+    def _show(self, index: int, problem: str = "") -> None:
+        right = self._choices[index].get("right", False)
+        self._explain(index, "Right." if right else "Not this one.", problem)
+
+    def _show_right(self, problem: str = "") -> None:
+        right = next(index for index, choice in enumerate(self._choices) if choice.get("right"))
+        self._explain(right, f"The answer is: {self._choices[right]['text']}.", problem)
+
+    def _explain(self, index: int, verdict: str, problem: str) -> None:
+        """Colour a choice, and show what there is to say about it."""
+        right = self._choices[index].get("right", False)
         self.buttons[index].icon = "check" if right else "times"
-        colour = "#0072B2" if right else "#D55E00"
-        text = f"{'Right.' if right else 'Not this one.'} {choice['explanation']}"
-        self._explanation.value = (
-            f'<div role="status" style="border-left: 4px solid {colour}; '
-            f'padding-left: 10px; line-height: 1.5">{_paragraph(text)}</div>'
-        )
+        kind = "attention-right" if right else "attention-wrong"
+        self.buttons[index].add_class(kind)
+        if right:
+            self.skip.layout.visibility = "hidden"
+        text = " ".join(filter(None, [verdict, self._choices[index]["explanation"], problem]))
+        self._explanation.value = f'<div role="status" class="{kind}">{_paragraph(text)}</div>'
 
     def __repr__(self) -> str:
         choices = "".join(f"\n  - {choice['text']}" for choice in self._choices)
         return f"{self.question}{choices}"
 
     def _repr_mimebundle_(self, **kwargs):
-        choices = "".join(f"<li>{html.escape(choice['text'])}</li>" for choice in self._choices)
-        page = f"{_paragraph(self.question)}<ul>{choices}</ul>"
+        choices = "".join(f"<li>{_marked(choice['text'])}</li>" for choice in self._choices)
+        page = f"<p><strong>Predict</strong></p>{_paragraph(self.question)}<ul>{choices}</ul>"
         live = super()._repr_mimebundle_(**kwargs) or {}
         return live | {"text/html": page, "text/plain": repr(self)}
 
 
-def _paragraph(text: str) -> str:
+def _button(text: str) -> ipywidgets.Button:
+    """Return the button of a choice; one that is code as a whole is set as code."""
+    code = re.fullmatch("`([^`]+)`", text)
+    button = ipywidgets.Button(description=code[1] if code else text)
+    if code:
+        button.add_class("attention-code")
+    return button
+
+
+def _columns(choices: list[Choice]) -> str:
+    """Return CSS for four, two or one columns of choices, fewer where the page is narrow."""
+    longest = max(len(choice["text"]) for choice in choices)
+    narrow, wide = (
+        ("10em", "22%") if longest <= 12 else ("20em", "45%") if longest <= 36 else ("100%", "100%")
+    )
+    return f"repeat(auto-fit, minmax(min(100%, max({narrow}, {wide})), 1fr))"
+
+
+def _lines(choices: list[Choice]) -> int:
+    """Estimate the lines of the longest explanation, so that showing it moves nothing below."""
+    return 1 + max(len(choice["explanation"]) for choice in choices) // 90
+
+
+def _marked(text: str) -> str:
     """Escape `text` for HTML and set what stands between backticks as code."""
-    code = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
-    return f"<p>{code}</p>"
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def _paragraph(text: str) -> str:
+    """Return a paragraph."""
+    return f"<p>{_marked(text)}</p>"
 
 
 def ask(name: str) -> Question:
     """Ask the question called `name`; as the last line of a notebook cell it shows itself.
 
+    What was answered before, and is kept in the learner's progress, is shown again.
+
     Raises:
         ValueError: there is no question of that name; the message lists them.
     """
     entry = look_up(name, QUESTIONS, "question")
-    return Question(name, entry["question"], entry["choices"])
+    question = Question(name, entry["question"], entry["choices"])
+    record, _ = kept()
+    if name in record.questions:
+        question.restore(record.questions[name].answers)
+    return question

@@ -1,0 +1,287 @@
+"""Progress is kept in a file that people may read, edit, damage and delete; a lesson goes on all the same."""
+
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from attention_course import progress as module
+from attention_course.exercises import EXERCISES, check
+from attention_course.ladder import RUNGS, modules, tables
+from attention_course.progress import (
+    HARDEST,
+    SKIP,
+    Answered,
+    Record,
+    Tried,
+    keep_answer,
+    keep_try,
+    kept,
+    main,
+    progress,
+    read,
+    report,
+)
+from attention_course.questions import QUESTIONS, ask
+
+RUNG = RUNGS[0]
+REFERENCE = EXERCISES["windowed_mean"].reference
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch) -> Path:
+    """Keep progress as for a learner, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ATTENTION_PROGRESS")
+    return tmp_path / "progress.json"
+
+
+def choose(name: str, right: bool = False, other: int = 0) -> None:
+    """Press the button of the right choice, or of a wrong one."""
+    question = ask(name)
+    choices = QUESTIONS[name]["choices"]
+    fitting = [index for index, choice in enumerate(choices) if choice.get("right", False) is right]
+    question.buttons[fitting[other]].click()
+
+
+# What is kept
+
+
+def test_tests_keep_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    choose("mean_at_one")
+    assert kept() == (Record(), "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_written_before_an_answer(file):
+    def stub(x, k):
+        raise NotImplementedError
+
+    ask("mean_at_one")._repr_mimebundle_()
+    check("windowed_mean", stub)
+    check("windowed_mean", None)
+    assert repr(progress(RUNG.stem)) == "Rung 1: 4 questions and 3 exercises."
+    assert not list(file.parent.iterdir())
+
+
+def test_a_person_can_read_what_was_answered(file):
+    question = ask("mean_at_one")
+    for index in (1, 0, 1):
+        question.buttons[index].click()
+    check("windowed_mean", lambda x, k: x, 0)
+    wrong = check("windowed_mean", EXERCISES["windowed_mean"].mistakes[0].function, 0)
+    check("windowed_mean", REFERENCE, 0)
+    check("windowed_mean", lambda x, k: x, 0)
+    entry = json.loads(file.read_text(encoding="utf-8"))
+    assert entry["questions"] == {
+        "mean_at_one": {"answers": ["(2, 8)", "(3, 6)"], "right_at_first_try": False}
+    }
+    tried = entry["exercises"]["windowed_mean"]
+    assert (tried["tries"], tried["passed"]) == (3, True)
+    assert wrong.mistake in tried["mistakes"]
+    assert len(file.read_text().splitlines()) > 10
+
+
+def test_signs_are_kept_as_they_are(file):
+    keep_answer("score_of_the_future", "−∞", right=True)
+    assert "−∞" in file.read_text(encoding="utf-8")
+    assert kept()[0].questions["score_of_the_future"] == Answered(["−∞"], True)
+
+
+def test_what_changes_nothing_is_not_written(file):
+    keep_try("windowed_mean", True, ())
+    before = file.stat().st_mtime_ns, file.stat().st_ino
+    keep_try("windowed_mean", False, ("no_scale",))
+    assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
+
+
+def test_answers_from_two_notebooks_at_once_are_all_kept(file):
+    with ThreadPoolExecutor(8) as pool:
+        problems = list(pool.map(lambda i: keep_answer(f"question {i}", "yes", right=True), range(40)))
+    assert set(problems) == {""}
+    assert len(read(file).questions) == 40
+    assert not list(file.parent.glob("*.partial"))
+
+
+# What cannot be read or written
+
+DAMAGED = [
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"questions": {}}',
+    '{"questions": [], "exercises": {}}',
+    '{"questions": {"mean_at_one": 3}, "exercises": {}}',
+    '{"questions": {"mean_at_one": {"answers": "All"}}, "exercises": {}}',
+    '{"questions": {"mean_at_one": {"answers": [3]}}, "exercises": {}}',
+    '{"questions": {}, "exercises": {"windowed_mean": {"tries": "3"}}}',
+    '{"questions": {}, "exercises": {"windowed_mean": {"passed": 1}}}',
+    '{"questions": {}, "exercises": {"windowed_mean": {"marks": 1}}}',
+    "[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:70])
+def test_a_damaged_file_is_told_of_and_left_alone(file, text):
+    file.write_text(text)
+    question = ask("mean_at_one")
+    question.buttons[0].click()
+    assert "Right." in question.explanation
+    assert re.search(r"Your progress is not kept: progress.json is damaged", question.explanation)
+    verdict = check("windowed_mean", REFERENCE, 0)
+    assert verdict.passed
+    assert "Your progress is not kept" in verdict._repr_html_()
+    assert "not kept" not in repr(verdict)
+    for shown in (progress(), progress(RUNG.stem)):
+        assert "Delete the file" in repr(shown)
+        assert "Delete the file" in shown._repr_html_()
+    assert file.read_text() == text
+
+
+def test_what_cannot_be_written_is_told_of(file, monkeypatch):
+    def full(*paths):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "replace", full)
+    question = ask("mean_at_one")
+    question.buttons[0].click()
+    assert "No space left on device" in question.explanation
+    assert not file.exists()
+    assert not list(file.parent.glob("*.partial"))
+
+
+def test_a_folder_in_the_place_of_the_file_is_told_of(file):
+    file.mkdir()
+    assert "not kept" in keep_answer("mean_at_one", "(3, 6)", right=True)
+    assert "cannot be read" in repr(progress(RUNG.stem))
+
+
+# What is shown
+
+
+def test_names_are_those_of_questions_and_exercises():
+    rungs = modules("exercises")
+    for rung in RUNGS:
+        assert list(tables("exercises", rung.stem)) == [each.name for each in rungs[rung.stem].EXERCISES]
+    assert [name for rung in RUNGS for name in tables("questions", rung.stem)] == list(QUESTIONS)
+
+
+def test_the_line_of_a_rung(file):
+    choose("mean_at_one", right=True)
+    choose("slice_of_the_past", right=True)
+    choose("swap_two_tokens")
+    choose("swap_two_tokens", right=True)
+    check("causal_mean_loop", EXERCISES["causal_mean_loop"].reference, 0)
+    check("windowed_mean", lambda x, k: x, 0)
+    line = (
+        "Rung 1: 2 of 4 questions right at the first try, 1 of 3 exercises passed. "
+        "Look again: swap_two_tokens, windowed_mean."
+    )
+    assert repr(progress(RUNG.stem)) == line
+    assert line in progress(RUNG.stem)._repr_html_()
+    check("windowed_mean", REFERENCE, 0)
+    assert repr(progress(RUNG.stem)).endswith("2 of 3 exercises passed. Look again: swap_two_tokens.")
+
+
+def test_all_rungs_are_a_table(file):
+    for name in tables("questions", RUNG.stem):
+        choose(name, right=True)
+    keep_try("windowed_mean", False, ())
+    page = progress()._repr_html_()
+    rows = re.findall(r"<tr><th.*?</tr>", page.partition("<tbody>")[2])
+    assert len(rows) == len(RUNGS) == len(repr(progress()).splitlines())
+    assert re.findall(r">([^<>]+)<", rows[0]) == ["1 bag of words", "4 of 4 ✓", "0 of 3", "windowed_mean"]
+    assert "✓" not in "".join(rows[1:])
+
+
+def test_an_unknown_rung_lists_the_rungs():
+    with pytest.raises(
+        ValueError, match=r"no rung called 'bag_of_word'. Did you mean 'bag_of_words'.*multi_head"
+    ):
+        progress("bag_of_word")
+
+
+# A class
+
+
+CLASS = {
+    "ann": Record(
+        {"mean_at_one": Answered(["(3, 6)"], True), "swap_two_tokens": Answered([SKIP])},
+        {"windowed_mean": Tried(2, True, ["window_too_long"]), "band_matrix": Tried(1, True)},
+    ),
+    "bob": Record(
+        {"mean_at_one": Answered(["(2, 8)"]), "swap_two_tokens": Answered(["All four", "Output 0 only"])},
+        {"windowed_mean": Tried(1, False, ["window_too_long"])},
+    ),
+    "cleo": Record(
+        {"swap_two_tokens": Answered(["All four"])},
+        {"windowed_mean": Tried(1, True), "forgetting_mean": Tried(1, False)},
+    ),
+    "dan": Record(),
+}
+REPORT = """\
+who   is at rung            right at the first try  exercises passed
+ann   2 one matrix product  1 of 2                  2 of 2
+bob   1 bag of words        0 of 2                  0 of 1
+cleo  1 bag of words        0 of 1                  1 of 2
+dan   not begun             0 of 0                  0 of 0
+
+Exercises not passed at the first try:
+  windowed_mean: 2 of 3, 1 not yet; most often: window_too_long (2)
+  forgetting_mean: 1 of 1, 1 not yet
+
+Questions not right at the first try:
+  swap_two_tokens: 3 of 3; most often: All four (2)
+  mean_at_one: 1 of 2; most often: (2, 8) (1)
+"""
+
+
+def hand_in(who: str, folder: Path) -> str:
+    """Write the file of a learner into a folder, as `keep` does."""
+    (folder / "progress.json").write_text(json.dumps(asdict(CLASS[who])))
+    return str(folder / "progress.json")
+
+
+def test_the_report_of_a_class(tmp_path):
+    files = []
+    for who in CLASS:
+        (tmp_path / who / "notebooks").mkdir(parents=True)
+        files.append(hand_in(who, tmp_path / who / "notebooks"))
+    command = [sys.executable, "-m", "attention_course.progress", *files]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, REPORT, "")
+
+
+def test_no_more_than_the_hardest_are_named():
+    many = Record(exercises={name: Tried(2, False) for name in EXERCISES})
+    assert report({"ann": many}).count("1 not yet") == HARDEST
+    assert report({"dan": Record()}).endswith(
+        "Exercises not passed at the first try: none\n\nQuestions not right at the first try: none"
+    )
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_reported(tmp_path, capsys):
+    good, bad, missing = (tmp_path / name for name in ("bob.json", "eve.json", "none.json"))
+    good.write_text(json.dumps(asdict(CLASS["bob"])))
+    bad.write_text("{")
+    assert main([str(path) for path in (bad, good, missing, tmp_path)]) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split("  ")[:2] == ["bob", "1 bag of words"]
+    damaged, absent, folder = told.err.splitlines()
+    assert damaged.startswith(f"{bad} is damaged, or holds something else (")
+    assert absent == f"{missing} cannot be read: No such file or directory. Name a learner's progress.json."
+    assert folder.startswith(f"{tmp_path} cannot be read: Is a directory.")
+    assert main([str(bad)]) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_files_called_alike_keep_their_paths(tmp_path):
+    files = [tmp_path / "monday" / "ann.json", tmp_path / "tuesday" / "ann.json", tmp_path / "bob.json"]
+    assert module.names_of(files) == [str(files[0]), str(files[1]), "bob"]
