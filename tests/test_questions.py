@@ -1,5 +1,8 @@
 """Every question can be answered, and every choice is explained."""
 
+import html
+import re
+
 import pytest
 
 from attention_course.questions import QUESTIONS, Question, ask
@@ -34,7 +37,53 @@ def test_each_choice_shows_its_own_explanation(name):
         question.buttons[index].click()
         assert ("Right." if choice.get("right") else "Not this one.") in question.explanation
         assert question.buttons[index].icon == ("check" if choice.get("right") else "times")
+        kind = "attention-right" if choice.get("right") else "attention-wrong"
+        assert kind in question.buttons[index]._dom_classes
+        assert f'role="status" class="{kind}"' in question.explanation
     assert question.guesses == list(range(len(question.buttons)))
+
+
+@each_question
+def test_skipping_is_one_click_and_says_what_is_right(name):
+    question = ask(name)
+    question.skip.click()
+    right = next(index for index, choice in enumerate(QUESTIONS[name]["choices"]) if choice.get("right"))
+    assert "This is the answer." in question.explanation
+    coloured = [button for button in question.buttons if "attention-right" in button._dom_classes]
+    assert coloured == [question.buttons[right]]
+    assert question.guesses == []
+    assert question.skip.layout.visibility == "hidden"
+
+
+@each_question
+def test_a_choice_that_is_code_is_set_as_code(name):
+    question = ask(name)
+    page = question._repr_mimebundle_()["text/html"]
+    for choice, button in zip(QUESTIONS[name]["choices"], question.buttons, strict=True):
+        code = re.fullmatch("`(.*)`", choice["text"])
+        assert ("attention-code" in button._dom_classes) == bool(code)
+        assert button.description == (code[1] if code else choice["text"])
+        assert "`" not in button.description, "a button shows no code within a sentence"
+        assert not code or f"<code>{html.escape(code[1])}</code>" in page
+
+
+def test_after_a_restart_the_card_shows_what_was_answered(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_PROGRESS", str(tmp_path / "progress.json"))
+    question, untouched = ask("slice_of_the_past"), ask("slice_of_the_past")._repr_mimebundle_()
+    question.buttons[0].click()
+    question.buttons[2].click()
+    again = ask("slice_of_the_past")
+    assert again.guesses == [0, 2]
+    assert again.explanation == question.explanation
+    assert [button.icon for button in again.buttons] == ["times", "", "times", ""]
+    question.skip.click()
+    again = ask("slice_of_the_past")
+    assert [button.icon for button in again.buttons] == ["times", "check", "times", ""]
+    assert again.explanation == question.explanation
+    assert again.skip.layout.visibility == "hidden"
+    for kind in ("text/html", "text/plain"):
+        assert again._repr_mimebundle_()[kind] == untouched[kind], "what is stored must not tell"
+    assert ask("mean_at_one").explanation == ""
 
 
 def test_text_is_escaped_and_code_is_set_as_code():

@@ -18,6 +18,7 @@ from nbformat import v4 as nbf
 from playwright.sync_api import Locator, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = [".*", "tests", "tools", "__pycache__", "progress.json"]
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -46,7 +47,7 @@ def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False, app: st
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "course"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "tests", "tools", "__pycache__"))
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
         (copy / ".venv").symlink_to(ROOT / ".venv")
         for name, text in (extra or {}).items():
             (copy / "notebooks" / name).write_text(text)

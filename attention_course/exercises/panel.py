@@ -178,7 +178,8 @@ class Card(ipywidgets.VBox):
         self.solution.on_click(lambda _: self._solve())
         self.hints = ipywidgets.HTML()
         buttons = [self.solution] if passed else [self.hint, self.solution]
-        super().__init__([ipywidgets.HTML(page), ipywidgets.HBox(buttons), self.hints])
+        row = ipywidgets.HBox(buttons, layout={"margin": "0 0 0 18px"})
+        super().__init__([ipywidgets.HTML(page), row, self.hints])
         self.add_class("attention-exercise")
         if not passed:
             self._show_hints()

@@ -1,4 +1,4 @@
-"""Guess first, then see: `ask("bag_of_words_slice")` in a notebook cell.
+"""Guess first, then see: `ask("slice_of_the_past")` in a notebook cell.
 
 One TOML file a rung holds the questions; every choice, right or wrong, has its own explanation.
 """
@@ -95,7 +95,7 @@ class Question(ipywidgets.VBox):
 
     def _show_right(self, problem: str = "") -> None:
         right = next(index for index, choice in enumerate(self._choices) if choice.get("right"))
-        self._explain(right, f"The answer is: {self._choices[right]['text']}.", problem)
+        self._explain(right, "This is the answer.", problem)
 
     def _explain(self, index: int, verdict: str, problem: str) -> None:
         """Colour a choice, and show what there is to say about it."""
@@ -139,7 +139,7 @@ def _columns(choices: list[Choice]) -> str:
 
 def _lines(choices: list[Choice]) -> int:
     """Estimate the lines of the longest explanation, so that showing it moves nothing below."""
-    return 1 + max(len(choice["explanation"]) for choice in choices) // 90
+    return 1 + max(len("This is the answer. " + choice["explanation"]) for choice in choices) // 78
 
 
 def _marked(text: str) -> str:
