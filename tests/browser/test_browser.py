@@ -178,11 +178,15 @@ def test_questions_are_answered_by_keyboard(notebook, page):
         choices = QUESTIONS[name]["choices"]
         right = next(index for index, choice in enumerate(choices) if choice.get("right"))
         wrong = (right + 1) % len(choices)
+        height = question.bounding_box()["height"]
         for index, verdict in ((wrong, "Not this one."), (right, "Right.")):
             assert choices[index]["explanation"][:20] not in question.inner_text()
             question.locator("button").nth(index).focus()
             page.keyboard.press("Enter")
             question.locator("[role=status]").filter(has_text=verdict).wait_for()
+            assert question.bounding_box()["height"] == pytest.approx(height, abs=1), (
+                "the text below has moved"
+            )
 
 
 WRONG = "def answer(first, *others):\n    return first"
@@ -194,6 +198,8 @@ def test_an_exercise_is_answered_wrong_and_then_right(notebook, page):
     call, name = re.search(r'(check\("(\w+)", )', cell.locator(".jp-InputArea-editor").inner_text()).groups()
     panel = cell.locator(".jp-OutputArea")
     assert "not tried yet" in panel.inner_text()
+    cell.locator("button", has_text="Hint 1 of").click()
+    cell.locator("[role=status]", has_text="Hint 1 of").wait_for()
     for answer, words in ((WRONG, "not yet"), (RIGHT.format(name), "passed")):
         cell.locator(".cm-content").click()
         page.keyboard.press("Control+A")
