@@ -318,7 +318,7 @@ def strings(value) -> list[str]:
 
 
 def words_of_exercise(name: str) -> list[str]:
-    """All that `check`, `hint` and `solution` can say about one exercise."""
+    """All that `check` can say, and its hint and solution, about one exercise."""
     exercise = EXERCISES[name]
     solution = getattr(exercise.reference, "func", exercise.reference)
     judged = [prop.claim for prop in exercise.properties]

@@ -5,6 +5,7 @@ import copy
 import importlib.util
 import json
 import re
+import tomllib
 import warnings
 from functools import cache
 from itertools import pairwise
@@ -46,6 +47,10 @@ def path(request) -> Path:
 
 def cells(path: Path, cell_type: str) -> list[NotebookNode]:
     return [cell for cell in read(path).cells if cell.cell_type == cell_type]
+
+
+def has_tag(cell: NotebookNode, *tags: str) -> bool:
+    return not {*tags}.isdisjoint(cell.metadata.get("tags", []))
 
 
 def code_of(path: Path) -> str:
@@ -101,19 +106,94 @@ def test_no_error_and_no_warning_is_stored(path):
 
 def test_only_lasting_metadata(path):
     assert set(read(path).metadata) == {"kernelspec"}
-    assert all(set(cell.metadata) <= {"tags"} for cell in read(path).cells)
+    for cell in read(path).cells:
+        tags = {"tags": cell.metadata.tags} if "tags" in cell.metadata else {}
+        folded = {"jupyter": {"source_hidden": True}} if has_tag(cell, "folded") else {}
+        assert cell.metadata == tags | folded
 
 
 def test_small_enough_to_show_on_the_web(path):
     assert path.stat().st_size < 2**20
 
 
+# What is folded, and how wide the rest is
+
+
+@cache
+def source_of(path: Path) -> list[NotebookNode]:
+    return build.cells_of(build.read(SOURCES / f"{path.stem}.py"))
+
+
+def tree_of(code: str) -> ast.Module:
+    return ast.parse(TransformerManager().transform_cell(code))
+
+
+PLUMBING = {"ask", "explore", "picture", "Picture", "torch.testing.assert_close"}
+
+
+def is_plumbing(node: ast.stmt) -> bool:
+    """Does a statement only assert, ask or draw?"""
+    if isinstance(node, ast.For):
+        return all(map(is_plumbing, node.body))
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return ast.unparse(node.value.func) in PLUMBING
+    return isinstance(node, ast.Assert)
+
+
+def is_folded_as_it_should_be(cell: NotebookNode) -> bool:
+    """Is a cell of plumbing folded? Not where the assertion is the lesson, or the proof of the rung."""
+    return has_tag(cell, "folded", "lesson", "proof") or not all(map(is_plumbing, tree_of(cell.source).body))
+
+
+def test_plumbing_is_folded(path):
+    for cell in source_of(path):
+        assert cell.cell_type == "markdown" or is_folded_as_it_should_be(cell), cell.source
+
+
+def test_what_is_plumbing():
+    def cell(code: str, *tags: str) -> NotebookNode:
+        return nbformat.v4.new_code_cell(code, metadata={"tags": tags})
+
+    drawn = 'picture(Heatmap("weights", w), alt="A triangle.")'
+    for plumbing in (
+        drawn,
+        'ask("crop")',
+        "assert x > 0",
+        f"for w in tables:\n    {drawn}\n    assert w.any()",
+    ):
+        assert not is_folded_as_it_should_be(cell(plumbing))
+        assert is_folded_as_it_should_be(cell(plumbing, "folded"))
+    assert is_folded_as_it_should_be(cell("torch.testing.assert_close(a, b)", "lesson"))
+    for shown in ("x.shape", "x = 1\nassert x", f"w = x.mean()\n{drawn}", "def f(x):\n    return x"):
+        assert is_folded_as_it_should_be(cell(shown))
+
+
+def test_a_folded_cell_says_in_its_first_line_what_is_there(path):
+    for cell in source_of(path):
+        if has_tag(cell, "folded"):
+            assert re.match(r"# [A-Z]\w+.*\n[^#\n]", cell.source), cell.source
+
+
+def test_no_screen_is_all_folded(path):
+    """Every third cell in a row has prose, or code to read, or a question."""
+    for three in zip(*(source_of(path)[start:] for start in range(3)), strict=False):
+        folded = [cell for cell in three if has_tag(cell, "folded") and "ask(" not in cell.source]
+        assert len(folded) < 3, [cell.source.partition("\n")[0] for cell in folded]
+
+
+def test_code_fits_a_narrow_window(path):
+    width = tomllib.loads((SOURCES / "ruff.toml").read_text())["line-length"]
+    for cell in source_of(path):
+        if cell.cell_type == "code":
+            code = re.sub(r'""".*?"""', "", cell.source, flags=re.S)
+            assert max(map(len, code.splitlines())) <= width, cell.source
+
+
 # The code
 
 
 def definitions(code: str) -> list[ast.FunctionDef | ast.ClassDef]:
-    tree = ast.parse(TransformerManager().transform_cell(code))
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return [node for node in tree_of(code).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
 
 
 class Plain(ast.NodeTransformer):
@@ -311,9 +391,10 @@ def test_without_the_real_model_the_rest_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     notebook = build.notebook_of(build.read(SOURCES / "09_a_real_model.py"))
     build.execute(notebook, NOTEBOOKS)
-    first, *others = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert "SmolLM2 could not be fetched" in first.outputs[-1].text
-    needing = [cell for cell in others if cell.source.startswith("# With SmolLM2: ")]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    (fetching,) = [cell for cell in code if "load_smollm()" in cell.source]
+    assert "SmolLM2 could not be fetched" in fetching.outputs[-1].text
+    needing = [cell for cell in code if cell.source.startswith("# With SmolLM2: ")]
     assert len(needing) > 20
     for cell in needing:
         said = "".join(output.text for output in cell.outputs)
@@ -329,7 +410,8 @@ TINY = """# %% [markdown]
 print(1)
 print(2)
 
-# %%
+# %% tags=["folded"]
+# A slider
 import ipywidgets
 ipywidgets.IntSlider()
 
@@ -364,6 +446,7 @@ def test_building_twice_gives_the_same_clean_file(tmp_path):
     title, printed, slider, _ = made.cells
     assert title.cell_type == "markdown"
     assert printed.metadata == {"tags": ["keep"]}
+    assert slider.metadata == {"tags": ["folded"], "jupyter": {"source_hidden": True}}
     assert [output.text for output in printed.outputs] == ["1\n2\n"]
     assert set(slider.outputs[0].data) == {"text/plain"}, "a widget without its kernel shows an error"
 

@@ -176,7 +176,11 @@ class LiveTraining(ipywidgets.VBox):
         return ABOUT
 
     def _repr_mimebundle_(self, **kwargs):
-        return (super()._repr_mimebundle_(**kwargs) or {}) | {"text/plain": ABOUT}
+        live = (super()._repr_mimebundle_(**kwargs) or {}) | {"text/plain": ABOUT}
+        if not self.figure.panels:
+            return live
+        still, metadata = self.figure.still()._repr_mimebundle_()
+        return still | live, metadata
 
 
 def _answer_in_any_thread(widget: ipywidgets.Widget) -> None:

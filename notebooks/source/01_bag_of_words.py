@@ -14,10 +14,11 @@
 #
 # A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
 
-# %%
+# %% tags=["folded"]
+# Imports
 import torch
 
-from attention_course.exercises import check, hint, solution
+from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Lines, Scatter, picture
 from attention_course.questions import ask
@@ -36,10 +37,17 @@ x.shape
 # %% [markdown]
 # With two channels a token is a point in the plane.
 
-# %%
+# %% tags=["folded"]
+# Picture: the four tokens
 picture(
-    Scatter("Four tokens as points", x, ["t=0", "t=1", "t=2", "t=3"], limits=(-1, 9)),
-    alt="Four points: t=0 at (2, 8), t=1 at (4, 4), t=2 at (6, 0), t=3 at (0, 4).",
+    Scatter(
+        "Four tokens as points",
+        x,
+        ["t=0", "t=1", "t=2", "t=3"],
+        limits=(-1, 9),
+    ),
+    alt="Four points: t=0 at (2, 8), t=1 at (4, 4), t=2 at (6, 0), t=3 at "
+    "(0, 4).",
 )
 
 # %% [markdown]
@@ -49,7 +57,8 @@ picture(
 #
 # Commit to a guess before you go on.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("mean_at_one")
 
 # %% [markdown]
@@ -57,7 +66,8 @@ ask("mean_at_one")
 #
 # The past of position `t`, including the token itself, is a slice of `x`.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("slice_of_the_past")
 
 # %%
@@ -86,7 +96,8 @@ means
 # %% [markdown]
 # Check the last row in your head: (2 + 4 + 6 + 0) / 4 = 3<!--shown-->, and (8 + 4 + 0 + 4) / 4 = 4<!--shown-->.
 
-# %%
+# %% tags=["folded"]
+# Check: the last row
 assert means[-1].tolist() == [3, 4]
 
 # %% [markdown]
@@ -125,7 +136,7 @@ causal_mean_loop(x)
 #
 # `torch.testing.assert_close` compares two tensors. It is silent when they agree, and raises an error that shows the largest difference when they do not.
 
-# %%
+# %% tags=["lesson"]
 torch.testing.assert_close(causal_mean_loop(x), means)
 torch.testing.assert_close(causal_mean_loop(batch), batch_means)
 
@@ -145,7 +156,8 @@ except TypeError as error:
 #
 # A mean does not depend on the order of its terms. Guess first.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("swap_two_tokens")
 
 # %%
@@ -158,8 +170,11 @@ changed
 #
 # The last entry is False: the last output did not move. The next cell asserts it.
 
-# %%
-torch.testing.assert_close(causal_mean_loop(swapped)[-1], causal_mean_loop(x)[-1])
+# %% tags=["folded"]
+# Check: the last output did not move
+torch.testing.assert_close(
+    causal_mean_loop(swapped)[-1], causal_mean_loop(x)[-1]
+)
 
 # %% [markdown]
 # ## No looking ahead
@@ -179,7 +194,9 @@ columns = []
 for s in range(len(x)):
     nudged = x.clone()
     nudged[s] += 1
-    columns.append((causal_mean_loop(nudged) != causal_mean_loop(x)).any(dim=-1))
+    columns.append(
+        (causal_mean_loop(nudged) != causal_mean_loop(x)).any(dim=-1)
+    )
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
@@ -193,9 +210,12 @@ torch.equal(leak_probe(causal_mean_loop, x), torch.stack(columns, dim=-1))
 # %% [markdown]
 # Read column 2: outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above the diagonal would be an output that moved with a *later* input. You will use the leak probe again and again.
 
-# %%
+# %% tags=["folded"]
+# Check: column 2, and no one above the diagonal
 assert columns[2].tolist() == [False, False, True, True]
-assert not leak_probe(causal_mean_loop, x).triu(diagonal=1).any()  # strictly above
+assert (
+    not leak_probe(causal_mean_loop, x).triu(diagonal=1).any()
+)  # strictly above
 
 # %% [markdown]
 # ## Fewer additions
@@ -208,10 +228,14 @@ assert not leak_probe(causal_mean_loop, x).triu(diagonal=1).any()  # strictly ab
 counts = torch.arange(1, len(x) + 1)  # 1, 2, 3, 4
 x.cumsum(dim=0) / counts[:, None]
 
-# %%
-torch.testing.assert_close(x.cumsum(dim=0) / counts[:, None], causal_mean_loop(x))
+# %% tags=["folded"]
+# Check: the running sum gives the same means
+torch.testing.assert_close(
+    x.cumsum(dim=0) / counts[:, None], causal_mean_loop(x)
+)
 
-# %% tags=["given"]
+# %% tags=["folded", "given"]
+# Picture: the additions of both, over T
 length = 2 ** torch.arange(2, 11)
 picture(
     Lines(
@@ -224,8 +248,8 @@ picture(
         x_label="tokens T",
         y_label="additions for each channel",
     ),
-    alt="Two lines over T from 4 to 1024, both axes logarithmic. "
-    "The loop climbs twice as steeply as the running sum.",
+    alt="Two lines over T from 4 to 1024, both axes logarithmic. The loop "
+    "climbs twice as steeply as the running sum.",
 )
 
 # %% [markdown]
@@ -253,7 +277,8 @@ for T in (1, 2, 7, 32):
 #
 # Drag `t` to the right: the blue tokens have been seen, the pale ones are still to come, and the ring is the mean. Then leave `t` at 7 and change the order. (The picture is static until you run the cell.)
 
-# %%
+# %% tags=["folded"]
+# Explorer: a bag of tokens, and the mean of what is in it
 explore("bag_of_words")
 
 # %% [markdown]
@@ -279,7 +304,8 @@ published_loop(x)
 # %% [markdown]
 # Compare it with the right means, (2, 8), (3, 6), (4, 4), (3, 4), and find the line.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("find_the_loop_bug")
 
 # %% [markdown]
@@ -294,14 +320,18 @@ ask("find_the_loop_bug")
 # %%
 torch.manual_seed(1)
 notes_x = torch.randn(8, 2)
-difference = (published_loop(notes_x) - causal_mean_loop(notes_x)).abs().max()
-assert not torch.allclose(published_loop(notes_x), causal_mean_loop(notes_x))
+difference = (
+    (published_loop(notes_x) - causal_mean_loop(notes_x)).abs().max()
+)
+assert not torch.allclose(
+    published_loop(notes_x), causal_mean_loop(notes_x)
+)
 print(f"largest difference: {difference:.1f}")
 
 # %% [markdown]
 # ## Exercises
 #
-# Write your answer where the stub raises `NotImplementedError`, and run the cell. `check` draws new inputs each time; if your function makes a known mistake, it says which. Uncomment `hint` for a hint (each call gives the next one), and `solution` when you want to compare.
+# Write your answer where the stub raises `NotImplementedError`, and run the cell. `check` draws new inputs each time; if your function makes a known mistake, it says which. Its buttons give a hint, one at a time, and the solution when you want to compare.
 #
 # ### 1. The loop, from memory
 #
@@ -314,8 +344,6 @@ def my_causal_mean(x):
 
 
 check("causal_mean_loop", my_causal_mean)
-# hint("causal_mean_loop")
-# solution("causal_mean_loop")
 
 # %% [markdown]
 # ### 2. A mean of the last k
@@ -329,8 +357,6 @@ def my_windowed_mean(x, k):
 
 
 check("windowed_mean", my_windowed_mean)
-# hint("windowed_mean")
-# solution("windowed_mean")
 
 # %% [markdown]
 # ### 3. A mean that forgets
@@ -344,8 +370,6 @@ def my_forgetting_mean(x):
 
 
 check("forgetting_mean", my_forgetting_mean)
-# hint("forgetting_mean")
-# solution("forgetting_mean")
 
 # %% [markdown]
 # ## In the wild

@@ -14,13 +14,14 @@
 #
 # The loop of rung 1 asks the same thing at every position: which tokens do I use, and how much of each? The answers are numbers. What happens if we write all of them into one matrix?
 
-# %%
+# %% tags=["folded"]
+# Imports
 import time
 
 import torch
 
 from attention_course.averaging import causal_mean_loop
-from attention_course.exercises import check, hint, solution
+from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Heatmap, Lines, picture
 from attention_course.questions import ask
@@ -31,7 +32,9 @@ from attention_course.questions import ask
 # Three tokens with two channels each.
 
 # %%
-tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # (T, C) = (3, 2)
+tokens = torch.tensor(
+    [[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]
+)  # (T, C) = (3, 2)
 
 # %% [markdown]
 # A row of three numbers says how much of each token to take. `1 1 1` takes each token once: it adds them up.
@@ -56,7 +59,8 @@ torch.ones(3, 3) @ tokens
 # %%
 torch.tril(torch.ones(3, 3))
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("row_of_tril")
 
 # %%
@@ -81,12 +85,14 @@ weights
 output = weights @ tokens
 output
 
-# %%
+# %% tags=["folded"]
+# Picture: weights times tokens gives the output
 picture(
     Heatmap("weights (3, 3)", weights, "output t", "token s", limit=1),
     Heatmap("@  tokens (3, 2)", tokens, "token s", "channel", limit=10),
     Heatmap("=  output (3, 2)", output, "output t", "channel", limit=10),
-    alt="The weights, a lower triangle whose rows sum to 1, times the tokens, give the means of the past.",
+    alt="The weights, a lower triangle whose rows sum to 1, times the "
+    "tokens, give the means of the past.",
 )
 
 # %% [markdown]
@@ -96,7 +102,8 @@ picture(
 #
 # With a batch, `x` has shape (B, T, C), and the weights still have shape (T, T).
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("what_broadcasting_does")
 
 # %%
@@ -120,7 +127,9 @@ torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
 # `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. With both factors transposed, the weights are on the right, and the result is transposed, too.
 
 # %%
-mirrored = x.transpose(-2, -1) @ weights.transpose(-2, -1)  # (B, C, T) @ (T, T)
+mirrored = x.transpose(-2, -1) @ weights.transpose(
+    -2, -1
+)  # (B, C, T) @ (T, T)
 torch.testing.assert_close(mirrored.transpose(-2, -1), weights @ x)
 
 # %% [markdown]
@@ -150,7 +159,9 @@ causal_mean_matmul(tokens.half()).dtype
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x_random = torch.randn(3, T, 5)
-    torch.testing.assert_close(causal_mean_matmul(x_random), causal_mean_loop(x_random))
+    torch.testing.assert_close(
+        causal_mean_matmul(x_random), causal_mean_loop(x_random)
+    )
 
 # %% [markdown]
 # `torch.allclose` is another way to compare. This cell calls it for 100 seeds. Does it always return True?
@@ -165,13 +176,15 @@ for seed in range(100):
     largest = max(largest, (loop - matmul).abs().max().item())
 all(agreed)
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("why_not_equal")
 
 # %% [markdown]
 # Two ways to the same mean: the loop adds and then divides; the product multiplies each token by a rounded 1/(t + 1), and adds in its own order. The largest difference over all these seeds is below one millionth:
 
-# %%
+# %% tags=["folded"]
+# Check: the difference is below one millionth
 assert largest < 1e-6
 
 # %% [markdown]
@@ -184,7 +197,8 @@ big, small = torch.tensor(1e8), torch.tensor(1.0)
 # %% [markdown]
 # `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and its error message shows how far apart the two are. That is why the checks in this course use it.
 
-# %%
+# %% tags=["folded"]
+# Check: allclose failed at some seeds, assert_close passes
 assert not all(agreed)
 torch.testing.assert_close(matmul, loop)
 
@@ -194,7 +208,8 @@ torch.testing.assert_close(matmul, loop)
 # The loop takes T steps, one after the other, and Python starts each of them. The product is one call, and the processor computes many of its sums in parallel. The next cell measures both on your machine and draws the ratio. (Times differ from machine to machine and from run to run, so the picture is the only thing it shows.)
 
 
-# %%
+# %% tags=["folded"]
+# Picture: the time of both, measured on your machine
 def fastest(function, x, repeats=5):
     times = []
     for _ in range(repeats):
@@ -212,17 +227,20 @@ for i, T in enumerate(lengths.tolist()):
         causal_mean_matmul, x_random
     )
 
-# %%
 picture(
     Lines(
         "How many times as long the loop takes",
         lengths,
-        {"loop / matrix product": ratio, "equally fast": torch.ones(len(lengths))},
+        {
+            "loop / matrix product": ratio,
+            "equally fast": torch.ones(len(lengths)),
+        },
         x_label="tokens T",
         y_label="time ratio",
     ),
-    alt="The time of the loop divided by the time of the matrix product, over T from 8 to 512, both axes "
-    "logarithmic, with a line at 1 where both are equally fast.",
+    alt="The time of the loop divided by the time of the matrix product, "
+    "over T from 8 to 512, both axes logarithmic, with a line at 1 "
+    "where both are equally fast.",
 )
 
 # %% [markdown]
@@ -235,7 +253,9 @@ picture(
 # %%
 T = 6
 position = torch.arange(T)
-distance = position[:, None] - position  # (T, T): how far token s lies before output t
+distance = (
+    position[:, None] - position
+)  # (T, T): how far token s lies before output t
 
 shift = (distance == 1).float()
 
@@ -245,13 +265,25 @@ window = window / window.sum(dim=-1, keepdim=True)
 decay = torch.tril(0.5**distance)
 decay = decay / decay.sum(dim=-1, keepdim=True)
 
-# %%
+# %% tags=["folded"]
+# Picture: the three matrices of weights
 picture(
-    Heatmap("shift: copy the previous", shift, "output t", "token s", limit=1),
-    Heatmap("window: mean of the last 3", window, "output t", "token s", limit=1),
-    Heatmap("decay: half as much each step", decay, "output t", "token s", limit=1),
-    alt="Three weight matrices. Shift has ones right below the diagonal. Window has a band of width 3. "
-    "Decay falls by half with each step away from the diagonal.",
+    Heatmap(
+        "shift: copy the previous", shift, "output t", "token s", limit=1
+    ),
+    Heatmap(
+        "window: mean of the last 3", window, "output t", "token s", limit=1
+    ),
+    Heatmap(
+        "decay: half as much each step",
+        decay,
+        "output t",
+        "token s",
+        limit=1,
+    ),
+    alt="Three weight matrices. Shift has ones right below the diagonal. "
+    "Window has a band of width 3. Decay falls by half with each step "
+    "away from the diagonal.",
 )
 
 # %% [markdown]
@@ -271,7 +303,8 @@ swapped = counting[[1, 0, 2, 3, 4, 5]]
 # %% [markdown]
 # With unequal weights the output can depend on the order. But somebody has to choose the weights, and so far that is us, and the choice is the same for every sequence. In rung 4 they are computed from the tokens.
 
-# %%
+# %% tags=["folded"]
+# Check: the last output of decay did move
 assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01
 
 # %% [markdown]
@@ -281,7 +314,8 @@ assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01
 #
 # Switch the triangle off: every output sees everything. Switch the normalization off: means become sums. Lower the decay to 0: what is left of the past?
 
-# %%
+# %% tags=["folded"]
+# Explorer: triangle, normalization, decay
 explore("tril_matmul")
 
 # %% [markdown]
@@ -296,7 +330,8 @@ a = torch.tril(torch.ones(4, 4))
 broken = a / a.sum(1)
 broken
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("which_way_it_broadcasts")
 
 # %% [markdown]
@@ -308,7 +343,8 @@ broken.sum(dim=-1)
 # %% [markdown]
 # Only row 0 sums to 1<!--shown-->, and the last one to more than 2<!--shown-->. The sums had the shape (4,), which was broadcast as (1, 4): one for each column. With `keepdim=True` they have the shape (4, 1), one for each row.
 
-# %%
+# %% tags=["folded"]
+# Check: the sums of the rows, here and with keepdim=True
 assert (broken.sum(dim=-1) == 1).tolist() == [True, False, False, False]
 assert broken.sum(dim=-1)[-1] > 2
 
@@ -329,8 +365,6 @@ def my_causal_mean(x):
 
 
 check("causal_mean_matmul", my_causal_mean)
-# hint("causal_mean_matmul")
-# solution("causal_mean_matmul")
 
 # %% [markdown]
 # ### 2. The band
@@ -344,8 +378,6 @@ def my_band(T, k):
 
 
 check("band_matrix", my_band)
-# hint("band_matrix")
-# solution("band_matrix")
 
 # %% [markdown]
 # ### 3. The shift
@@ -359,8 +391,6 @@ def my_shift(T):
 
 
 check("shift_matrix", my_shift)
-# hint("shift_matrix")
-# solution("shift_matrix")
 
 # %% [markdown]
 # ## In the wild

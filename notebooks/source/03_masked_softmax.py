@@ -14,13 +14,14 @@
 #
 # In rung 2 we wrote the weights down ourselves, and made sure that no weight was negative and that each row summed to 1. What a model computes can be any number, positive or negative. How do we turn such numbers into weights, and keep the future out?
 
-# %%
+# %% tags=["folded"]
+# Imports
 import torch
 import torch.nn.functional as F
 
 from attention_course.attention import leak_probe
 from attention_course.averaging import causal_mean_loop, causal_mean_matmul
-from attention_course.exercises import check, hint, solution
+from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Bars, Heatmap, picture
 from attention_course.questions import ask
@@ -48,7 +49,8 @@ exp, exp.sum()
 # %%
 exp / exp.sum()
 
-# %%
+# %% tags=["folded"]
+# Check: torch.softmax agrees; 1000 scores of 0
 torch.testing.assert_close(exp / exp.sum(), torch.softmax(scores, dim=-1))
 assert torch.zeros(1000).exp().sum() == 1000
 
@@ -64,14 +66,16 @@ torch.manual_seed(0)
 block = torch.randn(2, 3, 4)
 for dim in range(3):
     sums = torch.softmax(block, dim=dim).sum(dim=dim)
+    all_one = torch.allclose(sums, torch.ones(()))
     print(
-        f"dim={dim}: shape of the sums {tuple(sums.shape)}, all 1: {torch.allclose(sums, torch.ones(()))}"
+        f"dim={dim}: shape of the sums {tuple(sums.shape)}, all 1:", all_one
     )
 
 # %% [markdown]
 # All three run, and all three give weights. No error tells you which one is right. In a matrix of scores, each row belongs to a **query**: the position that looks (output t of rung 2). Each column belongs to a **key**: a position that is looked at (token s). Papers say that a query attends to a key.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("which_dim")
 
 # %% [markdown]
@@ -79,7 +83,8 @@ ask("which_dim")
 #
 # Guess, then see.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("add_a_constant")
 
 # %%
@@ -110,9 +115,14 @@ def softmax(x, dim):
 
 softmax(large, dim=-1)
 
-# %%
-torch.testing.assert_close(softmax(large, dim=-1), torch.softmax(large, dim=-1))
-torch.testing.assert_close(softmax(block, dim=1), torch.softmax(block, dim=1))
+# %% tags=["folded"]
+# Check: torch.softmax gives the same
+torch.testing.assert_close(
+    softmax(large, dim=-1), torch.softmax(large, dim=-1)
+)
+torch.testing.assert_close(
+    softmax(block, dim=1), torch.softmax(block, dim=1)
+)
 
 # %% [markdown]
 # ## Temperature
@@ -121,19 +131,18 @@ torch.testing.assert_close(softmax(block, dim=1), torch.softmax(block, dim=1))
 
 # %%
 steps = torch.tensor([0.0, 1.0, 2.0, 3.0])
+softened = {t: softmax(steps / t, dim=-1) for t in (0.3, 1.0, 3.0)}
+
+# %% tags=["folded"]
+# Picture: the same scores at three temperatures
 picture(
     *(
-        Bars(
-            f"temperature {temperature}",
-            softmax(steps / temperature, dim=-1),
-            list("0123"),
-            "key",
-            (0, 1),
-        )
-        for temperature in (0.3, 1.0, 3.0)
+        Bars(f"temperature {t}", weights, list("0123"), "key", (0, 1))
+        for t, weights in softened.items()
     ),
-    alt="Weights of the scores 0, 1, 2, 3 at three temperatures. At 0.3 the last key has nearly all the "
-    "weight, at 1.0 about two thirds, at 3.0 four tenths.",
+    alt="Weights of the scores 0, 1, 2, 3 at three temperatures. At 0.3 "
+    "the last key has nearly all the weight, at 1.0 about two thirds, "
+    "at 3.0 four tenths.",
 )
 
 # %% [markdown]
@@ -146,7 +155,8 @@ T = 4
 mask = torch.ones(T, T, dtype=torch.bool).tril()
 mask
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("score_of_the_future")
 
 # %% [markdown]
@@ -164,7 +174,8 @@ weights
 # %% [markdown]
 # Those are the weights of rung 2. The zeros above the diagonal are exact: exp(−∞) is 0, not nearly 0.
 
-# %%
+# %% tags=["folded"]
+# Check: the weights of rung 2, with exact zeros
 torch.testing.assert_close(weights, mask / mask.sum(dim=-1, keepdim=True))
 assert (weights[~mask] == 0).all()
 
@@ -192,7 +203,9 @@ causal_mean_softmax(torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]))
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x = torch.randn(3, T, 5)
-    torch.testing.assert_close(causal_mean_softmax(x), causal_mean_matmul(x))
+    torch.testing.assert_close(
+        causal_mean_softmax(x), causal_mean_matmul(x)
+    )
     torch.testing.assert_close(causal_mean_softmax(x), causal_mean_loop(x))
 
 # %% [markdown]
@@ -200,7 +213,8 @@ for T in (1, 2, 7, 32):
 #
 # Now with scores that are not all equal. They are from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation", for the six words of "The sun rises in the east". The article mixes up the order of the words, and we keep its order: the, sun, the, in, east, rises. Rung 4 shows how the scores are computed, and rung 5 why they are divided by √2.
 
-# %%
+# %% tags=["folded"]
+# Data: the article's scores, divided by √2, and a mask
 article_scores = (
     torch.tensor(
         [
@@ -220,7 +234,9 @@ mask = torch.ones(6, 6, dtype=torch.bool).tril()
 # The first way: −∞ before the softmax.
 
 # %%
-before = torch.softmax(article_scores.masked_fill(~mask, float("-inf")), dim=-1)
+before = torch.softmax(
+    article_scores.masked_fill(~mask, float("-inf")), dim=-1
+)
 before
 
 # %% [markdown]
@@ -240,9 +256,14 @@ torch.testing.assert_close(renormalized, before)
 # %% [markdown]
 # After the multiplication the article prints 0.2449<!--shown--> for position 3, the word "in", on itself. Our matrix says 0.165<!--shown-->. The printed number belongs to its next step, where each row has been divided by its sum.
 
-# %%
-torch.testing.assert_close(multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0)
-torch.testing.assert_close(renormalized[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0)
+# %% tags=["folded"]
+# Check: 0.165 after the product, 0.2449 after the division
+torch.testing.assert_close(
+    multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0
+)
+torch.testing.assert_close(
+    renormalized[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0
+)
 
 # %% [markdown]
 # The two ways of masking agree on paper, and nearly always in float32. But if a hidden score is far above all visible ones, the visible weights are too small for float32 and are rounded to 0 (**underflow**). Then the division is 0/0.
@@ -261,7 +282,8 @@ torch.softmax(far_above.masked_fill(~only_first, float("-inf")), dim=-1)
 #
 # What if we leave out the division?
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("mask_by_zero")
 
 # %% [markdown]
@@ -272,7 +294,9 @@ ask("mask_by_zero")
 def mask_before(x):
     scores = x @ x.transpose(-2, -1)  # (T, T)
     mask = torch.ones_like(scores, dtype=torch.bool).tril()
-    return torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ x
+    return (
+        torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ x
+    )
 
 
 def multiply_after(x):
@@ -280,7 +304,8 @@ def multiply_after(x):
     return torch.softmax(scores, dim=-1).tril() @ x
 
 
-# %%
+# %% tags=["folded"]
+# Picture: the leak probe of both
 torch.manual_seed(0)
 x = torch.randn(6, 3)
 picture(
@@ -296,14 +321,16 @@ picture(
         "output that moves",
         "input that is nudged",
     ),
-    alt="Two leak probes. With −∞ before the softmax only the lower triangle moves. "
-    "With the multiplication after it, every output moves with every input.",
+    alt="Two leak probes. With −∞ before the softmax only the lower "
+    "triangle moves. With the multiplication after it, every output "
+    "moves with every input.",
 )
 
 # %% [markdown]
 # On the right, output 0 moves when input 5 does. The tokens of the future are no longer in the output. But their scores are still in the sum that each row was divided by.
 
-# %%
+# %% tags=["folded"]
+# Check: only the second one leaks
 assert not leak_probe(mask_before, x).triu(diagonal=1).any()
 assert leak_probe(multiply_after, x).all()
 
@@ -363,17 +390,22 @@ tables = {
     for name, scores in preferences.items()
 }
 
-# %%
+# %% tags=["folded"]
+# Picture: the weights of the three preferences
 picture(
-    *(Heatmap(name, w, "query", "key", limit=1) for name, w in tables.items()),
-    alt="Weights from three matrices of scores: most weight on the diagonal, in the first column, "
-    "and right below the diagonal.",
+    *(
+        Heatmap(name, w, "query", "key", limit=1)
+        for name, w in tables.items()
+    ),
+    alt="Weights from three matrices of scores: most weight on the "
+    "diagonal, in the first column, and right below the diagonal.",
 )
 
 # %% [markdown]
 # The rows still sum to 1, and the future still has no weight, whatever the scores are.
 
-# %%
+# %% tags=["folded"]
+# Check: rows sum to 1, nothing above the diagonal
 for w in tables.values():
     torch.testing.assert_close(w.sum(dim=-1), torch.ones(T))
     assert not w.triu(diagonal=1).any()
@@ -387,7 +419,8 @@ for w in tables.values():
 #
 # The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same; for weights p it is −Σ p ln p. (The natural logarithm gives it the unit **nat**.) Lower the temperature and watch it fall. Then switch the mask off: key 3 has the highest score and had no weight until now.
 
-# %%
+# %% tags=["folded"]
+# Explorer: scores, temperature, mask
 explore("masked_softmax")
 
 # %% [markdown]
@@ -402,7 +435,9 @@ explore("masked_softmax")
 def almost_attention(x):
     scores = x @ x.transpose(-2, -1)
     mask = torch.ones_like(scores, dtype=torch.bool).tril()
-    weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-2)
+    weights = torch.softmax(
+        scores.masked_fill(~mask, float("-inf")), dim=-2
+    )
     return weights, weights @ x
 
 
@@ -411,7 +446,8 @@ x = torch.randn(5, 3)
 broken, _ = almost_attention(x)
 broken
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("find_the_softmax_bug")
 
 # %% [markdown]
@@ -424,7 +460,8 @@ print("rows:   ", broken.sum(dim=-1))
 # %% [markdown]
 # The second is the leak probe.
 
-# %%
+# %% tags=["folded"]
+# Picture: its leak probe
 picture(
     Heatmap(
         "softmax along the queries",
@@ -432,14 +469,18 @@ picture(
         "output that moves",
         "input that is nudged",
     ),
-    alt="The leak probe of the broken function: entries above the diagonal are lit.",
+    alt="The leak probe of the broken function: entries above the diagonal "
+    "are lit.",
 )
 
 # %% [markdown]
 # Each key distributes its weight over all queries that may see it, including later ones. So a later token changes what an earlier one gets.
 
-# %%
-assert leak_probe(lambda x: almost_attention(x)[1], x).triu(diagonal=1).any()
+# %% tags=["folded"]
+# Check: it leaks
+assert (
+    leak_probe(lambda x: almost_attention(x)[1], x).triu(diagonal=1).any()
+)
 
 # %% [markdown]
 # ## Exercises
@@ -455,8 +496,6 @@ def my_causal_mean(x):
 
 
 check("causal_mean_softmax", my_causal_mean)
-# hint("causal_mean_softmax")
-# solution("causal_mean_softmax")
 
 # %% [markdown]
 # ### 2. A numerically stable softmax
@@ -470,8 +509,6 @@ def my_softmax(x):
 
 
 check("stable_softmax", my_softmax)
-# hint("stable_softmax")
-# solution("stable_softmax")
 
 # %% [markdown]
 # ### 3. Padding
@@ -487,8 +524,6 @@ def my_padding_weights(scores, lengths):
 
 
 check("padding_weights", my_padding_weights)
-# hint("padding_weights")
-# solution("padding_weights")
 
 # %% [markdown]
 # ## In the wild

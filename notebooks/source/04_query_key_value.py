@@ -14,7 +14,8 @@
 #
 # In rung 3 we wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
 
-# %%
+# %% tags=["folded"]
+# Imports
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -23,7 +24,7 @@ from matplotlib.figure import Figure
 from attention_course.attention import causal_mask, leak_probe
 from attention_course.averaging import causal_mean_loop, causal_mean_matmul
 from attention_course.averaging import causal_mean_softmax
-from attention_course.exercises import check, hint, solution
+from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import (
     BLUE,
@@ -44,23 +45,29 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is the product of the two lengths and the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point in opposite directions.
 
 # %%
-x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])  # (T, C) = (4, 2)
+x = torch.tensor(
+    [[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]]
+)  # (T, C) = (4, 2)
 (x[0] * x[1]).sum()
 
 # %% [markdown]
 # That was 2 · 1 + 1 · 2 = 4<!--shown-->. The product `x @ x.T` holds the dot products of all pairs: entry [t, s] is the score of key s for query t.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("largest_score_of_a_row")
 
 # %%
 scores = x @ x.T  # (4, 2) @ (2, 4) is (4, 4)
+
+# %% tags=["folded"]
+# Picture: the tokens and their scores
 picture(
     Scatter("Four tokens", x, ["0", "1", "2", "3"], limits=(-3, 3)),
     Heatmap("Their scores, x @ x.T", scores, "query t", "key s"),
-    alt="Four points in the plane: 0 at (2, 1), 1 at (1, 2), 2 at (-1, 1), 3 at (0, "
-    "-2). Their scores are symmetric, with the largest of each row on the "
-    "diagonal.",
+    alt="Four points in the plane: 0 at (2, 1), 1 at (1, 2), 2 at (-1, 1), "
+    "3 at (0, -2). Their scores are symmetric, with the largest of "
+    "each row on the diagonal.",
 )
 
 # %% [markdown]
@@ -91,7 +98,8 @@ lengths = published_x.norm(dim=-1)
 cosine = F.cosine_similarity(published_x[0], published_x[1], dim=0)
 lengths, cosine
 
-# %%
+# %% tags=["folded"]
+# Check: token 1 scores token 0 higher than itself
 scores_of_1 = published_x @ published_x[1]
 assert scores_of_1[0] > scores_of_1[1]
 assert lengths[0] * cosine > lengths[1]
@@ -101,10 +109,12 @@ assert lengths[0] * cosine > lengths[1]
 #
 # Two things. A token that finds itself gets nothing new. And look at the scores once more.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("verb_and_subject")
 
-# %%
+# %% tags=["folded"]
+# Check: the scores equal their transpose
 torch.testing.assert_close(scores, scores.T)
 
 # %% [markdown]
@@ -139,6 +149,13 @@ embedding(torch.tensor([ids["The"], ids["sun"]])).detach()
 # These two rows are the first two that the article prints. It prints those of the other four words, too, but not in the order of the sentence: its rows are those of the ids 0, 4, 5, 2, 1, 3.
 
 # %%
+order = [0, 4, 5, 2, 1, 3]
+x = embedding(torch.tensor(order)).detach()  # (T, n_embd) = (6, 3)
+words = [sorted(sentence)[i] for i in order]
+words
+
+# %% tags=["folded"]
+# Check: the six rows as the article prints them
 printed = torch.tensor(
     [
         [0.3374, -0.1778, -0.3035],
@@ -149,12 +166,7 @@ printed = torch.tensor(
         [-1.1925, 0.6984, -1.4097],
     ]
 )
-x = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()  # (T, n_embd) = (6, 3)
 torch.testing.assert_close(x, printed, atol=1e-4, rtol=0)
-
-# %%
-words = [sorted(sentence)[i] for i in (0, 4, 5, 2, 1, 3)]
-words
 
 # %% [markdown]
 # We keep these rows, so that you can compare with the article. What the wrong order changes, and what it does not, is shown further down.
@@ -191,7 +203,8 @@ scores
 # %% [markdown]
 # The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". This has no meaning: the matrices are random. (The step-by-step part of the article prints different scores, 0.8721<!--given-->, −0.5302<!--given-->, 2.1436<!--given--> and so on. Its code does not produce them.)
 
-# %%
+# %% tags=["folded"]
+# Check: the scores, the best and the worst match
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
 torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)
 assert scores.argmax() == 2
@@ -203,11 +216,14 @@ assert words[1] == "sun"
 
 # %%
 weights = torch.softmax(scores / 2**0.5, dim=-1)
+
+# %% tags=["folded"]
+# Picture: scores and weights of query 2
 picture(
     Bars("scores of query 2", scores, words, "key", (-1.5, 1)),
     Bars("weights of query 2", weights, words, "key", (0, 0.4)),
-    alt="Bars of six scores and six weights. 'the', the token itself, has the highest "
-    "of both, and 'sun' the lowest.",
+    alt="Bars of six scores and six weights. 'the', the token itself, has "
+    "the highest of both, and 'sun' the lowest.",
 )
 
 # %% [markdown]
@@ -220,7 +236,8 @@ print(f"ours: {weights.sum():.4f}, printed: {printed.sum():.4f}")
 # %% [markdown]
 # No softmax gives weights that sum to more than 1, so these numbers are not the output of the code that the article prints above them. A sum is quickly checked.
 
-# %%
+# %% tags=["folded"]
+# Check: our six weights
 expected = torch.tensor([0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
 torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
 
@@ -235,14 +252,16 @@ context
 # %% [markdown]
 # The article prints 0.6237<!--given-->, 0.9845<!--given-->, 1.0523<!--given-->, 1.2654<!--given--> here, which its code does not produce either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
 
-# %%
+# %% tags=["folded"]
+# Check: the row that the article prints further down
 expected = torch.tensor([-0.3542, -0.1234, -0.2626, -0.3706])
 torch.testing.assert_close(context, expected, atol=1e-4, rtol=0)
 
 # %% [markdown]
 # ## All queries at once
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("shape_of_the_output")
 
 # %%
@@ -300,7 +319,8 @@ scores = scores.masked_fill(~mask, float("-inf"))
 # %% [markdown]
 # NaN spreads. Models feed the output of one head into other heads. There, even a weight of 0 does not keep it out, because 0 times NaN is NaN.
 
-# %%
+# %% tags=["folded"]
+# Check: 0 times NaN is NaN
 assert (0 * torch.tensor(float("nan"))).isnan()
 
 # %% [markdown]
@@ -344,7 +364,8 @@ batch = torch.randn(4, 8, 32)
 head = Head(n_embd=32, head_size=16)
 out, weights = head(batch, causal_mask(8))
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("shape_of_the_weights")
 
 # %%
@@ -353,10 +374,17 @@ weights.shape, out.shape
 # %% [markdown]
 # Each sequence has an attention matrix of its own. That is the difference from rungs 2 and 3, where all sequences had the same weights. (A trained T × T matrix would be the same for all sequences, too, and fit one T only. What is learned here are the matrices that the weights are computed with.)
 
-# %%
+# %% tags=["folded"]
+# Picture: the weights of three sequences
 picture(
     *(
-        Heatmap(f"weights of sequence {b}", weights[b], "query t", "key s", limit=1)
+        Heatmap(
+            f"weights of sequence {b}",
+            weights[b],
+            "query t",
+            "key s",
+            limit=1,
+        )
         for b in range(3)
     ),
     alt="Three lower triangles of weights, all different.",
@@ -371,7 +399,7 @@ sum(parameter.numel() for parameter in head.parameters())
 # %% [markdown]
 # `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by the transpose.
 
-# %%
+# %% tags=["lesson"]
 torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
 
 # %% [markdown]
@@ -379,7 +407,9 @@ torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
 
 # %%
 q, k, b = head.query(batch), head.key(batch), torch.randn(16)
-torch.testing.assert_close(attention_weights(q, k + b), attention_weights(q, k))
+torch.testing.assert_close(
+    attention_weights(q, k + b), attention_weights(q, k)
+)
 
 # %% [markdown]
 # And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens is enough: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. But W cannot be just any matrix: its rank, the number of directions in which it compares tokens, is at most head_size.
@@ -393,7 +423,8 @@ assert torch.linalg.matrix_rank(W) == 16
 # %% [markdown]
 # Here it is 16<!--shown-->. Two factors take fewer parameters than W itself when head_size is small. In the smallest GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
 
-# %%
+# %% tags=["folded"]
+# Check: the two numbers of parameters
 assert (2 * 768 * 64, 768 * 768) == (98_304, 589_824)
 
 # %% [markdown]
@@ -420,18 +451,27 @@ except ValueError as error:
 
 # %%
 text, letters = "potato", "pota"
-letter = torch.tensor([[float(a == b) for b in letters] for a in text])  # (6, 4)
+letter = torch.tensor(
+    [[float(a == b) for b in letters] for a in text]
+)  # (6, 4)
 position = torch.eye(6)  # (6, 6)
 x = torch.cat([letter, position], dim=-1)  # (6, 10): letters first
 names = [f"{a}{t}" for t, a in enumerate(text)]  # p0, o1, t2, ...
 
-# %%
+# %% tags=["folded"]
+# Picture: the six tokens
 picture(
     Heatmap(
-        "The tokens", x, "token", "channel", names, list(letters + "012345"), limit=1
+        "The tokens",
+        x,
+        "token",
+        "channel",
+        names,
+        list(letters + "012345"),
+        limit=1,
     ),
-    alt="Six rows of ten channels: in each row a one for the letter "
-    "and a one for the position.",
+    alt="Six rows of ten channels: in each row a one for the letter and a "
+    "one for the position.",
 )
 
 # %% [markdown]
@@ -450,12 +490,18 @@ W_value = torch.eye(10)[:, :4]  # pass on the four letter channels
 # %%
 q, k, v = x @ W_query, x @ W_key, x @ W_value
 out, found = attention(q, k, v, causal_mask(6))
+
+# %% tags=["folded"]
+# Picture: scores, weights and output of "previous token"
 picture(
     Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
-    Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
-    alt="Except for position 0, which finds itself, scores and weights are right "
-    "below the diagonal; the output of each position is the letter before it.",
+    Heatmap(
+        "output", out, "query t", "letter", names, list(letters), limit=1
+    ),
+    alt="Except for position 0, which finds itself, scores and weights are "
+    "right below the diagonal; the output of each position is the "
+    "letter before it.",
 )
 
 # %% [markdown]
@@ -476,7 +522,8 @@ print(f"{found[5, 4]:.2f}, {faint[5, 4]:.2f}")
 # %% [markdown]
 # The second task depends on the letters: find the last vowel.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("what_the_second_t_finds")
 
 # %% [markdown]
@@ -492,27 +539,33 @@ k
 
 # %%
 out, found = attention(q, k, v, causal_mask(6))
+"".join(letters[i] for i in out.argmax(dim=-1))
+
+# %% tags=["folded"]
+# Picture: scores, weights and output of "last vowel"
 picture(
     Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
-    Heatmap("output", out, "query t", "letter", names, list(letters), limit=1),
-    alt="All rows of scores are alike, high for the vowels and rising to the right. "
-    "With the mask each position has its weight on the last vowel up to itself; position 0 finds itself.",
+    Heatmap(
+        "output", out, "query t", "letter", names, list(letters), limit=1
+    ),
+    alt="All rows of scores are alike, high for the vowels and rising to "
+    "the right. With the mask each position has its weight on the last "
+    "vowel up to itself; position 0 finds itself.",
 )
-
-# %%
-"".join(letters[i] for i in out.argmax(dim=-1))
 
 # %% [markdown]
 # The p at position 0 has no vowel to find, but its weights still sum to 1: it finds itself.
 
-# %%
+# %% tags=["folded"]
+# Check: the weight of the first p on itself
 assert found[0, 0] == 1
 
 # %% [markdown]
 # Check the second t: under its mask the scores are 0<!--shown-->, 24<!--shown-->, 8<!--shown-->, 32<!--shown-->, 16<!--shown-->, and the a has the 32.
 
-# %%
+# %% tags=["folded"]
+# Check: the scores of the second t
 assert (q @ k.T)[4, :5].tolist() == [0, 24, 8, 32, 16]
 assert found[4, 3] > 0.99
 
@@ -527,7 +580,11 @@ assert found[4, 3] > 0.99
 # %%
 torch.manual_seed(123)
 sun = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
-W_query, W_key, W_value = torch.rand(3, 2), torch.rand(3, 2), torch.rand(3, 4)
+W_query, W_key, W_value = (
+    torch.rand(3, 2),
+    torch.rand(3, 2),
+    torch.rand(3, 4),
+)
 
 
 def head_of_the_article(x, mask=None):
@@ -537,19 +594,16 @@ def head_of_the_article(x, mask=None):
 _, everywhere = head_of_the_article(sun)
 _, only_back = head_of_the_article(sun, causal_mask(6))
 
-# %%
-picture(
-    Heatmap("no mask", everywhere, "query t", "key s", words, words, limit=1),
-    Heatmap("causal mask", only_back, "query t", "key s", words, words, limit=1),
-    alt="Weights of six words, over all keys, and under a causal mask, where the "
-    "upper triangle is zero.",
-)
 
-
-# %%
+# %% tags=["folded"]
+# Picture: the weights as arrows between the words
 def graph(axes, weights, names):
     for t, row in enumerate(weights.tolist()):
-        box = {"boxstyle": "round,pad=0.4", "fc": "white", "linewidth": 6 * row[t]}
+        box = {
+            "boxstyle": "round,pad=0.4",
+            "fc": "white",
+            "linewidth": 6 * row[t],
+        }
         axes.text(t, 0, names[t], ha="center", va="center", bbox=box)
         for s, weight in enumerate(row):
             colour, side = (BLUE, 0.3) if s < t else (ORANGE, -0.3)
@@ -561,21 +615,22 @@ def graph(axes, weights, names):
     axes.axis("off")
 
 
-# %%
 figure = Figure(figsize=(9, 3), layout="constrained")
 for axes, weights in zip(figure.subplots(1, 2), (everywhere, only_back)):
     graph(axes, weights, words)
     axes.set_title("causal mask" if weights is only_back else "no mask")
 Picture(
     figure,
-    alt="Two graphs of six words with arrows as wide as the weights. Without a mask "
-    "arrows run both ways; with it all run from an earlier word to a later one.",
+    alt="Two graphs of six words with arrows as wide as the weights. "
+    "Without a mask arrows run both ways; with it all run from an "
+    "earlier word to a later one.",
 )
 
 # %% [markdown]
 # Blue arrows carry something from an earlier word to a later one, orange arrows from a later word to an earlier one. The frame of a word is as thick as its weight on itself. The causal mask removes all orange arrows, and the weights of each query still sum to 1.
 
-# %%
+# %% tags=["folded"]
+# Check: no arrow back, and rows that sum to 1
 assert not only_back.triu(diagonal=1).any()
 torch.testing.assert_close(only_back.sum(dim=-1), torch.ones(6))
 
@@ -585,16 +640,20 @@ torch.testing.assert_close(only_back.sum(dim=-1), torch.ones(6))
 # %%
 changed = batch.clone()
 changed[0] += 1
-moved = (head(changed)[0] != head(batch)[0]).flatten(start_dim=1).any(dim=-1)
+moved = (
+    (head(changed)[0] != head(batch)[0]).flatten(start_dim=1).any(dim=-1)
+)
 moved
 
-# %%
+# %% tags=["folded"]
+# Check: only sequence 0 moved
 assert moved.tolist() == [True, False, False, False]
 
 # %% [markdown]
 # ## In a different order
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("tokens_in_another_order")
 
 # %% [markdown]
@@ -651,13 +710,16 @@ assert torch.equal(letters_only + positions_only, x)
 angles = torch.arange(50)[:, None] * 10_000 ** (-torch.arange(8) / 8)
 both = torch.cat([angles.sin(), angles.cos()], dim=-1)  # (50, 16)
 for vectors in (both, angles.sin()):
-    at_distance_5 = (vectors @ vectors.T).diagonal(5)  # positions 0, 5; 1, 6; ...
+    at_distance_5 = (vectors @ vectors.T).diagonal(
+        5
+    )  # positions 0, 5; 1, 6; ...
     print(f"from {at_distance_5.min():.1f} to {at_distance_5.max():.1f}")
 
 # %% [markdown]
 # ## Prove
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("queries_of_zeros")
 
 # %% [markdown]
@@ -685,14 +747,18 @@ assert torch.equal(moved, causal_mask(8))
 
 # %%
 theirs = F.scaled_dot_product_attention(
-    head.query(batch), head.key(batch), head.value(batch), attn_mask=causal_mask(8)
+    head.query(batch),
+    head.key(batch),
+    head.value(batch),
+    attn_mask=causal_mask(8),
 )
 torch.testing.assert_close(head(batch, causal_mask(8))[0], theirs)
 
 # %% [markdown]
 # And the class `SelfAttention` of the article prints these six rows. This is its head, without a mask.
 
-# %%
+# %% tags=["folded"]
+# Check: the six rows as the article prints them
 printed = torch.tensor(
     [
         [-0.1564, 0.1028, -0.0763, -0.0764],
@@ -703,7 +769,9 @@ printed = torch.tensor(
         [-0.5296, -0.2799, -0.4107, -0.6006],
     ]
 )
-torch.testing.assert_close(head_of_the_article(sun)[0], printed, atol=1e-4, rtol=0)
+torch.testing.assert_close(
+    head_of_the_article(sun)[0], printed, atol=1e-4, rtol=0
+)
 
 # %% [markdown]
 # ## Explore
@@ -712,7 +780,8 @@ torch.testing.assert_close(head_of_the_article(sun)[0], printed, atol=1e-4, rtol
 #
 # This is the potato again. One query passes through four stages, with one row for each key. They are: the products in each channel; their sum, the score, before and after scale and mask; the weight; what the key adds to the output. "Last vowel" starts with 5 channels here, three of which are empty. So the scale is 1/√5, and the letter a gets a little less weight than above. With head_size 2 it gets as much as before. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off. The untrained head has random matrices.
 
-# %%
+# %% tags=["folded"]
+# Explorer: one query, from products to output
 explore("query_key_value")
 
 # %% [markdown]
@@ -732,18 +801,26 @@ def published_attention(x, W_query, W_key, W_value):
 
 
 torch.manual_seed(0)
-W_query, W_key, W_value = (torch.randn(4, 4, requires_grad=True) for _ in range(3))
+W_query, W_key, W_value = (
+    torch.randn(4, 4, requires_grad=True) for _ in range(3)
+)
 published_attention(published_x, W_query, W_key, W_value).shape
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("find_the_head_bug")
 
 # %% [markdown]
 # The values are computed, and then the weights mix `x`. The shapes agree because d_v = C = 4. The numbers that the notebook prints show it: its weights times its `x` give its output.
 
-# %%
+# %% tags=["folded"]
+# Check: the notebook's weights times its x
 its_weights = torch.tensor(
-    [[0.9988, 0.0012, 0.0000], [0.5519, 0.2705, 0.1777], [0.9991, 0.0009, 0.0000]]
+    [
+        [0.9988, 0.0012, 0.0000],
+        [0.5519, 0.2705, 0.1777],
+        [0.9991, 0.0009, 0.0000],
+    ]
 )
 its_output = torch.tensor(
     [
@@ -752,7 +829,9 @@ its_output = torch.tensor(
         [0.2684, 0.3798, -1.7749, 0.8494],
     ]
 )
-torch.testing.assert_close(its_weights @ published_x, its_output, atol=1e-3, rtol=0)
+torch.testing.assert_close(
+    its_weights @ published_x, its_output, atol=1e-3, rtol=0
+)
 
 # %% [markdown]
 # Two checks catch it. The first: try sizes that are all different. With d_v = 5 the output should have 5 channels.
@@ -767,7 +846,8 @@ published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
 published_attention(published_x, W_query, W_key, W_value).sum().backward()
 [W.grad is None for W in (W_query, W_key, W_value)]
 
-# %%
+# %% tags=["folded"]
+# Check: with the values mixed, W_value gets a gradient
 correct, _ = attention(
     published_x @ W_query, published_x @ W_key, published_x @ W_value
 )
@@ -788,8 +868,6 @@ def my_attention_weights(q, k, mask):
 
 
 check("attention_weights", my_attention_weights)
-# hint("attention_weights")
-# solution("attention_weights")
 
 # %% [markdown]
 # ### 2. The head
@@ -803,8 +881,6 @@ def my_head_forward(x, W_query, W_key, W_value, mask):
 
 
 check("head_forward", my_head_forward)
-# hint("head_forward")
-# solution("head_forward")
 
 # %% [markdown]
 # ### 3. A head by hand
@@ -833,8 +909,6 @@ def my_previous_token(T):
 
 
 check("previous_token", my_previous_token)
-# hint("previous_token")
-# solution("previous_token")
 
 # %% [markdown]
 # ## In the wild

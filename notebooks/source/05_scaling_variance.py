@@ -14,7 +14,8 @@
 #
 # A score is the dot product of a query and a key: a sum, with one term for each channel. `attention_weights` multiplies every score by 1/√head_size. Why that number, and what happens without it?
 
-# %%
+# %% tags=["folded"]
+# Imports
 import math
 
 import torch
@@ -22,7 +23,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 from attention_course.attention import Head, attention_weights, leak_probe
-from attention_course.exercises import check, hint, solution
+from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Bars, Lines, picture
 from attention_course.questions import ask
@@ -52,7 +53,8 @@ variance = scores.var(correction=0)  # divide by 16
 #
 # ## Predict
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("variance_of_a_score")
 
 # %% [markdown]
@@ -76,33 +78,44 @@ ask("variance_of_a_score")
 torch.manual_seed(0)
 q, k = torch.randn(2, 4000, 1024)  # mean 0, variance 1
 head_sizes = 2 ** torch.arange(11)
-measured = torch.stack([(q[:, :d] * k[:, :d]).sum(dim=-1).var() for d in head_sizes])
+measured = torch.stack(
+    [(q[:, :d] * k[:, :d]).sum(dim=-1).var() for d in head_sizes]
+)
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
 # Every measured variance is within 10 % of the formula. (That takes many draws: the variance of a handful of scores can be far off.) Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
 
 
-# %%
+# %% tags=["folded"]
+# Picture: the measured variance over head_size, and with the factor
 def measure_scores(factor):
     tables = (factor * q[:, :d] * k[:, :d] for d in head_sizes)
     return torch.stack([table.sum(dim=-1).var() for table in tables])
 
 
-by_root = [(q[:, :d] * k[:, :d]).sum(dim=-1) * d**-0.5 for d in head_sizes.tolist()]
+by_root = [
+    (q[:, :d] * k[:, :d]).sum(dim=-1) * d**-0.5 for d in head_sizes.tolist()
+]
 curves = {
     "var(q) = 4": measure_scores(2),
     "var(q) = 1": measure_scores(1),
-    "var(q) = 1, scores / √head_size": torch.stack([s.var() for s in by_root]),
+    "var(q) = 1, scores / √head_size": torch.stack(
+        [s.var() for s in by_root]
+    ),
 }
 torch.testing.assert_close(curves["var(q) = 4"], 4 * measured)
 picture(
     Lines(
-        "Measured variance of the scores", head_sizes, curves, "head_size", "variance"
+        "Measured variance of the scores",
+        head_sizes,
+        curves,
+        "head_size",
+        "variance",
     ),
-    alt="Variance over head_size, both axes logarithmic. Two parallel straight lines "
-    "climb, the one for var(q) = 4 above the other. After the division by "
-    "√head_size the line is level, at 1.",
+    alt="Variance over head_size, both axes logarithmic. Two parallel "
+    "straight lines climb, the one for var(q) = 4 above the other. "
+    "After the division by √head_size the line is level, at 1.",
 )
 
 # %% [markdown]
@@ -110,13 +123,16 @@ picture(
 #
 # The same, measured in a published notebook: a batch of four sequences of eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->. The three linear layers are there because they use up random numbers before q and k are drawn.
 
-# %%
+# %% tags=["folded"]
+# Measure: the variances of the published notebook
 torch.manual_seed(3)
 x = torch.randn(4, 8, 32)
 layers = [nn.Linear(32, 16, bias=False) for _ in range(3)]
 k, q = torch.randn(4, 8, 16), torch.randn(4, 8, 16)
 scores = q @ k.transpose(-2, -1)
-variances = torch.stack([t.var() for t in (k, q, scores, scores * 16**-0.5)])
+variances = torch.stack(
+    [t.var() for t in (k, q, scores, scores * 16**-0.5)]
+)
 printed = torch.tensor([0.9535, 1.0524, 15.1501, 0.9469])
 torch.testing.assert_close(variances, printed, atol=1e-4, rtol=0)
 variances
@@ -126,20 +142,32 @@ variances
 #
 # From head_size 1 to head_size 100<!--given-->, the standard deviation of the scores grows tenfold.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("ten_times_the_scores")
 
 # %%
 row = torch.tensor([-1.2, 0.3, 1.4, -0.4, 0.7, -1.0, 0.1, -0.2])
-weights = {factor: torch.softmax(factor * row, dim=-1) for factor in (1, 3, 10)}
+weights = {
+    factor: torch.softmax(factor * row, dim=-1) for factor in (1, 3, 10)
+}
+
+# %% tags=["folded"]
+# Picture: the weights at three factors
 picture(
     *(
-        Bars(f"scores times {factor}", heights, list("01234567"), "key", (0, 1))
+        Bars(
+            f"scores times {factor}",
+            heights,
+            list("01234567"),
+            "key",
+            (0, 1),
+        )
         for factor, heights in weights.items()
     ),
-    alt="Weights of one row of scores, multiplied by 1, by 3 and by 10. First every "
-    "key has some weight; at 3 most of it is on key 2; at 10 key 2 has nearly all "
-    "of it.",
+    alt="Weights of one row of scores, multiplied by 1, by 3 and by 10. "
+    "First every key has some weight; at 3 most of it is on key 2; at "
+    "10 key 2 has nearly all of it.",
 )
 
 # %% [markdown]
@@ -147,11 +175,16 @@ picture(
 
 # %%
 T = 8
-q, k = torch.randn(500, 1, 1024).double(), torch.randn(500, T, 1024).double()
+q, k = (
+    torch.randn(500, 1, 1024).double(),
+    torch.randn(500, T, 1024).double(),
+)
 
 
 def rows_of_weights(head_size, scale):
-    scores = (q[..., :head_size] * k[..., :head_size]).sum(dim=-1)  # (500, T)
+    scores = (q[..., :head_size] * k[..., :head_size]).sum(
+        dim=-1
+    )  # (500, T)
     return torch.softmax(scores * scale, dim=-1)
 
 
@@ -159,7 +192,8 @@ unscaled = [rows_of_weights(d, 1.0) for d in head_sizes.tolist()]
 scaled = [rows_of_weights(d, d**-0.5) for d in head_sizes.tolist()]
 
 
-# %%
+# %% tags=["folded"]
+# Helpers: entropy, what is left to others, curves of medians
 def entropy(weights):
     return torch.special.entr(weights).sum(dim=-1)  # entr(p) is -p ln p
 
@@ -172,7 +206,6 @@ def medians(measure, tables):
     return torch.stack([measure(weights).median() for weights in tables])
 
 
-# %%
 def compared(title, measure, y_label):
     curves = {
         "scores as they are": medians(measure, unscaled),
@@ -181,19 +214,21 @@ def compared(title, measure, y_label):
     return Lines(title, head_sizes, curves, "head_size", y_label)
 
 
-# %%
+# %% tags=["folded"]
+# Picture: both medians over head_size
 picture(
     compared("Entropy of a row", entropy, "nats"),
     compared("1 − largest weight of a row", left_to_others, "weight"),
-    alt="Two pictures over head_size, both axes logarithmic. Without a scale the "
-    "entropy falls towards 0, and so does what the largest weight leaves. With "
-    "it, both stay where they are.",
+    alt="Two pictures over head_size, both axes logarithmic. Without a "
+    "scale the entropy falls towards 0, and so does what the largest "
+    "weight leaves. With it, both stay where they are.",
 )
 
 # %% [markdown]
 # Without a scale, the largest weight is above 3/4<!--shown--> at head_size 16<!--shown-->, above 0.95<!--shown--> at 64<!--shown-->, and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
 
-# %%
+# %% tags=["folded"]
+# Check: the largest weights without a scale, and with it
 for smallest, d in ((3 / 4, 16), (0.95, 64), (0.999, 1024)):
     assert rows_of_weights(d, 1.0).amax(dim=-1).median() > smallest
     assert 0.3 < rows_of_weights(d, d**-0.5).amax(dim=-1).median() < 0.4
@@ -216,7 +251,8 @@ torch.softmax(notebook_scores, dim=-1)
 # %% [markdown]
 # It prints the largest of these as 0.9988<!--shown-->, 0.9991<!--shown--> and 1.0000<!--shown-->.
 
-# %%
+# %% tags=["folded"]
+# Check: the largest weights as the notebook prints them
 found = torch.softmax(notebook_scores, dim=-1).amax(dim=-1)
 printed = torch.tensor([0.9988, 0.9991, 1.0000])
 torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
@@ -245,7 +281,8 @@ by_torch = torch.autograd.functional.jacobian(
 torch.testing.assert_close(table, by_torch)
 assert table[0, 0] == (1 / 8) * (7 / 8) == 7 / 64
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("when_one_key_has_it_all")
 
 # %%
@@ -257,7 +294,8 @@ p.diag() - p.outer(p)
 #
 # A hidden key has the weight 0, too. So the −∞ of a mask gives its score a gradient of 0, and neither infinity nor NaN.
 
-# %%
+# %% tags=["folded"]
+# Check: the gradient of a hidden score is 0
 masked = torch.tensor([0.0, 1.0, float("-inf")], requires_grad=True)
 torch.softmax(masked, dim=-1)[0].backward()
 assert masked.grad.isfinite().all()
@@ -275,7 +313,9 @@ logits.grad
 
 # %%
 y = torch.tensor([1.0, 0.0, 0.0])
-torch.testing.assert_close(logits.grad, torch.softmax(logits.detach(), dim=-1) - y)
+torch.testing.assert_close(
+    logits.grad, torch.softmax(logits.detach(), dim=-1) - y
+)
 
 # %% [markdown]
 # Back to the weights of a head. To see how quickly the Jacobian vanishes, take its **norm**, the square root of the sum of its squared entries, for the rows from above.
@@ -283,20 +323,26 @@ torch.testing.assert_close(logits.grad, torch.softmax(logits.detach(), dim=-1) -
 
 # %%
 def jacobian_norm(weights):
-    table = weights.diag_embed() - weights[..., :, None] * weights[..., None, :]
+    table = (
+        weights.diag_embed() - weights[..., :, None] * weights[..., None, :]
+    )
     return torch.linalg.matrix_norm(table)
 
 
+# %% tags=["folded"]
+# Picture: the norm of the Jacobian over head_size
 picture(
     compared("Jacobian of softmax, of a row", jacobian_norm, "norm"),
-    alt="The norm of the Jacobian over head_size, both axes logarithmic. Without a "
-    "scale it falls below a hundred-thousandth. With it, it stays the same.",
+    alt="The norm of the Jacobian over head_size, both axes logarithmic. "
+    "Without a scale it falls below a hundred-thousandth. With it, it "
+    "stays the same.",
 )
 
 # %% [markdown]
 # Without a scale, at head_size 64<!--shown-->, a usual size, it is less than a fifth<!--shown--> of what it is at head_size 1. At 1024<!--shown--> it is practically 0.
 
-# %%
+# %% tags=["folded"]
+# Check: the norm without a scale, and with it
 norms = dict(zip(head_sizes.tolist(), medians(jacobian_norm, unscaled)))
 for d, share in ((64, 1 / 5), (1024, 1e-4)):
     assert norms[d] < share * norms[1]
@@ -308,23 +354,31 @@ assert medians(jacobian_norm, scaled).min() > 0.3
 #
 # The formula needs the variances of q and k. The notebook with head_size 4 computes its q and k as products of tokens and matrices, both drawn by `torch.randn`, over 4 channels. So the formula holds for their entries, too: each is a sum of 4 products, and has variance 4.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("wide_queries")
 
 # %% [markdown]
 # Here are 20,000 such queries and as many keys. Each comes from a token and a matrix of its own, because the formula takes both as random. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, because q and k are independent. That is enough for their variances to add up.
 
-# %%
+# %% tags=["folded"]
+# Check: variances of 4, 16, 64 and 1; not independent, but uncorrelated
 torch.manual_seed(0)
 q = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
 k = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
 scores = (q * k).sum(dim=-1)
 torch.testing.assert_close(q.var().item(), 4.0, rtol=0.1, atol=0)
-torch.testing.assert_close((scores / 2).var().item(), 16.0, rtol=0.2, atol=0)
+torch.testing.assert_close(
+    (scores / 2).var().item(), 16.0, rtol=0.2, atol=0
+)
 torch.testing.assert_close(scores.var().item(), 64.0, rtol=0.2, atol=0)
-torch.testing.assert_close((scores * (1 / 8)).var().item(), 1.0, rtol=0.2, atol=0)
+torch.testing.assert_close(
+    (scores * (1 / 8)).var().item(), 1.0, rtol=0.2, atol=0
+)
 assert torch.corrcoef(q[:, 0].T).triu(diagonal=1).abs().max() < 0.05
-assert torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1  # uncorrelated, not independent
+assert (
+    torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1
+)  # uncorrelated, not independent
 
 # %% [markdown]
 # Dividing by √4 is not enough there. The variance is 4 · 4 · 4 = 64<!--shown-->, and the scale 1/8<!--shown--> brings it to 1<!--shown-->. (The third row stays uneven: by chance its scores are far apart even for such queries.)
@@ -336,16 +390,25 @@ print(torch.softmax(notebook_scores / 8, dim=-1))
 # %% [markdown]
 # With the linear layers of rung 4 it is the other way round. How parameters are drawn before training is their **initialization**. That of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3<!--shown--> at first, and scaled scores 1/9<!--shown-->. So an untrained head takes almost the plain mean. What matters is that this 1/9<!--shown--> is the same for every head_size.
 
-# %%
+# %% tags=["folded"]
+# Check: variances of 1/3 and 1/9 at three head sizes
 torch.manual_seed(0)
 x = torch.randn(4, 64, 384)
 for head_size in (4, 64, 1024):
     head = Head(384, head_size)
-    torch.testing.assert_close(head.query(x).var().item(), 1 / 3, rtol=0.1, atol=0)
-    torch.testing.assert_close(head.key(x).var().item(), 1 / 3, rtol=0.1, atol=0)
+    torch.testing.assert_close(
+        head.query(x).var().item(), 1 / 3, rtol=0.1, atol=0
+    )
+    torch.testing.assert_close(
+        head.key(x).var().item(), 1 / 3, rtol=0.1, atol=0
+    )
     scores = head.query(x) @ head.key(x).transpose(-2, -1) * head_size**-0.5
-    torch.testing.assert_close(scores.var().item(), 1 / 9, rtol=0.15, atol=0)
-    assert entropy(torch.softmax(scores, dim=-1)).mean() > 0.95 * math.log(64)
+    torch.testing.assert_close(
+        scores.var().item(), 1 / 9, rtol=0.15, atol=0
+    )
+    assert entropy(torch.softmax(scores, dim=-1)).mean() > 0.95 * math.log(
+        64
+    )
 
 # %% [markdown]
 # So the scale promises the same variance for every head_size, and no saturation *at initialization*, if q and k are random then, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until nearly all of their weight is on that key. `nn.Parameter` marks a tensor that training may change. `loss.backward()` computes the gradient of the loss and adds it to `.grad`, which `zero_grad()` has cleared. Then the **optimizer**, here one called Adam, changes each entry by a small step that should lower the loss.
@@ -358,12 +421,15 @@ optimizer = torch.optim.Adam([q, k], lr=0.05)
 variance_at_start = (q @ k.T * 16**-0.5).var().item()
 for _ in range(200):
     scores = q @ k.T * 16**-0.5
-    loss = F.cross_entropy(scores, wanted)  # -ln of the weight on the wanted key
+    loss = F.cross_entropy(
+        scores, wanted
+    )  # -ln of the weight on the wanted key
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 
-# %%
+# %% tags=["folded"]
+# Check: the variances before and after training
 assert loss < 0.01
 assert variance_at_start < 1
 assert scores.var() > 10
@@ -376,10 +442,13 @@ assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
 #
 # **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get. Without it, cosines differ by at most 2, and beside 127<!--shown--> others no key could get even 6 %<!--shown--> of the weight. (Later models use the name for a normalization of q and k with a learned factor for each channel.)
 
-# %%
+# %% tags=["folded"]
+# Check: a cosine is at most 1, and no weight reaches 6 %
 bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
 assert bounded.abs().max() <= 1 + 1e-6
-assert math.e / (math.e + 127 / math.e) < 0.06  # one cosine of 1, all others -1
+assert (
+    math.e / (math.e + 127 / math.e) < 0.06
+)  # one cosine of 1, all others -1
 
 # %% [markdown]
 # ## The same lesson at the other end
@@ -389,7 +458,8 @@ assert math.e / (math.e + 127 / math.e) < 0.06  # one cosine of 1, all others -1
 # %%
 print(f"{math.log(87):.3f}")
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("loss_of_random_logits")
 
 # %% [markdown]
@@ -400,7 +470,9 @@ torch.manual_seed(0)
 logits = torch.randn(20_000, 87)
 characters = torch.randint(87, (20_000,))
 loss = F.cross_entropy(logits, characters)
-torch.testing.assert_close(loss.item(), math.log(87) + 1 / 2, atol=0.03, rtol=0)
+torch.testing.assert_close(
+    loss.item(), math.log(87) + 1 / 2, atol=0.03, rtol=0
+)
 assert math.isclose(math.log(87) + 1 / 2, 4.97, abs_tol=0.005)
 print(f"measured {loss:.2f}, predicted {math.log(87) + 1 / 2:.2f}")
 
@@ -409,9 +481,13 @@ print(f"measured {loss:.2f}, predicted {math.log(87) + 1 / 2:.2f}")
 #
 # Small logits remove the 1/2. With a standard deviation of 0.02<!--shown--> the loss begins at ln 87<!--shown-->.
 
-# %%
+# %% tags=["folded"]
+# Check: small logits begin at ln 87
 torch.testing.assert_close(
-    F.cross_entropy(0.02 * logits, characters).item(), math.log(87), atol=0.002, rtol=0
+    F.cross_entropy(0.02 * logits, characters).item(),
+    math.log(87),
+    atol=0.002,
+    rtol=0,
 )
 
 # %% [markdown]
@@ -425,7 +501,9 @@ torch.testing.assert_close(
 torch.manual_seed(0)
 n_embd = 512
 table = torch.randn(10_000, n_embd) * n_embd**-0.5
-logits = torch.randn(100, n_embd) @ table.T  # what the model computed, with variance 1
+logits = (
+    torch.randn(100, n_embd) @ table.T
+)  # what the model computed, with variance 1
 positions = torch.rand(10_000) * 2 * math.pi  # sines of angles of all sizes
 for each in (logits, table, positions.sin(), n_embd**0.5 * table):
     print(f"{each.var():.3f}")
@@ -455,7 +533,9 @@ for var_q in (0.25, 1.0, 4.0):
 q, k, v = torch.randn(3, 4, 8, 16)
 weights = attention_weights(q, k)
 torch.testing.assert_close(weights, attention_weights(q / 4, k, scale=1.0))
-torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
+torch.testing.assert_close(
+    weights @ v, F.scaled_dot_product_attention(q, k, v)
+)
 
 # %% [markdown]
 # ## Explore
@@ -466,7 +546,8 @@ torch.testing.assert_close(weights @ v, F.scaled_dot_product_attention(q, k, v))
 #
 # The orange curve is the prediction: a normal density with the variance from the formula.
 
-# %%
+# %% tags=["folded"]
+# Explorer: scores, weights and Jacobian over head_size
 explore("scaling_variance")
 
 # %% [markdown]
@@ -498,10 +579,15 @@ for layer in (query, key):
 x = torch.randn(16, 32, 384)
 weights = lecture_weights(x, query, key)
 
-# %%
+# %% tags=["folded"]
+# Check: shape, sums of rows, no leak
 assert weights.shape == (16, 32, 32)
 torch.testing.assert_close(weights.sum(dim=-1), torch.ones(16, 32))
-assert not leak_probe(lambda x: lecture_weights(x, query, key) @ x, x).triu(1).any()
+assert (
+    not leak_probe(lambda x: lecture_weights(x, query, key) @ x, x)
+    .triu(1)
+    .any()
+)
 
 # %% [markdown]
 # The last query of a sequence sees 32 keys. This is the mean entropy of its weights, beside the one that we want and the largest possible one:
@@ -513,7 +599,8 @@ for name, table in (("lecture", weights), ("wanted", wanted)):
     print(f"{name:8} {entropy(table[:, -1]).mean():.1f}")
 print(f"{'ln 32':8} {math.log(32):.1f}")
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("find_the_odd_line")
 
 # %% [markdown]
@@ -525,13 +612,18 @@ ask("find_the_odd_line")
 scores = query(x) @ key(x).transpose(-2, -1)
 for name, size in (("C", 384), ("head_size", 64)):
     print(f"scaled by {name}: variance {(scores * size**-0.5).var():.2f}")
-torch.testing.assert_close((scores * 384**-0.5).var().item(), 1 / 6, rtol=0.1, atol=0)
-torch.testing.assert_close((scores * 64**-0.5).var().item(), 1.0, rtol=0.1, atol=0)
+torch.testing.assert_close(
+    (scores * 384**-0.5).var().item(), 1 / 6, rtol=0.1, atol=0
+)
+torch.testing.assert_close(
+    (scores * 64**-0.5).var().item(), 1.0, rtol=0.1, atol=0
+)
 
 # %% [markdown]
 # Training can make up for such a factor: a q that is √6 times as long gives the weights that were wanted. So a trained model does not show it either.
 
-# %%
+# %% tags=["folded"]
+# Check: a longer q gives the wanted weights
 longer = attention_weights(6**0.5 * query(x), key(x), mask, scale=384**-0.5)
 torch.testing.assert_close(longer, wanted)
 
@@ -549,8 +641,6 @@ def my_scaled_weights(x, w_query, w_key):
 
 
 check("scaled_weights", my_scaled_weights)
-# hint("scaled_weights")
-# solution("scaled_weights")
 
 # %% [markdown]
 # ### 2. Predict a variance
@@ -564,8 +654,6 @@ def my_variance(var_q, var_k, head_size, scale):
 
 
 check("predicted_variance", my_variance)
-# hint("predicted_variance")
-# solution("predicted_variance")
 
 # %% [markdown]
 # ### 3. Choose a scale
@@ -579,8 +667,6 @@ def my_scale(var_q, var_k, head_size, variance):
 
 
 check("scale_for_variance", my_scale)
-# hint("scale_for_variance")
-# solution("scale_for_variance")
 
 # %% [markdown]
 # ## In the wild

@@ -14,7 +14,8 @@
 #
 # A translator has read the whole sentence in one language, and writes the other one word by word. While reading she may look ahead. While writing she cannot. And at each word she looks back at the sentence she read. How much of that is one head of rung 4, and what has to change?
 
-# %%
+# %% tags=["folded"]
+# Imports
 from datetime import date
 
 import torch
@@ -22,8 +23,13 @@ import torch.nn as nn
 import torch.nn.functional as F
 from tqdm.auto import tqdm
 
-from attention_course.attention import Head, attention, causal_mask, padding_mask
-from attention_course.exercises import check, hint, solution
+from attention_course.attention import (
+    Head,
+    attention,
+    causal_mask,
+    padding_mask,
+)
+from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Heatmap, picture
 from attention_course.questions import ask
@@ -45,16 +51,20 @@ head = Head(n_embd=C, head_size=4)
 def decode(x):
     q, k, v = head.query(x), head.key(x), head.value(x)
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-    scores = scores.masked_fill(~causal_mask(len(x)), float("-inf"))  # delete this line
+    scores = scores.masked_fill(
+        ~causal_mask(len(x)), float("-inf")
+    )  # delete this line
     weights = torch.softmax(scores, dim=-1)
     return weights @ v, weights
 
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("delete_one_line")
 
 
-# %%
+# %% tags=["folded"]
+# Picture: the weights of decode, and of encode, which lacks the line
 def encode(x):
     q, k, v = head.query(x), head.key(x), head.value(x)
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
@@ -63,33 +73,41 @@ def encode(x):
 
 
 picture(
-    Heatmap("with the line: decoder", decode(x)[1], "query t", "key s", limit=1),
+    Heatmap(
+        "with the line: decoder", decode(x)[1], "query t", "key s", limit=1
+    ),
     Heatmap("without: encoder", encode(x)[1], "query t", "key s", limit=1),
-    alt="Two tables of weights. The decoder's is a lower triangle, "
-    "the encoder's is full. Their last rows are the same.",
+    alt="Two tables of weights. The decoder's is a lower triangle, the "
+    "encoder's is full. Their last rows are the same.",
 )
 
 # %% [markdown]
 # Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token with the mask, too, so the last output of this one head does not move.
 
-# %%
+# %% tags=["folded"]
+# Check: the last output stays, the others move
 torch.testing.assert_close(decode(x)[0][-1], encode(x)[0][-1])
 assert ((decode(x)[0] - encode(x)[0]).abs().amax(dim=-1)[:-1] > 1e-3).all()
 
 # %% [markdown]
 # Nothing else differs, and the parameters are the same. `Head` is both: pass it a mask, or leave the mask out.
 
-# %%
+# %% tags=["lesson"]
 torch.testing.assert_close(head(x, causal_mask(T))[0], decode(x)[0])
 torch.testing.assert_close(head(x)[0], encode(x)[0])
 
 # %% [markdown]
 # While a decoder generates, only its last output is used. Does it need the mask then? With one head, no. With a second head on top, yes: without the mask, the earlier outputs change, and the last query of the second head looks at those.
 
-# %%
+# %% tags=["folded"]
+# Check: with a second head on top, every output moves
 second = Head(n_embd=C, head_size=4)
-masked, unmasked = (second(f(x)[0], causal_mask(T))[0] for f in (decode, encode))
-assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()  # the last one, too
+masked, unmasked = (
+    second(f(x)[0], causal_mask(T))[0] for f in (decode, encode)
+)
+assert (
+    (masked - unmasked).abs().amax(dim=-1) > 1e-3
+).all()  # the last one, too
 
 # %% [markdown]
 # ## A gallery of masks
@@ -113,22 +131,30 @@ def prefix_mask(T_q, prefix, T_k=None, *, device=None):
 # **Padding** fills up the short sequences of a batch, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a sequence. You will write that one, and `causal_mask`, in the exercises.
 
 # %%
-lengths = torch.tensor([4, 6])  # sequence 0: 4 tokens and 2 of padding; sequence 1: 6
+lengths = torch.tensor(
+    [4, 6]
+)  # sequence 0: 4 tokens and 2 of padding; sequence 1: 6
 padding = padding_mask(lengths, T)
 padding
 
-# %%
+# %% tags=["folded"]
+# Picture: no mask, causal, padding
 picture(
     Heatmap("none", torch.ones(T, T), "query t", "key s", limit=1),
     Heatmap("causal", causal_mask(T), "query t", "key s", limit=1),
     Heatmap(
-        "padding, row 0 of B", padding[0].expand(T, T), "query t", "key s", limit=1
+        "padding, row 0 of B",
+        padding[0].expand(T, T),
+        "query t",
+        "key s",
+        limit=1,
     ),
-    alt="Three masks: all ones; a lower triangle; "
-    "four columns of ones and two of zeros.",
+    alt="Three masks: all ones; a lower triangle; four columns of ones and "
+    "two of zeros.",
 )
 
-# %%
+# %% tags=["folded"]
+# Picture: window and prefix
 picture(
     Heatmap("window of 3", window_mask(T, 3), "query t", "key s", limit=1),
     Heatmap("prefix of 3", prefix_mask(T, 3), "query t", "key s", limit=1),
@@ -139,7 +165,8 @@ picture(
 # %% [markdown]
 # Masks combine with `&`: a query looks where both allow it. For a decoder this changes little. When the padding is at the end, as here, it lies in the future of each real token, and the causal mask hides it already. Only the rows of the padded queries change.
 
-# %%
+# %% tags=["folded"]
+# Check: only the rows of padded queries change
 both = causal_mask(T) & padding  # (T, T) & (B, 1, T) is (B, T, T)
 real = torch.arange(T) < lengths[:, None]  # (B, T)
 assert torch.equal(both[real], causal_mask(T).repeat(2, 1, 1)[real])
@@ -148,7 +175,8 @@ assert not torch.equal(both, causal_mask(T).expand(2, T, T))
 # %% [markdown]
 # To continue several texts at once, the padding is put at the *start*: then the newest token of each is in the last column. There the causal mask does not hide it, so the padding mask is needed. (Positions are then counted from the first real token.)
 
-# %%
+# %% tags=["folded"]
+# Check: padding at the start needs its mask
 padded = torch.cat([torch.ones(2, C), x[:4]])  # 2 of padding, then 4 tokens
 alone, _ = head(x[:4], causal_mask(4))
 hidden = causal_mask(T) & (torch.arange(T) >= 2)
@@ -160,17 +188,23 @@ assert ((seen - alone).abs().amax(dim=-1) > 1e-3).all()
 # A mask hides keys, not queries. A padded query still gets an output, and weights that sum to 1 (zeros, where its row is fully masked, as for padding at the start). No other token looks at that output, since its key is hidden. The loss would look at it, and has to leave it out: `F.cross_entropy` skips each target that equals its `ignore_index`, which is -100 by default.
 
 # %%
-logits, targets = torch.randn(2, T, 9), torch.randint(9, (2, T))  # 9 characters
+logits, targets = (
+    torch.randn(2, T, 9),
+    torch.randint(9, (2, T)),
+)  # 9 characters
 ignored = torch.where(real, targets, -100)
 loss = F.cross_entropy(logits.flatten(0, 1), ignored.flatten())
-torch.testing.assert_close(loss, F.cross_entropy(logits[real], targets[real]))
+torch.testing.assert_close(
+    loss, F.cross_entropy(logits[real], targets[real])
+)
 
 # %% [markdown]
 # ## True means what?
 #
 # Our masks are True where a query may look. Not every function agrees.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("who_gets_the_opposite")
 
 # %% [markdown]
@@ -222,14 +256,20 @@ torch.testing.assert_close(out, expected)
 kept = F.scaled_dot_product_attention(x, x, torch.eye(T), attn_mask=mask)
 floats = mask.float()
 added = F.scaled_dot_product_attention(x, x, torch.eye(T), attn_mask=floats)
+
+# %% tags=["folded"]
+# Picture: the weights with both masks
 picture(
     Heatmap("weights with mask", kept, "query t", "key s", limit=1),
-    Heatmap("weights with mask.float()", added, "query t", "key s", limit=1),
-    alt="Weights with the boolean mask: a lower triangle. "
-    "With the same mask as floats: the upper triangle has weight too.",
+    Heatmap(
+        "weights with mask.float()", added, "query t", "key s", limit=1
+    ),
+    alt="Weights with the boolean mask: a lower triangle. With the same "
+    "mask as floats: the upper triangle has weight too.",
 )
 
-# %%
+# %% tags=["folded"]
+# Check: with the floats every key has weight
 assert not kept.triu(diagonal=1).any()
 assert (added > 0).all()
 
@@ -277,23 +317,31 @@ torch.testing.assert_close(hinted, unmasked)
 #
 # `F.scaled_dot_product_attention` has an option for the causal mask, `is_causal=True`, and there it is not a hint. Say the text has five tokens, and the last one makes the query.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("one_new_token")
 
 # %%
 tokens = x[:5]
-F.scaled_dot_product_attention(tokens[-1:], tokens, torch.eye(5), is_causal=True)
+F.scaled_dot_product_attention(
+    tokens[-1:], tokens, torch.eye(5), is_causal=True
+)
 
 # %% [markdown]
 # This is the newest token's row of weights. All its weight lies on token 0; the token sees neither what came since then nor itself. The option aligns the first query with the first key, top left. A decoder with a cache needs the last query aligned with the last key, bottom right. `causal_mask` does that.
 
-# %%
-two = F.scaled_dot_product_attention(tokens[-2:], tokens, torch.eye(5), is_causal=True)
+# %% tags=["folded"]
+# Picture: the last two queries, by is_causal and by our mask
+two = F.scaled_dot_product_attention(
+    tokens[-2:], tokens, torch.eye(5), is_causal=True
+)
 picture(
     Heatmap("is_causal: top left", two > 0, "query t", "key s", limit=1),
-    Heatmap("ours: bottom right", causal_mask(2, 5), "query t", "key s", limit=1),
-    alt="Two masks of two queries and five keys. Top left: one key and two keys. "
-    "Bottom right: four keys and five keys.",
+    Heatmap(
+        "ours: bottom right", causal_mask(2, 5), "query t", "key s", limit=1
+    ),
+    alt="Two masks of two queries and five keys. Top left: one key and two "
+    "keys. Bottom right: four keys and five keys.",
 )
 
 # %% [markdown]
@@ -304,8 +352,11 @@ whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
 continued, _ = attention(tokens[-2:], tokens, tokens, causal_mask(2, 5))
 torch.testing.assert_close(continued, whole[-2:])
 
-# %%
-wrong = F.scaled_dot_product_attention(tokens[-2:], tokens, tokens, is_causal=True)
+# %% tags=["folded"]
+# Check: the outputs with is_causal are others
+wrong = F.scaled_dot_product_attention(
+    tokens[-2:], tokens, tokens, is_causal=True
+)
 assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
 
 # %% [markdown]
@@ -316,7 +367,9 @@ assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
 
 # %%
 def leak_probe(function, x):
-    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+    noise = torch.randn(
+        x.shape, generator=torch.Generator().manual_seed(0)
+    ).to(x)
     noise = noise * (
         1 + x.abs()
     )  # beside large tokens, small noise is lost in rounding
@@ -329,7 +382,9 @@ def leak_probe(function, x):
         perturbed[..., j, :] += noise[..., j, :]
         after = function(perturbed)
         moved = (after != before) & ~(after.isnan() & before.isnan())
-        columns.append(moved.any(dim=-1).reshape(-1, moved.shape[-2]).any(dim=0))
+        columns.append(
+            moved.any(dim=-1).reshape(-1, moved.shape[-2]).any(dim=0)
+        )
     return torch.stack(columns, dim=-1)
 
 
@@ -337,23 +392,32 @@ def leak_probe(function, x):
 # For a decoder, all that lies above the diagonal must be False: a True there is a leak from the future. Below the diagonal the probe shows how far back the decoder looks.
 
 # %%
-masks = {"no mask": None, "causal": causal_mask(T), "window of 3": window_mask(T, 3)}
-probes = {
-    name: leak_probe(lambda x, m=m: head(x, m)[0], x) for name, m in masks.items()
+masks = {
+    "no mask": None,
+    "causal": causal_mask(T),
+    "window of 3": window_mask(T, 3),
 }
+probes = {
+    name: leak_probe(lambda x, m=m: head(x, m)[0], x)
+    for name, m in masks.items()
+}
+
+# %% tags=["folded"]
+# Picture: the probe of three masks
 picture(
     *(
         Heatmap(name, probe, "output that moves", "input that is nudged")
         for name, probe in probes.items()
     ),
-    alt="Three leak probes: all ones without a mask, a lower triangle "
-    "with the causal one, a band with the window.",
+    alt="Three leak probes: all ones without a mask, a lower triangle with "
+    "the causal one, a band with the window.",
 )
 
 # %% [markdown]
 # For one head the table is the mask itself.
 
-# %%
+# %% tags=["folded"]
+# Check: each probe is its mask
 assert probes["no mask"].all()
 assert torch.equal(probes["causal"], causal_mask(T))
 assert torch.equal(probes["window of 3"], window_mask(T, 3))
@@ -361,28 +425,38 @@ assert torch.equal(probes["window of 3"], window_mask(T, 3))
 # %% [markdown]
 # With two heads, one on top of the other, it need not be.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("two_windows")
 
 # %%
 longer = torch.randn(8, C)
 mask = window_mask(8, 3)
 reach = leak_probe(lambda x: second(head(x, mask)[0], mask)[0], longer)
+
+# %% tags=["folded"]
+# Picture: how far one head reaches, and two
 picture(
     Heatmap("one head", mask, "output that moves", "input that is nudged"),
-    Heatmap("two heads", reach, "output that moves", "input that is nudged"),
-    alt="Leak probes of a window of three: one head reaches two tokens back, "
-    "two heads reach four tokens back.",
+    Heatmap(
+        "two heads", reach, "output that moves", "input that is nudged"
+    ),
+    alt="Leak probes of a window of three: one head reaches two tokens "
+    "back, two heads reach four tokens back.",
 )
 
-# %%
+# %% tags=["folded"]
+# Check: two windows of 3 reach as far as one of 5
 assert torch.equal(reach, window_mask(8, 5))
 
 # %% [markdown]
 # Is a causal mask in the first head enough? No. Its output s knows tokens 0 to s, and without a mask an earlier query of the second head looks at it.
 
-# %%
-assert leak_probe(lambda x: second(head(x, causal_mask(8))[0])[0], longer).all()
+# %% tags=["folded"]
+# Check: every output moves with every input
+assert leak_probe(
+    lambda x: second(head(x, causal_mask(8))[0])[0], longer
+).all()
 
 # %% [markdown]
 # ## By derivatives
@@ -390,14 +464,21 @@ assert leak_probe(lambda x: second(head(x, causal_mask(8))[0])[0], longer).all()
 # Derivatives answer the same question: how much does output i change for a tiny change of input j? `jacobian` (rung 5) returns the derivative of every output number with respect to every input number. Sum their absolute values over the channels: that is a table of the same kind, and it also says how much.
 
 # %%
-slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)  # (T, 4, T, C)
+slopes = torch.autograd.functional.jacobian(
+    lambda x: decode(x)[0], x
+)  # (T, 4, T, C)
 slopes = slopes.abs().sum(dim=(1, 3))  # (T, T)
+
+# %% tags=["folded"]
+# Picture: the size of the derivatives
 picture(
     Heatmap("size of the derivatives", slopes, "output", "input"),
-    alt="A lower triangle of positive numbers, and exact zeros above the diagonal.",
+    alt="A lower triangle of positive numbers, and exact zeros above the "
+    "diagonal.",
 )
 
-# %%
+# %% tags=["folded"]
+# Check: they are positive where the probe is True
 assert torch.equal(slopes > 0, leak_probe(lambda x: decode(x)[0], x))
 
 # %% [markdown]
@@ -417,13 +498,15 @@ assert leak_probe(rounded, x).all()
 #
 # So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one sequence, `x`, and the keys and values from another, `context`. (This is not the context vector of rung 4: here the context is what is looked at.) The formula stays the same.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("shape_of_cross_weights")
 
 # %% [markdown]
 # And if the tokens of `context` have more channels than those of `x`?
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("other_channels")
 
 
@@ -436,7 +519,9 @@ class CrossAttentionHead(nn.Module):
         self.value = nn.Linear(n_context, d_v or head_size, bias=False)
 
     def forward(self, x, context, mask=None):
-        return attention(self.query(x), self.key(context), self.value(context), mask)
+        return attention(
+            self.query(x), self.key(context), self.value(context), mask
+        )
 
 
 # %% [markdown]
@@ -444,9 +529,15 @@ class CrossAttentionHead(nn.Module):
 
 # %%
 torch.manual_seed(123)
-six = nn.Embedding(50_000, 3)(torch.tensor([0, 4, 5, 2, 1, 3])).detach()  # (6, 3)
+six = nn.Embedding(50_000, 3)(
+    torch.tensor([0, 4, 5, 2, 1, 3])
+).detach()  # (6, 3)
 torch.manual_seed(123)
-W_query, W_key, W_value = torch.rand(3, 2), torch.rand(3, 2), torch.rand(3, 4)
+W_query, W_key, W_value = (
+    torch.rand(3, 2),
+    torch.rand(3, 2),
+    torch.rand(3, 4),
+)
 eight = torch.rand(8, 3)
 
 # %%
@@ -461,7 +552,8 @@ output
 # %% [markdown]
 # The article prints these numbers with four decimals, and they are right.
 
-# %%
+# %% tags=["folded"]
+# Check: the numbers as the article prints them
 printed = torch.tensor(
     [
         [0.4231, 0.8665, 0.6503, 1.0042],
@@ -474,12 +566,19 @@ printed = torch.tensor(
 )
 torch.testing.assert_close(output, printed, atol=1e-4, rtol=0)
 
-# %%
+# %% tags=["folded"]
+# Picture: weights and output of six queries on eight keys
 picture(
-    Heatmap("weights (6, 8)", weights, "query t of x", "key s of context", limit=1),
+    Heatmap(
+        "weights (6, 8)",
+        weights,
+        "query t of x",
+        "key s of context",
+        limit=1,
+    ),
     Heatmap("output (6, 4)", output, "query t of x", "channel"),
-    alt="A table of weights with six rows and eight columns, "
-    "and an output with six rows and four columns.",
+    alt="A table of weights with six rows and eight columns, and an output "
+    "with six rows and four columns.",
 )
 
 # %% [markdown]
@@ -507,12 +606,15 @@ torch.testing.assert_close(cross(six, six), same(six))
 # %% [markdown]
 # Now change the order of the context.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("shuffle_the_context")
 
 # %%
 order = torch.tensor([3, 0, 7, 5, 1, 6, 2, 4])
-torch.testing.assert_close(cross(six, eight[order])[0], cross(six, eight)[0])
+torch.testing.assert_close(
+    cross(six, eight[order])[0], cross(six, eight)[0]
+)
 
 # %% [markdown]
 # As in rung 4: the position of a token has to be part of the token, or attention does not know it.
@@ -521,7 +623,8 @@ torch.testing.assert_close(cross(six, eight[order])[0], cross(six, eight)[0])
 #
 # We have all the parts of a small translation model. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. Day, month and year change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**. The tokens are characters.
 
-# %%
+# %% tags=["folded"]
+# Data: a date as people write it, and in the ISO format
 names = "january february march april may june july "
 names += "august september october november december"
 MONTHS = names.split()
@@ -537,7 +640,8 @@ date_pair(date(1998, 3, 3).toordinal())
 # %% [markdown]
 # Days have numbers, counted from the year 1, and we draw 21,000<!--shown--> of them at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged on them.
 
-# %%
+# %% tags=["folded"]
+# Data: 21,000 dates, all different
 torch.manual_seed(2)
 first, last = date(1000, 1, 1).toordinal(), date(9999, 12, 31).toordinal()
 numbers = first + torch.randperm(last - first + 1)[:21_000]
@@ -547,13 +651,16 @@ assert len(set(sources)) == 21_000
 # %% [markdown]
 # Each character gets an id. The character `>` marks the start of what is written; papers call such a token BOS, beginning of sequence. Short dates are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
 
-# %%
+# %% tags=["folded"]
+# Data: characters to ids, with padding
 characters = sorted(set(">".join(sources + targets)))
 id_of = {character: i for i, character in enumerate(characters)}
 
 
 def to_ids(texts, T):
-    return torch.tensor([[id_of[c] for c in text.ljust(T)] for text in texts])
+    return torch.tensor(
+        [[id_of[c] for c in text.ljust(T)] for text in texts]
+    )
 
 
 source, target = to_ids(sources, 17), to_ids(targets, 10)
@@ -580,7 +687,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.character = nn.Embedding(len(characters), n_embd)
         self.position = nn.Embedding(17, n_embd)
-        self.heads = nn.ModuleList(Head(n_embd, head_size, d_v) for _ in range(2))
+        self.heads = nn.ModuleList(
+            Head(n_embd, head_size, d_v) for _ in range(2)
+        )
 
     def forward(self, source, padding):
         x = self.character(source) + self.position.weight  # (B, 17, n_embd)
@@ -597,7 +706,9 @@ class Encoder(nn.Module):
 # %%
 def feed_forward(n_in, n_out):
     wide = 4 * n_in
-    return nn.Sequential(nn.Linear(n_in, wide), nn.ReLU(), nn.Linear(wide, n_out))
+    return nn.Sequential(
+        nn.Linear(n_in, wide), nn.ReLU(), nn.Linear(wide, n_out)
+    )
 
 
 # %%
@@ -607,14 +718,18 @@ class Decoder(nn.Module):
         self.character = nn.Embedding(len(characters), n_embd)
         self.position = nn.Embedding(10, n_embd)
         self.head = Head(n_embd, head_size, n_embd)
-        self.cross = CrossAttentionHead(n_embd, n_context, head_size, n_embd)
+        self.cross = CrossAttentionHead(
+            n_embd, n_context, head_size, n_embd
+        )
         self.feed_forward = feed_forward(n_embd, len(characters))
 
     def forward(self, y, context, padding):
         T = y.shape[-1]
         y = self.character(y) + self.position.weight[:T]  # (B, T, n_embd)
         y = y + self.head(y, causal_mask(T))[0]
-        found, weights = self.cross(y, context, padding)  # weights (B, T, 17)
+        found, weights = self.cross(
+            y, context, padding
+        )  # weights (B, T, 17)
         return self.feed_forward(y + found), weights
 
 
@@ -668,7 +783,9 @@ def rewrite(texts):
     for _ in range(10):
         logits, weights = decoder(y, context, padding)
         y = torch.cat([y, logits[:, -1:].argmax(dim=-1)], dim=-1)
-    written = ["".join(characters[i] for i in row) for row in y[:, 1:].tolist()]
+    written = [
+        "".join(characters[i] for i in row) for row in y[:, 1:].tolist()
+    ]
     return written, weights
 
 
@@ -677,7 +794,8 @@ rewrite(["3 march 1998", "24 december 2024"])[0]
 # %% [markdown]
 # How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 95 %<!--shown-->. So one of the dates above, or one of yours, may have a wrong digit: the model is small, and was trained for seconds.
 
-# %%
+# %% tags=["folded"]
+# Check: more than 95 % of the held-out dates are right
 written, weights = rewrite(sources[:1_000])
 right = sum(a == b for a, b in zip(written, targets))
 assert right / 1_000 > 0.95
@@ -695,19 +813,23 @@ rewrite([my_date])[0]
 # Each row is a character that was written, each column a character of the source, and each cell a weight of the cross-attention, in percent.
 
 
-# %%
+# %% tags=["folded"]
+# Picture: the map of your date, and of another one
 def map_of(text):
     written, weights = rewrite([text])
     percent = (100 * weights[0, :, : len(text)]).round()
     columns = list(text.replace(" ", "␣"))
-    return Heatmap(text, percent, "written", "source", list(written[0]), columns, 100)
+    return Heatmap(
+        text, percent, "written", "source", list(written[0]), columns, 100
+    )
 
 
 picture(
     map_of(my_date),
     map_of("7 july 1066"),
-    alt="Two maps. While the year is written, the weight walks along its digits, "
-    "at the end of the source; then it jumps to the month, and then to the day.",
+    alt="Two maps. While the year is written, the weight walks along its "
+    "digits, at the end of the source; then it jumps to the month, and "
+    "then to the day.",
 )
 
 # %% [markdown]
@@ -715,8 +837,11 @@ picture(
 #
 # One date could be luck. So count, over the 1,000<!--shown--> held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->.
 
-# %%
-looked = weights.argmax(dim=-1)  # (1000, 10): the key with the largest weight
+# %% tags=["folded"]
+# Check: the largest weight lies on the digit
+looked = weights.argmax(
+    dim=-1
+)  # (1000, 10): the key with the largest weight
 year = lengths[:1_000] - 4  # where the year begins
 for digit in range(4):
     on_the_digit = looked[:, digit] == year + digit
@@ -726,7 +851,8 @@ for digit in range(4):
 # %% [markdown]
 # The last row mostly lies on the day, at the start of the source, and the two rows of the month lie on its name, for most dates.
 
-# %%
+# %% tags=["folded"]
+# Check: where the rows of the day and the month look
 day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
 assert (looked[:, 9] < day_ends).float().mean() > 0.9
 for row in (5, 6):
@@ -759,24 +885,28 @@ assert (shares[4:] > 0.9).all()
 #
 # Now the two dashes. The row of a dash sums to 1 like any other, so it points somewhere. The first one gives more than half<!--shown--> of its weight to the space after the day, for more than nine out of ten<!--shown--> dates.
 
-# %%
+# %% tags=["folded"]
+# Check: where the first dash looks
 torch.testing.assert_close(weights[:, 4].sum(dim=-1), torch.ones(1_000))
 after_day = position == day_ends[:, None]  # (1000, 17)
 on_the_space = weights[:, 4][after_day]  # (1000,)
 assert (on_the_space > 0.5).float().mean() > 0.9
 assert on_the_space.mean() > 0.8
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("weight_on_the_dash")
 
-# %%
+# %% tags=["folded"]
+# Check: it is written without that space, too
 shares = share_right(padding[held_out] & ~after_day[:, None])
 assert shares[4] > 0.95
 
 # %% [markdown]
 # A dash, for more than 95 %<!--shown--> of the dates. The same for both dashes, with the character of the largest weight hidden, for each date its own:
 
-# %%
+# %% tags=["folded"]
+# Check: both dashes, each without its favourite character
 for row in (4, 7):
     favourite = position == looked[:, row, None]  # (1000, 17)
     shares = share_right(padding[held_out] & ~favourite[:, None])
@@ -795,7 +925,8 @@ for row in (4, 7):
 #
 # T_q queries look at a context of T_k keys. One token of the context, marked ▲, changes its key and its value. Try the kinds of masks. Then set T_q to 1 and compare "causal" with "causal, top left". And make T_q larger than T_k.
 
-# %%
+# %% tags=["folded"]
+# Explorer: masks, T_q, T_k and a changed token
 explore("cross_and_causal")
 
 # %% [markdown]
@@ -809,7 +940,9 @@ explore("cross_and_causal")
 # %%
 def almost_causal(x, head):
     T = x.shape[-2]
-    mask = torch.ones(T, T, dtype=torch.bool).triu(diagonal=1)  # True: the future
+    mask = torch.ones(T, T, dtype=torch.bool).triu(
+        diagonal=1
+    )  # True: the future
     q, k, v = head.query(x), head.key(x), head.value(x)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
@@ -818,7 +951,8 @@ torch.manual_seed(0)
 x, head = torch.randn(5, 4), Head(n_embd=4, head_size=3)
 almost_causal(x, head).detach()
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("find_the_mask_bug")
 
 # %% [markdown]
@@ -826,7 +960,8 @@ ask("find_the_mask_bug")
 #
 # The leak probe shows it at a glance.
 
-# %%
+# %% tags=["folded"]
+# Picture: its leak probe
 picture(
     Heatmap(
         "the broken head",
@@ -834,13 +969,15 @@ picture(
         "output that moves",
         "input that is nudged",
     ),
-    alt="Everything above the diagonal is lit, and nothing on it or below it.",
+    alt="Everything above the diagonal is lit, and nothing on it or below "
+    "it.",
 )
 
 # %% [markdown]
 # A second check is cheaper still. In a causal head, query 0 sees token 0 alone, so output 0 *is* value 0.
 
-# %%
+# %% tags=["folded"]
+# Check: output 0 is value 0 in the right head only
 right, _ = head(x, causal_mask(5))
 torch.testing.assert_close(right[0], head.value(x)[0])
 broken = almost_causal(x, head)
@@ -863,8 +1000,6 @@ def my_causal_mask(T_q, T_k):
 
 
 check("causal_mask", my_causal_mask)
-# hint("causal_mask")
-# solution("causal_mask")
 
 # %% [markdown]
 # ### 2. The mask of a padded batch
@@ -878,8 +1013,6 @@ def my_padding_mask(lengths, T_k):
 
 
 check("padding_mask", my_padding_mask)
-# hint("padding_mask")
-# solution("padding_mask")
 
 # %% [markdown]
 # ### 3. Cross-attention
@@ -893,8 +1026,6 @@ def my_cross_attention(x, context, W_query, W_key, W_value, mask):
 
 
 check("cross_attention_forward", my_cross_attention)
-# hint("cross_attention_forward")
-# solution("cross_attention_forward")
 
 # %% [markdown]
 # ### 4. Find the leak
@@ -908,8 +1039,6 @@ def my_leaks(models, x):
 
 
 check("leaks", my_leaks)
-# hint("leaks")
-# solution("leaks")
 
 # %% [markdown]
 # ## In the wild
@@ -921,18 +1050,22 @@ check("leaks", my_leaks)
 # - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
 # - PyTorch's `nn.Transformer` is a whole encoder-decoder. Its source is what the encoder reads, its target what the decoder is given. It takes up to six masks, where True means hide. The two that people forget: `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells whether you did.
 
-# %%
+# %% tags=["folded"]
+# Check: the probe of nn.Transformer with its masks
 torch.manual_seed(0)
 theirs = nn.Transformer(4, 2, 1, 1, 8, dropout=0.0, batch_first=True)
 src, tgt = torch.randn(1, 6, 4), torch.randn(1, 5, 4)
-hidden = ~padding_mask(torch.tensor([4]), 6)[:, 0]  # (B, T_k): True at the padding
+hidden = ~padding_mask(torch.tensor([4]), 6)[
+    :, 0
+]  # (B, T_k): True at the padding
 hide = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
 hide["tgt_mask"] = ~causal_mask(5)
 assert torch.equal(
     leak_probe(lambda tgt: theirs(src, tgt, **hide), tgt), causal_mask(5)
 )
 assert torch.equal(
-    leak_probe(lambda src: theirs(src, tgt, **hide), src), ~hidden.expand(5, 6)
+    leak_probe(lambda src: theirs(src, tgt, **hide), src),
+    ~hidden.expand(5, 6),
 )
 
 # %% [markdown]

@@ -14,7 +14,8 @@
 #
 # A word often needs two things at once: which noun does it belong to, and what came right before it? The weights of one head sum to 1, and so it makes one mixture. What can a token do if it has two questions?
 
-# %%
+# %% tags=["folded"]
+# Imports
 import time
 
 import torch
@@ -22,10 +23,15 @@ import torch.nn as nn
 import torch.nn.functional as F
 from tqdm.auto import tqdm
 
-from attention_course.attention import CrossAttentionHead, Head, attend, attention
+from attention_course.attention import (
+    CrossAttentionHead,
+    Head,
+    attend,
+    attention,
+)
 from attention_course.attention import causal_mask, head_size_of, leak_probe
 from attention_course.attention import record_weights
-from attention_course.exercises import check, hint, solution
+from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Bars, Heatmap, Lines, picture
 from attention_course.questions import ask
@@ -37,7 +43,8 @@ torch.set_printoptions(precision=3, sci_mode=False)
 #
 # Four friends hold a card each, with a number from 0 to 9. A question names two of them, in order: the first answer is the card of the first one, the second answer that of the second one.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("two_cards_one_softmax")
 
 # %%
@@ -79,7 +86,8 @@ mixture.topk(2).indices
 # No share satisfies both. The next cell checks the equation.
 
 
-# %%
+# %% tags=["folded"]
+# Check: the equation, for five shares
 def mix(first, second, s):
     return s * v[first] + (1 - s) * v[second]
 
@@ -88,7 +96,8 @@ torch.manual_seed(0)
 v = torch.randn(10, 32)
 for s in (0.0, 0.3, 0.5, 0.7, 1.0):
     torch.testing.assert_close(
-        mix(2, 6, s) - mix(6, 2, s), (2 * s - 1) * (mix(2, 2, s) - mix(6, 6, s))
+        mix(2, 6, s) - mix(6, 2, s),
+        (2 * s - 1) * (mix(2, 2, s) - mix(6, 6, s)),
     )
 
 # %% [markdown]
@@ -108,13 +117,17 @@ class Cards(nn.Module):
         self.first = nn.Embedding(4, n_embd)
         self.second = nn.Embedding(4, n_embd)
         sizes = n_embd, n_embd, n_embd // n_head
-        self.heads = nn.ModuleList(CrossAttentionHead(*sizes) for _ in range(n_head))
+        self.heads = nn.ModuleList(
+            CrossAttentionHead(*sizes) for _ in range(n_head)
+        )
         self.answer = nn.Linear(n_embd, 2 * 10)
 
     def forward(self, cards, asked):
         table = self.friend.weight + self.card(cards)  # (B, 4, n_embd)
         question = self.first(asked[:, :1]) + self.second(asked[:, 1:])
-        outputs, weights = zip(*(head(question, table) for head in self.heads))
+        outputs, weights = zip(
+            *(head(question, table) for head in self.heads)
+        )
         both = self.answer(torch.cat(outputs, dim=-1))  # (B, 1, 20)
         return both.view(-1, 2, 10), torch.cat(weights, dim=1)
 
@@ -122,16 +135,24 @@ class Cards(nn.Module):
 # %% [markdown]
 # Both have the same number of parameters.
 
-# %%
-sizes = [sum(p.numel() for p in Cards(n_head).parameters()) for n_head in (1, 2)]
+# %% tags=["folded"]
+# Check: the numbers of parameters
+sizes = [
+    sum(p.numel() for p in Cards(n_head).parameters()) for n_head in (1, 2)
+]
 assert sizes[0] == sizes[1]
 
 
-# %%
+# %% tags=["folded"]
+# Data and training: draw questions, train on 1000 batches
 def draw_questions(B):
     cards = torch.randint(10, (B, 4))
     asked = torch.rand(B, 4).argsort(dim=-1)[:, :2]  # two different friends
-    return cards, asked, cards.gather(1, asked)  # the last one: the right answers
+    return (
+        cards,
+        asked,
+        cards.gather(1, asked),
+    )  # the last one: the right answers
 
 
 def train_cards(n_head, steps=1000):
@@ -158,7 +179,8 @@ two_heads = train_cards(2)
 # New questions: how often is the first answer right, the second, and both?
 
 
-# %%
+# %% tags=["folded"]
+# Picture: how often each model is right, on 5000 new questions
 torch.manual_seed(1)
 test_questions = draw_questions(5000)
 
@@ -167,27 +189,42 @@ test_questions = draw_questions(5000)
 def share_right(model):
     cards, asked, answers = test_questions
     right = model(cards, asked)[0].argmax(dim=-1) == answers  # (5000, 2)
-    return torch.stack([right[:, 0], right[:, 1], right.all(dim=-1)], dim=-1)
+    return torch.stack(
+        [right[:, 0], right[:, 1], right.all(dim=-1)], dim=-1
+    )
 
 
-scores = [share_right(model).float().mean(dim=0) for model in (one_head, two_heads)]
+scores = [
+    share_right(model).float().mean(dim=0)
+    for model in (one_head, two_heads)
+]
 picture(
     *(
-        Bars(name, score, ["first", "second", "both"], "answers that are right", (0, 1))
-        for name, score in zip(("one head of 32", "two heads of 16"), scores)
+        Bars(
+            name,
+            score,
+            ["first", "second", "both"],
+            "answers that are right",
+            (0, 1),
+        )
+        for name, score in zip(
+            ("one head of 32", "two heads of 16"), scores
+        )
     ),
-    alt="Share of right answers. With one head, both answers are right for less than "
-    "four questions in ten. With two heads, nearly always.",
+    alt="Share of right answers. With one head, both answers are right for "
+    "less than four questions in ten. With two heads, nearly always.",
 )
 
-# %%
+# %% tags=["folded"]
+# Check: both answers, by one head and by two
 assert scores[0][2] < 0.4
 assert scores[1][2] > 0.95
 
 # %% [markdown]
 # About one in ten<!--shown--> questions asks for two equal cards. There the order does not matter, and one head gets more than nine out of ten<!--shown--> right, but of the others fewer than two in ten<!--shown-->.
 
-# %%
+# %% tags=["folded"]
+# Check: one head on two equal cards, and on others
 answers = test_questions[2]
 equal = answers[:, 0] == answers[:, 1]
 assert (equal.float().mean() - 0.1).abs() < 0.01
@@ -198,15 +235,18 @@ assert both_right[~equal].mean() < 0.2
 # %% [markdown]
 # Where did the heads look? Six questions, each pair of friends in both orders:
 
-# %%
+# %% tags=["folded"]
+# Picture: where the heads look, for six questions
 friends = ["Ann", "Bob", "Cem", "Dia"]
 asked = torch.tensor([[0, 1], [1, 0], [2, 3], [3, 2], [0, 3], [3, 0]])
 names = [f"{friends[a]}, {friends[b]}" for a, b in asked]
 cards = torch.tensor([[5, 1, 7, 3]]).expand(6, 4)
 with torch.no_grad():
-    (_, of_one), (_, of_two) = one_head(cards, asked), two_heads(cards, asked)
+    (_, of_one), (_, of_two) = (
+        one_head(cards, asked),
+        two_heads(cards, asked),
+    )
 
-# %%
 picture(
     *(
         Heatmap(title, w, "question", "friend", names, friends, limit=1)
@@ -216,21 +256,24 @@ picture(
             ("head 1 of two", of_two[:, 1]),
         )
     ),
-    alt="Weights of six questions on four friends. The only head divides its weight between the two "
-    "who are asked. Of two heads, each looks at one of the two, and they never look at the same.",
+    alt="Weights of six questions on four friends. The only head divides "
+    "its weight between the two who are asked. Of two heads, each "
+    "looks at one of the two, and they never look at the same.",
 )
 
 # %% [markdown]
 # The only head finds both friends, and passes on one mixture of their cards. On average one of the two has a slightly larger share. That is enough to answer for that one, as step 3 allows; the bars above show which one it chose. It does not answer both: training did not find the loophole here. Two heads share the work: one follows the first name, the other one the second. Nobody told them to.
 
-# %%
+# %% tags=["folded"]
+# Check: what each head looks at, and which answer the only head got
 for w in of_two.unbind(dim=1):
     assert (w.gather(1, asked).max(dim=-1).values > 0.8).all()
 assert (of_two.argmax(dim=-1)[:, 0] != of_two.argmax(dim=-1)[:, 1]).all()
 assert (of_one[:, 0].gather(1, asked) > 0.2).all()
 
-# %%
-shares = of_one[:, 0].gather(1, asked).mean(dim=0)  # of the first and the second
+shares = (
+    of_one[:, 0].gather(1, asked).mean(dim=0)
+)  # of the first and the second
 chosen = scores[0][:2].argmax()
 assert scores[0][chosen] > 0.8
 assert shares.argmax() == chosen
@@ -247,27 +290,29 @@ torch.manual_seed(123)
 x = nn.Embedding(50_000, 3)(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
 heads = [Head(3, 2, d_v=1) for _ in range(4)]
 
-# %%
-torch.manual_seed(123)  # the article's numbers come from torch.rand, in this order
+# %% tags=["folded"]
+# Data: the numbers of the article, by torch.rand
+torch.manual_seed(
+    123
+)  # the article's numbers come from torch.rand, in this order
 for head in heads:
     for layer in (head.query, head.key, head.value):
         layer.weight.data = torch.rand(3, layer.out_features).T
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("width_of_the_wrapper")
 
 # %%
 outputs = [head(x)[0] for head in heads]
 wrapped = torch.cat(outputs, dim=-1)
-wrapped.shape
-
-# %%
-wrapped
+wrapped.shape, wrapped
 
 # %% [markdown]
 # These are the article's numbers. Channel h is what head h found.
 
-# %%
+# %% tags=["folded"]
+# Check: the numbers as the article prints them
 printed = torch.tensor(
     [
         [-0.0185, 0.0170, 0.1999, -0.0860],
@@ -313,8 +358,12 @@ other = [Head(3, 2, d_v=1)(x)[0], *outputs[1:]]
 # %%
 torch.manual_seed(0)
 project = nn.Linear(4, 4, bias=False)
-of_each_head = project.weight.split(1, dim=1)  # four columns, one for each head
-written = [out @ part.T for out, part in zip(outputs, of_each_head)]  # (6, 4) each
+of_each_head = project.weight.split(
+    1, dim=1
+)  # four columns, one for each head
+written = [
+    out @ part.T for out, part in zip(outputs, of_each_head)
+]  # (6, 4) each
 torch.testing.assert_close(sum(written), project(wrapped))
 
 # %% [markdown]
@@ -326,12 +375,18 @@ class MultiHeadAttentionList(nn.Module):
     def __init__(self, n_embd, n_head):
         super().__init__()
         head_size = head_size_of(n_embd, n_head)
-        self.heads = nn.ModuleList(Head(n_embd, head_size) for _ in range(n_head))
+        self.heads = nn.ModuleList(
+            Head(n_embd, head_size) for _ in range(n_head)
+        )
         self.c_proj = nn.Linear(n_embd, n_embd, bias=False)
 
     def forward(self, x, mask=None):
-        outputs, weights = zip(*(head(x, mask) for head in self.heads), strict=True)
-        return self.c_proj(torch.cat(outputs, dim=-1)), torch.stack(weights, dim=1)
+        outputs, weights = zip(
+            *(head(x, mask) for head in self.heads), strict=True
+        )
+        return self.c_proj(torch.cat(outputs, dim=-1)), torch.stack(
+            weights, dim=1
+        )
 
 
 # %%
@@ -345,7 +400,8 @@ output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 # %% [markdown]
 # Why do heads come to differ? Because they start differently. Here are two that start alike, and that the projection treats alike. They get equal gradients at every step, and would stay one head for ever.
 
-# %%
+# %% tags=["folded"]
+# Check: twins get equal gradients
 twins = MultiHeadAttentionList(n_embd, n_head=2)
 one, other = twins.heads
 other.load_state_dict(one.state_dict())
@@ -363,7 +419,9 @@ for a, b in zip(one.parameters(), other.parameters(), strict=True):
 
 # %%
 layers = [
-    getattr(head, part) for part in ("query", "key", "value") for head in heads.heads
+    getattr(head, part)
+    for part in ("query", "key", "value")
+    for head in heads.heads
 ]
 assert len(layers) == 12
 joined = torch.cat([layer.weight for layer in layers])  # (96, 32)
@@ -373,7 +431,8 @@ torch.testing.assert_close(x @ joined.T, one_by_one)
 # %% [markdown]
 # What comes out is (B, T, 3C): queries, keys and values side by side. `split` cuts it into three tables of (B, T, C), each with the channels of head 0 first. To let every head work at the same time, we need (B, n_head, T, head_size): a (T, head_size) table for each head. What is cut is q, k and v, not the token: each head's matrices read all C channels of it.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("who_gets_row_zero")
 
 # %%
@@ -395,12 +454,16 @@ split[0]
 tens = 10 * torch.arange(5)[:, None] + torch.arange(4)  # (T, C) = (5, 4)
 wrong = tens.view(2, 5, 2)
 right = tens.view(5, 2, 2).transpose(0, 1)
+
+# %% tags=["folded"]
+# Picture: head 0, by view alone and with the transpose
 picture(
     Heatmap("q", tens, "token", "channel"),
     Heatmap("view: head 0", wrong[0], "row", "channel", limit=43),
     Heatmap("transposed: head 0", right[0], "row", "channel", limit=43),
-    alt="Queries of five tokens, with four channels. With view alone, head 0 holds queries 0 and 1 and half of "
-    "query 2. With the transpose it holds the first two channels of all five queries.",
+    alt="Queries of five tokens, with four channels. With view alone, head "
+    "0 holds queries 0 and 1 and half of query 2. With the transpose "
+    "it holds the first two channels of all five queries.",
 )
 
 # %% [markdown]
@@ -434,7 +497,9 @@ class MultiHeadAttention(nn.Module):
             for part in self.c_attn(x).split(C, dim=-1)
         )
         if mask is not None and mask.dim() == 3:
-            mask = mask[:, None]  # (B, 1, 1 or T, T): one mask per text, for every head
+            mask = mask[
+                :, None
+            ]  # (B, 1, 1 or T, T): one mask per text, for every head
         output = attend(q, k, v, mask, is_causal)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
@@ -451,7 +516,9 @@ class MultiHeadAttention(nn.Module):
 
 # %%
 def fuse(heads):
-    fused = MultiHeadAttention(heads.c_proj.out_features, len(heads.heads)).to(
+    fused = MultiHeadAttention(
+        heads.c_proj.out_features, len(heads.heads)
+    ).to(
         heads.c_proj.weight  # the same dtype and device
     )
     parts = [
@@ -480,7 +547,10 @@ torch.testing.assert_close(kept, [weights])
 # Four ways, several sizes, with and without a mask. PyTorch's module hides where its mask is True.
 
 # %%
-from attention_course.attention import MultiHeadAttention, MultiHeadAttentionList
+from attention_course.attention import (
+    MultiHeadAttention,
+    MultiHeadAttentionList,
+)
 from attention_course.attention import fuse, to_torch
 
 
@@ -496,7 +566,12 @@ def four_ways(heads, x, mask):
 
 
 # %% tags=["proof"]
-for B, T, C, n_head in ((1, 1, 2, 1), (2, 5, 6, 3), (3, 7, 20, 5), (1, 13, 8, 8)):
+for B, T, C, n_head in (
+    (1, 1, 2, 1),
+    (2, 5, 6, 3),
+    (3, 7, 20, 5),
+    (1, 13, 8, 8),
+):
     x, heads = torch.randn(B, T, C), MultiHeadAttentionList(C, n_head)
     for mask in (None, causal_mask(T)):
         first, *others = four_ways(heads, x, mask)
@@ -506,16 +581,20 @@ for B, T, C, n_head in ((1, 1, 2, 1), (2, 5, 6, 3), (3, 7, 20, 5), (1, 13, 8, 8)
 # %% [markdown]
 # `nn.MultiheadAttention` returns its weights, too, by default averaged over the heads. `average_attn_weights=False` keeps the heads apart.
 
-# %%
+# %% tags=["folded"]
+# Check: PyTorch's weights are ours
 with record_weights() as kept:
     fuse(heads)(x, mask)
-_, theirs = to_torch(fuse(heads))(x, x, x, attn_mask=~mask, average_attn_weights=False)
+_, theirs = to_torch(fuse(heads))(
+    x, x, x, attn_mask=~mask, average_attn_weights=False
+)
 torch.testing.assert_close(theirs, kept[0])
 
 # %% [markdown]
 # Equal outputs are half of the proof. For training, the gradients have to agree too. We keep the last case, T = 13. This compares the gradients with respect to the tokens:
 
-# %%
+# %% tags=["folded"]
+# Check: the gradients of the tokens, four ways
 x.requires_grad_()
 first, *others = (
     torch.autograd.grad(output.square().sum(), x)[0]
@@ -527,7 +606,8 @@ for gradient in others:
 # %% [markdown]
 # And those with respect to the parameters. The list has its gradients in pieces; `torch.cat` joins them as it joined the matrices.
 
-# %%
+# %% tags=["folded"]
+# Check: the gradients of the parameters
 fused = fuse(heads)
 heads.zero_grad()  # gradients add up: those of an earlier run would stay
 heads(x, causal_mask(13))[0].square().sum().backward()
@@ -538,18 +618,23 @@ pieces = [
     for head in heads.heads
 ]
 torch.testing.assert_close(fused.c_attn.weight.grad, torch.cat(pieces))
-torch.testing.assert_close(fused.c_proj.weight.grad, heads.c_proj.weight.grad)
+torch.testing.assert_close(
+    fused.c_proj.weight.grad, heads.c_proj.weight.grad
+)
 
 # %% [markdown]
 # ## What does a head cost?
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("how_many_parameters")
 
 # %%
 for n_head in (1, 4, 16):
     layer = MultiHeadAttention(64, n_head)
-    print(n_head, layer.head_size, sum(p.numel() for p in layer.parameters()))
+    print(
+        n_head, layer.head_size, sum(p.numel() for p in layer.parameters())
+    )
 
 # %% [markdown]
 # Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = 16384<!--shown-->. The number of multiplications for the scores does not depend on n_head either: n_head tables of T × T, with head_size products for each entry, are n_embd products for each pair of tokens. What grows with n_head is the number of weights that softmax has to compute.
@@ -557,12 +642,15 @@ for n_head in (1, 4, 16):
 # Time and memory do depend on the implementation. Four of them: a loop over heads and queries, the list, the fused module with our `attention`, and the fused module with `F.scaled_dot_product_attention` (SDPA).
 
 
-# %%
+# %% tags=["folded"]
+# Helpers: the four ways, and how to time them
 def loop(heads, x):
     outputs = []
     for head in heads.heads:
         q, k, v = head.query(x), head.key(x), head.value(x)
-        rows = [attention(q[:, t : t + 1], k, v)[0] for t in range(x.shape[1])]
+        rows = [
+            attention(q[:, t : t + 1], k, v)[0] for t in range(x.shape[1])
+        ]
         outputs.append(torch.cat(rows, dim=1))
     return heads.c_proj(torch.cat(outputs, dim=-1))
 
@@ -583,7 +671,6 @@ ways = {
 }
 
 
-# %%
 def fastest(function, x, repeats=3):
     times = []
     for _ in range(repeats):
@@ -597,22 +684,28 @@ def fastest(function, x, repeats=3):
 # For memory: backpropagation needs some of the tensors of the forward pass, so PyTorch keeps them. `saved_tensors_hooks` calls our function `note` with each of them, and we add up their sizes. Tensors that share memory count once.
 
 
-# %%
+# %% tags=["folded"]
+# Helper: count the numbers that PyTorch keeps
 def numbers_kept(function, x):
     sizes = {}
 
     def note(tensor):
         storage = tensor.untyped_storage()
-        sizes[storage.data_ptr()] = storage.nbytes() // tensor.element_size()
+        sizes[storage.data_ptr()] = (
+            storage.nbytes() // tensor.element_size()
+        )
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(
+        note, lambda tensor: tensor
+    ):
         output = function(x)
     assert output.requires_grad  # the output holds on to all that was kept
     return sum(sizes.values())
 
 
-# %%
+# %% tags=["folded"]
+# Picture: time and memory of the four ways, on your machine
 lengths = torch.tensor([8, 16, 32, 64, 128, 256, 512])
 seconds = {name: torch.zeros(len(lengths)) for name in ways}
 kept = {name: torch.zeros(len(lengths)) for name in ways}
@@ -623,19 +716,30 @@ for i, T in enumerate(lengths.tolist()):
         seconds[name][i] = fastest(way, x)
         kept[name][i] = numbers_kept(way, x)
 
-# %%
 picture(
     Lines("Time", lengths, seconds, "tokens T", "seconds on this machine"),
-    Lines("Memory", lengths, kept, "tokens T", "numbers kept for backpropagation"),
-    alt="Time and memory of four ways over T from 8 to 512, all axes logarithmic. The loop takes by far "
-    "the longest. In memory, the loop, the list and the fused module rise together, and SDPA stays flatter.",
+    Lines(
+        "Memory",
+        lengths,
+        kept,
+        "tokens T",
+        "numbers kept for backpropagation",
+    ),
+    alt="Time and memory of four ways over T from 8 to 512, all axes "
+    "logarithmic. The loop takes by far the longest. In memory, the "
+    "loop, the list and the fused module rise together, and SDPA stays "
+    "flatter.",
 )
 
 # %% [markdown]
 # One product for all heads avoids the overhead of many small ones; that matters most for short sequences. It does not save memory: every head's T × T weights are kept, as by the loop and the list, and so three lines coincide. SDPA picks a fused kernel here, one compiled routine for all steps: **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights, so its memory grows like T, not like T². In two cases it grows like T² again: with a mask tensor, which is T × T itself, and where PyTorch has no such kernel and stores the weights.
 
-# %%
-growth = {name: (numbers[-1] / numbers[-2]).item() for name, numbers in kept.items()}
+# %% tags=["folded"]
+# Check: how memory grows when T doubles
+growth = {
+    name: (numbers[-1] / numbers[-2]).item()
+    for name, numbers in kept.items()
+}
 for name in ("loop", "list", "fused"):
     assert growth[name] > 3  # T doubles: T² would be 4 times as much
 assert growth["SDPA"] < 2.1
@@ -662,9 +766,13 @@ assert (sums.mean() - 1).abs() < 0.1
 # %% [markdown]
 # A weight of 0.25 becomes 0 or 0.5<!--shown-->. A row no longer sums to 1: here it sums to 0, 0.5, 1, 1.5 or 2, and to 1 on average. After training, `eval()` switches dropout off. `F.scaled_dot_product_attention` has no such switch: its `dropout_p` always applies, so a module passes 0 outside training.
 
-# %%
+# %% tags=["folded"]
+# Check: eval() switches the module off, and not the function
 assert torch.equal(dropout.eval()(uniform), uniform)
-twice = [F.scaled_dot_product_attention(x, x, x, dropout_p=0.25) for _ in range(2)]
+twice = [
+    F.scaled_dot_product_attention(x, x, x, dropout_p=0.25)
+    for _ in range(2)
+]
 assert not torch.equal(*twice)
 
 # %% [markdown]
@@ -672,11 +780,25 @@ assert not torch.equal(*twice)
 #
 # **What does a head lose when it has too many jobs, and what when it has too few channels?**
 #
-# The text is “the cat sat”. Its queries and keys have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. At 16 heads, head 0 looks for the previous character, 1 the same letter, 2 the first character, 3 vowels, 4 itself, 5 what followed this letter earlier, 6 the start of the latest word, 7 three characters back, 8 all alike, 9 the same kind (vowel, consonant or space), 10 the latest space, 11 two characters back, 12 the later the better, 13 another kind, 14 the latest vowel, 15 four characters back. The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
+# The text is “the cat sat”. Its queries and keys have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. These are the jobs of the heads at 16 heads:
+#
+# | head | looks for | head | looks for |
+# | --- | --- | --- | --- |
+# | 0 | the previous character | 8 | all alike |
+# | 1 | the same letter | 9 | the same kind (vowel, consonant or space) |
+# | 2 | the first character | 10 | the latest space |
+# | 3 | vowels | 11 | two characters back |
+# | 4 | itself | 12 | the later the better |
+# | 5 | what followed this letter earlier | 13 | another kind |
+# | 6 | the start of the latest word | 14 | the latest vowel |
+# | 7 | three characters back | 15 | four characters back |
+#
+# The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
 #
 # The slider starts at 16 heads. Go down to 1, then up to 64.
 
-# %%
+# %% tags=["folded"]
+# Explorer: 64 channels split among the heads
 explore("multi_head")
 
 # %% [markdown]
@@ -702,13 +824,15 @@ x = torch.randn(1, 6, 8)
 output, weights = almost_multi_head(x, layers, project, n_head=2)
 output.shape, weights.shape
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("find_the_split_bug")
 
 # %% [markdown]
 # It passes two cheap checks: each row of weights sums to 1, and nothing lies above the diagonal.
 
-# %%
+# %% tags=["folded"]
+# Check: sums of rows, nothing above the diagonal
 torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 2, 6))
 assert not weights.triu(diagonal=1).any()
 
@@ -718,7 +842,8 @@ assert not weights.triu(diagonal=1).any()
 # Two related bugs: only the merge lacks its transpose, or both lack it. With both, nothing leaks.
 
 
-# %%
+# %% tags=["folded"]
+# Picture: the leak probes of the three bugs
 def multi_head(x, split, merge):
     q, k, v = (split(layer(x)) for layer in layers)
     return project(merge(attention(q, k, v, causal_mask(x.shape[1]))[0]))
@@ -728,23 +853,34 @@ def probe(split, merge):
     return leak_probe(lambda x: multi_head(x, split, merge), x)
 
 
-splits = lambda x: x.view(1, 6, 2, 4).transpose(1, 2), lambda x: x.view(1, 2, 6, 4)
-merges = lambda x: x.transpose(1, 2).reshape(1, 6, 8), lambda x: x.reshape(1, 6, 8)
+splits = (
+    lambda x: x.view(1, 6, 2, 4).transpose(1, 2),
+    lambda x: x.view(1, 2, 6, 4),
+)
+merges = (
+    lambda x: x.transpose(1, 2).reshape(1, 6, 8),
+    lambda x: x.reshape(1, 6, 8),
+)
 right = probe(splits[0], merges[0])
-no_split, no_merge = probe(splits[1], merges[0]), probe(splits[0], merges[1])
+no_split, no_merge = (
+    probe(splits[1], merges[0]),
+    probe(splits[0], merges[1]),
+)
 neither = probe(splits[1], merges[1])
 
-# %%
 labels = "output that moves", "input that is nudged"
 picture(
     Heatmap("split without transpose", no_split, *labels),
     Heatmap("merge without transpose", no_merge, *labels),
     Heatmap("both without", neither, *labels),
-    alt="Three leak probes. The split without a transpose and the merge without one both light up entries "
-    "above the diagonal. With both, two separate triangles remain: later tokens never see the first three.",
+    alt="Three leak probes. The split without a transpose and the merge "
+    "without one both light up entries above the diagonal. With both, "
+    "two separate triangles remain: later tokens never see the first "
+    "three.",
 )
 
-# %%
+# %% tags=["folded"]
+# Check: what the three probes show
 assert torch.equal(right, causal_mask(6))
 assert no_split.triu(diagonal=1).any()
 assert no_split[0, 3]
@@ -756,17 +892,28 @@ assert not neither[3:, :3].any()
 # The third one keeps the future out and, for the later tokens, the first ones as well. So compare the *whole* probe with the lower triangle, not only what lies above the diagonal. The other check that catches all three is the proof of this rung: compare with a list of heads.
 
 
-# %%
+# %% tags=["folded"]
+# Check: only the right one equals a list of heads
 def one_by_one(x):
     parts = [layer(x).split(4, dim=-1) for layer in layers]
-    outputs = [attention(q, k, v, causal_mask(6))[0] for q, k, v in zip(*parts)]
+    outputs = [
+        attention(q, k, v, causal_mask(6))[0] for q, k, v in zip(*parts)
+    ]
     return project(torch.cat(outputs, dim=-1))
 
 
-torch.testing.assert_close(multi_head(x, splits[0], merges[0]), one_by_one(x))
-assert not torch.allclose(multi_head(x, splits[1], merges[0]), one_by_one(x))
-assert not torch.allclose(multi_head(x, splits[0], merges[1]), one_by_one(x))
-assert not torch.allclose(multi_head(x, splits[1], merges[1]), one_by_one(x))
+torch.testing.assert_close(
+    multi_head(x, splits[0], merges[0]), one_by_one(x)
+)
+assert not torch.allclose(
+    multi_head(x, splits[1], merges[0]), one_by_one(x)
+)
+assert not torch.allclose(
+    multi_head(x, splits[0], merges[1]), one_by_one(x)
+)
+assert not torch.allclose(
+    multi_head(x, splits[1], merges[1]), one_by_one(x)
+)
 
 # %% [markdown]
 # In the fused module, q is a slice of wider rows, and there PyTorch refuses the wrong `view`. Its message suggests `reshape`, which would go through and be wrong.
@@ -793,8 +940,6 @@ def my_split(x, n_head):
 
 
 check("split_heads", my_split)
-# hint("split_heads")
-# solution("split_heads")
 
 # %% [markdown]
 # ### 2. Merge
@@ -808,8 +953,6 @@ def my_merge(heads):
 
 
 check("merge_heads", my_merge)
-# hint("merge_heads")
-# solution("merge_heads")
 
 # %% [markdown]
 # ### 3. Multi-head attention
@@ -823,8 +966,6 @@ def my_multi_head(x, W_qkv, W_proj, n_head, mask):
 
 
 check("multi_head_forward", my_multi_head)
-# hint("multi_head_forward")
-# solution("multi_head_forward")
 
 # %% [markdown]
 # ### 4. Fuse
@@ -838,8 +979,6 @@ def my_fuse(W_q, W_k, W_v):
 
 
 check("fuse_heads", my_fuse)
-# hint("fuse_heads")
-# solution("fuse_heads")
 
 # %% [markdown]
 # ## In the wild

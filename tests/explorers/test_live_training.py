@@ -215,9 +215,13 @@ def test_a_sample_disturbs_neither_the_global_generator_nor_the_mode(live, model
 
 
 def test_the_page_without_a_kernel_says_the_same_at_all_times(live, model):
-    before = live._repr_mimebundle_()["text/plain"]
+    before = live._repr_mimebundle_()
+    assert set(before) == {"text/plain", "application/vnd.jupyter.widget-view+json"}
     take(FakeTrainer(model, steps=3), live, 3)
-    data = live._repr_mimebundle_()
+    data, metadata = live._repr_mimebundle_()
+    assert data["image/png"]
+    assert metadata["image/png"]["alt"] == live.figure.caption
+    before = before["text/plain"]
     assert data["text/plain"] == before == repr(live)
     assert "application/vnd.jupyter.widget-view+json" in data
     assert not re.search(r"\d", before)
