@@ -32,9 +32,7 @@ from attention_course.questions import ask
 # Three tokens with two channels each.
 
 # %%
-tokens = torch.tensor(
-    [[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]
-)  # (T, C) = (3, 2)
+tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # T = 3, C = 2
 
 # %% [markdown]
 # A row of three numbers says how much of each token to take. `1 1 1` takes each token once: it adds them up.
@@ -127,9 +125,8 @@ torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
 # `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. With both factors transposed, the weights are on the right, and the result is transposed, too.
 
 # %%
-mirrored = x.transpose(-2, -1) @ weights.transpose(
-    -2, -1
-)  # (B, C, T) @ (T, T)
+x_swapped, weights_swapped = x.transpose(-2, -1), weights.transpose(-2, -1)
+mirrored = x_swapped @ weights_swapped  # (B, C, T) @ (T, T)
 torch.testing.assert_close(mirrored.transpose(-2, -1), weights @ x)
 
 # %% [markdown]
@@ -253,9 +250,7 @@ picture(
 # %%
 T = 6
 position = torch.arange(T)
-distance = (
-    position[:, None] - position
-)  # (T, T): how far token s lies before output t
+distance = position[:, None] - position  # (T, T): how far s lies before t
 
 shift = (distance == 1).float()
 

@@ -67,9 +67,7 @@ block = torch.randn(2, 3, 4)
 for dim in range(3):
     sums = torch.softmax(block, dim=dim).sum(dim=dim)
     all_one = torch.allclose(sums, torch.ones(()))
-    print(
-        f"dim={dim}: shape of the sums {tuple(sums.shape)}, all 1:", all_one
-    )
+    print(f"dim={dim}: sums {tuple(sums.shape)}, all 1: {all_one}")
 
 # %% [markdown]
 # All three run, and all three give weights. No error tells you which one is right. In a matrix of scores, each row belongs to a **query**: the position that looks (output t of rung 2). Each column belongs to a **key**: a position that is looked at (token s). Papers say that a query attends to a key.
@@ -234,9 +232,8 @@ mask = torch.ones(6, 6, dtype=torch.bool).tril()
 # The first way: −∞ before the softmax.
 
 # %%
-before = torch.softmax(
-    article_scores.masked_fill(~mask, float("-inf")), dim=-1
-)
+masked = article_scores.masked_fill(~mask, float("-inf"))
+before = torch.softmax(masked, dim=-1)
 before
 
 # %% [markdown]
@@ -294,9 +291,8 @@ ask("mask_by_zero")
 def mask_before(x):
     scores = x @ x.transpose(-2, -1)  # (T, T)
     mask = torch.ones_like(scores, dtype=torch.bool).tril()
-    return (
-        torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ x
-    )
+    scores = scores.masked_fill(~mask, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ x
 
 
 def multiply_after(x):
@@ -435,9 +431,8 @@ explore("masked_softmax")
 def almost_attention(x):
     scores = x @ x.transpose(-2, -1)
     mask = torch.ones_like(scores, dtype=torch.bool).tril()
-    weights = torch.softmax(
-        scores.masked_fill(~mask, float("-inf")), dim=-2
-    )
+    scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.softmax(scores, dim=-2)
     return weights, weights @ x
 
 

@@ -45,9 +45,8 @@ torch.set_printoptions(precision=3, sci_mode=False)
 # A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is the product of the two lengths and the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point in opposite directions.
 
 # %%
-x = torch.tensor(
-    [[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]]
-)  # (T, C) = (4, 2)
+# (T, C) = (4, 2)
+x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])
 (x[0] * x[1]).sum()
 
 # %% [markdown]
@@ -407,9 +406,8 @@ torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
 
 # %%
 q, k, b = head.query(batch), head.key(batch), torch.randn(16)
-torch.testing.assert_close(
-    attention_weights(q, k + b), attention_weights(q, k)
-)
+biased = attention_weights(q, k + b)
+torch.testing.assert_close(biased, attention_weights(q, k))
 
 # %% [markdown]
 # And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens is enough: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. But W cannot be just any matrix: its rank, the number of directions in which it compares tokens, is at most head_size.
@@ -451,9 +449,7 @@ except ValueError as error:
 
 # %%
 text, letters = "potato", "pota"
-letter = torch.tensor(
-    [[float(a == b) for b in letters] for a in text]
-)  # (6, 4)
+letter = torch.tensor([[float(a == b) for b in letters] for a in text])
 position = torch.eye(6)  # (6, 6)
 x = torch.cat([letter, position], dim=-1)  # (6, 10): letters first
 names = [f"{a}{t}" for t, a in enumerate(text)]  # p0, o1, t2, ...
@@ -580,11 +576,8 @@ assert found[4, 3] > 0.99
 # %%
 torch.manual_seed(123)
 sun = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
-W_query, W_key, W_value = (
-    torch.rand(3, 2),
-    torch.rand(3, 2),
-    torch.rand(3, 4),
-)
+W_query, W_key = torch.rand(3, 2), torch.rand(3, 2)
+W_value = torch.rand(3, 4)
 
 
 def head_of_the_article(x, mask=None):
@@ -640,9 +633,7 @@ torch.testing.assert_close(only_back.sum(dim=-1), torch.ones(6))
 # %%
 changed = batch.clone()
 changed[0] += 1
-moved = (
-    (head(changed)[0] != head(batch)[0]).flatten(start_dim=1).any(dim=-1)
-)
+moved = (head(changed)[0] != head(batch)[0]).any(dim=-1).any(dim=-1)
 moved
 
 # %% tags=["folded"]
@@ -710,10 +701,8 @@ assert torch.equal(letters_only + positions_only, x)
 angles = torch.arange(50)[:, None] * 10_000 ** (-torch.arange(8) / 8)
 both = torch.cat([angles.sin(), angles.cos()], dim=-1)  # (50, 16)
 for vectors in (both, angles.sin()):
-    at_distance_5 = (vectors @ vectors.T).diagonal(
-        5
-    )  # positions 0, 5; 1, 6; ...
-    print(f"from {at_distance_5.min():.1f} to {at_distance_5.max():.1f}")
+    apart = (vectors @ vectors.T).diagonal(5)  # positions 0, 5; 1, 6; ...
+    print(f"from {apart.min():.1f} to {apart.max():.1f}")
 
 # %% [markdown]
 # ## Prove
@@ -746,12 +735,8 @@ assert torch.equal(moved, causal_mask(8))
 # PyTorch has attention as one function. It gives the same output.
 
 # %%
-theirs = F.scaled_dot_product_attention(
-    head.query(batch),
-    head.key(batch),
-    head.value(batch),
-    attn_mask=causal_mask(8),
-)
+q, k, v = head.query(batch), head.key(batch), head.value(batch)
+theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=causal_mask(8))
 torch.testing.assert_close(head(batch, causal_mask(8))[0], theirs)
 
 # %% [markdown]

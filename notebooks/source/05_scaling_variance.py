@@ -148,9 +148,7 @@ ask("ten_times_the_scores")
 
 # %%
 row = torch.tensor([-1.2, 0.3, 1.4, -0.4, 0.7, -1.0, 0.1, -0.2])
-weights = {
-    factor: torch.softmax(factor * row, dim=-1) for factor in (1, 3, 10)
-}
+weights = {a: torch.softmax(a * row, dim=-1) for a in (1, 3, 10)}
 
 # %% tags=["folded"]
 # Picture: the weights at three factors
@@ -175,17 +173,14 @@ picture(
 
 # %%
 T = 8
-q, k = (
-    torch.randn(500, 1, 1024).double(),
-    torch.randn(500, T, 1024).double(),
-)
+q, k = torch.randn(500, 1, 1024), torch.randn(500, T, 1024)
+q, k = q.double(), k.double()
 
 
 def rows_of_weights(head_size, scale):
-    scores = (q[..., :head_size] * k[..., :head_size]).sum(
-        dim=-1
-    )  # (500, T)
-    return torch.softmax(scores * scale, dim=-1)
+    products = q[..., :head_size] * k[..., :head_size]
+    scores = products.sum(dim=-1) * scale  # (500, T)
+    return torch.softmax(scores, dim=-1)
 
 
 unscaled = [rows_of_weights(d, 1.0) for d in head_sizes.tolist()]
@@ -323,10 +318,8 @@ torch.testing.assert_close(
 
 # %%
 def jacobian_norm(weights):
-    table = (
-        weights.diag_embed() - weights[..., :, None] * weights[..., None, :]
-    )
-    return torch.linalg.matrix_norm(table)
+    products = weights[..., :, None] * weights[..., None, :]
+    return torch.linalg.matrix_norm(weights.diag_embed() - products)
 
 
 # %% tags=["folded"]
@@ -376,9 +369,7 @@ torch.testing.assert_close(
     (scores * (1 / 8)).var().item(), 1.0, rtol=0.2, atol=0
 )
 assert torch.corrcoef(q[:, 0].T).triu(diagonal=1).abs().max() < 0.05
-assert (
-    torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1
-)  # uncorrelated, not independent
+assert torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1  # not independent
 
 # %% [markdown]
 # Dividing by √4 is not enough there. The variance is 4 · 4 · 4 = 64<!--shown-->, and the scale 1/8<!--shown--> brings it to 1<!--shown-->. (The third row stays uneven: by chance its scores are far apart even for such queries.)
@@ -421,9 +412,7 @@ optimizer = torch.optim.Adam([q, k], lr=0.05)
 variance_at_start = (q @ k.T * 16**-0.5).var().item()
 for _ in range(200):
     scores = q @ k.T * 16**-0.5
-    loss = F.cross_entropy(
-        scores, wanted
-    )  # -ln of the weight on the wanted key
+    loss = F.cross_entropy(scores, wanted)  # -ln of the wanted key's weight
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -446,9 +435,8 @@ assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
 # Check: a cosine is at most 1, and no weight reaches 6 %
 bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
 assert bounded.abs().max() <= 1 + 1e-6
-assert (
-    math.e / (math.e + 127 / math.e) < 0.06
-)  # one cosine of 1, all others -1
+# one cosine of 1, all others -1
+assert math.e / (math.e + 127 / math.e) < 0.06
 
 # %% [markdown]
 # ## The same lesson at the other end
@@ -501,9 +489,7 @@ torch.testing.assert_close(
 torch.manual_seed(0)
 n_embd = 512
 table = torch.randn(10_000, n_embd) * n_embd**-0.5
-logits = (
-    torch.randn(100, n_embd) @ table.T
-)  # what the model computed, with variance 1
+logits = torch.randn(100, n_embd) @ table.T  # the model: variance 1
 positions = torch.rand(10_000) * 2 * math.pi  # sines of angles of all sizes
 for each in (logits, table, positions.sin(), n_embd**0.5 * table):
     print(f"{each.var():.3f}")

@@ -51,9 +51,8 @@ head = Head(n_embd=C, head_size=4)
 def decode(x):
     q, k, v = head.query(x), head.key(x), head.value(x)
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-    scores = scores.masked_fill(
-        ~causal_mask(len(x)), float("-inf")
-    )  # delete this line
+    future = ~causal_mask(len(x))
+    scores = scores.masked_fill(future, float("-inf"))  # delete this line
     weights = torch.softmax(scores, dim=-1)
     return weights @ v, weights
 
@@ -105,9 +104,8 @@ second = Head(n_embd=C, head_size=4)
 masked, unmasked = (
     second(f(x)[0], causal_mask(T))[0] for f in (decode, encode)
 )
-assert (
-    (masked - unmasked).abs().amax(dim=-1) > 1e-3
-).all()  # the last one, too
+# the last one, too
+assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()
 
 # %% [markdown]
 # ## A gallery of masks
@@ -131,9 +129,7 @@ def prefix_mask(T_q, prefix, T_k=None, *, device=None):
 # **Padding** fills up the short sequences of a batch, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a sequence. You will write that one, and `causal_mask`, in the exercises.
 
 # %%
-lengths = torch.tensor(
-    [4, 6]
-)  # sequence 0: 4 tokens and 2 of padding; sequence 1: 6
+lengths = torch.tensor([4, 6])  # 4 tokens and 2 of padding; 6 tokens
 padding = padding_mask(lengths, T)
 padding
 
@@ -188,10 +184,7 @@ assert ((seen - alone).abs().amax(dim=-1) > 1e-3).all()
 # A mask hides keys, not queries. A padded query still gets an output, and weights that sum to 1 (zeros, where its row is fully masked, as for padding at the start). No other token looks at that output, since its key is hidden. The loss would look at it, and has to leave it out: `F.cross_entropy` skips each target that equals its `ignore_index`, which is -100 by default.
 
 # %%
-logits, targets = (
-    torch.randn(2, T, 9),
-    torch.randint(9, (2, T)),
-)  # 9 characters
+logits, targets = torch.randn(2, T, 9), torch.randint(9, (2, T))  # V = 9
 ignored = torch.where(real, targets, -100)
 loss = F.cross_entropy(logits.flatten(0, 1), ignored.flatten())
 torch.testing.assert_close(
@@ -370,12 +363,10 @@ def leak_probe(function, x):
     noise = torch.randn(
         x.shape, generator=torch.Generator().manual_seed(0)
     ).to(x)
-    noise = noise * (
-        1 + x.abs()
-    )  # beside large tokens, small noise is lost in rounding
-    before = function(
-        x.clone()
-    ).clone()  # it may return a buffer that it writes to again
+    # beside large tokens, small noise is lost in rounding
+    noise = noise * (1 + x.abs())
+    # it may return a buffer that it writes to again
+    before = function(x.clone()).clone()
     columns = []
     for j in range(x.shape[-2]):
         perturbed = x.clone()
@@ -464,10 +455,8 @@ assert leak_probe(
 # Derivatives answer the same question: how much does output i change for a tiny change of input j? `jacobian` (rung 5) returns the derivative of every output number with respect to every input number. Sum their absolute values over the channels: that is a table of the same kind, and it also says how much.
 
 # %%
-slopes = torch.autograd.functional.jacobian(
-    lambda x: decode(x)[0], x
-)  # (T, 4, T, C)
-slopes = slopes.abs().sum(dim=(1, 3))  # (T, T)
+slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)
+slopes = slopes.abs().sum(dim=(1, 3))  # (T, 4, T, C) to (T, T)
 
 # %% tags=["folded"]
 # Picture: the size of the derivatives
@@ -529,15 +518,11 @@ class CrossAttentionHead(nn.Module):
 
 # %%
 torch.manual_seed(123)
-six = nn.Embedding(50_000, 3)(
-    torch.tensor([0, 4, 5, 2, 1, 3])
-).detach()  # (6, 3)
+embedding = nn.Embedding(50_000, 3)
+six = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()  # (6, 3)
 torch.manual_seed(123)
-W_query, W_key, W_value = (
-    torch.rand(3, 2),
-    torch.rand(3, 2),
-    torch.rand(3, 4),
-)
+W_query, W_key = torch.rand(3, 2), torch.rand(3, 2)
+W_value = torch.rand(3, 4)
 eight = torch.rand(8, 3)
 
 # %%
@@ -727,9 +712,8 @@ class Decoder(nn.Module):
         T = y.shape[-1]
         y = self.character(y) + self.position.weight[:T]  # (B, T, n_embd)
         y = y + self.head(y, causal_mask(T))[0]
-        found, weights = self.cross(
-            y, context, padding
-        )  # weights (B, T, 17)
+        # weights (B, T, 17)
+        found, weights = self.cross(y, context, padding)
         return self.feed_forward(y + found), weights
 
 
@@ -839,9 +823,7 @@ picture(
 
 # %% tags=["folded"]
 # Check: the largest weight lies on the digit
-looked = weights.argmax(
-    dim=-1
-)  # (1000, 10): the key with the largest weight
+looked = weights.argmax(dim=-1)  # (1000, 10): keys of the largest weights
 year = lengths[:1_000] - 4  # where the year begins
 for digit in range(4):
     on_the_digit = looked[:, digit] == year + digit
@@ -940,9 +922,8 @@ explore("cross_and_causal")
 # %%
 def almost_causal(x, head):
     T = x.shape[-2]
-    mask = torch.ones(T, T, dtype=torch.bool).triu(
-        diagonal=1
-    )  # True: the future
+    # True: the future
+    mask = torch.ones(T, T, dtype=torch.bool).triu(diagonal=1)
     q, k, v = head.query(x), head.key(x), head.value(x)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
@@ -1055,9 +1036,8 @@ check("leaks", my_leaks)
 torch.manual_seed(0)
 theirs = nn.Transformer(4, 2, 1, 1, 8, dropout=0.0, batch_first=True)
 src, tgt = torch.randn(1, 6, 4), torch.randn(1, 5, 4)
-hidden = ~padding_mask(torch.tensor([4]), 6)[
-    :, 0
-]  # (B, T_k): True at the padding
+# (B, T_k): True at the padding
+hidden = ~padding_mask(torch.tensor([4]), 6)[:, 0]
 hide = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
 hide["tgt_mask"] = ~causal_mask(5)
 assert torch.equal(

@@ -148,11 +148,8 @@ assert sizes[0] == sizes[1]
 def draw_questions(B):
     cards = torch.randint(10, (B, 4))
     asked = torch.rand(B, 4).argsort(dim=-1)[:, :2]  # two different friends
-    return (
-        cards,
-        asked,
-        cards.gather(1, asked),
-    )  # the last one: the right answers
+    answers = cards.gather(1, asked)
+    return cards, asked, answers
 
 
 def train_cards(n_head, steps=1000):
@@ -271,9 +268,8 @@ for w in of_two.unbind(dim=1):
 assert (of_two.argmax(dim=-1)[:, 0] != of_two.argmax(dim=-1)[:, 1]).all()
 assert (of_one[:, 0].gather(1, asked) > 0.2).all()
 
-shares = (
-    of_one[:, 0].gather(1, asked).mean(dim=0)
-)  # of the first and the second
+# of the first and the second
+shares = of_one[:, 0].gather(1, asked).mean(dim=0)
 chosen = scores[0][:2].argmax()
 assert scores[0][chosen] > 0.8
 assert shares.argmax() == chosen
@@ -292,9 +288,7 @@ heads = [Head(3, 2, d_v=1) for _ in range(4)]
 
 # %% tags=["folded"]
 # Data: the numbers of the article, by torch.rand
-torch.manual_seed(
-    123
-)  # the article's numbers come from torch.rand, in this order
+torch.manual_seed(123)
 for head in heads:
     for layer in (head.query, head.key, head.value):
         layer.weight.data = torch.rand(3, layer.out_features).T
@@ -358,12 +352,8 @@ other = [Head(3, 2, d_v=1)(x)[0], *outputs[1:]]
 # %%
 torch.manual_seed(0)
 project = nn.Linear(4, 4, bias=False)
-of_each_head = project.weight.split(
-    1, dim=1
-)  # four columns, one for each head
-written = [
-    out @ part.T for out, part in zip(outputs, of_each_head)
-]  # (6, 4) each
+parts = project.weight.split(1, dim=1)  # four columns, one for each head
+written = [out @ part.T for out, part in zip(outputs, parts)]  # (6, 4) each
 torch.testing.assert_close(sum(written), project(wrapped))
 
 # %% [markdown]
@@ -497,9 +487,8 @@ class MultiHeadAttention(nn.Module):
             for part in self.c_attn(x).split(C, dim=-1)
         )
         if mask is not None and mask.dim() == 3:
-            mask = mask[
-                :, None
-            ]  # (B, 1, 1 or T, T): one mask per text, for every head
+            # (B, 1, 1 or T, T): one mask per text, for every head
+            mask = mask[:, None]
         output = attend(q, k, v, mask, is_causal)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
@@ -516,11 +505,10 @@ class MultiHeadAttention(nn.Module):
 
 # %%
 def fuse(heads):
+    # of the same dtype and on the same device
     fused = MultiHeadAttention(
         heads.c_proj.out_features, len(heads.heads)
-    ).to(
-        heads.c_proj.weight  # the same dtype and device
-    )
+    ).to(heads.c_proj.weight)
     parts = [
         getattr(head, part).weight
         for part in ("query", "key", "value")
@@ -566,12 +554,8 @@ def four_ways(heads, x, mask):
 
 
 # %% tags=["proof"]
-for B, T, C, n_head in (
-    (1, 1, 2, 1),
-    (2, 5, 6, 3),
-    (3, 7, 20, 5),
-    (1, 13, 8, 8),
-):
+sizes = (1, 1, 2, 1), (2, 5, 6, 3), (3, 7, 20, 5), (1, 13, 8, 8)
+for B, T, C, n_head in sizes:
     x, heads = torch.randn(B, T, C), MultiHeadAttentionList(C, n_head)
     for mask in (None, causal_mask(T)):
         first, *others = four_ways(heads, x, mask)
@@ -632,9 +616,8 @@ ask("how_many_parameters")
 # %%
 for n_head in (1, 4, 16):
     layer = MultiHeadAttention(64, n_head)
-    print(
-        n_head, layer.head_size, sum(p.numel() for p in layer.parameters())
-    )
+    count = sum(p.numel() for p in layer.parameters())
+    print(n_head, layer.head_size, count)
 
 # %% [markdown]
 # Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = 16384<!--shown-->. The number of multiplications for the scores does not depend on n_head either: n_head tables of T × T, with head_size products for each entry, are n_embd products for each pair of tokens. What grows with n_head is the number of weights that softmax has to compute.

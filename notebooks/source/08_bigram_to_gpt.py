@@ -148,9 +148,7 @@ x.shape, y.shape  # (B, T) each
 
 # %%
 for row_x, row_y in zip(x, y):
-    print(
-        repr(tokenizer.decode(row_x)), "->", repr(tokenizer.decode(row_y))
-    )
+    print(f"{tokenizer.decode(row_x)!r} -> {tokenizer.decode(row_y)!r}")
 assert torch.equal(x[:, 1:], y[:, :-1])
 
 # %% [markdown]
@@ -226,9 +224,7 @@ print(
 
 # %%
 class BigramLanguageModel(nn.Module):
-    block_size = (
-        128  # tokens it takes at once; each logit depends on one of them
-    )
+    block_size = 128  # tokens at once; each logit depends on one of them
 
     def __init__(self, vocab_size):
         super().__init__()
@@ -556,9 +552,8 @@ for name, model in models.items():
 # Check: what each part brought
 climbed = list(losses.values())
 assert climbed[1] > climbed[0]  # the mean is worse than the table
-assert all(
-    a > b - 0.005 for a, b in pairwise(climbed[2:])
-)  # every part pays off
+# every part pays off
+assert all(a > b - 0.005 for a, b in pairwise(climbed[2:]))
 assert climbed[5] > climbed[7] > climbed[8]
 assert climbed[2] < climbed[0]
 assert abs(losses["mean of the past"] - floors["1-gram"]) < 0.05
@@ -757,9 +752,7 @@ for start, end in moments:
     query = start - 1  # here the model has to find the first letter
     told = story.index(story[start:end])  # where the first sentence says it
     stop = told + (end - start) + 4  # the answer, and four characters more
-    to_it = weights[1, 0, :, query, told:stop].sum(
-        dim=-1
-    )  # one number for each head
+    to_it = weights[1, 0, :, query, told:stop].sum(dim=-1)  # for each head
     assert to_it.max() > 0.5
     print(
         f"{story[start:end]:5} head {to_it.argmax()}: "
@@ -773,11 +766,10 @@ for start, end in moments:
 for thing in ("map", "cup", "kite", "bell"):
     prompt = f"\nKind Dan gave poor Eve a {thing} at the gate. What? A "
     ids = tokenizer.encode(prompt)[None]
-    written = generate(gpt, ids, len(thing) + 1, temperature=0)[
-        0, ids.shape[1] :
-    ]
-    print(f"{thing:5} -> {tokenizer.decode(written)}")
-    assert tokenizer.decode(written) == f"{thing}."
+    written = generate(gpt, ids, len(thing) + 1, temperature=0)[0]
+    answer = tokenizer.decode(written[ids.shape[1] :])
+    print(f"{thing:5} -> {answer}")
+    assert answer == f"{thing}."
 
 # %% [markdown]
 # ## Sample
@@ -980,13 +972,11 @@ print(mine.tokenizer.characters)
 # %%
 torch.manual_seed(0)
 my_gpt = GPT(GPTConfig(mine.tokenizer.vocab_size))
-_ = train(
-    my_gpt, mine, Recipe(steps=20, batch_size=8), name="mine"
-)  # and more steps
+few_steps = Recipe(steps=20, batch_size=8)  # take more
+_ = train(my_gpt, mine, few_steps, name="mine")
 begun = mine.tokenizer.encode("Привет")[None]
-assert mine.tokenizer.decode(generate(my_gpt, begun, 5)[0]).startswith(
-    "Привет"
-)
+written = mine.tokenizer.decode(generate(my_gpt, begun, 5)[0])
+assert written.startswith("Привет")
 
 # %% [markdown]
 # For longer runs there is a command, to be typed in a terminal. It prints the losses, and at the end a table and a sample. If it is stopped, the same command resumes from the checkpoint.

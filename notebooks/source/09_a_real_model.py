@@ -141,9 +141,8 @@ class SwiGLU(nn.Module):
 # %%
 both = SwiGLU(n_embd=2, n_hidden=1)
 with torch.no_grad():
-    both.c_fc.weight.copy_(
-        torch.tensor([[0.0, 1.0], [1.0, 0.0]])
-    )  # gate b, hidden a
+    # gate b, hidden a
+    both.c_fc.weight.copy_(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
     both.c_proj.weight.copy_(torch.tensor([[1.0], [0.0]]))
 for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
@@ -177,11 +176,8 @@ torch.arange(2).repeat_interleave(3)  # the key head of each of six heads
 # %%
 attn = GroupedQueryAttention(n_embd=24, n_head=6, n_kv_head=2)
 assert attn.head_size == 4
-print(
-    "c_attn",
-    tuple(attn.c_attn.weight.shape),
-    "= (6 + 2 + 2) · head_size, n_embd",
-)
+shape = tuple(attn.c_attn.weight.shape)
+print("c_attn", shape, "= (6 + 2 + 2) · head_size, n_embd")
 
 # %% [markdown]
 # **Prove.** With as many key heads as heads, it is the multi-head attention of rung 7: the same parameters give the same output.
@@ -201,9 +197,8 @@ torch.testing.assert_close(
 
 # %% tags=["proof"]
 q, k, v = attn.c_attn.weight.split([6 * 4, 2 * 4, 2 * 4])
-heads = [
-    part.view(2, 4, 24) for part in (k, v)
-]  # (n_kv_head, head_size, n_embd)
+# (n_kv_head, head_size, n_embd)
+heads = [part.view(2, 4, 24) for part in (k, v)]
 copies = [part.repeat_interleave(3, dim=0).view(24, 24) for part in heads]
 with torch.no_grad():
     rung_7.c_attn.weight.copy_(torch.cat([q, *copies]))
@@ -723,9 +718,8 @@ assert losses["no mask"] < losses["as it is"]
 
 # %%
 # With SmolLM2: with one token ahead in sight the loss is 1.85.
-one_ahead = torch.ones(len(tale) - 1, len(tale) - 1, dtype=torch.bool).tril(
-    1
-)
+T = len(tale) - 1
+one_ahead = torch.ones(T, T, dtype=torch.bool).tril(1)
 with attention_called_with(is_causal=False, mask=one_ahead):
     print(f"one token ahead {loss_on(tale):.2f}")
 
@@ -765,14 +759,12 @@ def loss_by_story(stories):
         losses = F.cross_entropy(
             model(ids[None, :-1])[0], ids[1:], reduction="none"
         )
-    losses = torch.cat(
-        [torch.zeros(1), losses]
-    )  # nothing predicts the first token
+    # nothing predicts the first token
+    losses = torch.cat([torch.zeros(1), losses])
     by_story = losses.split([len(piece) for piece in pieces])
     totals = torch.stack([each.sum() for each in by_story])
-    return totals / torch.tensor(
-        [len(story) + 1 for story in stories]
-    )  # a character
+    characters = torch.tensor([len(story) + 1 for story in stories])
+    return totals / characters
 
 
 text = write_stories(seed=3, characters=2500)
@@ -968,10 +960,8 @@ def looks_of(text):
     print()
 
 
-tom, anna = (
-    "Tom lost his key at the mill.",
-    "Anna found a coin at the bridge.",
-)
+tom = "Tom lost his key at the mill."
+anna = "Anna found a coin at the bridge."
 sentence = f"{tom} {anna} Where did Tom lose his key? At the"
 looks_of(sentence)
 looks_of(f"{tom} {anna} Where did Anna find a coin? At the")
@@ -1188,9 +1178,8 @@ hooks = [
 loss_on(tale)
 for hook in hooks:
     hook.remove()
-sizes = torch.stack(
-    sizes
-)  # (n_layer, T): of the values, the last 3 · 64 channels
+# (n_layer, T): of the values, the last 3 · 64 channels
+sizes = torch.stack(sizes)
 share = sizes[:, 0] / sizes[:, 1:].median(dim=1).values
 print(f"in the median layer: {share.median():.2f} of the others")
 
