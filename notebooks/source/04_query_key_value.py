@@ -573,7 +573,8 @@ assert found[4, 3] > 0.99
 #
 # The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the sentence of the article again.
 
-# %%
+# %% tags=["folded"]
+# Data: the article's sentence and its head, without a mask and with it
 torch.manual_seed(123)
 sun = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
 W_query, W_key = torch.rand(3, 2), torch.rand(3, 2)
@@ -677,7 +678,8 @@ after, _ = head_of_the_article(sun[swapped], causal_mask(6))
 # %% [markdown]
 # The simplest remedy is to put the position into the token. (Newer models rotate queries and keys instead: rung 9.) A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
 
-# %%
+# %% tags=["folded"]
+# Check: with positions added, the order matters
 torch.manual_seed(0)
 places = torch.randn(6, 3)
 output = head_of_the_article(sun + places)[0]
@@ -689,7 +691,8 @@ assert (reordered - output[right_order]).abs().max() > 0.1
 #
 # For the potato we appended the position, as channels of its own. Why add? Appending is a special case of it. Give the letters zeros in the last channels and the positions zeros in the first, and the sum is the potato's `x`. So a model that adds can learn to keep the two apart, or to share channels, and n_embd does not grow.
 
-# %%
+# %% tags=["folded"]
+# Check: the sum is the potato's x
 letters_only = torch.cat([letter, torch.zeros(6, 6)], dim=-1)
 positions_only = torch.cat([torch.zeros(6, 4), position], dim=-1)
 assert torch.equal(letters_only + positions_only, x)

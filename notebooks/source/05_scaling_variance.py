@@ -233,7 +233,8 @@ assert medians(entropy, scaled).min() > 1.7
 # %% [markdown]
 # Another published notebook computes attention with head_size 4, and without a scale. Three rows of its scores:
 
-# %%
+# %% tags=["folded"]
+# Data: three rows of scores, and their weights
 notebook_scores = torch.tensor(
     [
         [13.8004, 7.0465, -7.8591],

@@ -134,10 +134,8 @@ padding = padding_mask(lengths, T)
 padding
 
 # %% tags=["folded"]
-# Picture: no mask, causal, padding
+# Picture: padding, window and prefix
 picture(
-    Heatmap("none", torch.ones(T, T), "query t", "key s", limit=1),
-    Heatmap("causal", causal_mask(T), "query t", "key s", limit=1),
     Heatmap(
         "padding, row 0 of B",
         padding[0].expand(T, T),
@@ -145,17 +143,11 @@ picture(
         "key s",
         limit=1,
     ),
-    alt="Three masks: all ones; a lower triangle; four columns of ones and "
-    "two of zeros.",
-)
-
-# %% tags=["folded"]
-# Picture: window and prefix
-picture(
     Heatmap("window of 3", window_mask(T, 3), "query t", "key s", limit=1),
     Heatmap("prefix of 3", prefix_mask(T, 3), "query t", "key s", limit=1),
-    alt="Two masks: a band of three ones in each row, up to the diagonal; "
-    "a lower triangle whose first three columns are all ones.",
+    alt="Three masks: four columns of ones and two of zeros; a band of "
+    "three ones in each row, up to the diagonal; a lower triangle whose "
+    "first three columns are all ones.",
 )
 
 # %% [markdown]
@@ -287,7 +279,8 @@ torch.testing.assert_close(out, attention(pair, pair, pair, both)[0])
 # %% [markdown]
 # It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". If the hint is wrong, because the mask is another one, such as a window, other arguments decide which of the two is used. With `need_weights=False` alone it is the hint:
 
-# %%
+# %% tags=["folded"]
+# Check: a wrong hint is used in place of the mask
 window = window_mask(T, 3)
 hint = {"attn_mask": ~window, "is_causal": True, "need_weights": False}
 out, _ = theirs(pair, pair, pair, **hint)
@@ -296,7 +289,8 @@ torch.testing.assert_close(out, attention(pair, pair, pair, mask)[0])
 # %% [markdown]
 # And the hint is no substitute for a mask. During training, a call without `attn_mask` is an error. In evaluation PyTorch may take a faster path, as here with an even number of heads, and ignore the hint: nothing is hidden, and no error tells you. So pass the mask, and a hint only where it is true.
 
-# %%
+# %% tags=["folded"]
+# Check: with the hint alone nothing is hidden
 two_heads = nn.MultiheadAttention(C, num_heads=2, batch_first=True).eval()
 with torch.no_grad():
     hinted, _ = two_heads(pair, pair, pair, is_causal=True)

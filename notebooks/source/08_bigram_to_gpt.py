@@ -527,7 +527,8 @@ models["second layer"], histories["second layer"] = gpt, history
 #
 # What is each part worth? The numbers in this table are from the machine that built the page, or from yours, if you have run the cell. The last digit may differ.
 
-# %% tags=["nbval-ignore-output", "table"]
+# %% tags=["folded", "nbval-ignore-output", "table"]
+# Table: parameters, loss and recall of each model
 losses = {name: evaluate(model, val_ids) for name, model in models.items()}
 recalls = {
     name: recall(model, val_text, tokenizer)
@@ -656,7 +657,8 @@ for t in (0, 20, ids.shape[1] - 1):
 #
 # A gap to the entropy remains. Most of it is not the model's fault: a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new, and compare again.
 
-# %%
+# %% tags=["folded"]
+# Measure: the loss on 200 new stories
 total = count = 0
 with torch.no_grad():
     for story in new_stories[:200]:
@@ -743,7 +745,8 @@ explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 #
 # Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the four characters after it.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["folded", "nbval-ignore-output"]
+# Check: which head of layer 1 looks at the answer
 with record_weights() as layers:
     gpt(tokenizer.encode(story)[None])
 weights = torch.stack(layers)
@@ -790,7 +793,8 @@ explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 # %% [markdown]
 # After "poor " the model spreads its probability over the names. The grammar leaves one out: Ann, who gives. Look at the bar of A, for only Ann's name begins with it. If it is low, the model has learned the rule, in part at least. If it is as high as the others, it has learned the names and not yet the rule. The loss hardly shows it: in a story, not knowing the rule costs 0.13<!--shown--> nats of about 10<!--shown-->.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["folded", "nbval-ignore-output"]
+# Check: the probability of A, and of the other names
 ids = tokenizer.encode(prompt)[None]
 with torch.no_grad():
     probabilities = torch.softmax(gpt(ids)[0, -1], dim=-1)
@@ -997,7 +1001,8 @@ assert written.startswith("Привет")
 #
 # The code of the model does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The table says 117<!--given--> million; its authors corrected that later.) Without weight tying it would have 38.6<!--shown--> million more.
 
-# %%
+# %% tags=["folded"]
+# Count: the parameters of ours and of GPT-2
 with torch.device("meta"):  # shapes only: no memory is taken
     gpt_2 = GPT(
         GPTConfig(50257, 1024, n_layer=12, n_head=12, n_embd=768, bias=True)

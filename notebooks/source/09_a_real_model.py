@@ -1040,7 +1040,7 @@ print(f"the worst of {len(sets)} sets: {sets.max():+.1f}")
 assert singles.median().abs() < 0.1
 assert sets.median().abs() < 0.2
 
-# %% tags=["folded"]
+# %%
 # With SmolLM2: the worst set: the cost and the three scores of each head.
 for head in threes[sets.argmax()]:
     known = {
