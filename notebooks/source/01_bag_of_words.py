@@ -13,6 +13,8 @@
 # ## The question
 #
 # A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
+#
+# The grey line below is a folded cell. It runs like any other cell, and its code is not what this rung teaches. A click on it shows the code.
 
 # %% tags=["folded"]
 # Imports
