@@ -4,7 +4,7 @@ const SLATS = 18; // of the shutter
 
 function play(stage, { tokens, scores: start, limit, place: first }) {
   const [left, stride, unit, zero] = [78, 84, 26, 130]; // columns; pixels for a score of 1; the height of score 0
-  const [top, bottom, stems, strip, thick] = [29, 236, 266, 326, 34]; // the shutter's ends, the ribbons' tops, the strip
+  const [top, bottom, stems, strip, thick] = [30, 236, 266, 326, 34]; // the shutter's ends, the ribbons' tops, the strip
   const length = stride * tokens.length; // of the strip, for the total of 1
   const scores = [...start];
   let place = first; // the token that looks back
@@ -49,7 +49,8 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   const shares = tokens.map((token, s) => {
     const node = svg(stage.svg, "g");
     const ribbon = svg(node, "path", { ...blue, "fill-opacity": 0.25 });
-    const part = svg(node, "rect", { ...blue, class: "part", y: strip, height: thick, "fill-opacity": 0.55, stroke: "var(--paper)", "stroke-width": 2 });
+    const edges = { stroke: "var(--paper)", "stroke-width": 2 };
+    const part = svg(node, "rect", { ...blue, ...edges, class: "part", y: strip, height: thick, "fill-opacity": 0.55 });
     const name = svg(node, "text", { y: strip + thick / 2 }, token);
     const label = svg(node, "text", { x: x(s), y: stems - 14 });
     stage.point(node, s, `weight of ${token}`, (at) => {
@@ -59,11 +60,13 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     return { node, ribbon, part, name, label };
   });
   svg(stage.svg, "rect", { x: left, y: strip, width: length, height: thick, fill: "none", stroke: "var(--text)" });
-  const shadows = tokens.map(() => svg(stage.svg, "rect", { y: strip + thick + 6, height: 11, fill: "none", stroke: "var(--muted)", "stroke-dasharray": "3 3" }));
-  const slats = Array.from({ length: SLATS }, () => svg(stage.svg, "rect", { height: (bottom - top) / SLATS, fill: "var(--panel)", "fill-opacity": 0.75, stroke: "var(--faint)", "pointer-events": "none" }));
+  const dashed = { fill: "none", stroke: "var(--muted)", "stroke-dasharray": "3 3" };
+  const shadows = tokens.map(() => svg(stage.svg, "rect", { ...dashed, y: strip + thick + 6, height: 11 }));
+  const grey = { fill: "var(--panel)", "fill-opacity": 0.75, stroke: "var(--faint)", "pointer-events": "none" };
+  const slats = Array.from({ length: SLATS }, () => svg(stage.svg, "rect", { ...grey, height: (bottom - top) / SLATS }));
   tokens.forEach((token, s) => text(x(s), 14, token, "strong"));
   const marker = svg(stage.svg, "g");
-  svg(marker, "rect", { x: -34, y: 2, width: 68, height: 24, rx: 6, fill: "transparent", stroke: "var(--query)", "stroke-width": 2 });
+  svg(marker, "rect", { x: -34, y: 4, width: 68, height: 21, rx: 6, fill: "transparent", stroke: "var(--query)", "stroke-width": 2 });
   stage.drag(marker, "the token that looks back", {
     at: () => [x(place), 14],
     move: (px) => {
@@ -111,7 +114,9 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
       shadow.setAttribute("visibility", moved ? "visible" : "hidden");
     });
     // Rolled up, all slats lie on the first.
-    slats.forEach((slat, at) => set(slat, { x: left + stride * edge, width: length - stride * edge, y: top + (drop * at * (bottom - top)) / SLATS }));
+    slats.forEach((slat, at) => {
+      set(slat, { x: left + stride * edge, width: length - stride * edge, y: top + (drop * at * (bottom - top)) / SLATS });
+    });
     marker.setAttribute("transform", `translate(${left + stride * (edge - 0.5)} 0)`);
   };
 
@@ -135,7 +140,8 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     if (place === tokens.length - 1) return `${quoted(tokens[place])} looks back. Nothing comes later: there is nothing to hide.`;
     if (!shut) return `${quoted(tokens[place])} looks back. With the shutter up, it also sees what comes later: ${later()}.`;
     const freed = sum(softmax(scores).slice(place + 1));
-    return `The shutter hides ${later()} and frees ${number(freed)} of the total. Every other weight is ${number(1 / (1 - freed))} times what it is without the shutter.`;
+    const swollen = `Each weight that is left is ${number(1 / (1 - freed))} times what it is without the shutter.`;
+    return `The shutter hides ${later()} and frees ${number(freed)} of the total. ${swollen}`;
   };
   const level = () => {
     const share = number(weights()[0]);

@@ -1,8 +1,8 @@
 // Rung 2: a row of weights turns onto the tokens, and each token pours its share into one output.
 
 function play(stage, { tokens, limit, recipes }) {
-  const [top, pitch, stride, cell, bar, unit] = [56, 48, 43, 38, 26, 15]; // rows, columns, bars; pixels for a value of 1
-  const [home, slot, source, sink] = [26, 264, 328, 488]; // left edges: the matrix, the turned row, tokens, outputs
+  const [top, pitch, stride, cell, bar, unit] = [56, 48, 43, 38, 26, 14]; // rows, columns, bars; pixels for a value of 1
+  const [home, slot, source, sink] = [26, 259, 321, 482]; // left edges: the matrix, the turned row, tokens, outputs
   const positions = tokens.map((_, at) => at);
   const values = [...tokens];
   let recipe = recipes[0];
@@ -54,9 +54,11 @@ function play(stage, { tokens, limit, recipes }) {
     });
     return { whole, share, grip, edge, label };
   });
-  const shadows = positions.map((t) => svg(stage.svg, "rect", { x: sink, y: middle(t) - bar / 2, height: bar, fill: "none", stroke: "var(--muted)", "stroke-dasharray": "3 3" }));
+  const dashed = { fill: "none", stroke: "var(--muted)", "stroke-dasharray": "3 3" };
+  const shadows = positions.map((t) => svg(stage.svg, "rect", { ...dashed, x: sink, y: middle(t) - bar / 2, height: bar }));
   const each = (paint) => positions.map((t) => positions.map((s) => paint(t, s)));
-  const pieces = each((t, s) => svg(stage.svg, "rect", { class: "piece", height: bar, fill: "var(--mix)", "fill-opacity": shade(s), stroke: "var(--paper)" }));
+  const green = { fill: "var(--mix)", stroke: "var(--paper)" };
+  const pieces = each((t, s) => svg(stage.svg, "rect", { ...green, class: "piece", height: bar, "fill-opacity": shade(s) }));
   const results = positions.map((t) => svg(stage.svg, "text", { y: middle(t), class: "start strong" }));
   const square = (parent, attributes) => svg(parent, "rect", { width: cell, height: cell, rx: 5, fill: "var(--weight)", ...attributes });
   const cells = each((t, s) => {

@@ -7,7 +7,7 @@ from attention_course.averaging import causal_mean_matmul
 
 pytestmark = pytest.mark.slow
 
-UNIT = 15  # pixels for a value of 1, in tril_matmul.js
+UNIT = 14  # pixels for a value of 1, in tril_matmul.js
 
 SHARES = """(figure) => [...figure.querySelectorAll('.piece')]
     .map((piece) => Number(piece.getAttribute('width')) * (piece.getAttribute('opacity') !== '0'))"""
