@@ -1,11 +1,12 @@
 """Build the notebooks: `make notebooks`, or `python notebooks/build.py 01_bag_of_words` for one of them.
 
 What is edited lies in `source/` (jupytext's py:percent); what a learner opens is made from it here, with its
-outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!--task NAME-->` the task of an
-exercise. A cell with the tag `folded` shows one line until it is opened, the comment that says what is there.
-The same source always gives the same file, so that a diff shows what a change really moved: ids of cells come
-from the cells themselves, and everything that differs from run to run is left out. A notebook is written when
-all its cells have run; one that fails leaves the old file as it was.
+outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!--neighbours-->` one to the
+rungs below and above, `<!--task NAME-->` the task of an exercise. A cell with the tag `folded` shows one line
+until it is opened, the comment that says what is there. The same source always gives the same file, so that a
+diff shows what a change really moved: ids of cells come from the cells themselves, and everything that differs
+from run to run is left out. A notebook is written when all its cells have run; one that fails leaves the old
+file as it was.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ from attention_course.names import look_up
 HERE = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 NAVIGATION = "<!--ladder-->"
+NEIGHBOURS = "<!--neighbours-->"
 TASK = re.compile(r"<!--task (.+?)-->")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -37,6 +39,14 @@ def navigation(name: str) -> str:
     return " · ".join(f"**▶ {step}**" if at == name else f"[{step}]({at}.ipynb)" for at, step in steps)
 
 
+def neighbours(name: str) -> str:
+    """Return the line with the rung below and the rung above the notebook `name`."""
+    at = [rung.name for rung in RUNGS].index(name)
+    below = [f"[← {rung.number} {rung.title}]({rung.name}.ipynb)" for rung in RUNGS[max(0, at - 1) : at]]
+    above = [f"[{rung.number} {rung.title} →]({rung.name}.ipynb)" for rung in RUNGS[at + 1 : at + 2]]
+    return " · ".join(below + above)
+
+
 def task(name: str) -> str:
     """Return what an exercise asks for, and how long it takes."""
     exercise = look_up(name, EXERCISES, "exercise")
@@ -45,7 +55,8 @@ def task(name: str) -> str:
 
 def read(source: Path) -> str:
     """Read the file `source`, with the navigation and the tasks of the exercises in their places."""
-    text = source.read_text(encoding="utf-8").replace(NAVIGATION, navigation(source.stem))
+    text = source.read_text(encoding="utf-8")
+    text = text.replace(NAVIGATION, navigation(source.stem)).replace(NEIGHBOURS, neighbours(source.stem))
     return TASK.sub(lambda found: task(found[1]), text)
 
 

@@ -2,19 +2,32 @@
 # # Rung 1: bag of words
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# The way up. Press Play, or drag the ring
+from attention_course.heroes import hero
+
+hero("ladder")
+
+# %% [markdown]
 # **You will build** the mean of the past, with loops. It is the simplest way for a token to use what came before it, and the reference that the next rungs have to reproduce.
 #
 # **You need** Python, and tensors: indexing, slices, shapes.
 #
 # **Time** about 20 minutes to read, and 20 for the exercises.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: the tokens and the mean.](images/transformer_1.svg)
 
 # %% [markdown]
 # ## The question
 #
 # A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
 #
-# The grey line below is a folded cell. It runs like any other cell, and its code is not what this rung teaches. A click on it shows the code.
+# The grey lines above and below are folded cells. They run like any other cell, and their code is not what this rung teaches. A click on one shows it.
+
+# %% tags=["hero", "folded"]
+# The picture of this rung. Press Play, drag a token, shuffle
+hero("bag_of_words")
 
 # %% tags=["folded"]
 # Imports
@@ -23,7 +36,10 @@ import torch
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Lines, Scatter, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
+
+progress("bag_of_words")
 
 # %% [markdown]
 # ## Tokens are rows
@@ -381,3 +397,5 @@ check("forgetting_mean", my_forgetting_mean)
 # 3. The leak probe changes one input and watches which outputs move: in a causal function only the output at that position and later ones do.
 #
 # Next: [rung 2, one matrix product](02_tril_matmul.ipynb), where the two loops become a single `@`.
+#
+# <!--neighbours-->

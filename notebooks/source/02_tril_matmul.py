@@ -2,12 +2,21 @@
 # # Rung 2: one matrix product
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# What this rung is about. Play, drag, point
+from attention_course.heroes import hero
+
+hero("tril_matmul")
+
+# %% [markdown]
 # **You will build** the mean of the past again, without a loop: a matrix of weights times the tokens. Attention has the same matrix in the same place, but computes its entries from the tokens.
 #
 # **You need** [rung 1](01_bag_of_words.ipynb), and the rule for a matrix product: row times column.
 #
 # **Time** about 20 minutes to read, and 17 for the exercises.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: weights × values.](images/transformer_2.svg)
 
 # %% [markdown]
 # ## The question
@@ -24,7 +33,10 @@ from attention_course.averaging import causal_mean_loop
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Heatmap, Lines, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
+
+progress("tril_matmul")
 
 # %% [markdown]
 # ## A row of numbers combines tokens
@@ -401,3 +413,5 @@ check("shift_matrix", my_shift)
 # 3. Two ways to compute the same number round differently, so compare with `assert_close` and know its tolerance.
 #
 # Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are computed from scores.
+#
+# <!--neighbours-->

@@ -2,12 +2,21 @@
 # # Rung 3: masked softmax
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# What this rung is about. Play, drag, point
+from attention_course.heroes import hero
+
+hero("masked_softmax")
+
+# %% [markdown]
 # **You will build** the weights of rung 2 from scores, with softmax and a mask. The scores can then come from anywhere. In attention they are computed from the tokens.
 #
 # **You need** [rung 2](02_tril_matmul.ipynb), and two rules: exp turns sums into products, and exp(0) = 1.
 #
 # **Time** about 25 minutes to read, and 27 for the exercises.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: the mask and softmax.](images/transformer_3.svg)
 
 # %% [markdown]
 # ## The question
@@ -24,9 +33,12 @@ from attention_course.averaging import causal_mean_loop, causal_mean_matmul
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Bars, Heatmap, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
 
 torch.set_printoptions(precision=3, sci_mode=False)
+
+progress("masked_softmax")
 
 # %% [markdown]
 # ## Softmax by hand
@@ -535,3 +547,5 @@ check("padding_weights", my_padding_weights)
 # 3. The mask says who may look, the scores say who wants to.
 #
 # Next: [rung 4, query, key, value](04_query_key_value.ipynb), where the scores are computed from the tokens.
+#
+# <!--neighbours-->

@@ -2,12 +2,21 @@
 # # Rung 4: query, key, value
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# What this rung is about. Play, drag, point
+from attention_course.heroes import hero
+
+hero("query_key_value")
+
+# %% [markdown]
 # **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two determine the scores of rung 3.
 #
 # **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors. For one check near the end you need to know what a derivative is.
 #
 # **Time** about 35 minutes to read, and 26 for the exercises.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: query, key, value and their dot product.](images/transformer_4.svg)
 
 # %% [markdown]
 # ## The question
@@ -35,9 +44,12 @@ from attention_course.plots import (
     Scatter,
     picture,
 )
+from attention_course.progress import progress
 from attention_course.questions import ask
 
 torch.set_printoptions(precision=3, sci_mode=False)
+
+progress("query_key_value")
 
 # %% [markdown]
 # ## Scores from the tokens alone
@@ -914,3 +926,5 @@ check("previous_token", my_previous_token)
 # 3. Attention looks things up in a set: the only order it knows comes from the mask and from the tokens.
 #
 # Next: [rung 5, scaling](05_scaling_variance.ipynb), which explains the square root of head_size.
+#
+# <!--neighbours-->

@@ -2,12 +2,21 @@
 # # Rung 5: scaling and variance
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# What this rung is about. Play, drag, point
+from attention_course.heroes import hero
+
+hero("scaling_variance")
+
+# %% [markdown]
 # **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large. The formula explains one small factor in `attention_weights`.
 #
 # **You need** [rung 4](04_query_key_value.ipynb), softmax and entropy from [rung 3](03_masked_softmax.ipynb), and what a derivative is.
 #
 # **Time** about 25 minutes to read, and 17 for the exercises.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: the division by √head_size.](images/transformer_5.svg)
 
 # %% [markdown]
 # ## The question
@@ -26,9 +35,12 @@ from attention_course.attention import Head, attention_weights, leak_probe
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Bars, Lines, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
 
 torch.set_printoptions(precision=3, sci_mode=False)
+
+progress("scaling_variance")
 
 # %% [markdown]
 # ## How large is a score?
@@ -671,3 +683,5 @@ check("scale_for_variance", my_scale)
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung 6, cross and causal](06_cross_and_causal.ipynb), where the mask determines the kind of attention.
+#
+# <!--neighbours-->

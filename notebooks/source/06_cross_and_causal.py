@@ -2,12 +2,21 @@
 # # Rung 6: cross and causal
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# What this rung is about. Play, drag, point
+from attention_course.heroes import hero
+
+hero("cross_and_causal")
+
+# %% [markdown]
 # **You will build** attention from one sequence to another, and with it a small encoder-decoder that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what an attention map can tell you.
 #
 # **You need** [rung 4](04_query_key_value.ipynb) for a head, and [rung 5](05_scaling_variance.ipynb) for logits, the loss, the optimizer and the Jacobian.
 #
 # **Time** about 35 minutes to read, and 34 for the exercises.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: the context, from which keys and values may come.](images/transformer_6.svg)
 
 # %% [markdown]
 # ## The question
@@ -32,9 +41,12 @@ from attention_course.attention import (
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Heatmap, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
 
 torch.set_printoptions(precision=3, sci_mode=False)
+
+progress("cross_and_causal")
 
 # %% [markdown]
 # ## One line
@@ -1050,3 +1062,5 @@ assert torch.equal(
 # 3. A weight says what went into the mix; to see whether it mattered, change something, as an ablation does.
 #
 # Next: [rung 7](07_multi_head.ipynb), where several heads look at once.
+#
+# <!--neighbours-->

