@@ -3,10 +3,10 @@
 What is edited lies in `source/` (jupytext's py:percent); what a learner opens is made from it here, with its
 outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!--neighbours-->` one to the
 rungs below and above, `<!--task NAME-->` the task of an exercise. A cell with the tag `folded` shows one line
-until it is opened, the comment that says what is there. The same source always gives the same file, so that a
-diff shows what a change really moved: ids of cells come from the cells themselves, and everything that differs
-from run to run is left out. A notebook is written when all its cells have run; one that fails leaves the old
-file as it was.
+until it is opened, the comment that says what is there. The same source always gives the same file, so that
+a diff shows what a change really moved: ids of cells come from the cells themselves, and everything that
+differs from run to run is left out. A notebook is written when all its cells have run; one that fails leaves
+the old file as it was.
 """
 
 import hashlib

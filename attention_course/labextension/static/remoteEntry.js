@@ -1,18 +1,17 @@
-// A quiet frame around the notebooks of the course, as JupyterLab opens them: lines of about 75 characters, pictures
-// that do not glare in the dark theme, and the table of contents beside the page where there is room for it.
+// A quiet frame around the notebooks of the course, as JupyterLab opens them: lines of about 75 characters, and the
+// table of contents beside the page where there is room for it.
 // JupyterLab loads an extension as a module container (webpack's module federation): two functions, written by hand.
 
 const STYLE = `
-.attention-course .jp-Cell { max-width: 780px; margin: 0 auto; }
-.attention-course .jp-MarkdownOutput { line-height: 1.5; max-width: 75ch; }
-.attention-course .jp-MarkdownOutput table { max-width: 100%; }
+.attention-course .jp-Cell { max-width: 750px; margin: 0 auto; padding: 3px 5px; }
+.attention-course .jp-MarkdownOutput { max-width: 70ch; line-height: 1.45; }
+.attention-course .jp-MarkdownOutput p, .attention-course .jp-MarkdownOutput ul { margin-bottom: 6px; }
+.attention-course .jp-MarkdownOutput h1 { font-size: 24px; margin: 2px 0 4px; }
+.attention-course .jp-MarkdownOutput h2 { font-size: 20px; margin: 8px 0 4px; }
+.attention-course .jp-MarkdownOutput h3 { font-size: 16px; margin: 6px 0 2px; }
 .attention-course .jp-InputPrompt, .attention-course .jp-OutputPrompt { min-width: 46px; flex: 0 0 46px; }
-.attention-course .jp-RenderedImage img { max-width: 100%; }
 .attention-course .jp-cell-toolbar { display: none; }
-.attention-course .jp-Placeholder { min-height: 0; }
-.attention-course .jp-Placeholder-content, .attention-course .jp-InputPlaceholder { border: none; background: none; opacity: 0.75; }
-.attention-course .jp-Notebook-footer { display: none; }
-[data-jp-theme-light="false"] .attention-course .jp-RenderedImage img { filter: invert(0.93) hue-rotate(180deg); }
+.attention-course .jp-InputPlaceholder { min-height: 0; padding: 0; border: none; background: none; opacity: 0.75; }
 `;
 const WIDE = 1200; // CSS pixels of a window that has room for the table of contents beside the page
 
