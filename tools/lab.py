@@ -159,3 +159,4 @@ def run_all(page: Page, timeout: float = 60_000) -> None:
         }""",
         timeout=timeout,
     )
+    page.wait_for_selector('[data-status="idle"]', timeout=timeout)  # the last cells may be folded

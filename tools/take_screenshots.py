@@ -31,7 +31,7 @@ def main() -> None:
         for name in names:
             for old in SCREENSHOTS.glob(f"{name}_{given.theme}_*.png"):
                 old.unlink()
-            lab.open_notebook(page, address, f"notebooks/{name}.ipynb")
+            lab.open_notebook(page, address, f"my_notebooks/{name}.ipynb")
             lab.run_all(page, timeout=400_000)
             panel = page.locator(".jp-WindowedPanel-outer").first
             height = panel.evaluate("(panel) => panel.scrollHeight")

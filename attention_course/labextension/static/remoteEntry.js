@@ -12,6 +12,7 @@ const STYLE = `
 .attention-course .jp-InputPrompt, .attention-course .jp-OutputPrompt { min-width: 46px; flex: 0 0 46px; }
 .attention-course .jp-cell-toolbar { display: none; }
 .attention-course .jp-InputPlaceholder { min-height: 0; padding: 0; border: none; background: none; opacity: 0.75; }
+.attention-course .jp-Cell:has(.attention-question, .attention-hero) .jp-InputPlaceholder { display: none; }
 `;
 const WIDE = 1200; // CSS pixels of a window that has room for the table of contents beside the page
 
