@@ -13,7 +13,9 @@ from torch import Tensor
 from attention_course import heroes
 from attention_course.attention import CrossAttentionHead, window_mask
 from attention_course.gpt import GPT, GPTConfig, generate
+from attention_course.heads import TARGETS, head_scores, read_weights
 from attention_course.ladder import RUNGS
+from attention_course.smollm import load_smollm
 from attention_course.stories import read_story, recall, stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import Recipe, Trainer, evaluate, train
@@ -22,6 +24,7 @@ SOURCES = Path(__file__).parent.parent / "notebooks" / "source"
 RUNG_6, RUNG_8 = SOURCES / "06_cross_and_causal.py", SOURCES / "08_bigram_to_gpt.py"
 PLANNED = ("the speed run", "an empty page")  # the rungs above those that are there
 MOMENTS = (0, 2, 5, 10, 15, *range(20, 60, 10), 65, 80, *range(100, 220, 20), 225, 250, 275, 300, 350, 450)
+SENTENCE = "The little dog ran home. Then the little dog"  # for the heads of the real model
 HEAD_SIZES = [2**n for n in range(9)]
 DATES = [
     "14 march 1879",
@@ -152,7 +155,36 @@ def cross_and_causal() -> dict[str, object]:
     }
 
 
-RECORDED = {record.__name__: record for record in (ladder, scaling_variance, cross_and_causal, bigram_to_gpt)}
+def in_percent(shares: torch.Tensor) -> str:
+    """Numbers from 0 to 1, a byte each."""
+    return base64.b64encode(bytes((100 * shares).round().int().flatten().tolist())).decode()
+
+
+def a_real_model() -> dict:
+    """What each head of SmolLM2 reads in a sentence, and its scores there; keys up to the query."""
+    model, tokenizer = load_smollm()
+    ids = tokenizer.encode(SENTENCE)
+    weights = read_weights(model, ids)  # (30, 9, T, T)
+    query, key = torch.tril_indices(len(ids), len(ids))
+    jobs = {}
+    for name in ("previous token", "first token", "induction"):
+        targets = TARGETS[name](ids)
+        jobs[name] = {
+            "targets": [row.nonzero().flatten().tolist() for row in targets],
+            "scores": in_percent(head_scores(weights, targets)),
+        }
+    return {
+        "tokens": [tokenizer.decode(token[None]) for token in ids],
+        "shape": list(weights.shape[:2]),
+        "jobs": jobs,
+        "weights": in_percent(weights[:, :, query, key]),
+    }
+
+
+RECORDED = {
+    record.__name__: record
+    for record in (ladder, scaling_variance, cross_and_causal, bigram_to_gpt, a_real_model)
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
