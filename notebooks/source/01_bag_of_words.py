@@ -2,6 +2,8 @@
 # # Rung 1: bag of words
 #
 # <!--ladder-->
+#
+# **You will build** the mean of the past, with loops. It is the simplest way for a token to use what came before it, and the reference that the next rungs have to reproduce.
 
 # %% tags=["hero", "folded"]
 # The way up. Press Play, or drag the ring
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("ladder")
 
 # %% [markdown]
-# **You will build** the mean of the past, with loops. It is the simplest way for a token to use what came before it, and the reference that the next rungs have to reproduce.
-#
 # **You need** Python, and tensors: indexing, slices, shapes.
 #
 # **Time** about 20 minutes to read, and 20 for the exercises.

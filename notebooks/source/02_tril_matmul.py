@@ -2,6 +2,8 @@
 # # Rung 2: one matrix product
 #
 # <!--ladder-->
+#
+# **You will build** the mean of the past again, without a loop: a matrix of weights times the tokens. Attention has the same matrix in the same place, but computes its entries from the tokens.
 
 # %% tags=["hero", "folded"]
 # What this rung is about. Play, drag, point
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("tril_matmul")
 
 # %% [markdown]
-# **You will build** the mean of the past again, without a loop: a matrix of weights times the tokens. Attention has the same matrix in the same place, but computes its entries from the tokens.
-#
 # **You need** [rung 1](01_bag_of_words.ipynb), and the rule for a matrix product: row times column.
 #
 # **Time** about 20 minutes to read, and 17 for the exercises.

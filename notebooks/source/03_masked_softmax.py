@@ -2,6 +2,8 @@
 # # Rung 3: masked softmax
 #
 # <!--ladder-->
+#
+# **You will build** the weights of rung 2 from scores, with softmax and a mask. The scores can then come from anywhere. In attention they are computed from the tokens.
 
 # %% tags=["hero", "folded"]
 # What this rung is about. Play, drag, point
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("masked_softmax")
 
 # %% [markdown]
-# **You will build** the weights of rung 2 from scores, with softmax and a mask. The scores can then come from anywhere. In attention they are computed from the tokens.
-#
 # **You need** [rung 2](02_tril_matmul.ipynb), and two rules: exp turns sums into products, and exp(0) = 1.
 #
 # **Time** about 25 minutes to read, and 27 for the exercises.

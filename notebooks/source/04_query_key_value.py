@@ -2,6 +2,8 @@
 # # Rung 4: query, key, value
 #
 # <!--ladder-->
+#
+# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two determine the scores of rung 3.
 
 # %% tags=["hero", "folded"]
 # What this rung is about. Play, drag, point
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("query_key_value")
 
 # %% [markdown]
-# **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two determine the scores of rung 3.
-#
 # **You need** [rung 3](03_masked_softmax.ipynb), and the dot product of two vectors. For one check near the end you need to know what a derivative is.
 #
 # **Time** about 35 minutes to read, and 26 for the exercises.

@@ -2,6 +2,8 @@
 # # Rung 5: scaling and variance
 #
 # <!--ladder-->
+#
+# **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large. The formula explains one small factor in `attention_weights`.
 
 # %% tags=["hero", "folded"]
 # What this rung is about. Play, drag, point
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("scaling_variance")
 
 # %% [markdown]
-# **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large. The formula explains one small factor in `attention_weights`.
-#
 # **You need** [rung 4](04_query_key_value.ipynb), softmax and entropy from [rung 3](03_masked_softmax.ipynb), and what a derivative is.
 #
 # **Time** about 25 minutes to read, and 17 for the exercises.

@@ -2,6 +2,8 @@
 # # Rung 6: cross and causal
 #
 # <!--ladder-->
+#
+# **You will build** attention from one sequence to another, and with it a small encoder-decoder that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what an attention map can tell you.
 
 # %% tags=["hero", "folded"]
 # What this rung is about. Play, drag, point
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("cross_and_causal")
 
 # %% [markdown]
-# **You will build** attention from one sequence to another, and with it a small encoder-decoder that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what an attention map can tell you.
-#
 # **You need** [rung 4](04_query_key_value.ipynb) for a head, and [rung 5](05_scaling_variance.ipynb) for logits, the loss, the optimizer and the Jacobian.
 #
 # **Time** about 35 minutes to read, and 34 for the exercises.

@@ -2,6 +2,8 @@
 # # Rung 7: multi-head attention
 #
 # <!--ladder-->
+#
+# **You will build** many small heads in place of one large one, first as a list, then all of them at once. It is the attention that GPT uses, and you will compare it with PyTorch's own.
 
 # %% tags=["hero", "folded"]
 # What this rung is about. Play, drag, point
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("multi_head")
 
 # %% [markdown]
-# **You will build** many small heads in place of one large one, first as a list, then all of them at once. It is the attention that GPT uses, and you will compare it with PyTorch's own.
-#
 # **You need** [rung 4](04_query_key_value.ipynb) for a head, [rung 6](06_cross_and_causal.ipynb) for masks and for queries from elsewhere. `view` and `transpose` of tensors.
 #
 # **Time** about 30 minutes to read, and 26 for the exercises.

@@ -2,6 +2,8 @@
 # # Rung 8: from a bigram to a GPT
 #
 # <!--ladder-->
+#
+# **You will build** a model that writes, character by character. It begins as a table of letter pairs. Parts are added one at a time, each is measured, and at the end it is a GPT that you trained yourself.
 
 # %% tags=["hero", "folded"]
 # What this rung is about. Play, drag, point
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("bigram_to_gpt")
 
 # %% [markdown]
-# **You will build** a model that writes, character by character. It begins as a table of letter pairs. Parts are added one at a time, each is measured, and at the end it is a GPT that you trained yourself.
-#
 # **You need** [rung 1](01_bag_of_words.ipynb) for the mean of the past, [rung 5](05_scaling_variance.ipynb) for what a loss is, [rung 7](07_multi_head.ipynb) for attention with many heads.
 #
 # **Time** about 60 minutes to read, and 39 for the exercises. The machine trains for about two and a half minutes in all, on two cores; no cell takes longer than a minute.

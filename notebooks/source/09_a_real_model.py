@@ -2,6 +2,8 @@
 # # Rung 9: a real model
 #
 # <!--ladder-->
+#
+# **You will build** the parts in which a language model of today differs from the GPT of rung 8. You meet the cache that lets it write quickly. Then 135<!--given--> million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
 
 # %% tags=["hero", "folded"]
 # What this rung is about. Play, drag, point
@@ -10,8 +12,6 @@ from attention_course.heroes import hero
 hero("a_real_model")
 
 # %% [markdown]
-# **You will build** the parts in which a language model of today differs from the GPT of rung 8. You meet the cache that lets it write quickly. Then 135<!--given--> million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
-#
 # **You need** [rung 5](05_scaling_variance.ipynb) for the scale, [rung 6](06_cross_and_causal.ipynb) for masks and ablations, [rung 7](07_multi_head.ipynb) for heads, [rung 8](08_bigram_to_gpt.ipynb) for the GPT.
 #
 # **Time** about 75 minutes to read, and 57 for the exercises.
