@@ -15,7 +15,7 @@ class Explorer(ipywidgets.VBox):
     `explorer.controls["t"].value = 3` moves the slider.
 
     Args:
-        controls: see below.
+        controls: see below. One that is set by dragging a bar of the first picture gets no slider.
         compute: maps the values of the controls to tensors and whatever else `draw` needs.
         draw: shows them.
         about: replaces the caption on a page without widgets, for explorers of a trained model, whose numbers
@@ -37,7 +37,7 @@ class Explorer(ipywidgets.VBox):
         about: str = "",
     ):
         self.controls = controls
-        self.figure = LiveFigure(controls=[control.model_id for control in controls.values()])
+        self.figure = LiveFigure(controls={name: control.model_id for name, control in controls.items()})
         self._compute = compute
         self._draw = draw
         self._about = about
@@ -45,7 +45,9 @@ class Explorer(ipywidgets.VBox):
             control.style.description_width = "initial"  # pyright: ignore[reportAttributeAccessIssue]
             control.observe(self._update, names="value")
         self._redraw()
-        bar = ipywidgets.Box(list(controls.values()), layout={"flex_flow": "row wrap"})
+        dragged = {name for panel in self.figure.panels for name in getattr(panel, "controls", ())}
+        beside = [control for name, control in controls.items() if name not in dragged]
+        bar = ipywidgets.Box(beside, layout={"flex_flow": "row wrap"})
         super().__init__([bar, self.figure])
         self.add_class("attention-explorer")
 

@@ -1,5 +1,6 @@
 // An explorer's figure: a row of panels (panels.js stands above this file), painted anew on every change.
-// A panel of cells says in words what stands in the cell under the pointer, or where the arrow keys have led.
+// A panel of cells says in words what stands in the cell under the pointer, or where the arrow keys have led, and what
+// belongs to it in the other panels, which is framed there. A click pins this, or Enter, until the next one, or Escape.
 // The way to the kernel and back takes longer than all the drawing: a picture that was there before is drawn at once,
 // and the kernel's answer takes its place.
 
@@ -31,7 +32,10 @@ function cellAt(cells, point) {
 
 const REMEMBERED = 200; // pictures of a figure
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-const INVITATION = "Point at a cell or a bar, or go there with Tab and the arrow keys, to read it here.";
+const PINS = ["Enter", " "];
+const KEPT = [...Object.keys(ARROWS), ...PINS, "Escape"];
+const INVITATION = "Point at a cell or a bar, or go there with Tab and the arrow keys, to read it here. A click or Enter pins it.";
+const DRAGGING = " Drag a bar, or choose one with ← and → and move it with ↑ and ↓.";
 
 function render({ model, el }) {
   const root = element(el, "div", { className: "attention-figure" });
@@ -44,6 +48,7 @@ function render({ model, el }) {
   const error = element(root, "p", { role: "alert" });
 
   let controls = []; // models of the widgets that the picture follows, once they are there
+  const names = Object.keys(model.get("controls"));
   let shown; // panels, caption and error
   const answers = new Map(); // of the kernel, by the settings of the controls, the oldest first
   const settings = () => JSON.stringify(controls.map((control) => control.get("index") ?? control.get("value")));
@@ -66,39 +71,82 @@ function render({ model, el }) {
 
   let cells = []; // of each panel, or undefined
   let looked = { panel: -1, cell: -1 };
+  let pinned = false;
 
   const look = (panel, cell) => {
-    if (looked.panel === panel && looked.cell === cell) return;
+    if (pinned || (looked.panel === panel && looked.cell === cell)) return;
     looked = { panel, cell };
     paint();
   };
+
+  const pin = (panel, cell) => {
+    const again = pinned && looked.panel === panel && looked.cell === cell;
+    pinned = false;
+    look(panel, cell);
+    pinned = cell >= 0 && !again;
+    paint();
+  };
+
+  const unpin = () => {
+    pinned = false;
+    paint();
+  };
+
+  // Sets the control that the bar drags, which asks the kernel for the picture.
+  const drag = (control, value) => {
+    const [low, high, step] = ["min", "max", "step"].map((name) => control.get(name));
+    control.set("value", Math.max(low, Math.min(high, Number((Math.round(value / step) * step).toFixed(6)))));
+    control.save_changes();
+  };
+  const draggedBy = (panel, cell) => controls[names.indexOf(cells[panel]?.control?.(cell))];
 
   const addPanel = (panel) => {
     const box = element(row, "div");
     element(box, "h4");
     const canvas = element(box, "canvas");
     canvas.setAttribute("role", "img");
-    const point = (event) => cells[panel] && look(panel, cellAt(cells[panel], [event.offsetX, event.offsetY]));
-    canvas.addEventListener("pointermove", point);
-    canvas.addEventListener("pointerdown", point);
-    canvas.addEventListener("pointerleave", () => look(-1, -1));
+    const at = (event) => (cells[panel] ? cellAt(cells[panel], [event.offsetX, event.offsetY]) : -1);
+    let held; // the control that is being dragged
+    const moveTo = ({ offsetY }) => drag(held, cells[panel].valueAt(offsetY));
+    canvas.addEventListener("pointermove", (event) => {
+      const cell = at(event);
+      canvas.style.cursor = held || draggedBy(panel, cell) ? "ns-resize" : "";
+      if (held) moveTo(event);
+      else look(panel, cell);
+    });
+    canvas.addEventListener("pointerdown", (event) => {
+      look(panel, at(event));
+      held = draggedBy(panel, at(event));
+      if (!held) return;
+      canvas.setPointerCapture(event.pointerId);
+      moveTo(event);
+    });
+    canvas.addEventListener("pointerup", () => (held = undefined));
+    canvas.addEventListener("pointercancel", () => (held = undefined));
+    canvas.addEventListener("click", (event) => draggedBy(panel, at(event)) || pin(panel, at(event)));
+    canvas.addEventListener("pointerleave", () => held || look(-1, -1));
     canvas.addEventListener("focus", () => looked.panel === panel || look(panel, 0));
     canvas.addEventListener("blur", () => look(-1, -1));
     canvas.addEventListener("keydown", (event) => {
-      const step = ARROWS[event.key];
-      if (!step || !cells[panel]) return;
+      if (!KEPT.includes(event.key) || !cells[panel]) return;
       event.preventDefault();
-      const from = Math.max(0, looked.cell);
+      const from = looked.panel === panel ? Math.max(0, looked.cell) : 0;
+      if (PINS.includes(event.key)) return pin(panel, from);
+      if (event.key === "Escape") return unpin();
+      const step = ARROWS[event.key];
+      const control = draggedBy(panel, from);
+      if (control && step[1]) return drag(control, cells[panel].value(from) - step[1] * control.get("step"));
       const [x, y, width, height] = cells[panel].box(from);
       const to = cellAt(cells[panel], [x + width * (0.5 + step[0]), y + height * (0.5 + 1.1 * step[1])]);
+      pinned = false;
       look(panel, to < 0 ? from : to);
     });
   };
 
-  // Arrow keys move sliders and read cells here; Notebook 7 would take them for shortcuts of its own.
-  const keepArrows = ({ target, key }) => {
+  // These keys move sliders, read cells and pin them here; the notebook would take them for shortcuts of its own.
+  const keepKeys = ({ target, key }) => {
     if (target.closest?.(".attention-explorer, .attention-figure")?.contains(root)) {
-      target.toggleAttribute("data-lm-suppress-shortcuts", key in ARROWS);
+      target.toggleAttribute("data-lm-suppress-shortcuts", KEPT.includes(key));
     }
   };
 
@@ -113,23 +161,29 @@ function render({ model, el }) {
     while (row.children.length < panels.length) addPanel(row.children.length);
     const theme = themeOf(document.body);
     cells = panels.map((panel) => KINDS[panel.kind].cells?.call(KINDS[panel.kind], panel, theme));
-    let words = cells.some(Boolean) ? INVITATION : "";
+    const seen = cells[looked.panel];
+    const told = looked.cell >= 0 && looked.cell < seen?.count ? seen.tell(looked.cell) : "";
+    const linked = (told && seen.axes?.(looked.cell)) || {};
     panels.forEach((panel, index) => {
       const [title, canvas] = row.children[index].children;
+      const off = KINDS[panel.kind].off?.(panel, theme) ?? 0;
       title.textContent = panel.title;
+      title.style.padding = `0 ${Math.max(0, -off)}px 0 ${Math.max(0, off)}px`;
       canvas.setAttribute("aria-label", [panel.title, ...(panel.kind === "Text" ? panel.rows : [])].join("\n"));
       canvas.tabIndex = cells[index] ? 0 : -1;
       const [width, height] = KINDS[panel.kind].size(panel, theme);
       const pen = penOf(canvas, width, height);
       KINDS[panel.kind].draw(pen, panel, [width, height], theme);
-      if (looked.panel !== index || !(looked.cell < cells[index]?.count)) return;
-      const told = looked.cell < 0 ? "" : cells[index].tell(looked.cell);
       if (!told) return;
-      words = told;
-      pen.strokeStyle = theme.text;
-      frame(pen, cells[index].row(looked.cell), 1);
-      frame(pen, cells[index].box(looked.cell), 2.5);
+      pen.strokeStyle = pinned ? theme.purple : theme.text;
+      for (const box of cells[index]?.marks?.(linked) ?? []) frame(pen, box, 1.5);
+      if (index === looked.panel) frame(pen, seen.box(looked.cell), 3);
     });
+    const others = cells.filter((other) => other !== seen).map((other) => other?.says?.(linked));
+    const belongs = told && (product(panels, panels[looked.panel], linked) || others.filter(Boolean).join("; "));
+    const drags = cells.some((one) => one?.control?.(0));
+    const invited = cells.some(Boolean) ? INVITATION + (drags ? DRAGGING : "") : "";
+    const words = told ? [pinned ? "Pinned: " : "", told, belongs && ` ${belongs}`].join("") : invited;
     error.textContent = failed && `This could not be drawn. ${failed.replace(/\.$/, "")}. Move a control to go on.`;
     row.style.opacity = failed ? 0.35 : 1;
     if (readout.textContent !== words) readout.textContent = words;
@@ -140,20 +194,20 @@ function render({ model, el }) {
 
   take();
   model.on("change", take);
-  Promise.all(model.get("controls").map((id) => model.widget_manager.get_model(id))).then((models) => {
+  Promise.all(Object.values(model.get("controls")).map((id) => model.widget_manager.get_model(id))).then((models) => {
     controls = models;
     controls.forEach((control) => control.on("change:value change:index", recall));
   });
   const theme = new MutationObserver(paint);
   theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name"] });
   window.addEventListener("resize", paint); // zooming changes the pixel density
-  window.addEventListener("keydown", keepArrows, true);
+  window.addEventListener("keydown", keepKeys, true);
   return () => {
     model.off("change", take);
     controls.forEach((control) => control.off("change:value change:index", recall));
     theme.disconnect();
     window.removeEventListener("resize", paint);
-    window.removeEventListener("keydown", keepArrows, true);
+    window.removeEventListener("keydown", keepKeys, true);
   };
 }
 

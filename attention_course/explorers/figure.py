@@ -17,7 +17,8 @@ class LiveFigure(anywidget.AnyWidget):
         panels: what is shown, from left to right.
         caption: one or two sentences with the numbers that matter; also the alt text.
         error: an error message; empty if there is none.
-        controls: the model ids of the widgets that redraw the figure; empty if there are none.
+        controls: maps the names of the widgets that redraw the figure to their model ids; empty if there are
+            none.
         settings: the values of these controls for the current panels. The browser draws panels from its cache
             at once, and still asks the kernel.
     """
@@ -28,7 +29,7 @@ class LiveFigure(anywidget.AnyWidget):
     panels = traitlets.Tuple().tag(sync=True, to_json=lambda panels, _: [panel.state() for panel in panels])
     caption = traitlets.Unicode().tag(sync=True)
     error = traitlets.Unicode().tag(sync=True)
-    controls = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    controls = traitlets.Dict(traitlets.Unicode()).tag(sync=True)
     settings = traitlets.List().tag(sync=True)
 
     def show(self, *panels: Panel, caption: str) -> None:

@@ -1,4 +1,4 @@
-"""Rung 3: from scores to weights, one query at a time."""
+"""Rung 3: from scores that can be dragged to weights, one query at a time."""
 
 import math
 
@@ -15,7 +15,7 @@ QUERY = 2
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return a score for each of four keys, the temperature, and the mask of query 2."""
+    """Return a score for each of four keys, dragged by its bar, the temperature, and the mask."""
     start = (0.0, 1.0, 2.0, 3.0)
     scores: dict[str, ipywidgets.ValueWidget] = {
         f"score_{key}": ipywidgets.FloatSlider(
@@ -45,13 +45,14 @@ def compute(
 def draw(figure: LiveFigure, scores: Tensor, exp: Tensor, weights: Tensor) -> None:
     """Show the three stages as bar charts; the caption gives the entropy and its maximum."""
     visible = int(scores.isfinite().sum())
+    hidden = "" if visible == len(KEYS) else " The mask sets the score of key 3 to −∞, whatever it was."
     entropy = torch.special.entr(weights).sum().item()
     figure.show(
-        Bars("scores", scores, KEYS, "key", limits=(-5, 5)),
+        Bars("scores", scores, KEYS, "key", (-5, 5), controls=[f"score_{key}" for key in KEYS]),
         Bars("exp((score − largest) / temperature)", exp, KEYS, "key", limits=(0, 1)),
         Bars("weights: exp divided by its sum", weights, KEYS, "key", limits=(0, 1)),
         caption=(
             f"Query {QUERY} sees {visible} keys. Entropy of its weights: {entropy:.2f} nats, "
-            f"out of at most ln {visible} = {math.log(visible):.2f}."
+            f"out of at most ln {visible} = {math.log(visible):.2f}.{hidden}"
         ),
     )

@@ -16,7 +16,7 @@ N_EMBD = 64
 JOB_SIZE = 4  # channels of one hand-written attention pattern; 16 of them fill the 64
 STRENGTH = 12.0
 LETTERS = list(TEXT.replace(" ", "␣"))
-LINE = -15.0  # percent: pale orange, between two maps
+NAMES = [f"{letter}{position}" for position, letter in enumerate(LETTERS)]
 
 
 def _place(steps_back: int) -> tuple[Tensor, Tensor]:
@@ -95,11 +95,20 @@ def compute(n_head: int, query: int, masked: bool) -> dict[str, Tensor]:
 
 
 def sheet(weights: Tensor) -> Tensor:
-    """Arrange the maps (n_head, T, T) in a grid, in reading order, with a pale line between them."""
+    """Arrange the maps (n_head, T, T) in a grid, in reading order, one line apart."""
     n_head, T, _ = weights.shape
     rows = 2 ** ((n_head.bit_length() - 1) // 2)
-    tiles = F.pad(weights, (0, 1, 0, 1), value=LINE).view(rows, -1, T + 1, T + 1)
+    tiles = F.pad(weights, (0, 1, 0, 1)).view(rows, -1, T + 1, T + 1)
     return tiles.transpose(1, 2).reshape(rows * (T + 1), -1)[:-1, :-1]
+
+
+def ticks(names: list[str]) -> list[str]:
+    """Put each name in the middle of a map."""
+    T = len(TEXT)
+    return [
+        names[place // (T + 1)] if place % (T + 1) == T // 2 else ""
+        for place in range((T + 1) * len(names) - 1)
+    ]
 
 
 def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
@@ -107,15 +116,19 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
     n_head, t = len(weights), int(query)
     percent = (100 * weights).round()
     maps = sheet(percent)
-    one = n_head == 1
-    rows, columns = (LETTERS if one else [""] * side for side in maps.shape)
-    title = "weights of head 0, percent" if one else f"weights of heads 0 to {n_head - 1}, in reading order"
-    unit = ", percent" if percent[:, t].numel() <= Heatmap.MOST_NUMBERS else ""
+    title, rows, columns = "weights of head 0, in percent", NAMES, NAMES
+    if n_head > 1:
+        title = f"weights of heads 0 to {n_head - 1}, in reading order"
+        across = (maps.shape[1] + 1) // (len(TEXT) + 1)
+        rows = ticks([str(head) for head in range(0, n_head, across)])
+        columns = ticks([f"+{head}" for head in range(across)])
     most = int(weights[0, t].argmax())
-    look = {"limit": 100, "room": (len(TEXT), len(TEXT))}
+    look = {"limit": 100, "room": (len(TEXT), len(TEXT)), "unit": " %"}
     figure.show(
-        Heatmap(title, maps, "query", "key", rows, columns, tile=LETTERS, tile_label="head", **look),
-        Heatmap(f"query {t} in each head{unit}", percent[:, t], "head", "key", columns=LETTERS, **look),
+        Heatmap(title, maps, "query", "key", rows, columns, tile=NAMES, tile_label="head", **look),
+        Heatmap(
+            f"query {NAMES[t]} in each head, in percent", percent[:, t], "head", "key", columns=NAMES, **look
+        ),
         caption=(
             f"n_head = {n_head}, head_size = {N_EMBD} / {n_head} = {N_EMBD // n_head}. Parameters: "
             f"4 · {N_EMBD}² = {4 * N_EMBD**2:,}, for any n_head. In head 0, query {t} “{LETTERS[t]}” gives "

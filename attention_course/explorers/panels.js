@@ -1,39 +1,40 @@
 // The panels of attention_course.plots, each painted on a canvas of its own: a 64 x 64 heatmap takes about a
 // millisecond, and a canvas painted at the screen's own resolution is sharp everywhere.
 
-const BLUE = [0, 114, 178];
-const ORANGE = [213, 94, 0];
-// Okabe & Ito's colours, in the order of plots.Lines, and lighter ones for the dark theme.
-const CURVES = {
-  light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#222222"],
-  dark: ["#3ca0e1", "#f08232", "#2fc49a", "#e39cc4", "#a5d8f5", "#f5c04a", "#e0e0e0"],
+// Okabe & Ito's colours, each with one meaning (plots/ink.py says which), and lighter ones for the dark theme.
+const INKS = {
+  light: { blue: "#0072b2", green: "#009e73", purple: "#cc79a7", amber: "#e69f00", sky: "#56b4e9", black: "#222222", orange: "#d55e00" },
+  dark: { blue: "#3ca0e1", green: "#2fc49a", purple: "#e39cc4", amber: "#f5c04a", sky: "#a5d8f5", black: "#e0e0e0", orange: "#f08232" },
 };
-// The markers of matplotlib's "os^DvPX" as corners; a circle has none.
+// The markers of matplotlib's "o^DPvX" as corners; a circle has none.
 const PLUS = [[-1.3, -0.45], [-0.45, -0.45], [-0.45, -1.3], [0.45, -1.3], [0.45, -0.45], [1.3, -0.45]];
 PLUS.push(...PLUS.map(([x, y]) => [-x, -y]));
 const MARKERS = [
   [],
-  [[-1, -1], [1, -1], [1, 1], [-1, 1]],
   [[0, -1.2], [1.2, 1], [-1.2, 1]],
   [[0, -1.4], [1.4, 0], [0, 1.4], [-1.4, 0]],
-  [[0, 1.2], [1.2, -1], [-1.2, -1]],
   PLUS,
+  [[0, 1.2], [1.2, -1], [-1.2, -1]],
   PLUS.map(([x, y]) => [(x - y) * Math.SQRT1_2, (x + y) * Math.SQRT1_2]),
 ];
 const css = (rgb) => `rgb(${rgb.map(Math.round).join(",")})`;
+const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 function themeOf(element) {
   const style = getComputedStyle(element);
   const value = (name, otherwise) => style.getPropertyValue(name).trim() || otherwise;
   const dark = document.body.dataset.jpThemeLight === "false";
+  const { orange, ...inks } = dark ? INKS.dark : INKS.light;
   return {
+    ...inks,
+    curves: Object.values(inks),
     text: value("--jp-ui-font-color1", "#222"),
     faint: value("--jp-border-color1", "#bbb"),
+    between: dark ? "#555" : "#e0e0e0",
     zero: dark ? [40, 40, 40] : [255, 255, 255],
-    blue: dark ? [60, 160, 225] : BLUE,
-    orange: dark ? [240, 130, 50] : ORANGE,
+    positive: rgb(inks.blue),
+    negative: rgb(orange),
     pale: dark ? "#4a5a66" : "#bfd4e0",
-    curves: dark ? CURVES.dark : CURVES.light,
     font: (px) => `${px}px ${value("--jp-ui-font-family", "sans-serif")}`,
     code: (px) => `${px}px ${value("--jp-code-font-family", "monospace")}`,
   };
@@ -41,7 +42,7 @@ function themeOf(element) {
 
 // The colour of a value, given as a share of the one that has the full colour; NaN and infinities have none.
 function shade(share, theme) {
-  const ink = share < 0 ? theme.orange : theme.blue;
+  const ink = share < 0 ? theme.negative : theme.positive;
   const strength = Number.isFinite(share) ? Math.min(1, Math.abs(share)) : 0;
   return theme.zero.map((zero, channel) => zero + (ink[channel] - zero) * strength);
 }
@@ -77,11 +78,15 @@ function widest(texts, font) {
   return Math.ceil(Math.max(0, ...texts.map((text) => ruler.measureText(text).width)));
 }
 
-// A value in words, as plots.format_number writes it: a tie, which only odd eighths are, goes to the even digit.
-function number(value) {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "∞" : "−∞";
-  const settled = Math.abs(8 * value) % 2 === 1 ? Math.round(50 * value) / 50 : value;
-  return (Number.isInteger(value) ? String(value) : settled.toFixed(2)).replace("-", "−");
+// Values in words, as plots.format_numbers writes them: all alike, and a tie, which only odd eighths are, goes to the
+// even digit.
+function numbers(values) {
+  const whole = values.every((value) => !Number.isFinite(value) || (Number.isInteger(value) && Math.abs(value) < 1e6));
+  return values.map((value) => {
+    if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "∞" : "−∞";
+    const settled = Math.abs(8 * value) % 2 === 1 ? Math.round(50 * value) / 50 : value;
+    return (whole ? String(value) : settled.toFixed(2)).replace("-", "−");
+  });
 }
 
 // A place in words: its index, and its name where that says more.
@@ -104,128 +109,200 @@ function marker(pen, index, x, y) {
   pen.fill();
 }
 
-// Every kind of panel: size(panel, theme) in CSS pixels, draw(pen, panel, size, theme). One whose cells can be read
-// also has cells(panel): how many there are, the box of each, the box of its row, and what it says in words.
+const textsOf = (panel) => (panel.texts.length ? panel.texts : numbers([...floats(panel.values)]));
+
+// A row of a heatmap in words: its values, with the names of their columns where these are not numbers.
+function rowOf(panel, row) {
+  const { length } = panel.columns;
+  if (length > 16) return `${length} values`;
+  const texts = textsOf(panel).slice(row * length, (row + 1) * length);
+  const named = panel.columns.every((name) => /^▲?\d+$/.test(name)) ? texts : texts.map((text, c) => `${panel.columns[c]} ${text}`);
+  return named.join("  ");
+}
+
+// Where the names of the axes make three heatmaps a product, weights @ values = output: what a cell of the weights
+// gives to the output, or of what a cell of the output is the sum. Empty for any other panel.
+function product(panels, panel, { [panel.row_label]: row, [panel.column_label]: column }) {
+  const maps = panels.filter(({ kind, tile }) => kind === "Heatmap" && !tile.length);
+  const find = (rows, columns) => maps.find((map) => map.row_label === rows && map.column_label === columns);
+  const at = (map, r, c) => textsOf(map)[r * map.columns.length + c];
+  for (const map of maps) {
+    const output = find(panel.row_label, map.column_label);
+    if (map.row_label === panel.column_label && output)
+      return `${at(panel, row, column)} × (${rowOf(map, column)}) is its part of ${output.row_label} = ${row}: (${rowOf(output, row)}).`;
+    const values = find(map.column_label, panel.column_label);
+    if (map.row_label === panel.row_label && values)
+      return `${map.columns.map((_, s) => `${at(map, row, s)} × ${at(values, s, column)}`).join(" + ")} = ${at(panel, row, column)}.`;
+  }
+  return "";
+}
+
+// Every kind of panel: size(panel, theme) in CSS pixels, draw(pen, panel, size, theme), and off(panel, theme), twice
+// how far the middle of its plot is right of the middle of its canvas, if it is. One whose cells can be read also has
+// cells(panel, theme): how many there are, the box of each, and what it says in words. And where they can be linked:
+// the places of a cell, as { axis: index }, and for such places the boxes of what belongs to them, and their words.
 const KINDS = {
   Heatmap: {
     margin: { left: 46, top: 4, right: 6, bottom: 40 },
     gridded: 14, // pixels of a cell from which lines stand between two
-    // The largest cell, and width and height of the room that is kept for any shape, so that nothing moves.
+    off: () => 40,
+    // Width and height that are kept for any shape, so that nothing moves.
     room({ room: [rows, columns] }) {
       const cell = Math.min(44, 280 / Math.max(rows, columns));
-      return [cell, cell * columns, cell * rows];
-    },
-    cell(panel) {
-      const [cell, width, height] = this.room(panel);
-      return Math.min(cell, width / panel.columns.length, height / panel.rows.length);
+      return [cell * columns, cell * rows];
     },
     size(panel) {
       const { left, top, right, bottom } = this.margin;
-      const [, width, height] = this.room(panel);
+      const [width, height] = this.room(panel);
       return [left + right + width, top + bottom + height];
+    },
+    // Width and height of a cell, which is a square on a sheet of maps, and the left edge of the first.
+    grid(panel) {
+      const [width, height] = this.room(panel);
+      const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(44, side));
+      const cell = panel.tile.length ? [Math.min(across, down), Math.min(across, down)] : [across, down];
+      return [...cell, this.margin.left + (width - cell[0] * panel.columns.length) / 2];
     },
     // On a sheet of maps, a cell and its row belong to one of the maps.
     cells(panel) {
-      const { left, top } = this.margin;
-      const values = floats(panel.values);
-      const [cell, columns] = [this.cell(panel), panel.columns.length];
-      const side = panel.tile.length + 1;
+      const { top } = this.margin;
+      const [across, down, left] = this.grid(panel);
+      const [rows, columns] = [panel.rows.length, panel.columns.length];
+      const tiled = panel.tile.length > 0;
+      const side = panel.tile.length || Math.max(rows, columns);
+      const maps = Math.ceil(columns / (side + 1)); // in a row of them
+      const names = tiled ? [panel.tile, panel.tile] : [panel.rows, panel.columns];
       const find = (index) => {
         const [r, c] = [Math.floor(index / columns), index % columns];
-        if (side === 1) return { r, c, first: r * columns, length: columns, names: [panel.rows[r], panel.columns[c]], map: "" };
-        const [row, column] = [r % side, c % side];
-        const map = Math.floor(r / side) * Math.ceil(columns / side) + Math.floor(c / side);
-        const names = [panel.tile[row], panel.tile[column]];
-        return { r: row, c: column, first: index - column, length: side - 1, names, map: `${panel.tile_label} ${map}, ` };
+        const [row, column] = tiled ? [r % (side + 1), c % (side + 1)] : [r, c];
+        return { row, column, first: index - column, map: Math.floor(r / (side + 1)) * maps + Math.floor(c / (side + 1)) };
       };
-      const box = (index, length = 1) => [left + cell * (index % columns), top + cell * Math.floor(index / columns), cell * length, cell];
+      const box = (index, length = 1, height = 1) => [left + across * (index % columns), top + down * Math.floor(index / columns), across * length, down * height];
+      const texts = textsOf(panel);
+      const axes = (index) => {
+        const { row, column, map } = find(index);
+        return { [panel.row_label]: row, [panel.column_label]: column, ...(tiled && { [panel.tile_label]: map }) };
+      };
+      const marks = ({ [panel.row_label]: row, [panel.column_label]: column, [panel.tile_label]: only }) => {
+        const [height, length] = tiled ? [side, side] : [rows, columns];
+        const origins = tiled
+          ? [...Array(maps * Math.ceil(rows / (side + 1))).keys()].map((map) => [map, (side + 1) * (Math.floor(map / maps) * columns + (map % maps))])
+          : [[0, 0]];
+        return origins
+          .filter(([map]) => only === undefined || !tiled || map === only)
+          .flatMap(([, origin]) => [
+            ...(row < height ? [box(origin + row * columns, length)] : []),
+            ...(column < length ? [box(origin + column, 1, height)] : []),
+          ]);
+      };
       return {
-        count: values.length,
+        count: texts.length,
         box: (index) => box(index),
-        row: (index) => box(find(index).first, find(index).length),
+        axes,
+        marks,
+        says({ [panel.row_label]: row, [panel.column_label]: column }) {
+          if (tiled || !(row < rows)) return "";
+          return column < columns ? `${panel.title}: ${texts[row * columns + column]}${panel.unit}` : `${panel.title}: ${rowOf(panel, row)}`;
+        },
         tell(index) {
-          const { r, c, first, length, names, map } = find(index);
-          if (names.includes(undefined)) return "";
-          const row = values.slice(first, first + length);
-          const whole =
-            length <= 16
-              ? [...row].map(number).join("  ")
-              : `${length} values from ${number(Math.min(...row))} to ${number(Math.max(...row))}`;
-          const at = `${map}${place(panel.row_label, r, names[0])}, ${place(panel.column_label, c, names[1])}`;
-          return `${at}: ${number(values[index])}. Its row: ${whole}`;
+          const { row, column, first, map } = find(index);
+          if (!(row in names[0] && column in names[1])) return "";
+          const length = names[1].length;
+          const whole = length <= 16 ? texts.slice(first, first + length).join("  ") : `${length} values`;
+          const at = `${place(panel.row_label, row, names[0][row])}, ${place(panel.column_label, column, names[1][column])}`;
+          return `${tiled ? `${panel.tile_label} ${map}, ` : ""}${at}: ${texts[index]}${panel.unit}. Its row: ${whole}`;
         },
       };
     },
     draw(pen, panel, _, theme) {
-      const { left, top } = this.margin;
+      const { top } = this.margin;
       const values = floats(panel.values);
-      const cell = this.cell(panel);
+      const [across, down, left] = this.grid(panel);
       const [rows, columns] = [panel.rows.length, panel.columns.length];
-      const [x, y] = [(index) => left + cell * (index % columns), (index) => top + cell * Math.floor(index / columns)];
+      const [x, y] = [(index) => left + across * (index % columns), (index) => top + down * Math.floor(index / columns)];
+      const [width, height] = [across * columns, down * rows];
       pen.fillStyle = css(theme.zero);
-      pen.fillRect(left, top, cell * columns, cell * rows);
+      pen.fillRect(left, top, width, height);
       values.forEach((value, index) => {
         if (value === 0) return;
         pen.fillStyle = css(shade(value / panel.limit, theme));
-        pen.fillRect(x(index), y(index), Math.ceil(cell), Math.ceil(cell));
+        pen.fillRect(x(index), y(index), Math.ceil(across), Math.ceil(down));
       });
-      const font = theme.font(cell < 34 ? 11 : 12);
+      pen.fillStyle = theme.between;
+      const side = panel.tile.length || Infinity;
+      for (let r = side; r < rows; r += side + 1) pen.fillRect(left, top + down * r, width, down);
+      for (let c = side; c < columns; c += side + 1) pen.fillRect(left + across * c, top, across, height);
+      const font = theme.font(across < 34 ? 11 : 12);
       const longest = panel.texts.reduce((one, other) => (other.length > one.length ? other : one), "");
-      if (widest([longest], font) <= cell - 2) {
+      if (down >= 12 && widest([longest], font) <= across - 2) {
         pen.font = font;
         panel.texts.forEach((text, index) => {
           pen.fillStyle = inkOn(shade(values[index] / panel.limit, theme));
-          label(pen, text, x(index) + cell / 2, y(index) + cell / 2);
+          label(pen, text, x(index) + across / 2, y(index) + down / 2);
         });
       }
       pen.strokeStyle = theme.faint;
-      pen.strokeRect(left - 0.5, top - 0.5, cell * columns + 1, cell * rows + 1);
+      pen.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
       pen.strokeStyle = theme.text;
       for (const index of panel.crossed) {
-        const [from, to] = [cell * 0.22, cell * 0.78];
-        line(pen, x(index) + from, y(index) + from, x(index) + to, y(index) + to);
-        line(pen, x(index) + from, y(index) + to, x(index) + to, y(index) + from);
+        const [x0, x1] = [0.22, 0.78].map((share) => x(index) + across * share);
+        const [y0, y1] = [0.22, 0.78].map((share) => y(index) + down * share);
+        line(pen, x0, y0, x1, y1);
+        line(pen, x0, y1, x1, y0);
       }
       pen.strokeStyle = theme.faint;
-      if (cell >= this.gridded) {
+      if (Math.min(across, down) >= this.gridded) {
         pen.globalAlpha = 0.5;
-        for (let r = 1; r < rows; r++) line(pen, left, top + cell * r, left + cell * columns, top + cell * r);
-        for (let c = 1; c < columns; c++) line(pen, left + cell * c, top, left + cell * c, top + cell * rows);
+        for (let r = 1; r < rows; r++) line(pen, left, top + down * r, left + width, top + down * r);
+        for (let c = 1; c < columns; c++) line(pen, left + across * c, top, left + across * c, top + height);
         pen.globalAlpha = 1;
       }
       if (panel.framed !== null) {
-        pen.strokeStyle = css(theme.orange);
-        pen.lineWidth = 2.5;
-        pen.strokeRect(x(panel.framed) - 0.5, y(panel.framed) - 0.5, cell + 1, cell + 1);
+        pen.strokeStyle = theme.purple;
+        pen.lineWidth = 3;
+        pen.strokeRect(x(panel.framed) - 0.5, y(panel.framed) - 0.5, across + 1, down + 1);
       }
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
-      const step = Math.max(1, Math.ceil(18 / cell));
-      for (let r = 0; r < rows; r += step) label(pen, panel.rows[r], left - 6, top + cell * (r + 0.5), "right");
-      for (let c = 0; c < columns; c += step) label(pen, panel.columns[c], left + cell * (c + 0.5), top + cell * rows + 10);
+      const step = (cell) => (panel.tile.length ? 1 : Math.max(1, Math.ceil(16 / cell)));
+      for (let r = 0; r < rows; r += step(down)) label(pen, panel.rows[r], left - 6, top + down * (r + 0.5), "right");
+      for (let c = 0; c < columns; c += step(across)) label(pen, panel.columns[c], left + across * (c + 0.5), top + height + 10);
       pen.font = theme.font(12);
-      label(pen, panel.column_label, left + (cell * columns) / 2, top + cell * rows + 31);
-      upright(pen, panel.row_label, 10, top + (cell * rows) / 2);
+      label(pen, panel.column_label, left + width / 2, top + height + 31);
+      upright(pen, panel.row_label, left - 36, top + height / 2);
     },
   },
 
   Bars: {
-    size({ labels }, theme) {
-      const { length } = labels;
-      const named = (widest(labels, theme.font(12)) + 6) * length + 16;
-      return [Math.max(named, length > 8 ? 33 * length + 16 : Math.max(164, 40 * length + 30)), 230];
+    size({ labels, room }, theme) {
+      const named = (widest(labels, theme.font(12)) + 6) * room + 16;
+      return [Math.max(named, room > 8 ? 33 * room + 16 : Math.max(164, 34 * room + 30)), 210];
     },
+    top: 20,
+    bottom: ({ limits: [low] }) => (low < 0 ? 56 : 40),
     cells(panel, theme) {
       const [width, height] = this.size(panel, theme);
+      const [low, high] = panel.limits;
+      const heights = floats(panel.heights);
       const slot = (width - 16) / panel.labels.length;
       const box = (index) => [8 + slot * index, 2, slot, height - 20];
-      const tell = (index) => `${panel.title}, “${panel.labels[index]}”: ${panel.texts[index]}`;
-      return { count: panel.labels.length, box, row: box, tell };
+      return {
+        count: panel.labels.length,
+        box,
+        axes: (index) => ({ [panel.label]: index }),
+        marks: ({ [panel.label]: index }) => (index < panel.labels.length ? [box(index)] : []),
+        says: ({ [panel.label]: index }) => (index < panel.labels.length ? `${panel.title}: ${panel.texts[index]}` : ""),
+        tell: (index) => `${panel.title}, “${panel.labels[index]}”: ${panel.texts[index]}.`,
+        // The control that a bar drags, if any, its value, and the value at a height of the canvas.
+        control: (index) => Number.isFinite(heights[index]) && panel.controls[index],
+        value: (index) => heights[index],
+        valueAt: (y) => high - ((y - this.top) / (height - this.top - this.bottom(panel))) * (high - low),
+      };
     },
     draw(pen, panel, [width, height], theme) {
       const heights = floats(panel.heights);
       const [low, high] = panel.limits;
-      const [top, bottom] = [20, low < 0 ? 56 : 40];
+      const [top, bottom] = [this.top, this.bottom(panel)];
       const y = (value) => top + ((high - value) / (high - low)) * (height - top - bottom);
       const slot = (width - 16) / heights.length;
       pen.strokeStyle = theme.faint;
@@ -233,9 +310,15 @@ const KINDS = {
       heights.forEach((value, bar) => {
         const shown = Number.isFinite(value) ? Math.max(low, Math.min(high, value)) : 0;
         const x = 8 + slot * (bar + 0.5);
-        pen.fillStyle = css(theme.blue);
+        pen.fillStyle = theme.blue;
         pen.fillRect(x - slot * 0.35, Math.min(y(0), y(shown)), slot * 0.7, Math.abs(y(shown) - y(0)));
+        if (value > high) {
+          pen.strokeStyle = css(theme.zero);
+          pen.lineWidth = 4;
+          line(pen, x - slot * 0.4, top + 18, x + slot * 0.4, top + 10); // cut off
+        }
         pen.fillStyle = theme.text;
+        if (panel.controls.length && Number.isFinite(value)) pen.fillRect(x - slot * 0.35, y(shown) - 2, slot * 0.7, 4); // to drag
         pen.font = theme.font(12);
         label(pen, panel.texts[bar], x, y(shown) + (shown < 0 ? 10 : -9));
         label(pen, panel.labels[bar], x, height - 26);
@@ -248,6 +331,7 @@ const KINDS = {
     plot: [120, 30], // pixels of the longest bar, and of a label's bars with the gap above them
     room: 92, // for a label
     top: 24,
+    off: () => 50,
     size({ labels }) {
       return [this.room + this.plot[0] + 42, this.top + this.plot[1] * labels.length + 4];
     },
@@ -257,7 +341,7 @@ const KINDS = {
       const box = (index) => [0, this.top + this.plot[1] * index, width, this.plot[1]];
       const tell = (index) =>
         `“${panel.labels[index]}”: ` + panel.names.map((name, at) => `${name} ${panel.texts[series * index + at]}`).join(", ");
-      return { count: panel.labels.length, box, row: box, tell };
+      return { count: panel.labels.length, box, tell };
     },
     draw(pen, panel, _, theme) {
       const values = floats(panel.values);
@@ -290,14 +374,15 @@ const KINDS = {
   },
 
   Histogram: {
-    size: () => [330, 260],
+    size: () => [300, 230],
+    off: () => 16,
     draw(pen, panel, [width, height], theme) {
       const [density, curve] = [floats(panel.density), floats(panel.curve)];
       const [left, right, top, bottom] = [28, 12, 26, 40];
       const [w, h] = [width - left - right, height - top - bottom];
       const highest = Math.max(...density, ...curve, 1e-12) * 1.05;
       const y = (value) => top + h * (1 - value / highest);
-      pen.fillStyle = css(theme.blue);
+      pen.fillStyle = theme.blue;
       density.forEach((value, bin) => {
         const [from, to] = [left + (w * bin) / density.length, left + (w * (bin + 1)) / density.length];
         pen.fillRect(from, y(value), to - from + 0.5, top + h - y(value));
@@ -305,12 +390,14 @@ const KINDS = {
       pen.font = theme.font(11);
       label(pen, "■ measured", left + 4, 10, "left");
       if (curve.length) {
-        pen.strokeStyle = pen.fillStyle = css(theme.orange);
-        pen.lineWidth = 2.5;
+        pen.strokeStyle = pen.fillStyle = theme.text;
+        pen.lineWidth = 2;
+        pen.setLineDash([6, 4]);
         pen.beginPath();
         curve.forEach((value, i) => pen.lineTo(left + (w * i) / (curve.length - 1), y(value)));
         pen.stroke();
-        label(pen, "— predicted", left + 90, 10, "left");
+        pen.setLineDash([]);
+        label(pen, "╌ predicted", left + 90, 10, "left");
       }
       pen.strokeStyle = theme.faint;
       pen.lineWidth = 1;
@@ -325,6 +412,7 @@ const KINDS = {
 
   Scatter: {
     size: () => [420, 340],
+    off: () => 34,
     draw(pen, panel, [width, height], theme) {
       const [left, right, top, bottom] = [44, 10, 8, 40];
       const [low, high] = panel.limits;
@@ -350,14 +438,14 @@ const KINDS = {
         pen.fillStyle = colour;
         pen.fill();
       };
-      panel.points.forEach((point, index) => dot(point, 6, panel.lit[index] ? css(theme.blue) : theme.pale));
+      panel.points.forEach((point, index) => dot(point, 6, panel.lit[index] ? theme.blue : theme.pale));
       if (panel.path.length) {
-        pen.strokeStyle = css(theme.orange);
+        pen.strokeStyle = theme.green;
         pen.lineWidth = 2;
         pen.beginPath();
         panel.path.forEach((point) => pen.lineTo(...at(point)));
         pen.stroke();
-        panel.path.forEach((point) => dot(point, 3, css(theme.orange)));
+        panel.path.forEach((point) => dot(point, 3, theme.green));
         pen.beginPath();
         pen.arc(...at(panel.path[panel.path.length - 1]), 10, 0, 2 * Math.PI);
         pen.stroke();
@@ -385,17 +473,18 @@ const KINDS = {
     },
     cells(panel) {
       const arrows = floats(panel.arrows);
-      const arrow = (index, at) => `${panel.names[at]} (${[0, 1].map((axis) => number(arrows[4 * index + 2 * at + axis])).join(", ")})`;
+      const arrow = (index, at) => `${panel.names[at]} (${numbers([...arrows.slice(4 * index + 2 * at, 4 * index + 2 * at + 2)]).join(", ")})`;
       const box = (index) => this.box(panel, index);
       const tell = (index) => `${panel.labels[index]}: ${arrow(index, 0)}, ${arrow(index, 1)}`;
-      return { count: panel.labels.length, box, row: box, tell };
+      return { count: panel.labels.length, box, tell };
     },
     draw(pen, panel, [width], theme) {
       const arrows = floats(panel.arrows).map((value) => (this.radius * value) / panel.limit);
       pen.font = theme.font(11);
+      const inks = [theme.purple, theme.amber];
       panel.names.forEach((name, index) => {
         const x = width * (0.25 + 0.5 * index);
-        pen.strokeStyle = pen.fillStyle = theme.curves[index];
+        pen.strokeStyle = pen.fillStyle = inks[index];
         this.arrow(pen, x - 34, 10, 28, 0);
         pen.fillStyle = theme.text;
         label(pen, name, x, 10, "left");
@@ -416,7 +505,7 @@ const KINDS = {
         pen.arc(x, y, 0.35 * this.radius, first, second, Math.sin(second - first) < 0);
         pen.fill();
         pairs.forEach(([dx, dy], at) => {
-          pen.strokeStyle = pen.fillStyle = theme.curves[at];
+          pen.strokeStyle = pen.fillStyle = inks[at];
           this.arrow(pen, x, y, dx, dy);
         });
         pen.fillStyle = theme.text;
@@ -440,6 +529,9 @@ const KINDS = {
   Lines: {
     margin: { left: 56, bottom: 40 },
     plot: [400, 210],
+    off(panel, theme) {
+      return this.margin.left - this.right(panel, theme);
+    },
     row: 17, // of the legend, above the plot
     apart: 20, // markers along a curve, at least
     right: (panel, theme) => 12 + widest(panel.levels.map((level) => level.label), theme.font(11)),
@@ -535,10 +627,11 @@ const KINDS = {
       if (!panel.label) return undefined;
       const tokens = this.tokens(panel);
       const values = floats(panel.values);
+      const texts = numbers([...values]);
       const unit = panel.lengths.length ? "token" : "character";
       const box = (index) => tokens[index].box;
-      const tell = (index) => `${place(unit, index, tokens[index].characters.join(""))}: ${panel.label} ${number(values[index])}`;
-      return { count: tokens.length, box, row: box, tell };
+      const tell = (index) => `${place(unit, index, tokens[index].characters.join(""))}: ${panel.label} ${texts[index]}`;
+      return { count: tokens.length, box, tell };
     },
     draw(pen, panel, _, theme) {
       const values = floats(panel.values);
@@ -547,7 +640,7 @@ const KINDS = {
         pen.fillStyle = theme.text;
         if (values[index] > 0) {
           const share = Math.min(1, values[index] / panel.limit);
-          pen.fillStyle = css(theme.blue);
+          pen.fillStyle = theme.blue;
           pen.globalAlpha = share;
           pen.fillRect(x, y, width, height);
           pen.globalAlpha = 1;
@@ -555,7 +648,7 @@ const KINDS = {
         }
         characters.forEach((character, at) => label(pen, character, x + this.cell[0] * (at + 0.5), y + height / 2 + 1));
         if (index !== panel.framed) return;
-        pen.strokeStyle = css(theme.orange);
+        pen.strokeStyle = theme.purple;
         pen.lineWidth = 2;
         pen.strokeRect(x, y, width, height);
       });

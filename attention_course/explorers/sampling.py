@@ -28,6 +28,7 @@ from attention_course.text import Tokenizer
 
 PROMPT = "Ann "
 BEST = 12  # tokens that get a bar
+HIGHEST = 0.5  # probability of a bar that is not cut off
 LENGTH = Text.COLUMNS  # of a sample: one forward pass per token, and dragging a slider must stay quick
 CACHE_SIZE = 2000  # logits of one position each, about 1 KiB
 PALE = 0.3  # shade of the prompt
@@ -141,7 +142,7 @@ def draw(
     shown = visible("".join(prompt)[-20:])
     V = len(probabilities)
     figure.show(
-        Bars(f"Probability of what follows “{shown}”", probabilities[best], labels, drawn, (0, 1)),
+        Bars(f"Probability of what follows “{shown}”", probabilities[best], labels, drawn, (0, HIGHEST)),
         written,
         caption=(
             f"After “{shown}” the most probable {written.unit} is “{labels[0]}”, with probability "

@@ -10,11 +10,11 @@ from torch import Tensor
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Bars, Histogram, format_number
 
-LARGEST = 1024  # head_size
-N_EMBD = 1024
+LARGEST = 64  # head_size
+N_EMBD = 64
 PAIRS = 8192
 MOST_KEYS = 7
-ROW_SEED = 44441  # a row whose entropy falls steadily; in others two keys may tie for a while
+ROW_SEED = 9554  # a row whose entropy falls steadily; in others two keys may tie for a while
 FRAME = 32.0  # scores from -FRAME to FRAME are shown
 BINS = 97  # odd, so that one bin is centred at 0
 HEAD_SIZES = sorted({round(2 ** (step / 4)) for step in range(4 * LARGEST.bit_length() - 3)})
@@ -28,10 +28,10 @@ SCALES = {
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
     """Return head_size on a logarithmic slider, the scale, both variances, and the number of keys."""
-    variance = {"min": 0.25, "max": 4, "step": 0.25, "layout": {"width": "285px"}}
+    variance = {"min": 0.25, "max": 4, "step": 0.25, "layout": {"width": "250px"}}
     return {
         "head_size": ipywidgets.SelectionSlider(
-            options=HEAD_SIZES, value=8, description="head_size", layout={"width": "360px"}
+            options=HEAD_SIZES, value=8, description="head_size", layout={"width": "300px"}
         ),
         "scale": ipywidgets.ToggleButtons(
             options=list(SCALES),
@@ -118,13 +118,14 @@ def draw(
 ) -> None:
     """Show the scores and the weights; the caption compares measured and predicted values."""
     T = len(weights)
+    keys = [str(key) for key in range(T)]
     entropy = torch.special.entr(weights).sum().item()
     alive = torch.stack([torch.tensor(entropy / math.log(T)), jacobian.float()])
     lost = f"score ({100 * outside.item():.0f} % lie outside this frame)" if outside > 0.005 else "score"
     figure.show(
         Histogram("Scores of random q and k", density, (-FRAME, FRAME), lost, curve),
-        Bars(f"Weights of one query on {T} keys", weights, [str(key) for key in range(T)], "key", (0, 1)),
-        Bars("Entropy, Jacobian", alive, ["entropy / ln T", "Jacobian"], "of these weights", (0, 1)),
+        Bars(f"Weights of one query on {T} keys", weights, keys, "key", (0, 1), room=MOST_KEYS),
+        Bars("Entropy, Jacobian", alive, ["entropy / ln T", "Jacobian"], "of these weights", (0, 1), room=3),
         caption=(
             f"Variance of the scores: {readout(measured.item())} measured, {readout(predicted.item())} "
             f"predicted. Entropy of the weights: {entropy:.2f} out of at most ln {T} = {math.log(T):.2f}. "

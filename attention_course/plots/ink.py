@@ -8,10 +8,17 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from torch import Tensor
 
-# Okabe & Ito (2008), "Color Universal Design": distinguishable with all common colour blindness.
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
-SKY, AMBER, BLACK = "#56B4E9", "#E69F00", "#222222"
-LOOKS = tuple(zip((BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, BLACK), "os^DvPX", strict=True))  # of curves
+# Okabe & Ito (2008), "Color Universal Design": distinguishable with all common colour blindness. Each has one
+# meaning in the course.
+BLUE = "#0072B2"  # a weight, a positive value, what is lit
+ORANGE = "#D55E00"  # a negative value, and nothing else
+GREEN = "#009E73"  # a result of mixing: a mean, an output
+PURPLE = "#CC79A7"  # the query, what is chosen
+AMBER = "#E69F00"  # a key
+SKY = "#56B4E9"  # one more series
+BLACK = "#222222"  # text; dashed: a prediction, a floor
+GREY = "#999999"
+LOOKS = tuple(zip((BLUE, GREEN, PURPLE, AMBER, SKY, BLACK), "o^DPvX", strict=True))  # of curves
 DIVERGING = LinearSegmentedColormap.from_list("orange_white_blue", [ORANGE, "white", BLUE])
 
 NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates
@@ -20,13 +27,16 @@ Number = int | float  # the runtime type checker does not accept an int as a flo
 
 
 def format_number(value: Number) -> str:
-    """Format the value of a cell: integers as they are, others with two decimals."""
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.2f}"
-    return text.replace("-", "−")
+    """Format a value: integers as they are, others with two decimals."""
+    return format_numbers([value])[0]
+
+
+def format_numbers(values: Sequence[Number]) -> list[str]:
+    """Format the values of a panel alike: all as integers if they are, otherwise all with two decimals."""
+    finite = [value for value in values if math.isfinite(value)]
+    decimals = 0 if all(value == round(value) and abs(value) < 1e6 for value in finite) else 2
+    special = {"inf": "∞", "-inf": "−∞"}
+    return [special.get(text := f"{value + 0.0:.{decimals}f}", text.replace("-", "−")) for value in values]
 
 
 def format_tick(value: Number) -> str:

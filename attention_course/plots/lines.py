@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attention_course.plots.checks import check_levels, check_limits, check_values
 from attention_course.plots.ink import (
-    GREY,
+    BLACK,
     LOOKS,
     Number,
     format_number,
@@ -51,7 +51,7 @@ class Lines:
     levels: dict[str, Number] = field(default_factory=dict)
     x_limits: tuple[Number, Number] | None = None
 
-    width = 5.4  # inches
+    width, height = 5.4, 3.3  # inches
     MOST_POINTS = 300
     MOST_MARKERS = 30  # a curve of more points gets FEW_MARKERS
     FEW_MARKERS = 8
@@ -165,7 +165,7 @@ class Lines:
         if not self.log:
             axes.set_ylim(self.state()["y_limits"])
         for level in self.levels.values():
-            axes.axhline(level, color=GREY, linestyle="--", linewidth=1.2)
+            axes.axhline(level, color=BLACK, linestyle="--", linewidth=1.2)
         for text, place in zip(self._level_labels(), self._places(axes.get_ylim()), strict=True):
             axes.annotate(
                 text,
@@ -180,4 +180,4 @@ class Lines:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         if self.curves:
-            axes.legend(frameon=False)
+            axes.legend(edgecolor="none", framealpha=1)  # in front of the levels

@@ -3,6 +3,7 @@
 `state` returns the data that the browser draws; `plot` draws the same with matplotlib.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +17,24 @@ from torch import Tensor
 
 from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
 from attention_course.plots.ink import (
+    AMBER,
+    BLACK,
     BLUE,
     DIVERGING,
+    GREEN,
     GREY,
     LOOKS,
-    ORANGE,
+    PURPLE,
     Number,
     format_number,
+    format_numbers,
     ink_on,
     to_numpy,
     visible,
 )
+
+SMALL = 8.5  # points of the smallest letter: 11 CSS pixels are 8.25
+CHARACTER = 0.075  # inches of a digit of that size
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +54,7 @@ class Heatmap:
             shape changes; those of the matrix if left out. Cells of a larger matrix are smaller.
         framed: row and column of the cell with a frame.
         crossed: rows and columns of the cells that are crossed out.
+        unit: the unit of the values, which follows each that is told in words.
 
     Raises:
         TypeError: values is not a tensor of real numbers, or names are not strings.
@@ -64,8 +73,10 @@ class Heatmap:
     room: tuple[int, int] | None = None
     framed: tuple[int, int] | None = None
     crossed: Sequence[tuple[int, int]] = ()
+    unit: str = ""
 
     MOST_NUMBERS = 160
+    CELL, CELLS = 0.3, 4.6  # inches in matplotlib: a cell, at least, and all together, at most
 
     def __post_init__(self):
         check_values(self.values, "Heatmap: values", "rows", "columns")
@@ -92,10 +103,22 @@ class Heatmap:
                 )
 
     @property
+    def cell(self) -> float:
+        """Side of a cell in inches: as wide as the longest number, unless there are too many cells."""
+        longest = max(map(len, self.state()["texts"]), default=0)
+        most = self.CELLS if longest else 0.6 * self.CELLS
+        return min(max(self.CELL, CHARACTER * longest), most / max(self.values.shape))
+
+    @property
     def width(self) -> float:
-        """Width in inches, smaller for few columns, so that cells have equal size along a row of panels."""
-        rows, columns = self.values.shape
-        return 1.0 + min(2.6 * columns / max(rows, columns), 2.6) + 0.2
+        """Width in inches."""
+        names = max(map(len, self.state()["rows"]))
+        return max(self.cell * self.values.shape[1] + CHARACTER * names + 0.45, 1.3)
+
+    @property
+    def height(self) -> float:
+        """Height in inches."""
+        return self.cell * len(self.values) + 1.0
 
     def state(self) -> dict[str, Any]:
         """Return the data that both backends draw, with defaults filled in."""
@@ -109,7 +132,7 @@ class Heatmap:
             "values": values.tobytes(),
             "rows": list(self.rows or map(str, range(rows))),
             "columns": list(self.columns or map(str, range(columns))),
-            "texts": [format_number(value) for value in values.flatten().tolist()] if numbered else [],
+            "texts": format_numbers(values.flatten().tolist()) if numbered else [],
             "row_label": self.row_label,
             "column_label": self.column_label,
             "limit": float(limit),
@@ -118,6 +141,7 @@ class Heatmap:
             "room": list(self.room or (rows, columns)),
             "framed": None if self.framed is None else self.framed[0] * columns + self.framed[1],
             "crossed": [row * columns + column for row, column in self.crossed],
+            "unit": self.unit,
         }
 
     def plot(self, axes: Axes) -> None:
@@ -127,21 +151,24 @@ class Heatmap:
         finite = np.where(np.isfinite(values), values, 0)  # NaN and inf get their text, but no colour
         image = axes.imshow(finite, cmap=DIVERGING, vmin=-state["limit"], vmax=state["limit"])
         axes.set(xlabel=self.column_label, ylabel=self.row_label)
-        longest = max(values.shape)
-        step = max(1, round(longest / 18))
-        for axis, names in ((axes.xaxis, state["columns"]), (axes.yaxis, state["rows"])):
-            axis.set_ticks(range(0, len(names), step), names[::step])
-            axis.set_tick_params(labelsize=8 if longest > 10 else 10)
+        rows, columns = state["rows"], state["columns"]
+        step = 1 if self.tile else max(1, math.ceil(0.19 / self.cell))
+        axes.set_yticks(range(0, len(rows), step), rows[::step])
+        upright = {"rotation": 90} if CHARACTER * max(map(len, columns)) > step * self.cell else {}
+        axes.set_xticks(range(0, len(columns), step), columns[::step], **upright)
+        axes.tick_params(length=0, labelsize=SMALL)
         for cell, text in enumerate(state["texts"]):
-            row, column = divmod(cell, values.shape[1])
+            row, column = divmod(cell, len(columns))
             colour = ink_on(image.to_rgba(finite[row, column]))
-            axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+            axes.text(column, row, text, ha="center", va="center", fontsize=SMALL, color=colour)
+        for between, count in ((axes.axhspan, len(rows)), (axes.axvspan, len(columns))):
+            for line in range(len(self.tile), count, len(self.tile) + 1) if self.tile else ():
+                between(line - 0.5, line + 0.5, color="#e0e0e0", linewidth=0)
         for row, column in self.crossed:
-            axes.plot(column, row, "x", color="#222222", markersize=6)
+            axes.plot(column, row, "x", color=BLACK, markersize=6)
         if self.framed is not None:
             corner = (self.framed[1] - 0.5, self.framed[0] - 0.5)
-            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ORANGE, linewidth=2, zorder=3))
-        axes.tick_params(length=0)
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=PURPLE, linewidth=2.5, zorder=3))
         axes.spines[:].set_color("#cccccc")
 
 
@@ -154,11 +181,14 @@ class Bars:
         heights: shape (bars,); an infinite value is written, but no bar is drawn.
         labels: tick labels.
         label: the label of the x axis.
-        limits: limits of the y axis.
+        limits: limits of the y axis; a bar that is higher is cut off there.
+        room: the number of bars that the browser reserves space for; that of the heights if left out.
+        controls: for each bar the name of the explorer's control that is set by dragging it; or none at all.
 
     Raises:
-        TypeError: heights is not a tensor of real numbers, or labels are not strings.
-        ValueError: there is not one label per bar, there are too many bars, or limits are not ascending.
+        TypeError: heights is not a tensor of real numbers, or labels or controls are not strings.
+        ValueError: there is not one label, or control, per bar, there are too many bars, or limits are not
+            ascending.
     """
 
     title: str
@@ -166,20 +196,25 @@ class Bars:
     labels: Sequence[str]
     label: str
     limits: tuple[Number, Number]
+    room: int | None = None
+    controls: Sequence[str] = ()
 
     MOST = 400  # which take seconds to draw
+    height = 2.6  # inches
 
     def __post_init__(self):
         check_values(self.heights, "Bars: heights", "bars")
         check_count(len(self.heights), "Bars: number of bars", self.MOST, "heights")
         check_names(self.labels, "Bars: labels", len(self.heights), "bars")
         check_limits(self.limits, "Bars: limits")
+        if self.controls:
+            check_names(self.controls, "Bars: controls", len(self.heights), "bars")
 
     @property
     def width(self) -> float:
-        """Width in inches, larger for long labels."""
-        longest = max(map(len, self.labels), default=0)
-        return max(3.0, (0.25 + 0.07 * longest) * len(self.labels))
+        """Width in inches, larger for many bars and for long labels."""
+        slot = CHARACTER * max(map(len, [*self.labels, *self.state()["texts"]]), default=0) + 0.12
+        return max(slot * len(self.labels) + 0.7, 2.1)
 
     def state(self) -> dict[str, Any]:
         """Return the data that both backends draw."""
@@ -188,10 +223,12 @@ class Bars:
             "kind": "Bars",
             "title": self.title,
             "heights": heights.tobytes(),
-            "texts": [format_number(height) for height in heights.tolist()],
+            "texts": format_numbers(heights.tolist()),
             "labels": list(self.labels),
             "label": self.label,
             "limits": list(self.limits),
+            "room": max(self.room or 0, len(heights)),
+            "controls": list(self.controls),
         }
 
     def plot(self, axes: Axes) -> None:
@@ -208,8 +245,10 @@ class Bars:
                 textcoords="offset points",
                 ha="center",
                 va="bottom" if height >= 0 else "top",
-                fontsize=9,
+                fontsize=SMALL,
             )
+        for bar in np.flatnonzero(to_numpy(self.heights) > high):
+            axes.plot([bar - 0.4, bar + 0.4], [0.9 * high, 0.94 * high], color="white", linewidth=3)
         room = 0.12 * (high - low)
         axes.set(xlabel=self.label, ylim=(low - room if low < 0 else low, high + room))
         axes.spines[["top", "right"]].set_visible(False)
@@ -240,6 +279,11 @@ class Comparison:
     width = 3.6  # inches
     MOST = 40  # labels
 
+    @property
+    def height(self) -> float:
+        """Height in inches."""
+        return 0.3 * len(self.labels) + 1.0
+
     def __post_init__(self):
         check_values(self.values, "Comparison: values", "labels", "series")
         check_count(len(self.values), "Comparison: number of labels", self.MOST, "values")
@@ -255,7 +299,7 @@ class Comparison:
             "kind": "Comparison",
             "title": self.title,
             "values": values.tobytes(),
-            "texts": [format_number(value) for value in values.flatten().tolist()],
+            "texts": format_numbers(values.flatten().tolist()),
             "labels": list(self.labels),
             "names": list(self.names),
             "limit": float(self.limit),
@@ -266,15 +310,16 @@ class Comparison:
         values = to_numpy(self.values)
         rows, series = values.shape
         thickness = 0.8 / max(series, 1)
+        texts = self.state()["texts"]
         for index, (name, (colour, _)) in enumerate(zip(self.names, LOOKS, strict=False)):
             places = np.arange(rows) - 0.4 + thickness * (index + 0.5)
             bars = axes.barh(places, values[:, index], thickness, color=colour, label=name)
-            axes.bar_label(bars, [format_number(v) for v in values[:, index].tolist()], padding=3, fontsize=8)
+            axes.bar_label(bars, texts[index::series], padding=3, fontsize=SMALL)
         axes.set_yticks(range(rows), list(self.labels))
         axes.set(xlim=(0, 1.15 * self.limit), ylim=(max(rows, 1) - 0.5, -0.5))
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=9, loc="lower right")
+        axes.legend(frameon=False, fontsize=SMALL, loc="lower right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +344,7 @@ class Histogram:
     x_label: str
     curve: Tensor | None = None
 
-    width = 4.2  # inches
+    width, height = 3.3, 2.9  # inches
 
     def __post_init__(self):
         check_values(self.density, "Histogram: density", "bins")
@@ -328,7 +373,8 @@ class Histogram:
         axes.stairs(density, edges, fill=True, color=BLUE, alpha=0.75, label="measured")
         if self.curve is not None:
             curve = to_numpy(self.curve)
-            axes.plot(np.linspace(low, high, len(curve)), curve, color=ORANGE, linewidth=2, label="predicted")
+            x = np.linspace(low, high, len(curve))
+            axes.plot(x, curve, "--", color=BLACK, linewidth=2, label="predicted")
             axes.legend(frameon=False)
         axes.set(xlabel=self.x_label, ylabel="density", xlim=self.limits)
         axes.spines[["top", "right"]].set_visible(False)
@@ -361,7 +407,7 @@ class Scatter:
     x_label: str = "channel 0"
     y_label: str = "channel 1"
 
-    width = 4.2  # inches
+    width, height = 3.6, 3.6  # inches
     MOST = 1000  # which take seconds to draw
 
     def __post_init__(self):
@@ -396,13 +442,13 @@ class Scatter:
         """Draw onto `axes`."""
         state = self.state()
         if self.path is not None:
-            axes.plot(*to_numpy(self.path).T, "-o", color=ORANGE, markersize=4, linewidth=2)
+            axes.plot(*to_numpy(self.path).T, "-o", color=GREEN, markersize=4, linewidth=2)
             end = to_numpy(self.path)[-1]
-            axes.plot(*end, "o", color=ORANGE, markersize=15, fillstyle="none", markeredgewidth=2.5)
+            axes.plot(*end, "o", color=GREEN, markersize=15, fillstyle="none", markeredgewidth=2.5)
         for point, label, lit in zip(state["points"], self.labels, state["lit"], strict=True):
             axes.plot(*point, "o", color=BLUE if lit else "#bfd4e0", markersize=9)
-            ink = "#222222" if lit else GREY
-            axes.annotate(label, point, (8, 6), textcoords="offset points", color=ink, fontsize=9)
+            ink = BLACK if lit else GREY
+            axes.annotate(label, point, (8, 6), textcoords="offset points", color=ink, fontsize=SMALL)
         axes.set(xlabel=self.x_label, ylabel=self.y_label, aspect="equal", xlim=self.limits, ylim=self.limits)
         axes.spines[["top", "right"]].set_visible(False)
 
@@ -413,7 +459,8 @@ class Arrows:
 
     Attributes:
         title: the title.
-        arrows: shape (circles, 2, 2): x and y of the first and the second arrow of each circle.
+        arrows: shape (circles, 2, 2): x and y of the first arrow of each circle, in the colour of a query,
+            and of the second, in that of a key.
         labels: what stands below each circle.
         names: what the first and the second arrows are.
         room: the number of circles that the browser reserves space for; that of the arrows if left out.
@@ -431,6 +478,7 @@ class Arrows:
 
     width = 3.6  # inches
     COLUMNS = 2
+    COLOURS = (PURPLE, AMBER)
     MOST = 40  # circles
 
     def __post_init__(self):
@@ -438,6 +486,11 @@ class Arrows:
         check_count(len(self.arrows), "Arrows: number of circles", self.MOST, "arrows")
         check_names(self.labels, "Arrows: labels", len(self.arrows), "circles")
         check_names(self.names, "Arrows: names", 2, "arrows")
+
+    @property
+    def height(self) -> float:
+        """Height in inches."""
+        return 1.6 * -(-len(self.labels) // self.COLUMNS) + 0.8
 
     def state(self) -> dict[str, Any]:
         """Return the data that both backends draw; `limit` is the length of the longest arrow."""
@@ -463,10 +516,10 @@ class Arrows:
             first, second = np.degrees(np.arctan2(pair[:, 1], pair[:, 0])).tolist()
             between = (first, second) if (second - first) % 360 <= 180 else (second, first)
             axes.add_patch(Wedge(centre, 0.35, *between, color=GREY, alpha=0.3, linewidth=0))
-            for (dx, dy), (colour, _), name in zip(pair, LOOKS, self.names, strict=False):
+            for (dx, dy), colour, name in zip(pair, self.COLOURS, self.names, strict=True):
                 shape = {"width": 0.012, "color": colour, "label": "" if index else name}
                 axes.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=1, **shape)
-            axes.text(x, y - 1.25, label, ha="center", va="center", fontsize=9)
+            axes.text(x, y - 1.25, label, ha="center", va="center", fontsize=SMALL)
         rows = -(-len(self.labels) // self.COLUMNS)
         axes.set(xlim=(-1.5, 4.5), ylim=(-2.7 * max(rows - 1, 0) - 1.5, 1.7), aspect="equal", anchor="N")
         axes.set_axis_off()
@@ -527,6 +580,11 @@ class Text:
             raise ValueError(f"Text: limit = {self.limit!r}, expected the value with full colour, above 0.")
 
     @property
+    def height(self) -> float:
+        """Height in inches."""
+        return self.CELL[1] * len(self.rows()) + 0.4
+
+    @property
     def unit(self) -> str:
         """What has a value: a "character", or a "token"."""
         return "character" if isinstance(self.text, str) else "token"
@@ -584,7 +642,7 @@ class Text:
             row, column = places[self.framed]
             length = len(tokens[self.framed])
             axes.add_patch(
-                Rectangle((column, row), length, 1, fill=False, edgecolor=ORANGE, linewidth=2, zorder=3)
+                Rectangle((column, row), length, 1, fill=False, edgecolor=PURPLE, linewidth=2.5, zorder=3)
             )
         width, height = self.CELL
         axes.set(xlim=(0, self.COLUMNS), ylim=(len(rows), 0), aspect=height / width, anchor="N")

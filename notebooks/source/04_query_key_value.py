@@ -37,7 +37,7 @@ from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.plots import (
     BLUE,
-    ORANGE,
+    SKY,
     Bars,
     Heatmap,
     Picture,
@@ -612,7 +612,7 @@ def graph(axes, weights, names):
         }
         axes.text(t, 0, names[t], ha="center", va="center", bbox=box)
         for s, weight in enumerate(row):
-            colour, side = (BLUE, 0.3) if s < t else (ORANGE, -0.3)
+            colour, side = (BLUE, 0.3) if s < t else (SKY, -0.3)
             look = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=-0.5"}
             look |= {"color": colour, "linewidth": 12 * weight}
             if s != t and weight > 0:
@@ -633,7 +633,7 @@ Picture(
 )
 
 # %% [markdown]
-# Blue arrows carry something from an earlier word to a later one, orange arrows from a later word to an earlier one. The frame of a word is as thick as its weight on itself. The causal mask removes all orange arrows, and the weights of each query still sum to 1.
+# The blue arrows above carry something from an earlier word to a later one, the pale ones below from a later word to an earlier one. The frame of a word is as thick as its weight on itself. The causal mask removes all arrows below, and the weights of each query still sum to 1.
 
 # %% tags=["folded"]
 # Check: no arrow back, and rows that sum to 1

@@ -541,16 +541,16 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key begin to get all the weight? And what brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (its norm is below the picture). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 1024<!--given--> here).
+# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (its norm is below the picture). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64<!--given--> here).
 #
-# The orange curve is the prediction: a normal density with the variance from the formula.
+# The dashed curve is the prediction: a normal density with the variance from the formula.
 
 # %% tags=["folded"]
 # Explorer: scores, weights and Jacobian over head_size
 explore("scaling_variance")
 
 # %% [markdown]
-# Without a scale, and with the six keys that you start with, one key of this row has nearly all the weight at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size. 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 1024<!--given--> the scores are nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 1024<!--given-->, where the two are the same number. The formula is right even at head_size 1, where the scores are not normally distributed: that takes a sum of many terms, and the formula does not.
+# Without a scale, and with the six keys that you start with, one key of this row has nearly all the weight at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size. 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64<!--given--> the scores are nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 64<!--given-->, where the two are the same number. The formula is right even at head_size 1, where the scores are not normally distributed: that takes a sum of many terms, and the formula does not.
 #
 # ## Break it
 #

@@ -56,7 +56,7 @@ def test_the_scores_are_those_of_q_and_k():
     size = (scaling_variance.LARGEST, scaling_variance.PAIRS)
     q, k = (torch.randn(size, generator=generator) for _ in range(2))
     pairs, _ = scaling_variance.unit_scores()
-    for head_size in (1, 7, 64, 1024):
+    for head_size in (1, 7, 64):
         expected = (q[:head_size] * k[:head_size]).sum(dim=0)
         torch.testing.assert_close(pairs[head_size - 1], expected, rtol=1e-3, atol=1e-3)
 
@@ -73,18 +73,18 @@ def test_the_predicted_curve_is_a_density_that_fits_the_bars():
 
 
 def test_a_peak_narrower_than_a_bin_is_no_higher_than_its_bar():
-    out = compute(1024, "1/head_size")
+    out = compute(64, "1/head_size")
     torch.testing.assert_close(out["density"].max().double(), out["curve"].max(), rtol=1e-3, atol=0)
 
 
 def test_one_click_brings_the_row_back():
-    before, after = compute(1024, "none"), compute(1024, "1/√head_size")
+    before, after = compute(64, "none"), compute(64, "1/√head_size")
     assert before["weights"].max() > 0.999
-    assert before["jacobian"] < 1e-6
+    assert before["jacobian"] < 1e-4
     assert after["weights"].max() < 0.8
     assert after["jacobian"] > 0.3
     explorer = explore("scaling_variance")
-    explorer.controls["head_size"].value = 1024
+    explorer.controls["head_size"].value = 64
     assert "0.00 out of at most ln 6" in explorer.figure.caption
     explorer.controls["scale"].value = "1/√head_size"
     assert "0.00" not in explorer.figure.caption
@@ -105,8 +105,8 @@ def test_without_a_scale_one_key_has_nearly_everything_from_head_size_16_on():
 
 
 def test_n_embd_is_right_at_one_head_size_only():
-    assert compute(1024, "1/√n_embd")["predicted"] == 1
-    assert compute(64, "1/√n_embd")["predicted"] == 1 / 16
+    assert compute(64, "1/√n_embd")["predicted"] == 1
+    assert compute(16, "1/√n_embd")["predicted"] == 1 / 4
 
 
 def test_the_jacobian_is_that_of_softmax():
@@ -120,9 +120,9 @@ def test_the_jacobian_is_that_of_softmax():
 def test_head_sizes_are_integers_with_every_power_of_two():
     options = explore("scaling_variance").controls["head_size"].options
     assert list(options) == sorted(set(options))
-    assert {2**power for power in range(11)} <= set(options)
+    assert {2**power for power in range(7)} <= set(options)
     assert set(range(1, 9)) <= set(options)
-    assert (options[0], options[-1]) == (1, 1024)
+    assert (options[0], options[-1]) == (1, 64)
     assert all(isinstance(option, int) for option in options)
 
 
@@ -136,7 +136,8 @@ def test_a_readout_is_never_a_row_of_zeros(value, text):
 
 def test_what_lies_outside_of_the_frame_is_said():
     explorer = explore("scaling_variance")
-    explorer.controls["head_size"].value = 1024
-    assert explorer.figure.panels[0].x_label == "score (32 % lie outside this frame)"
+    explorer.controls["head_size"].value = 64
+    explorer.controls["var_q"].value = 4
+    assert explorer.figure.panels[0].x_label == "score (5 % lie outside this frame)"
     explorer.controls["scale"].value = "1/√head_size"
     assert explorer.figure.panels[0].x_label == "score"

