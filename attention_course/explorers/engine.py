@@ -69,6 +69,6 @@ class Explorer(ipywidgets.VBox):
         return self.figure.error or self._about or self.figure.caption
 
     def _repr_mimebundle_(self, **kwargs):
-        still, metadata = self.figure.still()._repr_mimebundle_()
+        still = self.figure.still()._repr_mimebundle_()
         live = super()._repr_mimebundle_(**kwargs) or {}
-        return live | still | {"text/plain": repr(self)}, metadata
+        return live | still | {"text/plain": repr(self)}

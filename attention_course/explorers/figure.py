@@ -6,6 +6,7 @@ import anywidget
 import traitlets
 
 from attention_course.plots import Panel, Picture, picture
+from attention_course.plots.drawing import PANELS
 
 HERE = Path(__file__).parent
 
@@ -23,7 +24,7 @@ class LiveFigure(anywidget.AnyWidget):
             at once, and still asks the kernel.
     """
 
-    _esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("panels.js", "figure.js"))
+    _esm = PANELS + (HERE / "figure.js").read_text(encoding="utf-8")
     _css = HERE / "figure.css"
 
     panels = traitlets.Tuple().tag(sync=True, to_json=lambda panels, _: [panel.state() for panel in panels])
@@ -40,5 +41,5 @@ class LiveFigure(anywidget.AnyWidget):
             self.error = ""
 
     def still(self) -> Picture:
-        """Draw the current panels with matplotlib, for a page without a kernel."""
+        """Draw the current panels for a page without a kernel."""
         return picture(*self.panels, alt=self.caption)

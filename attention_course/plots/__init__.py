@@ -1,16 +1,17 @@
-"""Figures of tensors: a panel says what is shown, matplotlib or the browser draws it.
+"""Figures of tensors: a panel says what is shown, panels.js draws it.
 
-A panel is data: tensors, a title, labels. `picture` draws panels with matplotlib for the page; the explorers
-send the same panels to the browser, which redraws them while a slider moves. Nothing here knows about models.
+A panel is data: tensors, a title, labels. The explorers send panels to the browser, which redraws them while
+a slider moves; `picture` has the same script draw them for the page. Nothing here knows about models.
 """
 
-from collections.abc import Sequence
-from io import BytesIO
-from textwrap import wrap
+import base64
+import html
+from dataclasses import replace
+from io import StringIO
 
 from matplotlib.figure import Figure
-from PIL import Image
 
+from attention_course.plots.drawing import svg_of
 from attention_course.plots.ink import (
     AMBER,
     BLACK,
@@ -53,41 +54,43 @@ __all__ = [
 ]
 
 Panel = Heatmap | Bars | Comparison | Histogram | Scatter | Arrows | Lines | Text
-LETTER = 0.078  # inches of a title
-PAGE = 6.6  # inches: 640 CSS pixels, which the page need not shrink
-MOST_INCHES = 300  # matplotlib's limit of 2¹⁶ pixels is 341 inches
+MOST_PANELS = 40
+
+# For a drawing of matplotlib's, which knows one scheme: lightness turned round, hues as they were.
+DARK = "<style>@media (prefers-color-scheme:dark){svg{filter:invert(.93) hue-rotate(180deg)}}</style></svg>"
 
 
 class Picture:
-    """A rendered figure with alt text, which a notebook displays.
+    """A drawing with alt text, which a notebook displays.
 
     Attributes:
+        svg: the drawing, in the scheme, light or dark, of the page that shows it.
         alt: the alt text.
-        png: the image at double resolution, for dense screens, reduced to 256 colours: a third of the size
-            in the committed notebooks.
     """
 
-    DPI = 192
-
-    def __init__(self, figure: Figure, alt: str):
-        drawn, reduced = BytesIO(), BytesIO()
-        figure.savefig(drawn, format="png", dpi=self.DPI, bbox_inches="tight")
-        image = Image.open(drawn).convert("RGB")
-        image.quantize(256, dither=Image.Dither.NONE).save(reduced, "png")
+    def __init__(self, svg: str, alt: str):
+        self.svg = svg
         self.alt = alt
-        self.png = reduced.getvalue()
-        self._width = image.width // 2
+
+    @classmethod
+    def of(cls, figure: Figure, alt: str) -> "Picture":
+        """Make a picture of a figure that was drawn with matplotlib."""
+        written = StringIO()
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+        svg = written.getvalue()
+        return cls(svg[svg.index("<svg") :].replace("</svg>", DARK), alt)
 
     def __repr__(self) -> str:
         return self.alt
 
     def _repr_mimebundle_(self, **_):
-        metadata = {"image/png": {"alt": self.alt, "width": self._width}}
-        return {"image/png": self.png, "text/plain": self.alt}, metadata
+        source = base64.b64encode(self.svg.encode()).decode()
+        image = f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{source}">'
+        return {"text/html": image, "text/plain": self.alt}
 
 
 def picture(*panels: Panel, alt: str) -> Picture:
-    """Draw panels with matplotlib, side by side as far as the page is wide.
+    """Draw panels side by side, as far as the page is wide.
 
     Args:
         *panels: what to show, in reading order.
@@ -98,7 +101,7 @@ def picture(*panels: Panel, alt: str) -> Picture:
 
     Raises:
         TypeError: an argument is not a panel.
-        ValueError: there is no panel, or together they are too large.
+        ValueError: there is no panel, or there are too many.
     """
     for panel in panels:
         if not isinstance(panel, Panel):
@@ -106,34 +109,7 @@ def picture(*panels: Panel, alt: str) -> Picture:
                 f"picture: got a {type(panel).__name__}, expected panels. Wrap a tensor in one, for example "
                 'Heatmap("weights", weights, "query t", "key s").'
             )
-    rows = rows_of(panels)
-    width = max((sum(panel.width for panel in row) for row in rows), default=0)
-    heights = [max(panel.height for panel in row) for row in rows]
-    if not 0 < max(width, sum(heights)) < MOST_INCHES:
-        raise ValueError(
-            f"picture: {len(panels)} panels, {width:.0f} by {sum(heights):.0f} inches together, expected at "
-            f"least one and less than {MOST_INCHES} inches. Draw fewer panels, or shorten their labels."
-        )
-    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
-    parts = figure.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)
-    for part, row in zip(parts[:, 0], rows, strict=True):
-        widths = [panel.width for panel in row]
-        blank = [width - sum(widths)] if width - sum(widths) > 0.5 else []
-        grid = part.add_gridspec(1, len(row) + len(blank), width_ratios=widths + blank)
-        for cell, panel in zip(grid, row, strict=False):
-            axes = part.add_subplot(cell)
-            panel.plot(axes)
-            title = "\n".join(wrap(panel.title, int(panel.width / LETTER)))
-            axes.set_title(title, fontsize=10, parse_math=False)  # a learner's text may contain a $
-    return Picture(figure, alt)
-
-
-def rows_of(panels: Sequence[Panel]) -> list[list[Panel]]:
-    """Break panels into rows that are no wider than the page."""
-    rows: list[list[Panel]] = []
-    for panel in panels:
-        if rows and sum(each.width for each in rows[-1]) + panel.width <= PAGE:
-            rows[-1].append(panel)
-        else:
-            rows.append([panel])
-    return rows
+    if not 0 < len(panels) <= MOST_PANELS:
+        raise ValueError(f"picture: {len(panels)} panels, expected at least one and at most {MOST_PANELS}.")
+    fitted = [replace(panel, room=None) if hasattr(panel, "room") else panel for panel in panels]
+    return Picture(svg_of([panel.state() for panel in fitted]), alt)

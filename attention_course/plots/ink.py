@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
 from torch import Tensor
 
 # Okabe & Ito (2008), "Color Universal Design": distinguishable with all common colour blindness. Each has one
@@ -17,9 +16,7 @@ PURPLE = "#CC79A7"  # the query, what is chosen
 AMBER = "#E69F00"  # a key
 SKY = "#56B4E9"  # one more series
 BLACK = "#222222"  # text; dashed: a prediction, a floor
-GREY = "#999999"
-LOOKS = tuple(zip((BLUE, GREEN, PURPLE, AMBER, SKY, BLACK), "o^DPvX", strict=True))  # of curves
-DIVERGING = LinearSegmentedColormap.from_list("orange_white_blue", [ORANGE, "white", BLUE])
+SERIES = (BLUE, GREEN, PURPLE, AMBER, SKY, BLACK)  # of curves, in this order
 
 NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates
 
@@ -62,8 +59,3 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
     """Convert a tensor of any dtype, on any device, to a float32 array."""
     return tensor.detach().float().cpu().numpy()
 
-
-def ink_on(rgba: Sequence[float] | np.ndarray) -> str:
-    """Choose the text colour with enough contrast, by the relative luminance of WCAG 2."""
-    red, green, blue, _ = (channel**2.2 for channel in rgba)
-    return "#111111" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else "white"

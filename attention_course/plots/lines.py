@@ -1,4 +1,4 @@
-"""The line plot: limits, ticks and labels are computed once, for matplotlib and the browser."""
+"""The line plot: limits, ticks and labels are computed here, by matplotlib's locators."""
 
 import math
 from collections.abc import Mapping
@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 
 from attention_course.plots.checks import check_levels, check_limits, check_values
 from attention_course.plots.ink import (
-    BLACK,
-    LOOKS,
     Number,
     format_number,
     format_tick,
@@ -51,10 +48,7 @@ class Lines:
     levels: dict[str, Number] = field(default_factory=dict)
     x_limits: tuple[Number, Number] | None = None
 
-    width, height = 5.4, 3.3  # inches
     MOST_POINTS = 300
-    MOST_MARKERS = 30  # a curve of more points gets FEW_MARKERS
-    FEW_MARKERS = 8
     GAP = 0.065  # between the labels of two levels, as a share of the height
 
     def __post_init__(self):
@@ -141,43 +135,3 @@ class Lines:
         for index in order[::-1]:
             places[index] = above = min(places[index], above - self.GAP)
         return places.tolist()
-
-    def plot(self, axes: Axes) -> None:
-        """Draw onto `axes`."""
-        if self.log:
-            axes.set(xscale="log", yscale="log")
-        for index, name in enumerate(self.curves):
-            x, y = self.points(name)
-            colour, marker = LOOKS[index % len(LOOKS)]
-            axes.plot(
-                x,
-                y,
-                marker=marker,
-                color=colour,
-                markersize=5,
-                markevery=1 if len(x) <= self.MOST_MARKERS else len(x) // self.FEW_MARKERS,
-                linestyle="-" if index < len(LOOKS) else "--",
-                label=name,
-            )
-        axes.set(xlabel=self.x_label, ylabel=self.y_label)
-        if self.x_limits:
-            axes.set_xlim(self.x_limits)
-        if not self.log:
-            axes.set_ylim(self.state()["y_limits"])
-        for level in self.levels.values():
-            axes.axhline(level, color=BLACK, linestyle="--", linewidth=1.2)
-        for text, place in zip(self._level_labels(), self._places(axes.get_ylim()), strict=True):
-            axes.annotate(
-                text,
-                (1, place),
-                (5, 0),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                va="center",
-                fontsize=9,
-                annotation_clip=False,
-            )
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-        if self.curves:
-            axes.legend(edgecolor="none", framealpha=1)  # in front of the levels

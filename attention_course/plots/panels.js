@@ -6,7 +6,7 @@ const INKS = {
   light: { blue: "#0072b2", green: "#009e73", purple: "#cc79a7", amber: "#e69f00", sky: "#56b4e9", black: "#222222", orange: "#d55e00" },
   dark: { blue: "#3ca0e1", green: "#2fc49a", purple: "#e39cc4", amber: "#f5c04a", sky: "#a5d8f5", black: "#e0e0e0", orange: "#f08232" },
 };
-// The markers of matplotlib's "o^DPvX" as corners; a circle has none.
+// The markers of curves as corners; a circle has none.
 const PLUS = [[-1.3, -0.45], [-0.45, -0.45], [-0.45, -1.3], [0.45, -1.3], [0.45, -0.45], [1.3, -0.45]];
 PLUS.push(...PLUS.map(([x, y]) => [-x, -y]));
 const MARKERS = [
@@ -20,16 +20,14 @@ const MARKERS = [
 const css = (rgb) => `rgb(${rgb.map(Math.round).join(",")})`;
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
-function themeOf(element) {
-  const style = getComputedStyle(element);
-  const value = (name, otherwise) => style.getPropertyValue(name).trim() || otherwise;
-  const dark = document.body.dataset.jpThemeLight === "false";
+// The colours and fonts of a light or a dark page; `value(name, otherwise)` asks the page for one of its own.
+function themeIn(dark, value) {
   const { orange, ...inks } = dark ? INKS.dark : INKS.light;
   return {
     ...inks,
     curves: Object.values(inks),
-    text: value("--jp-ui-font-color1", "#222"),
-    faint: value("--jp-border-color1", "#bbb"),
+    text: value("--jp-ui-font-color1", dark ? "#e4e4e4" : "#222222"),
+    faint: value("--jp-border-color1", dark ? "#616161" : "#bbbbbb"),
     between: dark ? "#555" : "#e0e0e0",
     zero: dark ? [40, 40, 40] : [255, 255, 255],
     positive: rgb(inks.blue),
@@ -38,6 +36,12 @@ function themeOf(element) {
     font: (px) => `${px}px ${value("--jp-ui-font-family", "sans-serif")}`,
     code: (px) => `${px}px ${value("--jp-code-font-family", "monospace")}`,
   };
+}
+
+function themeOf(element) {
+  const style = getComputedStyle(element);
+  const value = (name, otherwise) => style.getPropertyValue(name).trim() || otherwise;
+  return themeIn(document.body.dataset.jpThemeLight === "false", value);
 }
 
 // The colour of a value, given as a share of the one that has the full colour; NaN and infinities have none.
