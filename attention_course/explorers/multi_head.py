@@ -118,7 +118,7 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
     maps = sheet(percent)
     title, rows, columns = "weights of head 0, in percent", NAMES, NAMES
     if n_head > 1:
-        title = f"weights of heads 0 to {n_head - 1}, in reading order"
+        title = f"weights of heads 0 to {n_head - 1}"
         across = (maps.shape[1] + 1) // (len(TEXT) + 1)
         rows = ticks([str(head) for head in range(0, n_head, across)])
         columns = ticks([f"+{head}" for head in range(across)])

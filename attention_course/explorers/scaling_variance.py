@@ -125,7 +125,7 @@ def draw(
     figure.show(
         Histogram("Scores of random q and k", density, (-FRAME, FRAME), lost, curve),
         Bars(f"Weights of one query on {T} keys", weights, keys, "key", (0, 1), room=MOST_KEYS),
-        Bars("Entropy, Jacobian", alive, ["entropy / ln T", "Jacobian"], "of these weights", (0, 1), room=3),
+        Bars("Entropy, Jacobian", alive, ["entropy / ln T", "Jacobian"], "of these weights", (0, 1)),
         caption=(
             f"Variance of the scores: {readout(measured.item())} measured, {readout(predicted.item())} "
             f"predicted. Entropy of the weights: {entropy:.2f} out of at most ln {T} = {math.log(T):.2f}. "

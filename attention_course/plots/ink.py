@@ -58,4 +58,3 @@ def visible_character(character: str) -> str:
 def to_numpy(tensor: Tensor) -> np.ndarray:
     """Convert a tensor of any dtype, on any device, to a float32 array."""
     return tensor.detach().float().cpu().numpy()
-

@@ -151,8 +151,9 @@ const KINDS = {
     gridded: 14, // pixels of a cell from which lines stand between two
     off: () => 40,
     // Width and height that are kept for any shape, so that nothing moves.
+    most: [40, 250], // pixels of a cell, and of all
     room({ room: [rows, columns] }) {
-      const cell = Math.min(44, 280 / Math.max(rows, columns));
+      const cell = Math.min(this.most[0], this.most[1] / Math.max(rows, columns));
       return [cell * columns, cell * rows];
     },
     size(panel) {
@@ -163,7 +164,7 @@ const KINDS = {
     // Width and height of a cell, which is a square on a sheet of maps, and the left edge of the first.
     grid(panel) {
       const [width, height] = this.room(panel);
-      const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(44, side));
+      const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(this.most[0], side));
       const cell = panel.tile.length ? [Math.min(across, down), Math.min(across, down)] : [across, down];
       return [...cell, this.margin.left + (width - cell[0] * panel.columns.length) / 2];
     },
@@ -214,7 +215,7 @@ const KINDS = {
           const length = names[1].length;
           const whole = length <= 16 ? texts.slice(first, first + length).join("  ") : `${length} values`;
           const at = `${place(panel.row_label, row, names[0][row])}, ${place(panel.column_label, column, names[1][column])}`;
-          return `${tiled ? `${panel.tile_label} ${map}, ` : ""}${at}: ${texts[index]}${panel.unit}. Its row: ${whole}`;
+          return `${tiled ? `${panel.tile_label} ${map}, ` : ""}${at}: ${texts[index]}${panel.unit}. Its row: ${whole}.`;
         },
       };
     },
@@ -233,10 +234,10 @@ const KINDS = {
         pen.fillRect(x(index), y(index), Math.ceil(across), Math.ceil(down));
       });
       pen.fillStyle = theme.between;
-      const side = panel.tile.length || Infinity;
+      const side = panel.tile.length || Infinity; // of a map, beside which there may be others
       for (let r = side; r < rows; r += side + 1) pen.fillRect(left, top + down * r, width, down);
       for (let c = side; c < columns; c += side + 1) pen.fillRect(left + across * c, top, across, height);
-      const font = theme.font(across < 34 ? 11 : 12);
+      const font = theme.font(across < 32 ? 11 : 12);
       const longest = panel.texts.reduce((one, other) => (other.length > one.length ? other : one), "");
       if (down >= 12 && widest([longest], font) <= across - 2) {
         pen.font = font;
@@ -272,15 +273,16 @@ const KINDS = {
       for (let r = 0; r < rows; r += step(down)) label(pen, panel.rows[r], left - 6, top + down * (r + 0.5), "right");
       for (let c = 0; c < columns; c += step(across)) label(pen, panel.columns[c], left + across * (c + 0.5), top + height + 10);
       pen.font = theme.font(12);
-      label(pen, panel.column_label, left + width / 2, top + height + 31);
-      upright(pen, panel.row_label, left - 36, top + height / 2);
+      const [down_label, across_label] = [panel.row_label, panel.column_label].map((axis) => (rows * columns > side * side ? `${panel.tile_label} and ${axis}` : axis));
+      label(pen, across_label, left + width / 2, top + height + 31);
+      upright(pen, down_label, left - 36, top + height / 2);
     },
   },
 
   Bars: {
     size({ labels, room }, theme) {
       const named = (widest(labels, theme.font(12)) + 6) * room + 16;
-      return [Math.max(named, room > 8 ? 33 * room + 16 : Math.max(164, 34 * room + 30)), 210];
+      return [Math.max(named, room > 8 ? 33 * room + 16 : Math.max(164, 34 * room + 30)), 190];
     },
     top: 20,
     bottom: ({ limits: [low] }) => (low < 0 ? 56 : 40),
@@ -335,7 +337,6 @@ const KINDS = {
     plot: [120, 30], // pixels of the longest bar, and of a label's bars with the gap above them
     room: 92, // for a label
     top: 24,
-    off: () => 50,
     size({ labels }) {
       return [this.room + this.plot[0] + 42, this.top + this.plot[1] * labels.length + 4];
     },
@@ -378,7 +379,7 @@ const KINDS = {
   },
 
   Histogram: {
-    size: () => [300, 230],
+    size: () => [300, 210],
     off: () => 16,
     draw(pen, panel, [width, height], theme) {
       const [density, curve] = [floats(panel.density), floats(panel.curve)];
@@ -415,7 +416,7 @@ const KINDS = {
   },
 
   Scatter: {
-    size: () => [420, 340],
+    size: () => [400, 320],
     off: () => 34,
     draw(pen, panel, [width, height], theme) {
       const [left, right, top, bottom] = [44, 10, 8, 40];

