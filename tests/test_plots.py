@@ -3,6 +3,7 @@
 import base64
 import math
 import re
+from dataclasses import replace
 from threading import Thread
 from xml.etree import ElementTree
 
@@ -23,8 +24,10 @@ from attention_course.plots import (
     Text,
     picture,
 )
+from attention_course.plots.drawing import width_of
 
 SVG = "{http://www.w3.org/2000/svg}"
+ANCHORS = {"start": 0, "middle": 0.5, "end": 1}  # the part of a text that is left of its x
 PANELS = [
     Heatmap("a heatmap", torch.tensor([[1.0, -2.0], [math.nan, -math.inf]]), "row", "column"),
     Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)),
@@ -70,10 +73,37 @@ def test_letters_can_be_read_and_lie_within_the_picture(panel):
     for group in image.iter(f"{SVG}g"):
         left, top = map(float, re.findall(r"[\d.]+", group.get("transform")))
         for text in group.iter(f"{SVG}text"):
-            assert float(text.get("font-size", 13)) >= 11
+            size = float(text.get("font-size"))
+            assert size >= 11
             if not text.get("transform"):
-                assert 0 <= left + float(text.get("x")) <= width
-                assert 0 <= top + float(text.get("y")) <= height
+                length = size * width_of(text.text or "")
+                start = left + float(text.get("x")) - ANCHORS[text.get("text-anchor")] * length
+                assert 0 <= start <= start + length <= width
+                assert 0 <= top + float(text.get("y")) <= height - size / 2
+
+
+def test_a_title_that_is_wider_than_its_panel_is_broken_between_words():
+    title = "weights: what is left of exp when it is divided by its sum"
+    bars = Bars(title, torch.ones(3), ["a", "b", "c"], "key", (0, 1))
+    one, short = (image_of(picture(panel, alt="")) for panel in (bars, replace(bars, title="weights")))
+    lines = [text for text in one.iter(f"{SVG}text") if text.get("font-weight")]
+    assert len(lines) > 2
+    assert "".join(line.text for line in lines) == title
+    heights = [float(line.get("y")) for line in lines]
+    assert heights == sorted(set(heights))
+    assert float(one.get("width")) < float(short.get("width")) + 20
+
+
+def test_signs_of_svg_and_letters_that_no_font_has_are_text():
+    title = "a < b & $c_$ \ue000 🙂"
+    texts = [text.text for text in image_of(picture(Text(title, "<&>"), alt="")).iter(f"{SVG}text")]
+    assert texts == [title, "<", "&", ">"]
+
+
+def test_what_the_browser_keeps_for_dragging_is_not_in_a_picture():
+    bars = Bars("bars", torch.ones(2), ["a", "b"], "bar", (0, 1))
+    dragged = replace(bars, room=9, controls=["one", "two"])
+    assert picture(dragged, alt="").svg == picture(bars, alt="").svg
 
 
 def test_panels_stand_side_by_side_until_the_page_ends():

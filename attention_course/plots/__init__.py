@@ -55,6 +55,7 @@ __all__ = [
 
 Panel = Heatmap | Bars | Comparison | Histogram | Scatter | Arrows | Lines | Text
 MOST_PANELS = 40
+ALIVE = {"room": None, "controls": ()}  # what panels have for the browser alone, and is left out of a picture
 
 # For a drawing of matplotlib's, which knows one scheme: lightness turned round, hues as they were.
 DARK = "<style>@media (prefers-color-scheme:dark){svg{filter:invert(.93) hue-rotate(180deg)}}</style></svg>"
@@ -111,5 +112,5 @@ def picture(*panels: Panel, alt: str) -> Picture:
             )
     if not 0 < len(panels) <= MOST_PANELS:
         raise ValueError(f"picture: {len(panels)} panels, expected at least one and at most {MOST_PANELS}.")
-    fitted = [replace(panel, room=None) if hasattr(panel, "room") else panel for panel in panels]
-    return Picture(svg_of([panel.state() for panel in fitted]), alt)
+    still = [replace(panel, **{key: ALIVE[key] for key in ALIVE if hasattr(panel, key)}) for panel in panels]
+    return Picture(svg_of([panel.state() for panel in still]), alt)

@@ -57,7 +57,8 @@ function inkOn(rgb) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#111" : "white";
 }
 
-const floats = (view) => new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+// Numbers, which come as bytes to a browser, and as a list to pen.js.
+const floats = (data) => new Float32Array(data.buffer?.slice(data.byteOffset, data.byteOffset + data.byteLength) ?? data);
 
 function label(pen, text, x, y, align = "center") {
   pen.textAlign = align;

