@@ -166,12 +166,13 @@ function render({ model, el }) {
     const linked = (told && seen.axes?.(looked.cell)) || {};
     panels.forEach((panel, index) => {
       const [title, canvas] = row.children[index].children;
-      const off = KINDS[panel.kind].off?.(panel, theme) ?? 0;
       title.textContent = panel.title;
-      title.style.padding = `0 ${Math.max(0, -off)}px 0 ${Math.max(0, off)}px`;
       canvas.setAttribute("aria-label", [panel.title, ...(panel.kind === "Text" ? panel.rows : [])].join("\n"));
       canvas.tabIndex = cells[index] ? 0 : -1;
       const [width, height] = KINDS[panel.kind].size(panel, theme);
+      const spare = Math.max(0, width - widest([panel.title], `600 ${theme.font(13)}`));
+      const off = KINDS[panel.kind].off?.(panel, theme) ?? 0;
+      title.style.padding = `0 ${Math.min(spare, Math.max(0, -off))}px 0 ${Math.min(spare, Math.max(0, off))}px`;
       const pen = penOf(canvas, width, height);
       KINDS[panel.kind].draw(pen, panel, [width, height], theme);
       if (!told) return;

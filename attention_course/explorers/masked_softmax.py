@@ -49,8 +49,8 @@ def draw(figure: LiveFigure, scores: Tensor, exp: Tensor, weights: Tensor) -> No
     entropy = torch.special.entr(weights).sum().item()
     figure.show(
         Bars("scores", scores, KEYS, "key", (-5, 5), controls=[f"score_{key}" for key in KEYS]),
-        Bars("exp((score − largest) / temperature)", exp, KEYS, "key", limits=(0, 1)),
-        Bars("weights: exp divided by its sum", weights, KEYS, "key", limits=(0, 1)),
+        Bars("exp((score − max) / temperature)", exp, KEYS, "key", limits=(0, 1)),
+        Bars("weights: exp / its sum", weights, KEYS, "key", limits=(0, 1)),
         caption=(
             f"Query {QUERY} sees {visible} keys. Entropy of its weights: {entropy:.2f} nats, "
             f"out of at most ln {visible} = {math.log(visible):.2f}.{hidden}"

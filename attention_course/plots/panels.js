@@ -270,9 +270,10 @@ const KINDS = {
       }
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
-      const step = (cell) => (panel.tile.length ? 1 : Math.max(1, Math.ceil(16 / cell)));
-      for (let r = 0; r < rows; r += step(down)) label(pen, panel.rows[r], left - 6, top + down * (r + 0.5), "right");
-      for (let c = 0; c < columns; c += step(across)) label(pen, panel.columns[c], left + across * (c + 0.5), top + height + 10);
+      const step = (room, cell) => (panel.tile.length ? 1 : Math.ceil(room / cell));
+      const [tall, wide] = [step(13, down), step(widest(panel.columns, pen.font) + 4, across)];
+      for (let r = 0; r < rows; r += tall) label(pen, panel.rows[r], left - 6, top + down * (r + 0.5), "right");
+      for (let c = 0; c < columns; c += wide) label(pen, panel.columns[c], left + across * (c + 0.5), top + height + 10);
       pen.font = theme.font(12);
       const [down_label, across_label] = [panel.row_label, panel.column_label].map((axis) => (rows * columns > side * side ? `${panel.tile_label} and ${axis}` : axis));
       label(pen, across_label, left + width / 2, top + height + 31);
@@ -283,7 +284,7 @@ const KINDS = {
   Bars: {
     size({ labels, room }, theme) {
       const named = (widest(labels, theme.font(12)) + 6) * room + 16;
-      return [Math.max(named, room > 8 ? 33 * room + 16 : Math.max(164, 34 * room + 30)), 190];
+      return [Math.max(named, room > 8 ? 33 * room + 16 : Math.max(164, 34 * room + 30)), 175];
     },
     top: 20,
     bottom: ({ limits: [low] }) => (low < 0 ? 56 : 40),
@@ -380,7 +381,7 @@ const KINDS = {
   },
 
   Histogram: {
-    size: () => [300, 210],
+    size: () => [300, 190],
     off: () => 16,
     draw(pen, panel, [width, height], theme) {
       const [density, curve] = [floats(panel.density), floats(panel.curve)];
