@@ -169,6 +169,7 @@ function render({ model, el }) {
       title.textContent = panel.title;
       canvas.setAttribute("aria-label", [panel.title, ...(panel.kind === "Text" ? panel.rows : [])].join("\n"));
       canvas.tabIndex = cells[index] ? 0 : -1;
+      canvas.style.touchAction = panel.controls?.length ? "none" : "";
       const [width, height] = KINDS[panel.kind].size(panel, theme);
       const spare = Math.max(0, width - widest([panel.title], `600 ${theme.font(13)}`));
       const off = KINDS[panel.kind].off?.(panel, theme) ?? 0;
@@ -182,8 +183,7 @@ function render({ model, el }) {
     });
     const others = cells.filter((other) => other !== seen).map((other) => other?.says?.(linked));
     const belongs = told && (product(panels, panels[looked.panel], linked) || others.filter(Boolean).join("; "));
-    const drags = cells.some((one) => one?.control?.(0));
-    const invited = cells.some(Boolean) ? INVITATION + (drags ? DRAGGING : "") : "";
+    const invited = cells.some(Boolean) ? INVITATION + (panels.some((panel) => panel.controls?.length) ? DRAGGING : "") : "";
     const words = told ? [pinned ? "Pinned: " : "", told, belongs && ` ${belongs}`].join("") : invited;
     error.textContent = failed && `This could not be drawn. ${failed.replace(/\.$/, "")}. Move a control to go on.`;
     row.style.opacity = failed ? 0.35 : 1;

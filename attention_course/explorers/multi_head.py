@@ -40,8 +40,8 @@ def _wanted(keys: Tensor) -> tuple[Tensor, Tensor]:
     return q, k
 
 
-def _jobs() -> list[tuple[Tensor, Tensor]]:
-    """Return q and k, (T, 4) each, of 16 attention patterns that a head might have."""
+def _jobs() -> dict[str, tuple[Tensor, Tensor]]:
+    """Return q and k, (T, 4) each, of 16 attention patterns that a head might have, by their names."""
     T = len(TEXT)
     age = torch.arange(T) / T
     vowel, space = (torch.tensor([float(letter in group) for letter in TEXT]) for group in ("aeiou", " "))
@@ -49,27 +49,28 @@ def _jobs() -> list[tuple[Tensor, Tensor]]:
     kinds = _codes((vowel + 2 * space).int().tolist())
     before = torch.cat([torch.zeros(1, JOB_SIZE), letters[:-1]])
     starts = torch.cat([torch.ones(1), space[:-1]])
-    return [
-        _place(1),
-        (letters, letters),
-        _wanted(1.0 - age.sign()),
-        _wanted(vowel),
-        _place(0),
-        (letters, before),  # what came after this letter the last time
-        _wanted(starts + age / 2),
-        _place(3),
-        _wanted(0 * age),
-        (kinds, kinds),
-        _wanted(space + age / 2),
-        _place(2),
-        _wanted(age),
-        (kinds, -kinds),
-        _wanted(vowel + age / 2),
-        _place(4),
-    ]
+    return {
+        "the previous character": _place(1),
+        "the same letter": (letters, letters),
+        "the first character": _wanted(1.0 - age.sign()),
+        "vowels": _wanted(vowel),
+        "itself": _place(0),
+        "what followed this letter earlier": (letters, before),
+        "the start of the latest word": _wanted(starts + age / 2),
+        "three characters back": _place(3),
+        "all alike": _wanted(0 * age),
+        "the same kind": (kinds, kinds),
+        "the latest space": _wanted(space + age / 2),
+        "two characters back": _place(2),
+        "the later the better": _wanted(age),
+        "another kind": (kinds, -kinds),
+        "the latest vowel": _wanted(vowel + age / 2),
+        "four characters back": _place(4),
+    }
 
 
-QUERIES, KEYS = (torch.cat(parts, dim=-1) * STRENGTH**0.5 for parts in zip(*_jobs(), strict=True))
+JOBS = _jobs()
+QUERIES, KEYS = (torch.cat(parts, dim=-1) * STRENGTH**0.5 for parts in zip(*JOBS.values(), strict=True))
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
@@ -122,16 +123,20 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
         across = (maps.shape[1] + 1) // (len(TEXT) + 1)
         rows = ticks([str(head) for head in range(0, n_head, across)])
         columns = ticks([f"+{head}" for head in range(across)])
+    jobs = list(JOBS) if n_head == len(JOBS) else []
+    first = f"In head 0 (job: {jobs[0]})" if jobs else "In head 0"
     most = int(weights[0, t].argmax())
     look = {"limit": 100, "room": (len(TEXT), len(TEXT)), "unit": " %"}
     figure.show(
-        Heatmap(title, maps, "query", "key", rows, columns, tile=NAMES, tile_label="head", **look),
+        Heatmap(
+            title, maps, "query", "key", rows, columns, tile=NAMES, tile_label="head", tile_names=jobs, **look
+        ),
         Heatmap(
             f"query {NAMES[t]} in each head, in percent", percent[:, t], "head", "key", columns=NAMES, **look
         ),
         caption=(
             f"n_head = {n_head}, head_size = {N_EMBD} / {n_head} = {N_EMBD // n_head}. Parameters: "
-            f"4 · {N_EMBD}² = {4 * N_EMBD**2:,}, for any n_head. In head 0, query {t} “{LETTERS[t]}” gives "
+            f"4 · {N_EMBD}² = {4 * N_EMBD**2:,}, for any n_head. {first}, query {t} “{LETTERS[t]}” gives "
             f"{format_number(percent[0, t, most].item())} % of its weight to key {most} “{LETTERS[most]}”."
         ),
     )

@@ -216,7 +216,8 @@ const KINDS = {
           const length = names[1].length;
           const whole = length <= 16 ? texts.slice(first, first + length).join("  ") : `${length} values`;
           const at = `${place(panel.row_label, row, names[0][row])}, ${place(panel.column_label, column, names[1][column])}`;
-          return `${tiled ? `${panel.tile_label} ${map}, ` : ""}${at}: ${texts[index]}${panel.unit}. Its row: ${whole}.`;
+          const name = panel.tile_names[map] ? ` (${panel.tile_names[map]})` : "";
+          return `${tiled ? `${panel.tile_label} ${map}${name}, ` : ""}${at}: ${texts[index]}${panel.unit}. Its row: ${whole}.`;
         },
       };
     },

@@ -37,6 +37,7 @@ class Heatmap:
         tile: for a grid of square maps in reading order, separated by one row or column: the labels of the
             rows of a map, which are also those of its columns.
         tile_label: what a map stands for.
+        tile_names: a name for each map, which is told with its number; or none at all.
         room: rows and columns that the browser reserves space for, so that the layout stays fixed while the
             shape changes; those of the matrix if left out. Cells of a larger matrix are smaller.
         framed: row and column of the cell with a frame.
@@ -57,6 +58,7 @@ class Heatmap:
     limit: Number | None = None
     tile: Sequence[str] = ()
     tile_label: str = ""
+    tile_names: Sequence[str] = ()
     room: tuple[int, int] | None = None
     framed: tuple[int, int] | None = None
     crossed: Sequence[tuple[int, int]] = ()
@@ -81,6 +83,9 @@ class Heatmap:
                 f"Heatmap: shape ({rows}, {columns}) is not a grid of maps of {side - 1} by {side - 1}, one"
                 " line apart. Leave tile out, or give a name for each row of a map."
             )
+        if self.tile_names:
+            maps = (rows + 1) // side * ((columns + 1) // side)
+            check_names(self.tile_names, "Heatmap: tile_names", maps, "maps")
         cells = set(product(range(rows), range(columns)))
         for cell in [*self.crossed, *([] if self.framed is None else [self.framed])]:
             if cell not in cells:
@@ -106,6 +111,7 @@ class Heatmap:
             "limit": float(limit),
             "tile": list(self.tile),
             "tile_label": self.tile_label,
+            "tile_names": list(self.tile_names),
             "room": list(self.room or (rows, columns)),
             "framed": None if self.framed is None else self.framed[0] * columns + self.framed[1],
             "crossed": [row * columns + column for row, column in self.crossed],

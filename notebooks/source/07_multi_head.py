@@ -775,20 +775,7 @@ assert not torch.equal(*twice)
 #
 # **What does a head lose when it has too many jobs, and what when it has too few channels?**
 #
-# The text is “the cat sat”. Its queries and keys have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. These are the jobs of the heads at 16 heads:
-#
-# | head | looks for | head | looks for |
-# | --- | --- | --- | --- |
-# | 0 | the previous character | 8 | all alike |
-# | 1 | the same letter | 9 | the same kind (vowel, consonant or space) |
-# | 2 | the first character | 10 | the latest space |
-# | 3 | vowels | 11 | two characters back |
-# | 4 | itself | 12 | the later the better |
-# | 5 | what followed this letter earlier | 13 | another kind |
-# | 6 | the start of the latest word | 14 | the latest vowel |
-# | 7 | three characters back | 15 | four characters back |
-#
-# The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, with pale lines between them; on the right is one row of each map. ␣ is a space.
+# The text is “the cat sat”. Its queries and keys have 64 channels, and they were written by hand: sixteen jobs with 4 channels each. At 16 heads each head has one job: point at a map to read which. The “kinds” of two of them are vowel, consonant and space. The slider decides how the 64 channels are split. With head_size it also changes the scale, 1/√head_size. On the left are the maps of all heads, each numbered by its row and column; on the right is one row of each map. ␣ is a space.
 #
 # The slider starts at 16 heads. Go down to 1, then up to 64.
 

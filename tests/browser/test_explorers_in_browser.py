@@ -221,7 +221,7 @@ def test_arrow_keys_read_cells_and_leave_the_notebook_alone(page):
     before = page.evaluate(active)
     page.keyboard.press("Tab")
     readout = explorer.locator(".attention-readout")
-    readout.filter(has_text="output t = 0, token s = 0: 1. ").wait_for()
+    readout.filter(has_text="output t = 0, token s = 0: 1.00. Its").wait_for()
     for key, at in (
         ("ArrowDown", "t = 1, token s = 0"),
         ("ArrowRight", "t = 1, token s = 1: 0.50"),
@@ -239,7 +239,9 @@ def test_a_head_of_many_is_named(page):
     explorer = explorers(page)[list(EXPLORERS).index("multi_head")]
     explorer.scroll_into_view_if_needed()
     explorer.locator("canvas").first.focus()
-    explorer.locator(".attention-readout").filter(has_text="head 0, query = 0 “t0”, key = 0 “t0”").wait_for()
+    explorer.locator(".attention-readout").filter(
+        has_text="head 0 (the previous character), query = 0 “t0”, key = 0 “t0”"
+    ).wait_for()
 
 
 def test_a_text_is_read_out_to_those_who_cannot_see_it(page):

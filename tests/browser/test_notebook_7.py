@@ -21,7 +21,9 @@ def test_notebook_7_shows_the_same(chromium_path):
         page.keyboard.press("ArrowRight")
         explorer.locator("h4").filter(has_text="weights (6, 6)").wait_for()
         explorer.locator("canvas").first.focus()
-        explorer.locator(".attention-readout").filter(has_text="output t = 0, token s = 0: 1. ").wait_for()
+        explorer.locator(".attention-readout").filter(
+            has_text="output t = 0, token s = 0: 1.00. Its"
+        ).wait_for()
         page.locator(".attention-question button").first.click()
         page.locator(".attention-question [role=status]").filter(has_text=".").wait_for()
         page.locator(".jp-OutputArea").filter(has_text="not yet").wait_for()

@@ -64,6 +64,9 @@ WRONG = {
     "Heatmap: shape (2, 3) is not a grid of maps of 2 by 2": lambda: heatmap(tile=["a", "b"]),
     "Heatmap: shape (5, 3) is no": lambda: heatmap(torch.zeros(5, 3), tile=["a", "b", "c"]),
     "Heatmap: shape (3, 5) is no": lambda: heatmap(torch.zeros(3, 5), tile=["a", "b", "c"]),
+    "Heatmap: tile_names holds 1 names for 4 maps": lambda: heatmap(
+        torch.zeros(5, 5), tile=["a", "b"], tile_names=["one"]
+    ),
     "Heatmap: cell (2, 0) cannot be marked, expected (row, column), below (2, 3)": lambda: heatmap(
         framed=(2, 0)
     ),

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -112,6 +113,8 @@ def test_a_head_on_a_sheet_is_linked_to_its_row():
         Heatmap("rows", torch.zeros(4, 2), "head", "key"),
         Bars("keys", torch.tensor([0.5, 1]), ["a", "b"], "key", (0, 1)),
     ]
+    told, _ = cells_of(replace(panels[0], tile_names=["a", "b", "c", "d"]))[4 * 5 + 1]
+    assert told == "head 2 (c), query = 1 “b”, key = 1 “b”: 0. Its row: 0  0."
     axes, marks, _, said = links_of(panels, 0, 3 * 5 + 4)
     assert (axes, marks) == ({"query": 0, "key": 1, "head": 3}, [2, 2, 1])
     assert said == ["", "rows: 0", "keys: 1.00"]
