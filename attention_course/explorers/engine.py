@@ -6,6 +6,8 @@ import ipywidgets
 
 from attention_course.explorers.figure import LiveFigure
 
+WIDTH = "284px"  # of a control: two stand side by side in a window of 1024 pixels
+
 
 class Explorer(ipywidgets.VBox):
     """Controls above a figure that is redrawn when they change.
@@ -43,6 +45,8 @@ class Explorer(ipywidgets.VBox):
         self._about = about
         for control in controls.values():
             control.style.description_width = "initial"  # pyright: ignore[reportAttributeAccessIssue]
+            layout: ipywidgets.Layout = control.layout  # pyright: ignore[reportAttributeAccessIssue]
+            layout.width = layout.width or WIDTH
             control.observe(self._update, names="value")
         self._redraw()
         dragged = {name for panel in self.figure.panels for name in getattr(panel, "controls", ())}

@@ -37,7 +37,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
             options=list(SCALES),
             description="scale",
             style={"button_width": "auto"},
-            layout={"display": "flex", "align_items": "center", "grid_gap": "8px"},
+            layout={"width": "auto", "display": "flex", "align_items": "center", "grid_gap": "8px"},
         ),
         "var_q": ipywidgets.FloatSlider(1.0, description="variance of q", **variance),
         "var_k": ipywidgets.FloatSlider(1.0, description="variance of k", **variance),

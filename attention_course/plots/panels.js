@@ -152,7 +152,7 @@ const KINDS = {
     gridded: 14, // pixels of a cell from which lines stand between two
     off: () => 40,
     // Width and height that are kept for any shape, so that nothing moves.
-    most: [40, 250], // pixels of a cell, and of all
+    most: [40, 250, 62], // pixels of a cell in the largest shape, of all cells, and of a cell in any shape
     room({ room: [rows, columns] }) {
       const cell = Math.min(this.most[0], this.most[1] / Math.max(rows, columns));
       return [cell * columns, cell * rows];
@@ -165,7 +165,7 @@ const KINDS = {
     // Width and height of a cell, which is a square on a sheet of maps, and the left edge of the first.
     grid(panel) {
       const [width, height] = this.room(panel);
-      const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(this.most[0], side));
+      const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(this.most[2], side));
       const cell = panel.tile.length ? [Math.min(across, down), Math.min(across, down)] : [across, down];
       return [...cell, this.margin.left + (width - cell[0] * panel.columns.length) / 2];
     },
@@ -272,7 +272,7 @@ const KINDS = {
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
       const step = (room, cell) => (panel.tile.length ? 1 : Math.ceil(room / cell));
-      const [tall, wide] = [step(13, down), step(widest(panel.columns, pen.font) + 4, across)];
+      const [tall, wide] = [step(13, down), step(widest(panel.columns, pen.font) + 2, across)];
       for (let r = 0; r < rows; r += tall) label(pen, panel.rows[r], left - 6, top + down * (r + 0.5), "right");
       for (let c = 0; c < columns; c += wide) label(pen, panel.columns[c], left + across * (c + 0.5), top + height + 10);
       pen.font = theme.font(12);

@@ -162,7 +162,7 @@ def test_the_pointer_reads_a_cell(page):
     explorer = rung_2(page)
     weights = explorer.locator("canvas").first
     area = weights.bounding_box()
-    page.mouse.move(area["x"] + 71 + 2.5 * 40, area["y"] + 4 + 3.5 * 40)
+    page.mouse.move(area["x"] + 46 + 2.5 * 50, area["y"] + 4 + 3.5 * 50)
     readout = explorer.locator(".attention-readout")
     readout.filter(has_text="output t = 3, token s = 2: 0.25. Its row: 0.25 0.25 0.25 0.25 0.00.").wait_for()
     readout.filter(has_text="0.25 × (6 5) is its part of output t = 3: (3.75 6.25).").wait_for()
@@ -178,7 +178,7 @@ def test_a_click_pins_what_is_marked_in_all_panels_and_escape_lets_it_go(page):
     other = "(e) => e.querySelectorAll('canvas')[1].toDataURL()"
     unmarked = explorer.evaluate(other)
     area = explorer.locator("canvas").first.bounding_box()
-    page.mouse.click(area["x"] + 71 + 2.5 * 40, area["y"] + 4 + 3.5 * 40)
+    page.mouse.click(area["x"] + 46 + 2.5 * 50, area["y"] + 4 + 3.5 * 50)
     page.mouse.move(5, 5)
     readout.filter(has_text="Pinned: output t = 3, token s = 2: 0.25").wait_for()
     assert explorer.evaluate(other) != unmarked
