@@ -17,6 +17,7 @@ import re
 import tomllib
 from dataclasses import dataclass, field
 from functools import cache
+from html import unescape
 from itertools import chain, islice
 from pathlib import Path
 
@@ -296,8 +297,8 @@ def test_each_other_number_is_an_input_or_given(path):
 def alts_of(section: Section) -> str:
     """What stands for the pictures. An explorer's is not written, but made from what it computed."""
     cells = [cell for cell in section.code if "explore(" not in cell.source and not has_tag(cell, "given")]
-    shown = [output.get("metadata", {}).get("image/png", {}) for cell in cells for output in cell.outputs]
-    return "\n".join(each.get("alt", "") for each in shown)
+    shown = [output.get("data", {}).get("text/html", "") for cell in cells for output in cell.outputs]
+    return unescape("\n".join(alt for html in shown for alt in re.findall(r'<img alt="([^"]*)"', html)))
 
 
 def test_each_number_that_describes_a_picture_is_in_the_code(path):

@@ -3,6 +3,7 @@
 import gc
 import re
 import warnings
+from html import escape
 from importlib import import_module
 from inspect import signature
 from itertools import cycle, islice
@@ -83,9 +84,11 @@ def test_a_thousand_moves_leave_the_memory_as_it_was(name):
 @each_explorer
 def test_a_still_picture_stands_by_for_pages_without_a_kernel(name):
     explorer = explore(name)
-    data, metadata = explorer._repr_mimebundle_()
-    assert data["image/png"].startswith(b"\x89PNG")
-    assert data["text/plain"] == metadata["image/png"]["alt"] == explorer.figure.caption
+    data = explorer._repr_mimebundle_()
+    assert data["text/html"].startswith(
+        f'<img alt="{escape(explorer.figure.caption)}" src="data:image/svg+xml'
+    )
+    assert data["text/plain"] == explorer.figure.caption
     assert "application/vnd.jupyter.widget-view+json" in data
 
 

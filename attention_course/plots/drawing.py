@@ -28,7 +28,7 @@ def advance(character: str) -> float:
 
 def width_of(text: str) -> float:
     """Return how wide a text is, in font sizes."""
-    return sum(map(advance, text))
+    return sum(map(advance, text), start=0.0)
 
 
 def script() -> quickjs.Context:

@@ -625,7 +625,7 @@ figure = Figure(figsize=(9, 3), layout="constrained")
 for axes, weights in zip(figure.subplots(1, 2), (everywhere, only_back)):
     graph(axes, weights, words)
     axes.set_title("causal mask" if weights is only_back else "no mask")
-Picture(
+Picture.of(
     figure,
     alt="Two graphs of six words with arrows as wide as the weights. "
     "Without a mask arrows run both ways; with it all run from an "

@@ -136,7 +136,7 @@ def test_unusual_texts_are_shown(text, explorer, pair_tokenizer):
         assert explorer.controls["query"].value == explorer.controls["query"].max == min(T, 64) - 1
         assert len(explorer.figure.panels[1].text) == min(T, 64)
         assert (f"The last 64 of {T} tokens are read." in explorer.figure.caption) == (T > 64)
-        assert explorer.figure.still().png
+        assert explorer.figure.still().svg
 
 
 def test_texts_that_cannot_be_read_are_told_in_a_sentence(model, tokenizer, text):
