@@ -1,6 +1,6 @@
 """Latency of explorers, from key press to redrawn figure, and with a key held down: `make bench-explorers`.
 
-Each explorer is compared with the same figure drawn by `interact` and pyplot, and with a lower bound: a
+Each explorer is compared with the same tensors drawn by `interact` and pyplot, and with a lower bound: a
 slider whose value the kernel sends back as one number. All three are in one notebook, and presses alternate,
 so that other load affects all. A figure counts as redrawn when the browser has painted the frame after
 drawing on the canvas, or after decoding the new image. Keys move the first slider up and down, so most values
@@ -34,6 +34,18 @@ from attention_course.explorers import EXPLORERS, explore
 subjects = {}
 
 
+plots = {
+    "Heatmap": lambda axes, panel: axes.imshow(panel.values),
+    "Bars": lambda axes, panel: axes.bar(range(len(panel.heights)), panel.heights.nan_to_num(neginf=0)),
+    "Comparison": lambda axes, panel: axes.barh(range(len(panel.values)), panel.values[:, 0]),
+    "Histogram": lambda axes, panel: axes.stairs(panel.density, fill=True),
+    "Scatter": lambda axes, panel: axes.scatter(*panel.points.T),
+    "Arrows": lambda axes, panel: axes.quiver(*(0 * panel.arrows[:, 0]).T, *panel.arrows[:, 0].T),
+    "Lines": lambda axes, panel: [axes.plot(panel.x, curve) for curve in panel.curves.values()],
+    "Text": lambda axes, panel: axes.text(0, 0, "".join(panel.text), parse_math=False),
+}
+
+
 def ours(name):
     return explore(name, **subjects.get(name, {}))
 
@@ -48,7 +60,7 @@ def with_interact(name):
         module.draw(figure, **module.compute(**subject | values))
         _, axes = pyplot.subplots(1, len(shown), figsize=(3.4 * len(shown), 3.4), squeeze=False)
         for panel, ax in zip(shown, axes[0]):
-            panel.plot(ax)
+            plots[type(panel).__name__](ax, panel)
             ax.set_title(panel.title)
         pyplot.show()
 
