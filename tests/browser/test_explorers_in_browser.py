@@ -238,6 +238,10 @@ def test_arrow_keys_read_cells_and_leave_the_notebook_alone(page):
 def test_a_head_of_many_is_named(page):
     explorer = explorers(page)[list(EXPLORERS).index("multi_head")]
     explorer.scroll_into_view_if_needed()
+    explorer.locator(".noUi-handle").first.focus()
+    for key in ("Home", *4 * ["ArrowRight"]):
+        page.keyboard.press(key)
+    explorer.locator(".attention-caption").filter(has_text="n_head = 16,").wait_for()
     explorer.locator("canvas").first.focus()
     explorer.locator(".attention-readout").filter(
         has_text="head 0 (the previous character), query = 0 “t0”, key = 0 “t0”"
