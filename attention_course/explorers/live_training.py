@@ -177,10 +177,7 @@ class LiveTraining(ipywidgets.VBox):
 
     def _repr_mimebundle_(self, **kwargs):
         live = (super()._repr_mimebundle_(**kwargs) or {}) | {"text/plain": ABOUT}
-        if not self.figure.panels:
-            return live
-        still, metadata = self.figure.still()._repr_mimebundle_()
-        return still | live, metadata
+        return self.figure.still()._repr_mimebundle_() | live if self.figure.panels else live
 
 
 def _answer_in_any_thread(widget: ipywidgets.Widget) -> None:

@@ -31,14 +31,6 @@ def width_of(text: str) -> float:
     return sum(map(advance, text), start=0.0)
 
 
-def script() -> quickjs.Context:
-    """Run both scripts and return where: a context, which only the thread that made it can use."""
-    context = quickjs.Context()
-    context.add_callable("widthOf", width_of)
-    context.eval(PEN + PANELS)
-    return context
-
-
 def written(states: Sequence[Mapping[str, object]]) -> str:
     """Write what `panel.state()` says of each panel in JavaScript: JSON, and NaN and Infinity."""
     return json.dumps(states, default=lambda data: np.frombuffer(data, dtype=np.float32).tolist())
@@ -46,4 +38,7 @@ def written(states: Sequence[Mapping[str, object]]) -> str:
 
 def svg_of(states: Sequence[Mapping[str, object]]) -> str:
     """Return one SVG of panels, given what `panel.state()` says of each."""
-    return script().eval(f"[svgOf({written(states)})].join('')")  # join: quickjs reads no string in parts
+    context = quickjs.Context()  # a new one each time: only the thread that made it can use it
+    context.add_callable("widthOf", width_of)
+    context.eval(PEN + PANELS)
+    return context.eval(f"[svgOf({written(states)})].join('')")  # join: quickjs reads no string in parts
