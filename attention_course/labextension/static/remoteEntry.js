@@ -3,7 +3,8 @@
 // JupyterLab loads an extension as a module container (webpack's module federation): two functions, written by hand.
 
 const STYLE = `
-.attention-course .jp-Cell { max-width: 750px; margin: 0 auto; padding: 3px 5px; }
+.attention-course .jp-Cell { max-width: 750px; margin: 0 auto; padding: 1px 5px; }
+.attention-course .jp-Cell-outputWrapper { margin-top: 1px; }
 .attention-course .jp-MarkdownOutput { max-width: 70ch; line-height: 1.45; }
 .attention-course .jp-MarkdownOutput p, .attention-course .jp-MarkdownOutput ul { margin-bottom: 6px; }
 .attention-course .jp-MarkdownOutput h1 { font-size: 24px; margin: 2px 0 4px; }
