@@ -92,6 +92,22 @@ def test_each_rung_is_one_step_from_all_others(path):
     assert line.count("**") == 2
 
 
+def test_each_rung_ends_with_the_way_on(path):
+    *_, line = read(path).cells[-1].source.splitlines()
+    assert line == build.neighbours(path.stem)
+    at = NAMES.index(path.stem)
+    around = NAMES[max(0, at - 1) : at] + NAMES[at + 1 : at + 2]
+    assert re.findall(r"\]\((\w+)\.ipynb\)", line) == around
+
+
+def test_each_rung_opens_with_a_hero_and_its_drawing(path):
+    first = next(cell for cell in read(path).cells if cell.cell_type == "code")
+    assert {"hero", "folded"} <= set(first.metadata.tags)
+    assert "attention-hero" in first.outputs[0].data["text/html"]
+    number = int(path.stem[:2])
+    assert f"(images/transformer_{number}.svg)" in "".join(cell.source for cell in cells(path, "markdown"))
+
+
 def test_every_cell_has_a_purpose_and_every_code_cell_was_executed(path):
     assert all(cell.source.strip() for cell in read(path).cells), "an empty cell"
     counts = [cell.execution_count for cell in cells(path, "code")]
