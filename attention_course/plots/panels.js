@@ -148,31 +148,34 @@ function product(panels, panel, { [panel.row_label]: row, [panel.column_label]: 
 // the places of a cell, as { axis: index }, and for such places the boxes of what belongs to them, and their words.
 const KINDS = {
   Heatmap: {
-    margin: { left: 46, top: 4, right: 6, bottom: 40 },
+    margin: { top: 4, right: 6, bottom: 40 },
+    left: ({ rows }, theme) => Math.max(46, widest(rows, theme.font(11)) + 24), // with the name of their axis
     gridded: 14, // pixels of a cell from which lines stand between two
-    off: () => 40,
+    off(panel, theme) {
+      return this.left(panel, theme) - this.margin.right;
+    },
     // Width and height that are kept for any shape, so that nothing moves.
     most: [40, 250, 62], // pixels of a cell in the largest shape, of all cells, and of a cell in any shape
     room({ room: [rows, columns] }) {
       const cell = Math.min(this.most[0], this.most[1] / Math.max(rows, columns));
       return [cell * columns, cell * rows];
     },
-    size(panel) {
-      const { left, top, right, bottom } = this.margin;
+    size(panel, theme) {
+      const { top, right, bottom } = this.margin;
       const [width, height] = this.room(panel);
-      return [left + right + width, top + bottom + height];
+      return [this.left(panel, theme) + right + width, top + bottom + height];
     },
     // Width and height of a cell, which is a square on a sheet of maps, and the left edge of the first.
-    grid(panel) {
+    grid(panel, theme) {
       const [width, height] = this.room(panel);
       const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(this.most[2], side));
       const cell = panel.tile.length ? [Math.min(across, down), Math.min(across, down)] : [across, down];
-      return [...cell, this.margin.left + (width - cell[0] * panel.columns.length) / 2];
+      return [...cell, this.left(panel, theme) + (width - cell[0] * panel.columns.length) / 2];
     },
     // On a sheet of maps, a cell and its row belong to one of the maps.
-    cells(panel) {
+    cells(panel, theme) {
       const { top } = this.margin;
-      const [across, down, left] = this.grid(panel);
+      const [across, down, left] = this.grid(panel, theme);
       const [rows, columns] = [panel.rows.length, panel.columns.length];
       const tiled = panel.tile.length > 0;
       const side = panel.tile.length || Math.max(rows, columns);
@@ -224,7 +227,7 @@ const KINDS = {
     draw(pen, panel, _, theme) {
       const { top } = this.margin;
       const values = floats(panel.values);
-      const [across, down, left] = this.grid(panel);
+      const [across, down, left] = this.grid(panel, theme);
       const [rows, columns] = [panel.rows.length, panel.columns.length];
       const [x, y] = [(index) => left + across * (index % columns), (index) => top + down * Math.floor(index / columns)];
       const [width, height] = [across * columns, down * rows];
@@ -278,14 +281,15 @@ const KINDS = {
       pen.font = theme.font(12);
       const [down_label, across_label] = [panel.row_label, panel.column_label].map((axis) => (rows * columns > side * side ? `${panel.tile_label} and ${axis}` : axis));
       label(pen, across_label, left + width / 2, top + height + 31);
-      upright(pen, down_label, left - 36, top + height / 2);
+      upright(pen, down_label, left - this.left(panel, theme) + 10, top + height / 2);
     },
   },
 
   Bars: {
-    size({ labels, room }, theme) {
-      const named = (widest(labels, theme.font(12)) + 6) * room + 16;
-      return [Math.max(named, room > 8 ? 33 * room + 16 : Math.max(164, 34 * room + 30)), 175];
+    // Room for any name, and for any value within the limits.
+    size({ labels, room, limits }, theme) {
+      const longest = widest([...labels, ...limits.map((limit) => limit.toFixed(2).replace("-", "−"))], theme.font(12));
+      return [Math.max(164, (longest + 6) * room + 16), 175];
     },
     top: 20,
     bottom: ({ limits: [low] }) => (low < 0 ? 56 : 40),
@@ -535,7 +539,7 @@ const KINDS = {
   },
 
   Lines: {
-    margin: { left: 56, bottom: 40 },
+    margin: { left: 60, bottom: 40 },
     plot: [400, 210],
     off(panel, theme) {
       return this.margin.left - this.right(panel, theme);
@@ -585,7 +589,7 @@ const KINDS = {
       }
       pen.font = theme.font(12);
       label(pen, panel.x_label, left + w / 2, height - 9);
-      upright(pen, panel.y_label, 12, top + h / 2);
+      upright(pen, panel.y_label, 8, top + h / 2);
       pen.font = theme.font(11);
       pen.lineWidth = 2;
       pen.lineJoin = "round";

@@ -98,8 +98,8 @@ const TITLE = { "font-size": 13, "font-weight": 600, "text-anchor": "middle" };
 const LINE = 17; // pixels of a line of a title
 const AS_WIDE = "15px sans-serif"; // as the bold letters of a title
 
-// A title in as many lines as it takes to be no wider than this, if its words are not.
-function linesOf(title, width) {
+// A title in lines that are no wider than this, if its words are not.
+function broken(title, width) {
   const lines = [""];
   for (const word of title.split(/(?<= )(?=[^ ])/)) {
     const longer = lines[lines.length - 1] + word;
@@ -107,6 +107,13 @@ function linesOf(title, width) {
     else lines.push(word);
   }
   return lines;
+}
+
+// A title in as many lines as it takes, as even as they can be.
+function linesOf(title, width) {
+  const lines = broken(title, width);
+  const narrower = width > 10 ? broken(title, width - 10) : [];
+  return narrower.length === lines.length ? linesOf(title, width - 10) : lines;
 }
 
 // The shapes of a panel in each theme, the lines of its title, and the room that they take.
