@@ -31,6 +31,14 @@ def width_of(text: str) -> float:
     return sum(map(advance, text), start=0.0)
 
 
+def script() -> quickjs.Context:  # pyright: ignore[reportInvalidTypeForm]
+    """Run both scripts and return where: a context, which only the thread that made it can use."""
+    context = quickjs.Context()
+    context.add_callable("widthOf", width_of)
+    context.eval(PEN + PANELS)
+    return context
+
+
 def written(states: Sequence[Mapping[str, object]]) -> str:
     """Write what `panel.state()` says of each panel in JavaScript: JSON, and NaN and Infinity."""
     return json.dumps(states, default=lambda data: np.frombuffer(data, dtype=np.float32).tolist())
@@ -38,7 +46,4 @@ def written(states: Sequence[Mapping[str, object]]) -> str:
 
 def svg_of(states: Sequence[Mapping[str, object]]) -> str:
     """Return one SVG of panels, given what `panel.state()` says of each."""
-    context = quickjs.Context()  # a new one each time: only the thread that made it can use it
-    context.add_callable("widthOf", width_of)
-    context.eval(PEN + PANELS)
-    return context.eval(f"[svgOf({written(states)})].join('')")  # join: quickjs reads no string in parts
+    return script().eval(f"[svgOf({written(states)})].join('')")  # join: quickjs reads no string in parts

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
 from attention_course.plots.ink import (
-    AMBER,
-    PURPLE,
     Number,
     format_number,
     format_numbers,
@@ -46,7 +44,8 @@ class Heatmap:
 
     Raises:
         TypeError: values is not a tensor of real numbers, or names are not strings.
-        ValueError: sizes do not match, the limit is negative, or there is no such cell to mark.
+        ValueError: sizes do not match, there are too many rows or columns, the limit is negative, or there is
+            no such cell to mark.
     """
 
     title: str
@@ -65,12 +64,15 @@ class Heatmap:
     unit: str = ""
 
     MOST_NUMBERS = 160
+    MOST = 256  # rows, and columns, which take seconds to draw
 
     def __post_init__(self):
         check_values(self.values, "Heatmap: values", "rows", "columns")
         rows, columns = self.values.shape
         if not rows * columns:
             raise ValueError(f"Heatmap: values has shape ({rows}, {columns}), expected at least one entry.")
+        check_count(rows, "Heatmap: number of rows", self.MOST, "values")
+        check_count(columns, "Heatmap: number of columns", self.MOST, "values.T")
         if self.rows is not None:
             check_names(self.rows, "Heatmap: rows", rows, "rows")
         if self.columns is not None:
@@ -94,7 +96,7 @@ class Heatmap:
                 )
 
     def state(self) -> dict[str, Any]:
-        """Return the data that both backends draw, with defaults filled in."""
+        """Return the data that panels.js draws, with defaults filled in."""
         values = to_numpy(self.values)
         rows, columns = values.shape
         numbered = values.size <= self.MOST_NUMBERS
@@ -157,7 +159,7 @@ class Bars:
             check_names(self.controls, "Bars: controls", len(self.heights), "bars")
 
     def state(self) -> dict[str, Any]:
-        """Return the data that both backends draw."""
+        """Return the data that panels.js draws."""
         heights = to_numpy(self.heights)
         return {
             "kind": "Bars",
@@ -205,7 +207,7 @@ class Comparison:
             raise ValueError(f"Comparison: limit = {self.limit!r}, expected the value of the longest bar.")
 
     def state(self) -> dict[str, Any]:
-        """Return the data that both backends draw."""
+        """Return the data that panels.js draws."""
         values = to_numpy(self.values)
         return {
             "kind": "Comparison",
@@ -247,7 +249,7 @@ class Histogram:
             check_values(self.curve, "Histogram: curve", "N")
 
     def state(self) -> dict[str, Any]:
-        """Return the data that both backends draw."""
+        """Return the data that panels.js draws."""
         low, high = self.limits
         return {
             "kind": "Histogram",
@@ -304,7 +306,7 @@ class Scatter:
                 )
 
     def state(self) -> dict[str, Any]:
-        """Return the data that both backends draw."""
+        """Return the data that panels.js draws."""
         return {
             "kind": "Scatter",
             "title": self.title,
@@ -342,7 +344,6 @@ class Arrows:
     room: int | None = None
 
     COLUMNS = 2
-    COLOURS = (PURPLE, AMBER)
     MOST = 40  # circles
 
     def __post_init__(self):
@@ -352,7 +353,7 @@ class Arrows:
         check_names(self.names, "Arrows: names", 2, "arrows")
 
     def state(self) -> dict[str, Any]:
-        """Return the data that both backends draw; `limit` is the length of the longest arrow."""
+        """Return the data that panels.js draws; `limit` is the length of the longest arrow."""
         arrows = to_numpy(self.arrows)
         return {
             "kind": "Arrows",
@@ -436,7 +437,7 @@ class Text:
         return ["".join(shown)[slice(*row.span())] for row in self.ROW.finditer(marks) if row[0]] or [""]
 
     def state(self) -> dict[str, Any]:
-        """Return the data that both backends draw."""
+        """Return the data that panels.js draws."""
         return {
             "kind": "Text",
             "title": self.title,

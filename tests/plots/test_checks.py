@@ -56,6 +56,8 @@ WRONG = {
     "Heatmap: values has shape (1, 0), expected at least one": lambda: heatmap(torch.zeros(1, 0)),
     "Heatmap: values holds torch.complex64": lambda: heatmap(torch.zeros(2, 3) * 1j),
     "Heatmap: values holds torch.float32 on meta": lambda: heatmap(torch.zeros(2, 3, device="meta")),
+    "Heatmap: number of rows: 257, expected at most 256": lambda: heatmap(torch.zeros(257, 1)),
+    "Heatmap: number of columns: 257, expected at most 256": lambda: heatmap(torch.zeros(1, 257)),
     "Heatmap: rows holds 3 names for 2 rows": lambda: heatmap(rows=["a", "b", "c"]),
     "Heatmap: rows holds 0 names for 2 rows": lambda: heatmap(rows=[]),
     "Heatmap: columns holds 2 names for 3 columns": lambda: heatmap(columns=["a", "b"]),
@@ -150,6 +152,7 @@ def test_what_lies_just_inside_the_limits_is_drawn():
         Text("t", "abc", torch.zeros(3), framed=2, limit=1e-9),
     ):
         panel.state()
+    assert len(heatmap(torch.zeros(256, 256)).state()["rows"]) == 256
     assert len(bars(torch.zeros(400), ["a"] * 400).state()["texts"]) == 400
     assert len(scatter(torch.zeros(1000, 2), "a" * 1000).state()["points"]) == 1000
     assert sum(map(len, Text("t", 4000 * "a").state()["rows"])) == 4000
