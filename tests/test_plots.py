@@ -4,6 +4,7 @@ import base64
 import math
 import re
 from dataclasses import replace
+from itertools import combinations
 from threading import Thread
 from xml.etree import ElementTree
 
@@ -30,7 +31,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 ANCHORS = {"start": 0, "middle": 0.5, "end": 1}  # the part of a text that is left of its x
 PANELS = [
     Heatmap("a heatmap", torch.tensor([[1.0, -2.0], [math.nan, -math.inf]]), "row", "column"),
+    Heatmap("long names", torch.randn(4, 4), "question", "friend", ["Ann, Bob", "Bob, Ann", "Cem", "Dia"]),
     Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)),
+    Bars("alike", torch.full((12,), -12.34), list("abcdefghijkl"), "bar", (-20, 1)),
     Heatmap("a map", torch.eye(2), "row", "column", framed=(0, 1), crossed=[(1, 1), (0, 0)]),
     Comparison("a comparison", torch.tensor([[0.5, 0.1], [0.2, 0]]), ["a", "b"], ["before", "after"], 1),
     Comparison("one series", torch.tensor([[0.5], [0.2]]), ["a", "b"], ["before"], 1),
@@ -42,6 +45,7 @@ PANELS = [
     Scatter("points", torch.zeros(2, 2), ["a", "b"], (-1, 1), torch.tensor([True, False]), torch.zeros(1, 2)),
     Scatter("more points", torch.zeros(2, 2), ["a", "b"], (-1, 1)),
     Lines("curves", torch.tensor([1.0, 2.0]), {"a": torch.tensor([1.0, 2.0])}, "x", "y"),
+    Lines("far", torch.tensor([1.0, 2.0]), {"a": torch.tensor([2e-5, 5e4])}, "x", "numbers that are kept"),
     Lines("no curves", torch.zeros(0), {"a": torch.zeros(0)}, "x", "y", log=False),
     Lines("a level", torch.zeros(0), {}, "x", "y", levels={"floor": 1.5}, x_limits=(1, 9)),
     Text("a text", "one\ntwo", torch.linspace(0, 1, 7), framed=3),
@@ -66,20 +70,41 @@ def test_every_panel_is_drawn_with_its_title_and_its_labels(panel):
     assert {getattr(panel, name) for name in labels if hasattr(panel, name)} <= set(texts)
 
 
+def boxes_of(image: ElementTree.Element) -> dict[str, tuple[float, ...]]:
+    """Return the left, top, right and bottom edge of each text of a picture, as if none were bold."""
+    boxes = {}
+    for group in image.iter(f"{SVG}g"):
+        left, top = map(float, re.findall(r"[\d.]+", group.get("transform")))
+        for index, text in enumerate(group.iter(f"{SVG}text")):
+            size, x, y = (float(text.get(name)) for name in ("font-size", "x", "y"))
+            length = size * width_of(text.text or "")
+            start = x - ANCHORS[text.get("text-anchor")] * length
+            box = (start, y - size / 2, start + length, y + size / 2)
+            if text.get("transform"):  # from bottom to top
+                x, y = map(
+                    float, re.match(r"translate\((\S+) (\S+)\)rotate\(-90\)", text.get("transform")).groups()
+                )
+                box = (x + box[1], y - box[2], x + box[3], y - box[0])
+            boxes[f"{index} {text.text}"] = (left + box[0], top + box[1], left + box[2], top + box[3])
+    return boxes
+
+
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title)
 def test_letters_can_be_read_and_lie_within_the_picture(panel):
     image = image_of(picture(panel, alt="words"))
     width, height = (float(image.get(side)) for side in ("width", "height"))
-    for group in image.iter(f"{SVG}g"):
-        left, top = map(float, re.findall(r"[\d.]+", group.get("transform")))
-        for text in group.iter(f"{SVG}text"):
-            size = float(text.get("font-size"))
-            assert size >= 11
-            if not text.get("transform"):
-                length = size * width_of(text.text or "")
-                start = left + float(text.get("x")) - ANCHORS[text.get("text-anchor")] * length
-                assert 0 <= start <= start + length <= width
-                assert 0 <= top + float(text.get("y")) <= height - size / 2
+    for left, top, right, bottom in boxes_of(image).values():
+        assert 0 <= left <= right <= width
+        assert 0 <= top <= bottom <= height
+    assert min(float(text.get("font-size")) for text in image.iter(f"{SVG}text")) >= 11
+
+
+@pytest.mark.parametrize("panel", [panel for panel in PANELS if not isinstance(panel, Scatter | Text)])
+def test_no_text_stands_on_another(panel):
+    boxes = boxes_of(image_of(picture(panel, alt="words")))
+    for (one, a), (other, b) in combinations(boxes.items(), 2):
+        apart = max(a[0] - b[2], b[0] - a[2], a[1] - b[3], b[1] - a[3])
+        assert apart >= 0, (one, other)
 
 
 def test_a_title_that_is_wider_than_its_panel_is_broken_between_words():
