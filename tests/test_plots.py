@@ -5,7 +5,6 @@ import math
 import re
 from dataclasses import replace
 from itertools import combinations
-from threading import Thread
 from xml.etree import ElementTree
 
 import pytest
@@ -163,11 +162,3 @@ def test_picture_gives_its_words_to_those_who_cannot_see_it():
 
 def test_the_same_picture_twice_is_the_same_file():
     assert picture(*PANELS, alt="").svg == picture(*PANELS, alt="").svg
-
-
-def test_pictures_are_drawn_in_any_thread():
-    drawn = []
-    thread = Thread(target=lambda: drawn.append(picture(PANELS[0], alt="").svg))
-    thread.start()
-    thread.join()
-    assert drawn == [picture(PANELS[0], alt="").svg]
