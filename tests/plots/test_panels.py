@@ -150,6 +150,7 @@ def test_bars_stand_at_their_heights():
     one, nothing, minus_half = bars.filled
     ground = minus_half[1]
     assert one[1] + one[3] == ground == pytest.approx(bars.outlines[0][1], abs=1)
+    assert (ground - one[3], ground) == (20, 69.5), "the top of the plot, and its middle"
     assert (one[3], nothing[3]) == (2 * minus_half[3], 0)
     assert bars.texts == ["1.00", "a", "−∞", "b", "−0.50", "c", "bar"]
 
