@@ -6,9 +6,9 @@ function sizeOfDerivatives(p) {
 }
 
 function play(stage, { head_sizes, pairs, bin, counts, scores }) {
-  const [middle, ground, unit, edge] = [320, 200, 7.75, 40]; // the bell: pixels for a score of 1, the last score
-  const peak = 72; // pixels; kept for every head_size, so that the bell widens and does not sink
-  const [floor, tall, pitch] = [404, 140, 49]; // the bars of weights
+  const [middle, ground, unit, edge, grip] = [320, 200, 7.75, 40, 74]; // the bell: pixels for a score of 1, the last score; the handle
+  const peak = 78; // pixels; kept for every head_size, so that the bell widens and does not sink
+  const [floor, tall, pitch, size] = [404, 130, 49, 8]; // the bars of weights, the radius of a key
   const [hub, hubY, radius, full] = [536, 392, 80, 0.5]; // the meter, and the largest norm that any weights have
   const x = (score) => middle + unit * score;
   const bar = (key) => 34 + pitch * key;
@@ -18,6 +18,11 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   let divided = false;
   let looked = null; // the key that is pointed at
 
+  // Keys with nearly the same score stand on top of each other: how many stand below each.
+  const stack = (scores) => scores.reduce((levels, score) => {
+    const near = levels.filter((_, other) => Math.abs(scores[other] - score) * unit < 2 * size);
+    return [...levels, keys.find((level) => !near.includes(level))];
+  }, []);
   const deviation = () => Math.sqrt(head_sizes[at]);
   const factor = () => (divided ? 1 / deviation() : 1);
   const scaled = () => scores[at].map((score) => score * factor());
@@ -34,13 +39,18 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   for (const score of [-30, -20, -10, 0, 10, 20, 30]) {
     svg(stage.svg, "text", { x: x(score), y: ground + 19, class: "small muted halo" }, number(score));
   }
-  svg(stage.svg, "text", { x: 10, y: 16, class: "start" }, `${pairs.toLocaleString("en")} scores q · k`);
-  svg(stage.svg, "text", { x: 10, y: 35, class: "start small muted" }, "of random q and k; dashed: prediction");
-  svg(stage.svg, "circle", { cx: 16, cy: 55, r: 5, fill: "var(--key)" });
-  svg(stage.svg, "text", { x: 28, y: 55, class: "start small muted" }, "8 keys of one query");
-  svg(stage.svg, "text", { x: 10, y: 244, class: "start" }, "softmax ↓");
+  svg(stage.svg, "text", { x: 10, y: 16, class: "start" }, `${pairs.toLocaleString("en")} scores of random queries and keys`);
+  const prediction = svg(stage.svg, "text", { x: 10, y: 35, class: "start small muted" });
+  svg(stage.svg, "text", { x: 10, y: 54, class: "start small muted" }, "circles: the 8 keys of one query");
+  svg(stage.svg, "text", { x: 10, y: 247, class: "start" }, "softmax ↓");
 
-  const dots = keys.map(() => svg(stage.svg, "circle", { cy: ground, stroke: "var(--paper)", fill: "var(--key)" }));
+  const mirror = svg(stage.svg, "path", { stroke: "var(--muted)" });
+  const circles = keys.map((key) => {
+    const circle = svg(stage.svg, "g");
+    svg(circle, "circle", { r: size, stroke: "var(--key)", "stroke-width": 2, fill: "var(--paper)" });
+    svg(circle, "text", { class: "small" }, key);
+    return circle;
+  });
   svg(stage.svg, "line", { x1: bar(0) - 24, x2: bar(7) + 24, y1: floor, y2: floor, stroke: "var(--muted)" });
   const ghosts = keys.map((key) => svg(stage.svg, "rect", { x: bar(key) - 15, width: 30, fill: "none", stroke: "var(--faint)" }));
   const columns = keys.map((key) => {
@@ -67,17 +77,20 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   const filled = svg(stage.svg, "path", { fill: "none", stroke: "var(--weight)", "stroke-width": 12 });
   const needle = svg(stage.svg, "path", { stroke: "var(--text)", "stroke-width": 3, "stroke-linecap": "round" });
   svg(stage.svg, "circle", { cx: hub, cy: hubY, r: 5, fill: "var(--text)" });
-  svg(stage.svg, "text", { x: hub, y: hubY - radius - 42 }, "Does a nudge of the scores");
-  svg(stage.svg, "text", { x: hub, y: hubY - radius - 23, }, "still move the weights?");
+  svg(stage.svg, "text", { x: hub, y: hubY - radius - 42 }, "If the scores move a little,");
+  svg(stage.svg, "text", { x: hub, y: hubY - radius - 23 }, "how far do the weights move?");
+  [0, full].forEach((end, at) => svg(stage.svg, "text", { x: hub + radius * (2 * at - 1), y: hubY + 13, class: "small muted" }, end));
   const reading = svg(stage.svg, "text", { x: hub, y: hubY + 27 });
 
   const handle = svg(stage.svg, "g");
-  svg(handle, "line", { y1: 118, y2: ground, stroke: "var(--text)" });
-  svg(handle, "circle", { cy: 104, r: 14, fill: "var(--panel)", stroke: "var(--text)" });
-  svg(handle, "path", { d: "M-8 104h16m-4 -4l4 4l-4 4m-8 0l-4 -4l4 -4", fill: "none", stroke: "var(--text)", "stroke-width": 1.5 });
-  const label = svg(stage.svg, "text", { y: 76, class: "start strong code" });
+  svg(handle, "line", { y1: grip + 14, y2: ground, stroke: "var(--text)" });
+  svg(handle, "circle", { cy: grip, r: 14, fill: "var(--panel)", stroke: "var(--text)" });
+  svg(handle, "path", { d: `M-8 ${grip}h16m-4 -4l4 4l-4 4m-8 0l-4 -4l4 -4`, fill: "none", stroke: "var(--text)", "stroke-width": 1.5 });
+  const label = svg(stage.svg, "g");
+  const setting = svg(label, "text", { y: 26, class: "start strong code" });
+  svg(label, "text", { y: 46, class: "start small" }, "numbers in a query and in a key");
 
-  stage.paint = ({ wide, shown, heights, scores, weights, norm }, before) => {
+  stage.paint = ({ wide, shown, heights, scores, levels, weights, norm }, before) => {
     const bellOf = (width) => deviations.map((z) => `${x(z * width)},${ground - peak * Math.exp((-z * z) / 2)}`).join(" ");
     heights.forEach((height, i) => set(bins[i], {
       x: x((deviations[i] - bin / 2) * shown), width: bin * shown * unit - 0.4, y: ground - height, height,
@@ -85,12 +98,15 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     set(undivided, { points: bellOf(wide) });
     set(theory, { points: bellOf(shown) });
     set(handle, { transform: `translate(${x(2 * wide)} 0)` });
-    set(label, { x: Math.min(x(2 * wide) - 12, WIDTH - 124) });
+    set(label, { transform: `translate(${Math.min(x(2 * wide) - 6, WIDTH - 202)} 0)` });
+    set(mirror, { d: `M${x(-2 * wide)} ${grip + 14}V${ground}` });
     keys.forEach((key) => {
       const [from, to, top] = [x(scores[key]), bar(key), floor - tall * weights[key]];
-      set(dots[key], { cx: from, r: looked === key ? 8 : 5 });
+      const start = ground - size * (1 + 2 * levels[key]);
+      set(circles[key], { transform: `translate(${from} ${start})` });
+      set(circles[key].firstChild, { "stroke-width": looked === key ? 4 : 2 });
       set(beams[key], {
-        d: `M${from} ${ground} C${from} ${ground + 60} ${to} ${ground + 20} ${to} ${Math.min(top, ground + 100)} V${top}`,
+        d: `M${from} ${start} V${ground} C${from} ${ground + 60} ${to} ${ground + 20} ${to} ${Math.min(top, ground + 100)} V${top}`,
         "stroke-width": 1 + 7 * weights[key],
         opacity: looked === key ? 0.9 : looked === null ? 0.15 + 0.35 * weights[key] : 0.08,
       });
@@ -112,26 +128,25 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
       return stage.say(`Key ${looked}: score ${what}, weight ${weights[looked].toFixed(2)}.`);
     }
     const most = Math.max(...weights);
+    const wide = `most scores lie within ±${number(2 * deviation() * factor(), 1)}`;
     const winner = `key ${weights.indexOf(most)} gets ${most.toFixed(2)} of the weight`;
-    const wide = number(2 * deviation() * factor(), 1);
-    const follow = norm < 0.01 ? "A nudge moves next to nothing" : norm < 0.2 ? "A nudge hardly moves them" : "A nudge still moves them";
-    stage.say(
-      divided
-        ? `head_size ${size}, and every score ÷ ${root}: most lie within ±${wide}, whatever head_size is. ` +
-            `Softmax shares again: ${winner}.`
-        : `head_size ${size}: most scores lie within ±${wide}, and ${winner}. ${follow}. ` +
-            (norm < 0.2 ? "Press ÷ √head_size." : "Drag the edge of the bell, or press Play."),
-    );
+    if (divided) return stage.say(`Every score ÷ ${root}: ${wide}, whatever head_size is, and ${winner}. The model can learn.`);
+    const follow =
+      norm < 0.2
+        ? `The weights ${norm < 0.01 ? "no longer" : "hardly"} follow the scores: it stops learning. Press ÷ √head_size.`
+        : "Drag ↔ to the right for more numbers, or press Play.";
+    stage.say(`A query of ${size} ${size === 1 ? "number" : "numbers"}: ${wide}, and ${winner}. ${follow}`);
   };
 
   const update = () => {
     const weights = softmax(scaled());
     const norm = sizeOfDerivatives(weights);
     const tops = counts[at].map((count) => (peak * count * Math.sqrt(2 * Math.PI)) / (pairs * bin));
-    label.textContent = `head_size = ${head_sizes[at]}`;
-    reading.textContent = `derivatives ${norm.toFixed(3)} · ${norm < 0.01 ? "dead" : norm < 0.2 ? "fading" : "alive"}`;
+    setting.textContent = `head_size = ${head_sizes[at]}`;
+    prediction.textContent = divided ? "dashed: bells of width √head_size and 1" : "dashed: a bell of width √head_size";
+    reading.textContent = `${norm.toFixed(3)}: it ${norm < 0.01 ? "cannot" : norm < 0.2 ? "can hardly" : "can"} learn`;
     stage.publish({ head_size: head_sizes[at], divided, scores: scaled(), weights, norm });
-    const arrived = stage.show({ wide: deviation(), shown: deviation() * factor(), heights: tops, scores: scaled(), weights, norm });
+    const arrived = stage.show({ wide: deviation(), shown: deviation() * factor(), heights: tops, scores: scaled(), levels: stack(scaled()), weights, norm });
     describe();
     return arrived;
   };
@@ -145,7 +160,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     update();
   });
   stage.drag(handle, "head_size", {
-    at: () => [x(2 * deviation()), 104],
+    at: () => [x(2 * deviation()), grip],
     move: (px) => {
       const wanted = Math.log2(Math.max(0.5, (px - middle) / unit / 2)) * 2; // the edge is at 2 √head_size
       player.stop();
