@@ -1,10 +1,8 @@
 // Rung 7: a question about two cards. One head makes one mixture, which lies on one card at most; two heads make two.
 
-const ORDER = ["first", "second"];
-
 function play(stage, { friends, cards, questions }) {
   const place = (friend) => 95 + 150 * friend; // the friends, from left to right
-  const [left, unit, line] = [60, 58, 232]; // the line of numbers
+  const [left, unit, line] = [60, 58, 216]; // the line of numbers
   const x = (card) => left + unit * card;
   const [cell, row, rows] = [36, 19, 344]; // the maps
   const colours = ["var(--weight)", "var(--second)"];
@@ -16,22 +14,24 @@ function play(stage, { friends, cards, questions }) {
 
   const weightsFor = ([first, second], share) => friends.map((_, friend) => (friend === first ? share : friend === second ? 1 - share : 0));
   const output = (head) => dot(weightsFor(questions[asked], shares[head]), cards);
-  const nameOf = (head) => (split ? `head ${head}` : "the only head");
+  const nameOf = (head) => (split ? `head ${head}` : "the head");
   const atWork = () => heads.slice(0, split ? 2 : 1);
 
   // Painted from back to front: beams from the question to the friends, and from their cards to the rings.
   const beamsOf = (head) => friends.map(() => svg(stage.svg, "path", { fill: "none", stroke: colours[head], "stroke-linecap": "round" }));
   const [asking, pouring] = [heads.map(beamsOf), heads.map(beamsOf)];
   const outline = { fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 2 };
-  svg(stage.svg, "rect", { x: 250, y: 8, width: 140, height: 34, rx: 17, ...outline });
+  svg(stage.svg, "rect", { x: 215, y: 8, width: 210, height: 34, rx: 17, ...outline });
   const query = svg(stage.svg, "text", { x: 320, y: 25, class: "strong" });
-  svg(stage.svg, "text", { x: 240, y: 25, class: "end small muted" }, "the question");
+  for (const [word, x, y] of [["query", 205, 25], ["keys", 46, 112], ["values", 46, 146]]) {
+    svg(stage.svg, "text", { x, y, class: "small muted end" }, word);
+  }
   const chips = friends.map((name, friend) => {
     const chip = svg(stage.svg, "g");
-    svg(chip, "rect", { x: place(friend) - 40, y: 98, width: 80, height: 28, rx: 6, ...outline });
+    svg(chip, "rect", { x: place(friend) - 40, y: 98, width: 80, height: 28, rx: 6, ...outline, stroke: "var(--key)" });
     svg(chip, "text", { x: place(friend), y: 112 }, name);
-    svg(chip, "rect", { x: place(friend) - 16, y: 126, width: 32, height: 38, rx: 4, ...outline, stroke: "var(--mix)" });
-    svg(chip, "text", { x: place(friend), y: 145, class: "strong" }, cards[friend]);
+    svg(chip, "rect", { x: place(friend) - 16, y: 126, width: 32, height: 40, rx: 5, ...outline, stroke: "var(--mix)" });
+    svg(chip, "text", { x: place(friend), y: 147, class: "strong", style: "font-size: 20px" }, cards[friend]);
     stage.point(chip, friend, `${name} holds ${cards[friend]}`, (found) => {
       looked = found;
       stage.paint(stage.shown, stage.before);
@@ -39,29 +39,21 @@ function play(stage, { friends, cards, questions }) {
     });
     return chip;
   });
-  const shown = heads.map(() => friends.map(() => svg(stage.svg, "text", { y: 88, class: "small halo" })));
+  const shown = heads.map(() => friends.map((_, friend) => svg(stage.svg, "text", { y: 88, class: `small halo ${friend < 2 ? "end" : "start"}` })));
 
   svg(stage.svg, "line", { x1: x(0), x2: x(9), y1: line, y2: line, stroke: "var(--muted)" });
   for (let card = 0; card <= 9; card++) svg(stage.svg, "text", { x: x(card), y: line + 25, class: "small muted" }, card);
-  const flags = ORDER.map((name) => {
-    const flag = svg(stage.svg, "g");
-    svg(flag, "text", { y: line - 34, class: "small halo" }, name);
-    svg(flag, "path", { d: `M-6 ${line - 26}h12l-6 9z`, fill: "var(--query)" });
-    return flag;
+  // The cards that are asked for, marked below the line, each with what is found of it.
+  const marks = [0, 1].map(() => {
+    const mark = svg(stage.svg, "g");
+    svg(mark, "path", { d: `M-6 ${line + 46}h12l-6 -9z`, fill: "var(--query)" });
+    return { mark, lines: [57, 75].map((y) => svg(mark, "text", { y: line + y })) };
   });
-  const boxes = heads.map(() => {
-    const box = svg(stage.svg, "g");
-    svg(box, "rect", { x: -36, y: 266, width: 72, height: 28, fill: "var(--panel)", stroke: "var(--mix)", "stroke-width": 2 });
-    svg(box, "text", { y: 280, class: "strong" });
-    return box;
-  });
-  const answers = [["end", 236], ["start", 404]].map(([side, at]) => {
-    return [272, 290].map((y) => svg(stage.svg, "text", { x: at, y, class: side }));
-  });
-  const ghost = svg(stage.svg, "circle", { cy: line, r: 13, fill: "none", stroke: "var(--faint)", "stroke-width": 3 }); // the one mixture
+  const pill = { x: -28, y: line - 14, width: 56, height: 28, rx: 14, fill: "var(--paper)", stroke: "var(--mix)", "stroke-width": 3 };
+  const ghost = svg(stage.svg, "rect", { ...pill, fill: "none", stroke: "var(--faint)" }); // the one mixture
   const rings = heads.map((head) => {
     const ring = svg(stage.svg, "g");
-    svg(ring, "circle", { cy: line, r: 13, fill: "var(--paper)", stroke: "var(--mix)", "stroke-width": 4 });
+    svg(ring, "rect", pill);
     svg(ring, "text", { y: line, class: "small strong" });
     const [first, second] = [() => cards[questions[asked][0]], () => cards[questions[asked][1]]];
     stage.drag(ring, `output of head ${head}`, {
@@ -81,6 +73,7 @@ function play(stage, { friends, cards, questions }) {
   const maps = heads.map((head) => {
     const map = svg(stage.svg, "g");
     const title = svg(map, "text", { x: 2 * cell, y: rows - 30 });
+    svg(map, "text", { x: -8, y: rows - 11, class: "small muted end" }, "query");
     friends.forEach((name, friend) => svg(map, "text", { x: cell * (friend + 0.5), y: rows - 11, class: "small muted" }, name));
     const mark = svg(map, "rect", {
       x: -2, width: 4 * cell + 4, height: row + 3, fill: "none", stroke: "var(--query)", "stroke-width": 3, "pointer-events": "none",
@@ -98,7 +91,8 @@ function play(stage, { friends, cards, questions }) {
       return friends.map((_, friend) => {
         const place = { x: cell * friend + 1, y: rows + row * question + 1, width: cell - 2, height: row - 2 };
         svg(entry, "rect", { ...place, fill: "var(--panel)" });
-        return svg(entry, "rect", { ...place, fill: colours[head] });
+        const fill = svg(entry, "rect", { ...place, fill: colours[head] });
+        return { fill, label: svg(entry, "text", { x: cell * (friend + 0.5), y: rows + row * (question + 0.5), class: "small" }) };
       });
     });
     map.append(mark);
@@ -106,7 +100,7 @@ function play(stage, { friends, cards, questions }) {
   });
 
   stage.paint = ({ apart, weights, outputs, targets, chosen, tables }, before) => {
-    set(ghost, { cx: x(before.outputs[0]), visibility: before.apart < apart ? "visible" : "hidden" });
+    set(ghost, { transform: `translate(${x(before.outputs[0])} 0)`, visibility: before.apart < apart ? "visible" : "hidden" });
     const faded = (friend) => (looked === null || looked === friend ? 1 : 0.2);
     for (const head of heads) {
       const aside = apart * (head ? 1 : -1); // head 0 goes to the left, head 1 to the right
@@ -116,23 +110,27 @@ function play(stage, { friends, cards, questions }) {
         const thick = { "stroke-width": 9 * weight, opacity: (head ? apart : 1) * (weight ? 0.75 : 0) * faded(friend) };
         const [asker, gate] = [320 + 22 * aside, from + 5 * aside];
         set(asking[head][friend], { ...thick, d: `M${asker} 42 C${asker} 74 ${gate} 62 ${gate} 98` });
-        set(pouring[head][friend], { ...thick, d: `M${gate} 164 C${gate} 196 ${to} 190 ${to} ${line}` });
-        set(shown[head][friend], { x: from + 34 * (head ? apart : -1), opacity: faded(friend) });
+        set(pouring[head][friend], { ...thick, d: `M${gate} 166 C${gate} 192 ${to} 184 ${to} ${line}` });
+        const off = head && weights[0][friend] >= 0.005 ? 46 : 12; // away from the beam, and from head 0's weight
+        set(shown[head][friend], { x: from + (friend < 2 ? -off : off), opacity: faded(friend) });
         shown[head][friend].textContent = weight < 0.005 || (head && !apart) ? "" : weight.toFixed(2);
-        tables[head].forEach((table, question) => set(maps[head].cells[question][friend], { opacity: table[friend] * faded(friend) }));
+        tables[head].forEach((table, question) => {
+          const { fill, label } = maps[head].cells[question][friend];
+          set(fill, { opacity: 0.55 * table[friend] * faded(friend) });
+          label.textContent = table[friend] < 0.005 ? "" : number(table[friend]);
+        });
       });
       rings[head].setAttribute("transform", `translate(${x(outputs[head])} 0)`);
-      boxes[head].setAttribute("transform", `translate(${320 + 36 * aside} 0)`);
-      boxes[head].lastChild.textContent = outputs[head].toFixed(2);
+      rings[head].lastChild.textContent = split ? outputs[head].toFixed(2) : `‹ ${outputs[head].toFixed(2)} ›`;
       maps[head].map.setAttribute("transform", `translate(${276 + 146 * aside} 0)`);
       maps[head].mark.setAttribute("y", rows + row * chosen - 1.5);
-      boxes[head].style.display = maps[head].map.style.display = hidden;
-      set(flags[head], { transform: `translate(${x(targets[head])} 0)` });
+      maps[head].map.style.display = hidden;
+      set(marks[head].mark, { transform: `translate(${x(targets[head])} 0)` });
     }
   };
 
   const isRight = (head, answer) => Math.abs(output(head) - cards[questions[asked][answer]]) < 1e-9;
-  const answeredBy = (answer) => (split ? answer : 0); // the box that is read for it
+  const answeredBy = (answer) => (split ? answer : 0); // the head that is asked for it
 
   const describe = () => {
     const names = questions[asked].map((friend) => friends[friend]);
@@ -147,16 +145,15 @@ function play(stage, { friends, cards, questions }) {
     const right = [0, 1].map((answer) => isRight(answeredBy(answer), answer));
     const found = atWork().map((head) => output(head).toFixed(2)).join(" and ");
     if (split) {
-      const verdict = right.every(Boolean) ? "both answers are right" : "drag each ring to the card that it is to find";
-      return stage.say(`Two heads, two mixtures, ${found}, side by side: ${verdict}.`);
+      const verdict = right.every(Boolean) ? "both cards are found" : "drag each to the card that it should find";
+      return stage.say(`Two heads, each with its own weights: two mixtures, ${found}, side by side: ${verdict}.`);
     }
     const which = right.indexOf(true);
     stage.say(
       which < 0
-        ? `One head, one mixture of ${names[0]}'s card and ${names[1]}'s: ${found} is neither. ` +
-            "Drag the ring: is there a place that is right for both?"
-        : `All the weight is on ${names[which]}: the ${ORDER[which]} answer is right, the other one wrong. ` +
-            "Split the head in two.",
+        ? `One head is one set of weights, and makes one mixture: ${found}, neither ${names[0]}'s card nor ${names[1]}'s. ` +
+            "Drag it: can it lie on both?"
+        : `All the weight is on ${names[which]}: that card is found, ${names[1 - which]}'s is missed. Split the head in two.`,
     );
   };
 
@@ -169,20 +166,21 @@ function play(stage, { friends, cards, questions }) {
     const pair = questions[asked];
     if (!split) shares[1] = shares[0];
     const weights = shares.map((share) => weightsFor(pair, share));
-    query.textContent = pair.map((friend) => friends[friend]).join(", ");
-    chips.forEach((chip, friend) => chip.firstChild.setAttribute("stroke", pair.includes(friend) ? "var(--query)" : "var(--key)"));
+    query.textContent = `${pair.map((friend) => friends[friend]).join(", ")}: which cards?`;
     pair.forEach((friend, answer) => {
       const right = isRight(answeredBy(answer), answer);
-      answers[answer][0].textContent = `${ORDER[answer]}: ${friends[friend]}'s ${cards[friend]}`;
-      answers[answer][1].textContent = right ? "✓ right" : "✗ wrong";
-      answers[answer][1].style.fill = right ? "var(--weight)" : "var(--wrong)";
+      const onTheLeft = cards[friend] < cards[pair[1 - answer]];
+      const [name, verdict] = marks[answer].lines;
+      for (const text of [name, verdict]) set(text, { x: onTheLeft ? 24 : -24, class: onTheLeft ? "end" : "start" });
+      name.textContent = `${friends[friend]}'s card`;
+      verdict.textContent = right ? "✓ found" : "✗ missed";
+      verdict.style.fill = right ? "var(--weight)" : "var(--wrong)";
     });
     maps.forEach(({ title, cells }, head) => {
-      const finds = shares[head] > 0.75 ? "the first name" : shares[head] < 0.25 ? "the second name" : "both names";
-      title.textContent = `${nameOf(head)}: ${finds}`;
-      cells.forEach(([first], question) => first.parentNode.setAttribute("aria-checked", question === asked));
+      const finds = shares[head] > 0.75 ? "it finds the first name" : shares[head] < 0.25 ? "it finds the second name" : "it mixes both";
+      title.textContent = `weights of ${nameOf(head)}: ${finds}`;
+      cells.forEach(([{ fill }], question) => fill.parentNode.setAttribute("aria-checked", question === asked));
     });
-    rings.forEach((ring, head) => (ring.lastChild.textContent = split ? head : "↔"));
     if (split && !rings[1].isConnected) stage.svg.append(rings[1]); // one that is held must stay where it is
     const outputs = heads.map(output);
     stage.publish({

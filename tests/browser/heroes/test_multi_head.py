@@ -56,7 +56,7 @@ def test_two_heads_answer_every_question(show):
         assert hero.values["question"] == pair
         assert_outputs_follow_the_package(hero.values)
         assert hero.values["right"] == [True, True]
-    hero.wait_for_words("both answers are right")
+    hero.wait_for_words("both cards are found")
     hero.press("Split into two heads")
     assert len(hero.values["outputs"]) == 1
     assert hero.values["weights"][0][3] == hero.values["weights"][0][0] == 0.5
@@ -94,7 +94,7 @@ def test_enter_asks_the_question_that_has_the_focus(show):
 def test_a_friend_that_is_pointed_at_says_the_products(show):
     hero = show("multi_head", reduced_motion="reduce")
     hero.figure.get_by_role("button", name="Bob holds 6").hover()
-    hero.wait_for_words("Bob, the only head: weight 0.50 · card 6 = 3.00.")
+    hero.wait_for_words("Bob, the head: weight 0.50 · card 6 = 3.00.")
     hero.press("Split into two heads")
     hero.figure.get_by_role("button", name="Bob holds 6").hover()
     hero.wait_for_words("Bob, head 0: weight 0.00 · card 6 = 0.00; head 1: weight 1.00 · card 6 = 6.00.")
