@@ -19,28 +19,28 @@ function play(stage, { tokens, limit, recipes }) {
   const turned = () => looked?.t ?? row;
   const arrived = (t, s) => t < row || t === looked?.t || (t === row && s < poured);
   const complete = (t) => positions.every((s) => arrived(t, s));
-  const shade = (s) => 1 - 0.13 * s; // a token's own green, wherever a share of it goes
 
   // Painted from back to front.
   const text = (x, y, words, look = "") => svg(stage.svg, "text", { x, y, class: look }, words);
   text(home + (tokens.length * stride) / 2, 14, "weights", "strong");
-  text(source, 14, "tokens", "strong start");
-  text(sink, 14, "= outputs", "strong start");
+  text(source - 16, 14, "× tokens", "strong start");
+  text(source, 38, "each is one number here", "small muted start");
+  text(sink - 16, 14, "= outputs", "strong start");
   const heading = text(slot + cell / 2, 14, "", "strong");
   heading.style.fill = "var(--query)";
   for (const at of positions) {
     text(home + stride * at + cell / 2, 38, at, "small muted");
-    for (const x of [home - 14, source - 12, sink - 12]) text(x, middle(at), at, "small muted");
+    for (const x of [home - 14, source - 12]) text(x, middle(at), at, "small muted");
   }
   const frame = (x, width) => svg(stage.svg, "rect", { x, width, height: cell + 8, rx: 7, fill: "none", stroke: "var(--query)", "stroke-width": 2 });
   const frames = [frame(home - 4, tokens.length * stride + 3), frame(sink - 22, WIDTH - sink + 20)];
   const bars = positions.map((s) => {
-    const node = svg(stage.svg, "g", { "fill-opacity": shade(s) });
+    const node = svg(stage.svg, "g");
     const whole = svg(node, "rect", { x: source, y: middle(s) - bar / 2, height: bar, fill: "var(--mix)", opacity: 0.3 });
     const share = svg(node, "rect", { x: source, y: middle(s) - bar / 2, height: bar, fill: "var(--mix)" });
     const grip = svg(node, "rect", { y: middle(s) - bar / 2 - 3, width: 14, height: bar + 6, fill: "transparent" });
     const edge = svg(node, "rect", { y: middle(s) - bar / 2 - 3, width: 4, height: bar + 6, rx: 2, fill: "var(--mix)" });
-    const label = svg(node, "text", { y: middle(s), class: "start", "fill-opacity": 1 });
+    const label = svg(node, "text", { y: middle(s), class: "start" });
     node.addEventListener("pointerdown", remember);
     node.addEventListener("focus", remember);
     stage.drag(node, `token ${s}`, {
@@ -58,8 +58,8 @@ function play(stage, { tokens, limit, recipes }) {
   const shadows = positions.map((t) => svg(stage.svg, "rect", { ...dashed, x: sink, y: middle(t) - bar / 2, height: bar }));
   const each = (paint) => positions.map((t) => positions.map((s) => paint(t, s)));
   const green = { fill: "var(--mix)", stroke: "var(--paper)" };
-  const pieces = each((t, s) => svg(stage.svg, "rect", { ...green, class: "piece", height: bar, "fill-opacity": shade(s) }));
-  const results = positions.map((t) => svg(stage.svg, "text", { y: middle(t), class: "start strong" }));
+  const pieces = each(() => svg(stage.svg, "rect", { ...green, class: "piece", height: bar }));
+  const results = positions.map((t) => svg(stage.svg, "text", { y: middle(t) }));
   const square = (parent, attributes) => svg(parent, "rect", { width: cell, height: cell, rx: 5, fill: "var(--weight)", ...attributes });
   const cells = each((t, s) => {
     const [x, y] = [home + stride * s, top + pitch * t];
@@ -106,8 +106,9 @@ function play(stage, { tokens, limit, recipes }) {
     for (const frame of frames) set(frame, { y: framed, visibility: turned() < 0 ? "hidden" : "visible" });
     heading.textContent = turned() < 0 ? "" : `row ${turned()}`;
     results.forEach((result, t) => {
-      result.setAttribute("x", sink + unit * Math.max(lengths[t], ghost?.[t] ?? 0) + 6);
-      result.textContent = complete(t) ? number(outputs()[t]) : "";
+      const done = complete(t);
+      set(result, { x: sink + (done ? unit * Math.max(lengths[t], ghost?.[t] ?? 0) + 6 : 0), class: done ? "start strong" : "start muted" });
+      result.textContent = done ? number(outputs()[t]) : t === turned() ? "" : "?";
     });
     shadows.forEach((shadow, t) => {
       const moved = ghost && complete(t) && ghost[t] !== outputs()[t];
@@ -129,7 +130,7 @@ function play(stage, { tokens, limit, recipes }) {
       if (!recipe.takes[t][s]) return `${total(t)} The weight of token ${s} is 0: it pours nothing into output ${t}.`;
       return `${total(t)} Token ${s} pours ${fraction(t, s)} × ${values[s]} = ${number(values[s] / sum(recipe.takes[t]))} into it.`;
     }
-    if (row < 0) return "Press Play: row by row, the weights take their shares of the tokens. Point at a weight. Drag the end of a token.";
+    if (row < 0) return "Press Play: row by row, each weight takes its share of a token. Point at a weight, or drag the end of a token.";
     if (!complete(row)) return `Output ${row} = ${terms(row, poured) || "…"}`;
     return total(row) + (row === tokens.length - 1 ? ` ${recipe.words}` : "");
   };
@@ -174,6 +175,8 @@ function play(stage, { tokens, limit, recipes }) {
       if (recipe.takes[row][poured - 1] || poured === tokens.length) await update();
     }
   });
+  const above = html(stage.figure, "div", { class: "controls" }, "Weights:");
+  stage.figure.insertBefore(above, stage.svg.parentNode);
   const buttons = recipes.map((other) => stage.button(other.name, (pressed) => {
     remember();
     recipe = other;
@@ -181,5 +184,6 @@ function play(stage, { tokens, limit, recipes }) {
     update();
     stage.say(other.words);
   }, { "aria-pressed": other === recipe }));
+  above.append(...buttons);
   update(0);
 }
