@@ -43,7 +43,12 @@ def drawing(hero) -> str:
     return re.sub(' style="[^"]*"', "", hero.figure.locator("svg").inner_html())
 
 
-def test_at_first_a_letter_has_asked_and_all_stages_are_in_view(show):
+def pale(hero) -> int:
+    """Return how many things are still to come."""
+    return hero.figure.locator('svg [opacity="0.2"]').count()
+
+
+def test_at_first_a_letter_has_asked_and_all_stages_are_pale(show):
     hero = show("query_key_value")
     hero.settle()
     assert hero.values["t"] == 3
@@ -55,6 +60,8 @@ def test_at_first_a_letter_has_asked_and_all_stages_are_in_view(show):
         assert (f"{weight:.2f} × {TEXT[s]}" if weight else f"0 × {TEXT[s]}") in drawn
     for letter, share in zip(LETTERS, expected["output"][3].tolist(), strict=True):
         assert f"{letter} {share:.2f}" in drawn
+    assert pale(hero) >= T * 7 + len(LETTERS), "seven things for each key, and the output"
+    assert hero.figure.get_by_text("the last consonant?").get_attribute("opacity") == "1"
 
 
 def test_a_click_lets_any_letter_ask(show):
@@ -91,20 +98,36 @@ def test_arrow_keys_and_dragging_let_another_letter_ask(show):
 
 def test_each_step_says_what_it_computes_and_the_last_shows_all(show):
     hero = show("query_key_value", reduced_motion="reduce")
-    whole, drawn = drawing(hero), []
-    for step, words in enumerate(("query", "score", "√2", "−∞", "Softmax", "value", "output"), start=1):
+    drawn, to_come = [], []
+    said = ("query", "has a key", "score", "√2", "−∞", "Softmax", "value", "output")
+    for step, words in enumerate(said, start=1):
         hero.press("Step")
         hero.wait_for_words(words)
         assert hero.values["step"] == step
         assert_stages_are_right(hero.values)
         drawn.append(drawing(hero))
-    assert len(set(drawn)) == 7
-    assert drawn[-1] == whole
+        to_come.append(pale(hero))
+    assert len(set(drawn)) == 8
+    assert to_come == sorted(set(to_come), reverse=True), "each step shows more"
+    assert to_come[-1] == 0
+
+
+def test_before_the_first_step_pointing_shows_one_column_whole(show):
+    hero = show("query_key_value", reduced_motion="reduce")
+    before = pale(hero)
+    column = hero.figure.get_by_role("button", name="key 2")
+    column.hover()
+    assert not column.locator('[opacity="0.2"]').count()
+    assert pale(hero) < before
+    hero.page.mouse.move(0, 0)
+    assert pale(hero) == before
 
 
 def test_pointing_at_an_output_lights_what_flows_into_it(show):
     hero = show("query_key_value", reduced_motion="reduce")
     hero.figure.locator("svg g.pointable:not([role])").nth(5).click()
+    for _ in range(8):
+        hero.press("Step")
     hero.figure.get_by_role("button", name="output, letter t").hover()
     weights = head()["weights"][5]
     assert f"{weights[2]:.2f} + {weights[4]:.2f}" in hero.figure.locator(".words").text_content()
