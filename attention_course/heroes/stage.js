@@ -169,6 +169,8 @@ class Stage {
       hold = [at()[0] - x, at()[1] - y];
       node.setPointerCapture(event.pointerId);
     });
+    // A finger drags instead of scrolling; in Chromium touch-action says so for a whole drawing only.
+    node.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
     node.addEventListener("pointermove", (event) => {
       if (!hold) return;
       const [x, y] = point(event);

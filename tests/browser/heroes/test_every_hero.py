@@ -23,6 +23,18 @@ OUTSIDE = """(figure) => {
     }).map((text) => text.textContent);
 }"""
 
+# A point at which a finger takes hold of a handle, the nearest to its middle.
+HOLD = """(handle) => {
+    const box = handle.getBoundingClientRect();
+    const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+    const points = [];
+    for (let i = 0.5; i < 10; i++) for (let j = 0.5; j < 10; j++) {
+        points.push([box.x + (box.width * i) / 10, box.y + (box.height * j) / 10]);
+    }
+    points.sort((a, b) => Math.hypot(a[0] - x, a[1] - y) - Math.hypot(b[0] - x, b[1] - y));
+    return points.find(([left, top]) => handle.contains(document.elementFromPoint(left, top)));
+}"""
+
 
 @pytest.fixture(params=HEROES)
 def name(request) -> str:
@@ -59,6 +71,26 @@ def test_keys_move_whatever_can_be_dragged(show, name):
         handle.focus()
         hero.page.keyboard.press("ArrowLeft")
         hero.page.keyboard.press("ArrowUp")
+        hero.settle()
+        assert hero.drawing() != before, handle.get_attribute("aria-label")
+    assert not hero.errors
+
+
+def test_a_finger_drags_whatever_can_be_dragged(show, name):
+    hero = show(name, has_touch=True)
+    hero.settle()
+    devtools = hero.page.context.new_cdp_session(hero.page)
+
+    def finger(kind: str, *points: dict[str, float]) -> None:
+        devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": list(points)})
+
+    for handle in hero.figure.locator("svg [role=slider]").all()[:4]:
+        before = hero.drawing()
+        x, y = handle.evaluate(HOLD)
+        finger("touchStart", {"x": x, "y": y})
+        for share in (0.5, 1):
+            finger("touchMove", {"x": x - 100 * share, "y": y + 25 * share})
+        finger("touchEnd")
         hero.settle()
         assert hero.drawing() != before, handle.get_attribute("aria-label")
     assert not hero.errors
