@@ -53,6 +53,10 @@ class Stage {
     this.figure = figure;
     const scene = html(figure, "div", { class: "scene" });
     this.svg = svg(scene, "svg", { width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": label });
+    // A finger on a handle drags it; elsewhere it scrolls the page. (Chromium heeds neither touch-action nor a listener
+    // on a part of a drawing.)
+    const keep = (event) => event.target.closest(".movable") && event.preventDefault();
+    this.svg.addEventListener("touchstart", keep, { passive: false });
     this.controls = html(figure, "div", { class: "controls" });
     this.words = html(figure, "p", { class: "words", role: "status" });
     this.paint = () => {};
@@ -169,8 +173,6 @@ class Stage {
       hold = [at()[0] - x, at()[1] - y];
       node.setPointerCapture(event.pointerId);
     });
-    // A finger drags instead of scrolling; in Chromium touch-action says so for a whole drawing only.
-    node.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
     node.addEventListener("pointermove", (event) => {
       if (!hold) return;
       const [x, y] = point(event);

@@ -58,7 +58,7 @@ function play(stage, { tokens, limit, recipes }) {
   const shadows = positions.map((t) => svg(stage.svg, "rect", { ...dashed, x: sink, y: middle(t) - bar / 2, height: bar }));
   const each = (paint) => positions.map((t) => positions.map((s) => paint(t, s)));
   const green = { fill: "var(--mix)", stroke: "var(--paper)" };
-  const pieces = each(() => svg(stage.svg, "rect", { ...green, class: "piece", height: bar }));
+  const pieces = each(() => svg(stage.svg, "rect", { ...green, class: "piece", height: bar, "pointer-events": "none" }));
   const results = positions.map((t) => svg(stage.svg, "text", { y: middle(t) }));
   const square = (parent, attributes) => svg(parent, "rect", { width: cell, height: cell, rx: 5, fill: "var(--weight)", ...attributes });
   const cells = each((t, s) => {
