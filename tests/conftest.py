@@ -1,14 +1,12 @@
-"""Shared by all tests: pictures without a window, properties that are tried the same way each time."""
+"""Shared by all tests: properties that are tried the same way each time."""
 
 import os
 
 import jaxtyping
-import matplotlib
 import pytest
 from hypothesis import settings
 from nbval.plugin import IPyNbCell
 
-matplotlib.use("Agg")
 os.environ["ATTENTION_PROGRESS"] = (
     ""  # here and in kernels: what tests answer is not kept, what is kept not shown
 )

@@ -125,9 +125,9 @@ def test_a_title_that_is_wider_than_its_panel_is_broken_between_words():
 
 
 def test_signs_of_svg_and_letters_that_no_font_has_are_text():
-    title = "a < b & $c_$ \ue000 🙂"
-    texts = [text.text for text in image_of(picture(Text(title, "<&>"), alt="")).iter(f"{SVG}text")]
-    assert texts == [title, "<", "&", ">"]
+    title = "a < b & $c_$ \ue000 🙂 "
+    image = image_of(picture(Text(title + "\0\ud800", "<&>"), alt=""))
+    assert [text.text for text in image.iter(f"{SVG}text")] == [f"{title}��", "<", "&", ">"]
 
 
 def test_what_the_browser_keeps_for_dragging_is_not_in_a_picture():
@@ -169,3 +169,8 @@ def test_picture_gives_its_words_to_those_who_cannot_see_it():
 
 def test_the_same_picture_twice_is_the_same_file():
     assert picture(*PANELS, alt="").svg == picture(*PANELS, alt="").svg
+    figures = [Figure(), Figure()]
+    for figure in figures:
+        figure.subplots().plot([0, 1], [1, 0], "o")
+    one, two = (Picture.of(figure, alt="").svg for figure in figures)
+    assert one == two

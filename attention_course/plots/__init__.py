@@ -9,6 +9,7 @@ import html
 from dataclasses import replace
 from io import StringIO
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from attention_course.plots.drawing import svg_of
@@ -77,7 +78,8 @@ class Picture:
     def of(cls, figure: Figure, alt: str) -> "Picture":
         """Make a picture of a figure that was drawn with matplotlib."""
         written = StringIO()
-        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+        with rc_context({"svg.hashsalt": "picture"}):  # the same figure gives the same file
+            figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
         svg = written.getvalue()
         return cls(svg[svg.index("<svg") :].replace("</svg>", DARK), alt)
 

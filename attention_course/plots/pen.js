@@ -2,7 +2,8 @@
 // which writes SVG. So each kind of panel is drawn by one piece of code, on a page that is alive and in a picture.
 
 const round = (value) => Math.round(100 * value) / 100;
-const escaped = (text) => text.replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+const BAD = /\p{Cc}|\p{Cs}/gu; // control characters and lone surrogates, which XML forbids
+const escaped = (text) => text.replace(BAD, "�").replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 // An element of SVG, without the attributes that are empty.
 function tag(name, attributes, content = "") {
