@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from attention_course.attention import causal_mask, prefix_mask, window_mask
 from attention_course.explorers import cross_and_causal as explorer
 from attention_course.explorers import explore
+from attention_course.plots.drawing import script
 
 lengths = st.integers(1, explorer.LARGEST)
 
@@ -81,9 +82,9 @@ def test_the_caption_says_what_moved(kind, T_q, T_k, position, caption):
 
 
 def test_three_panels_fit_beside_each_other():
-    """By the rule of panels.js: cells of at most 44 pixels, 280 for a side, and 52 for the labels."""
+    heatmap = script()
+    width = "KINDS.Heatmap.size({ rows: [], room: [%d, %d] }, themeIn(false, (_, otherwise) => otherwise))[0]"
     for T_q in range(1, explorer.LARGEST + 1):
         for T_k in range(1, explorer.LARGEST + 1):
             shapes = [(T_q, T_k), (T_q, T_k), (T_q, explorer.CHANNELS)]
-            widths = [52 + columns * min(44, 280 / max(rows, columns)) for rows, columns in shapes]
-            assert sum(widths) < 810
+            assert sum(heatmap.eval(width % shape) for shape in shapes) < 810
