@@ -16,7 +16,7 @@ from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.heads import TARGETS, head_scores, read_weights
 from attention_course.ladder import RUNGS
 from attention_course.smollm import load_smollm
-from attention_course.stories import read_story, recall, stories_entropy
+from attention_course.stories import answers, read_story, recall, stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import Recipe, Trainer, evaluate, train
 
@@ -40,11 +40,11 @@ def significant(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def write(model: torch.nn.Module, data: Data, characters: int) -> str:
-    """Let a model write after a line's end, with the same random numbers each time."""
-    prompt = data.tokenizer.encode("\n")[None]
+def write(model: torch.nn.Module, data: Data, characters: int, after: str = "\n") -> str:
+    """Let a model write after a line's end or another text, with the same random numbers each time."""
+    prompt = data.tokenizer.encode(after)[None]
     ids = generate(model, prompt, characters, generator=torch.Generator().manual_seed(1))
-    return data.tokenizer.decode(ids[0, 1:])
+    return data.tokenizer.decode(ids[0, len(after) :])
 
 
 def is_story(line: str) -> bool:
@@ -92,21 +92,22 @@ def ladder() -> dict[str, object]:
 
 
 def bigram_to_gpt() -> dict[str, object]:
-    """Run rung 8 up to its table: the same models, trained alike."""
+    """Run rung 8 up to its table: the same models, trained alike, and asked the first new question."""
     source = RUNG_8.read_text(encoding="utf-8")
     rung = {"__name__": "rung_8"}
     exec(source[: source.index("# ## The table")], rung)
+    prompt = rung["val_text"][: answers(rung["val_text"])[0][0]]
     parts = [
         {
             "name": name,
             "loss": significant(evaluate(model, rung["val_ids"])),
             "recall": significant(recall(model, rung["val_text"], rung["tokenizer"])),
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "line": write(model, rung["data"], 240).strip().partition("\n")[0][:140],
+            "line": write(model, rung["data"], 80, after=prompt).partition("\n")[0],
         }
         for name, model in rung["models"].items()
     ]
-    return {"floors": floors(), "parts": parts}
+    return {"floors": floors(), "prompt": prompt, "parts": parts}
 
 
 def scaling_variance() -> dict:

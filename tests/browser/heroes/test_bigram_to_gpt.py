@@ -1,5 +1,6 @@
 """Rung 8: what each part is worth, as it was measured, and the picture that shows it part by part."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,7 @@ import record_heroes
 
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.heroes import hero
-from attention_course.stories import FACT, answers, read_story
+from attention_course.stories import FACT, QUESTIONS, answers, read_story
 from attention_course.text import Data, load_text
 
 DATA = hero("bigram_to_gpt").data
@@ -43,7 +44,14 @@ def test_only_the_second_layer_finds_the_answers():
     recalls = [part["recall"] for part in PARTS]
     assert max(recalls[:-1]) < 0.2
     assert recalls[-1] > 0.9
-    assert read_story(PARTS[-1]["line"])
+    assert read_story(DATA["prompt"] + PARTS[-1]["line"])
+
+
+def test_each_is_asked_the_first_question_of_the_validation_text():
+    data = Data.of(load_text("stories"))
+    text = data.tokenizer.decode(data.val)
+    assert DATA["prompt"] == text[: answers(text)[0][0]]
+    assert [judged(part["line"])[0]["right"] for part in PARTS] == [False] * (len(PARTS) - 1) + [True]
 
 
 def test_sizes_and_characters_are_those_of_the_models():
@@ -56,14 +64,16 @@ def test_sizes_and_characters_are_those_of_the_models():
 
 
 def judged(line: str) -> list[dict]:
-    """Return each answer in a line, and whether it is that of the fact that the line tells."""
-    fact = FACT.search(line)
-    keys = {"r": "receiver", "A": "thing", "e": "place"}  # how the words before an answer end
-    found = []
-    for start, end in answers(line):
-        key = keys[line[start - 2]]
-        found.append({"text": line[start : end + 1], "right": bool(fact) and fact[key] == line[start:end]})
-    return found
+    """Return each answer, and whether it is that of the fact in the prompt."""
+    fact = FACT.match(DATA["prompt"])
+    return [
+        {"text": found[2], "right": found[2] == f"{fact[key]}."}
+        for found in re.finditer(
+            rf"({'|'.join(map(re.escape, QUESTIONS.values()))})(\w*\W?)", DATA["prompt"] + line
+        )
+        for key in QUESTIONS
+        if QUESTIONS[key] == found[1]
+    ]
 
 
 def assert_shows(values: dict, built: int) -> None:
@@ -83,10 +93,13 @@ def test_each_step_adds_a_part_its_stair_and_what_it_writes(show):
         assert_shows(rung.values, built)
         texts = stairs.nth(built).locator("text").all_text_contents()
         assert texts[-2:] == [f"{part['loss']:.3f}", f"{100 * part['recall']:.0f} %"]
+        guesses = stairs.locator("text", has_text="?")
+        assert sum(guess.is_visible() for guess in guesses.all()) == 2 * (len(PARTS) - 1 - built)
         heights.append(float(stairs.nth(built).locator(".tread").get_attribute("y1")))
         words = "".join("".join(written.all_text_contents()).replace("✓", "").replace("✗", "").split())
-        assert words == "".join(part["line"].split())[: len(words)]
-        assert len(words) > 0.9 * len("".join(part["line"].split()))
+        text = "".join((DATA["prompt"] + part["line"]).split())
+        assert words == text[: len(words)]
+        assert len(words) > 0.9 * len(text)
     losses = [part["loss"] for part in PARTS]
     assert sorted(range(len(PARTS)), key=lambda at: heights[at]) == sorted(
         range(len(PARTS)), key=lambda at: -losses[at]
@@ -123,3 +136,22 @@ def test_a_part_that_is_not_there_yet_keeps_its_worth_to_itself(show):
     assert "Guess" in words
     assert "Loss" not in words
     assert not rung.figure.locator("svg text", has_text="100 %").is_visible()
+
+
+@pytest.mark.slow
+def test_the_tower_stands_from_the_start_and_gets_solid_part_by_part(show):
+    rung = show("bigram_to_gpt", reduced_motion="reduce")
+    blocks = rung.figure.locator("svg g[style] > .block + text")
+
+    def solid() -> list[str]:
+        return [
+            block.text_content()
+            for block in blocks.all()
+            if block.evaluate("(node) => getComputedStyle(node).opacity") == "1" and block.is_visible()
+        ]
+
+    assert solid() == ["table of pairs"]
+    assert all(block.is_visible() for block in blocks.filter(has_text="feed-forward").all())
+    for _ in PARTS[1:]:
+        rung.press("Step")
+    assert solid().count("attention") == solid().count("feed-forward") == 2
