@@ -153,7 +153,7 @@ function play(stage, { floors, prompt, parts }) {
     .lit :is(.block, .wire) { stroke: var(--weight); stroke-width: 2.5 }
     .chosen :is(.block, .wire) { stroke: var(--query); stroke-width: 3.5 }
     .axis { fill: none; stroke: var(--faint) }
-    .guess rect { fill: var(--panel) }
+    .guess rect { fill: var(--panel); fill-opacity: 0.6 }
     .guess text { fill: var(--muted) }
     .rise { stroke: var(--weight); stroke-width: 1.5 }
     .tread { stroke: var(--weight); stroke-width: 4 }

@@ -16,7 +16,7 @@ const BUILT = [
 
 // What a loss means, by the lowest line that it is below.
 const FLOORS = [
-  ["nothing", "knows no letter from another", "it knows as little as one who guesses"],
+  ["nothing", "guesses: all letters alike", "it knows as little as one who guesses"],
   ["1-gram", "knows which letters are common", "it has noticed which letters are common"],
   ["2-gram", "knows what follows a letter", "it does better than anyone who sees one letter back"],
   ["3-gram", "knows what follows two", "it does better than anyone who sees two letters back"],
@@ -50,22 +50,23 @@ function drawLadder(stage, rungs, built, tell) {
   }
   rungs.forEach((title, at) => {
     const number = at + 1;
-    const lit = number === 8;
+    const here = number === 1;
     const rung = svg(stage.svg, "g");
     svg(rung, "rect", { x: rail(number, -1), y: y(number) - 13, width: 2 * (rail(number, 1) - 105), height: 24, fill: "transparent" });
     svg(rung, "line", {
-      x1: rail(number, -1), x2: rail(number, 1), y1: y(number) + 11, y2: y(number) + 11, "stroke-width": lit ? 4 : 3,
-      stroke: lit ? "var(--weight)" : "var(--faint)", "stroke-dasharray": number > built ? "3 5" : "none",
+      x1: rail(number, -1), x2: rail(number, 1), y1: y(number) + 11, y2: y(number) + 11, "stroke-width": here ? 5 : 3,
+      stroke: here ? "var(--query)" : "var(--faint)", "stroke-dasharray": number > built ? "3 5" : "none",
     });
-    const style = number > built ? "muted" : lit || number === 1 ? "strong" : "";
-    svg(rung, "text", { x: 105, y: y(number), class: style }, `${number}  ${title}`);
+    svg(rung, "text", { x: 105, y: y(number), class: number > built ? "muted" : here ? "strong" : "" }, `${number}  ${title}`);
+    if (number > built) svg(rung, "text", { x: rail(number, 1) + 7, y: y(number), class: "small muted start" }, "to come");
+    if (number === 8) svg(rung, "path", { d: `M 156 ${y(8) + 9} v -18 l 12 4 l -12 5`, fill: "none", stroke: "var(--text)", "stroke-width": 1.5 }); // the goal
     stage.point(rung, number, `rung ${number}, ${title}`, tell);
   });
-  svg(stage.svg, "text", { x: 105, y: y(0) + 2, class: "small muted" }, "you stand here");
+  svg(stage.svg, "text", { x: 105, y: y(0) + 2, class: "strong", style: "fill: var(--query)" }, "▲ you stand here");
 }
 
 function play(stage, { rungs, built, floors, words, moments }) {
-  const [left, right, top, bottom, highest] = [258, 626, 30, 284, 4.2];
+  const [left, right, top, bottom, highest] = [270, 626, 30, 284, 4.2];
   const gap = (right - left) / (moments.length - 1);
   const x = (at) => left + gap * at;
   const y = (loss) => bottom - ((bottom - top) * loss) / highest;
@@ -79,7 +80,7 @@ function play(stage, { rungs, built, floors, words, moments }) {
     else describe();
   });
 
-  svg(stage.svg, "text", { x: left - 22, y: 12, class: "start" }, "surprise at the next letter, while rung 8 learns to write");
+  svg(stage.svg, "text", { x: left - 12, y: 12, class: "start" }, "surprise of rung 8 at the next letter: low is good");
   svg(stage.svg, "path", { d: `M ${left} ${top} V ${bottom} H ${right}`, fill: "none", stroke: "var(--faint)" });
   for (const loss of [0, 1, 2, 3, 4]) svg(stage.svg, "text", { x: left - 12, y: y(loss), class: "small muted end" }, number(loss));
   moments.forEach(({ step }, at) => {
@@ -87,7 +88,7 @@ function play(stage, { rungs, built, floors, words, moments }) {
     svg(stage.svg, "line", { x1: x(at), x2: x(at), y1: bottom, y2: bottom + 4, stroke: "var(--faint)" });
     svg(stage.svg, "text", { x: x(at), y: bottom + 13, class: "small muted" }, number(step));
   });
-  svg(stage.svg, "text", { x: (left + right) / 2, y: bottom + 30, class: "small" }, "steps of practice (the first ones are drawn wider apart)");
+  svg(stage.svg, "text", { x: (left + right) / 2, y: bottom + 30, class: "small" }, "steps of practice (more room where most happens)");
   const labels = FLOORS.map(([name, label]) => {
     const level = y(floors[name]);
     svg(stage.svg, "line", { x1: left, x2: right, y1: level, y2: level, stroke: "var(--text)", "stroke-dasharray": "5 5", opacity: 0.6 });
@@ -132,7 +133,7 @@ function play(stage, { rungs, built, floors, words, moments }) {
     const passed = FLOORS.filter(([name]) => loss < floors[name]);
     labels.forEach((label, at) => label.classList.toggle("strong", at < passed.length));
     title.textContent = `written after ${step} steps`;
-    const learned = passed.length ? passed.at(-1)[2] : "it knows nothing, and is sure of it";
+    const learned = passed.length ? passed.at(-1)[2] : "untrained, it is sure of wrong letters, which is worse than guessing";
     const stories = told ? ` ${told === 1 ? "One story is" : `${told} stories are`} without a mistake.` : "";
     stage.say(`After ${step} steps: ${real} of ${all} words are real.${stories} Surprise (its name is loss) ${number(loss)}: ${learned}.`);
     stage.publish({ step, loss, told, text: lines.map((line) => line.textContent), real, all, passed: passed.map(([name]) => name) });
@@ -154,5 +155,5 @@ function play(stage, { rungs, built, floors, words, moments }) {
     step: gap,
   });
   go(0, 0);
-  stage.say("This is where you are going. Drag the ring down the curve with the mouse, a finger or the arrow keys, or press Play. Point at a rung.");
+  stage.say("Untrained, rung 8 is sure of wrong letters: that is worse than guessing. Drag the ring down the curve by mouse, finger or arrow keys, press Play, or point at a rung.");
 }

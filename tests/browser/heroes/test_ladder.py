@@ -98,3 +98,15 @@ def test_a_rung_that_is_pointed_at_says_what_is_built_there(show):
     assert "asks a question" in ladder.figure.locator(".words").text_content()
     ladder.figure.get_by_role("button", name="rung 11").hover()
     assert "(To come.)" in ladder.figure.locator(".words").text_content()
+
+
+@pytest.mark.slow
+def test_it_says_where_one_stands_and_why_the_curve_starts_so_high(show):
+    ladder = show("ladder", reduced_motion="reduce")
+    assert MOMENTS[0]["loss"] > DATA["floors"]["nothing"]
+    assert "worse than guessing" in ladder.figure.locator(".words").text_content()
+    marked = ladder.figure.locator('svg line[stroke="var(--query)"]').bounding_box()
+    below = ladder.figure.get_by_text("you stand here").bounding_box()
+    first = ladder.figure.get_by_text("bag of words").bounding_box()
+    assert first["y"] < marked["y"] < below["y"]
+    assert ladder.figure.get_by_text("to come", exact=True).count() == len(DATA["rungs"]) - DATA["built"]
