@@ -14,6 +14,8 @@ function play(stage, { tokens, shape, weights, jobs }) {
   const [left, top, cell] = [48, 24, 19.5]; // the map
   const [asks, reads, pitch] = [262, 384, (layers * cell) / tokens.length]; // the two rows of tokens
   const x = (token) => left + pitch * (token + 0.5);
+  const words = tokens.map((token) => token.trim());
+  const percent = (share) => `${Math.round(100 * share)} %`;
   const pairs = tokens.flatMap((_, query) => tokens.slice(0, query + 1).map((_, key) => [query, key])); // as recorded
   const [everyWeight, scores] = [decode(weights), {}];
   for (const [job, { scores: recorded }] of Object.entries(jobs)) scores[job] = decode(recorded);
@@ -38,21 +40,21 @@ function play(stage, { tokens, shape, weights, jobs }) {
   });
   const frame = (width) => svg(map, "rect", { width: cell, height: cell, rx: 3, fill: "none", stroke: "var(--query)", "stroke-width": width });
   const [pinned, spot] = [frame(1.5), frame(3.5)];
-  svg(stage.svg, "text", { x: left - 8, y: 11, class: "small muted end" }, "layer");
   for (let layer = 0; layer < layers; layer++) {
-    if (layer % 5 === 0 || layer === layers - 1) svg(stage.svg, "text", { x: left + cell * (layer + 0.5), y: 11, class: "small muted" }, layer);
+    if (layer % 5 === 0 || layer === layers - 1) svg(stage.svg, "text", { x: left + cell * (layer + 0.5), y: 11, class: "small muted" }, layer || "layer 0");
   }
   svg(stage.svg, "text", { transform: `translate(12 ${top + (heads * cell) / 2}) rotate(-90)`, class: "small muted" }, "head");
   for (let head = 0; head < heads; head++) svg(stage.svg, "text", { x: left - 8, y: top + cell * (head + 0.5), class: "small muted end" }, head);
 
-  const legend = top + heads * cell + 18;
-  svg(stage.svg, "text", { x: left, y: legend, class: "small muted start" }, "0 %");
+  const [legend, scale] = [top + heads * cell + 14, left + layers * cell - 162];
+  const shading = svg(stage.svg, "text", { x: left, y: legend, class: "small start" });
+  const count = svg(stage.svg, "text", { x: left, y: legend + 16, class: "small start" });
+  svg(stage.svg, "text", { x: scale, y: legend, class: "small muted start" }, "0 %");
   for (const step of [0, 1, 2, 3, 4]) {
-    svg(stage.svg, "rect", { x: left + 28 + 18 * step, y: legend - 6, width: 16, height: 12, rx: 2, fill: "var(--panel)" });
-    svg(stage.svg, "rect", { x: left + 28 + 18 * step, y: legend - 6, width: 16, height: 12, rx: 2, fill: "var(--weight)", opacity: step / 4 });
+    svg(stage.svg, "rect", { x: scale + 28 + 18 * step, y: legend - 6, width: 16, height: 12, rx: 2, fill: "var(--panel)" });
+    svg(stage.svg, "rect", { x: scale + 28 + 18 * step, y: legend - 6, width: 16, height: 12, rx: 2, fill: "var(--weight)", opacity: step / 4 });
   }
-  svg(stage.svg, "text", { x: left + 124, y: legend, class: "small muted start" }, "100 %");
-  const count = svg(stage.svg, "text", { x: left + layers * cell, y: legend, class: "small end" });
+  svg(stage.svg, "text", { x: left + layers * cell, y: legend, class: "small muted end" }, "100 %");
 
   // The text, twice: each token above asks, and reads what lies below.
   const beams = pairs.map(([query, key]) => {
@@ -66,7 +68,7 @@ function play(stage, { tokens, shape, weights, jobs }) {
     const box = { x: x(token) - pitch / 2 + 3, y: y - 14, width: pitch - 6, height: 28, rx: 5, fill: "var(--paper)", stroke };
     svg(parent, "rect", box);
     const shade = svg(parent, "rect", { ...box, fill: "var(--weight)", stroke: "none", opacity: 0 });
-    const letters = svg(parent, "text", { x: x(token), y }, tokens[token].trim());
+    const letters = svg(parent, "text", { x: x(token), y }, words[token]);
     return { shade, letters };
   };
   const asking = svg(stage.svg, "g");
@@ -107,19 +109,20 @@ function play(stage, { tokens, shape, weights, jobs }) {
     const best = row.indexOf(Math.max(...row));
     read.forEach(({ target, share }, key) => {
       target.style.visibility = targets.includes(key) ? "visible" : "hidden";
-      share.textContent = row[key] >= 0.005 ? row[key].toFixed(2) : "";
+      share.textContent = row[key] >= 0.005 ? percent(row[key]) : "";
     });
     const many = scores[job].filter((score) => score >= 0.5).length;
-    count.textContent = `50 % or more: ${many} of ${cells.length} heads`;
-    const nothing = query ? `“${tokens[query]}” stands here for the first time` : `“${tokens[query]}” can read only itself`;
+    shading.textContent = `average weight on ${PHRASES[job]}:`;
+    count.textContent = `${many} of ${cells.length} heads put 50 % or more of their weight there`;
+    const nothing = `“${words[query]}” ${query ? "stands here for the first time" : "can read only itself"}`;
     dashed.textContent = targets.length ? `dashed: ${PHRASES[job]}` : nothing;
     for (const [name, button] of Object.entries(buttons)) button.setAttribute("aria-pressed", name === job);
     set(map, { "aria-valuetext": tellHead() });
     set(asking, { "aria-valuetext": tellQuery() });
     stage.publish({ job, head: [Math.floor(head / heads), head % heads], query, weights: row, targets, scores: scores[job] });
     stage.say(
-      `${name(head)}, on average, has ${Math.round(100 * scores[job][head])} % of its weight on ${PHRASES[job]}: number ${above + 1} of ${cells.length}. ` +
-        `From “${tokens[query]}” it reads ${best === query ? "itself" : `“${tokens[best]}”`}, ${row[best].toFixed(2)}. ` +
+      `${name(head)}, on average, has ${percent(scores[job][head])} of its weight on ${PHRASES[job]}: number ${above + 1} of ${cells.length}. ` +
+        `From “${words[query]}” it reads ${best === query ? "itself" : `“${words[best]}”`} most, ${percent(row[best])}. ` +
         (touched ? "" : "Point at another cell, or at another token."),
     );
     stage.show({
@@ -156,8 +159,8 @@ function play(stage, { tokens, shape, weights, jobs }) {
     node.style.touchAction = "pan-y"; // they are as wide as a phone: a finger that goes up or down scrolls the page
   };
   const within = (position, many) => Math.max(0, Math.min(many - 1, Math.floor(position)));
-  const tellHead = () => `${name(seen().head)}: ${Math.round(100 * scores[job][seen().head])} %`;
-  const tellQuery = () => tokens[seen().query].trim();
+  const tellHead = () => `${name(seen().head)}: ${percent(scores[job][seen().head])}`;
+  const tellQuery = () => words[seen().query];
   explore(map, "head", {
     at: () => corner(chosen.head).map((edge) => edge + cell / 2),
     find: (px, py) => ({ head: heads * within((px - left) / cell, layers) + within((py - top) / cell, heads) }),
@@ -171,9 +174,10 @@ function play(stage, { tokens, shape, weights, jobs }) {
     step: pitch,
   });
 
+  html(stage.controls, "span", {}, "Shade by");
   const buttons = {};
   for (const name of Object.keys(jobs)) {
-    buttons[name] = stage.button(PHRASES[name][0].toUpperCase() + PHRASES[name].slice(1), () => {
+    buttons[name] = stage.button(PHRASES[name], () => {
       rank = name === job ? (rank + 1) % 5 : 0; // pressed again: the head that comes next
       job = name;
       choose({ head: ranking()[rank] });

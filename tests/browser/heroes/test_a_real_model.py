@@ -12,12 +12,13 @@ pytestmark = pytest.mark.slow
 
 DATA = hero("a_real_model").data
 LEFT, TOP, CELL, PITCH, ASKS = 48, 24, 19.5, 58.5, 262  # as in a_real_model.js
-T = len(DATA["tokens"])
+WORDS = [token.strip() for token in DATA["tokens"]]
+T = len(WORDS)
 IDS = torch.tensor([DATA["tokens"].index(token) for token in DATA["tokens"]])
 BUTTONS = {
-    "previous token": "The token before",
-    "first token": "The first token",
-    "induction": "What followed",
+    "previous token": "the token before",
+    "first token": "the first token",
+    "induction": "what followed",
 }
 ROUNDED = 0.005 + 1e-6
 
@@ -50,11 +51,11 @@ def assert_shows(hero, job: str, head: tuple[int, int], query: int) -> None:
     assert values["targets"] == targets_of(job)[query]
     torch.testing.assert_close(torch.tensor(values["scores"]).view(*DATA["shape"]), recorded_scores(job))
     read = WEIGHTS[*head, query].argmax().item()
-    name = "itself" if read == query else f"“{DATA['tokens'][read]}”"
+    name = "itself most" if read == query else f"“{WORDS[read]}” most"
     hero.wait_for_words(
         f"Layer {head[0]}, head {head[1]}, on average, has {100 * recorded_scores(job)[head]:.0f} %"
     )
-    hero.wait_for_words(f"From “{DATA['tokens'][query]}” it reads {name}, {WEIGHTS[*head, query, read]:.2f}.")
+    hero.wait_for_words(f"From “{WORDS[query]}” it reads {name}, {100 * WEIGHTS[*head, query, read]:.0f} %.")
 
 
 def point_at(hero, x: float, y: float) -> tuple[float, float]:
@@ -99,7 +100,7 @@ def test_a_button_finds_the_best_heads_of_its_job(show):
             hero.press(label)
             assert_shows(hero, job, divmod(best, DATA["shape"][1]), T - 1)
         many = (recorded_scores(job) >= 0.5).sum()
-        assert hero.figure.locator("svg", has_text=f"50 % or more: {many} of 270 heads").count()
+        assert hero.figure.locator("svg", has_text=f"{many} of 270 heads put 50 % or more").count()
         assert hero.figure.locator("[aria-pressed=true]").inner_text().startswith(label)
 
 
@@ -135,7 +136,7 @@ def test_the_mouse_chooses_the_token_that_asks(show):
     hero.page.mouse.click(*point_at(hero, *token(4)))
     point_at(hero, 320, 450)
     assert_shows(hero, "induction", head, 4)
-    assert hero.figure.locator("svg", has_text="“ home” stands here for the first time").count()
+    assert hero.figure.locator("svg", has_text="“home” stands here for the first time").count()
 
 
 def test_arrow_keys_walk_through_heads_and_tokens(show):
