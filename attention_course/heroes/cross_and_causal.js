@@ -61,7 +61,7 @@ const LONGEST = 17; // characters of a date, "30 september 1998"
 const PARTS = [["year", 0, 4], ["month", 5, 7], ["day", 8, 10]]; // of what is written
 const SHOWN = 0.05; // smaller weights are not put into words
 
-const quoted = (characters) => `“${characters.replaceAll(" ", "␣")}”`;
+const quoted = (characters) => `“${characters}”${characters === " " ? " (a space)" : ""}`;
 const partOf = (t) => PARTS.find(([, from, to]) => t >= from && t < to)?.[0];
 
 function play(stage, { characters, months, dates, parameters }) {
@@ -83,10 +83,10 @@ function play(stage, { characters, months, dates, parameters }) {
   const words = ["day", "month", "year"].map((name) => label(0, 10, name));
   label(2, 10, "it reads", "start");
   label(2, bottom + box / 2, "it writes", "start");
-  const should = label(2, bottom + 75, "it should be", "start");
+  const should = label(2, bottom + 98, "it should be", "start");
   for (const [name, from, to] of PARTS) {
-    label(left + (wide * (from + to)) / 2, bottom + 101, name);
-    svg(stage.svg, "path", { d: `M${left + wide * from + 4} ${bottom + 90}h${wide * (to - from) - 8}`, stroke: "var(--faint)" });
+    label(left + (wide * (from + to)) / 2, bottom + 61, name);
+    svg(stage.svg, "path", { d: `M${left + wide * from + 4} ${bottom + 50}h${wide * (to - from) - 8}`, stroke: "var(--faint)" });
   }
   const beam = { fill: "none", stroke: "var(--weight)", pathLength: 1 };
   const beams = Array.from({ length: 10 }, () => Array.from({ length: LONGEST }, () => svg(stage.svg, "path", beam)));
@@ -96,7 +96,6 @@ function play(stage, { characters, months, dates, parameters }) {
     const group = svg(stage.svg, "g", { class: "pointable", tabindex: 0, role: "switch", style: "touch-action: none" });
     const square = { x: -cell / 2, y: top, width: cell, height: tall, rx: 4 };
     svg(group, "rect", { ...square, fill: "var(--paper)", stroke: "var(--faint)" });
-    const light = svg(group, "rect", { ...square, fill: "var(--weight)" });
     const lid = svg(group, "g");
     svg(lid, "rect", { ...square, fill: "var(--faint)" });
     svg(lid, "path", { d: hatching, transform: `translate(${-cell / 2} ${top})`, stroke: "var(--muted)", "stroke-width": 1.5 });
@@ -121,20 +120,21 @@ function play(stage, { characters, months, dates, parameters }) {
       cover(stroke.from, Math.max(0, Math.min(text.length - 1, at)), stroke.on);
     });
     for (const end of ["pointerup", "pointercancel"]) group.addEventListener(end, () => (stroke = undefined));
-    return { group, light, lid, letter };
+    return { group, lid, letter };
   });
   const outputs = Array.from({ length: 10 }, (_, t) => {
     const group = svg(stage.svg, "g", { transform: `translate(${left + wide * (t + 0.5)} ${bottom})` });
+    svg(group, "rect", { x: -box / 2, width: box, height: 105, fill: "transparent" }); // down to its mark
     const frame = svg(group, "rect", { x: -box / 2, width: box, height: 42, rx: 4, fill: "var(--paper)" });
     const letter = svg(group, "text", { y: 21, class: "code strong" });
     letter.style.fontSize = "20px";
-    const mark = svg(group, "text", { y: 56, class: "strong" });
-    const right = svg(group, "text", { y: 75, class: "code" });
+    const mark = svg(group, "text", { y: 79, class: "strong" });
+    const right = svg(group, "text", { y: 98, class: "code" });
     stage.point(group, { t }, `written character ${t + 1}`, (key) => look(key));
     return { frame, letter, mark, right };
   });
 
-  stage.paint = ({ n, weights, reach, strength, light, lids }) => {
+  stage.paint = ({ n, weights, reach, strength, lids }) => {
     weights.forEach((row, t) => {
       let x = left + wide * (t + 0.5) - broad / 2; // the beams of one character start side by side
       row.forEach((weight, s) => {
@@ -153,7 +153,6 @@ function play(stage, { characters, months, dates, parameters }) {
     });
     sources.forEach((source, s) => {
       set(source.group, { transform: `translate(${place(n, s)} 0)` });
-      source.light.style.opacity = 0.45 * light[s];
       source.lid.style.opacity = lids[s];
     });
   };
@@ -162,7 +161,7 @@ function play(stage, { characters, months, dates, parameters }) {
   const looking = () => looked && (looked.t < seen || (looked.s < text.length && !covered[looked.s]));
   const strengthOf = (t, s) => {
     if (looking()) return looked.t === t || looked.s === s ? 0.75 : 0.05;
-    if (seen === last) return 0.4;
+    if (seen === last) return 0.3;
     return t === seen - 1 ? 0.75 : 0.12;
   };
 
@@ -192,7 +191,7 @@ function play(stage, { characters, months, dates, parameters }) {
     if (covered.every(Boolean)) return `All is covered. ${end} With nothing to read, it can only guess.`;
     const guess = faults.length ? " What it cannot read, it guesses." : "";
     if (covered.some(Boolean)) return `Covered: ${quoted(hidden.replace(/^…|…$/g, ""))}. ${end}${guess}`;
-    return `${end} Point at a character to see what it reads. To see it fail, drag over ${quoted(text.split(" ")[1])}.`;
+    return `${end} Point at a character to see what it reads. To see it fail, cover the month: press the button, or drag over it.`;
   };
 
   const update = () => {
@@ -200,12 +199,10 @@ function play(stage, { characters, months, dates, parameters }) {
     const weights = run.weights.map((row) => [...row, ...Array(LONGEST - n).fill(0)]);
     const strength = weights.map((row, t) => row.map((_, s) => strengthOf(t, s)));
     const reach = weights.map((_, t) => Number(t < seen));
-    const bright = (t, s) => (strength[t][s] > 0.2 ? reach[t] * weights[t][s] : 0);
-    const light = weights[0].map((_, s) => Math.min(1, sum(weights.map((_, t) => bright(t, s)))));
     const lids = weights[0].map((_, s) => Number(covered[s] ?? false));
     sources.slice(0, n).forEach(({ group, letter }, s) => {
       set(group, { "aria-checked": covered[s], "aria-label": `cover character ${s + 1}: ${text[s]}` });
-      letter.textContent = text[s].replace(" ", "␣");
+      letter.textContent = text[s];
       letter.style.opacity = covered[s] ? 0.4 : 1;
     });
     sources.forEach(({ group }, s) => set(group, { visibility: s < n ? "visible" : "hidden" }));
@@ -226,7 +223,7 @@ function play(stage, { characters, months, dates, parameters }) {
     else if (seen === last) stage.say(describeAll());
     else if (seen) stage.say(describeWritten(seen - 1));
     else stage.say(`It has read ${text}. Now it writes it as year-month-day, one character after the other. Press Step.`);
-    return stage.show({ n, weights, reach, strength, light, lids });
+    return stage.show({ n, weights, reach, strength, lids });
   };
 
   const look = (at) => {
@@ -238,7 +235,8 @@ function play(stage, { characters, months, dates, parameters }) {
     if (changed.every((lid, s) => lid === covered[s])) return;
     covered = changed;
     run = rewrite(p, characters, text, covered);
-    update();
+    player.stop();
+    player.to(last);
   };
   const read = (date) => {
     const [day, month, year] = date.split(" ");
@@ -287,5 +285,6 @@ function play(stage, { characters, months, dates, parameters }) {
     }),
   );
   read(dates[0]);
-  player.to(last);
+  player.to(4);
+  stage.say(`It has read ${text}, and has written its year. Press Play: where will it look for the month?`);
 }

@@ -129,6 +129,8 @@ def test_a_finger_covers(show, rung):
 
 def test_a_character_says_what_it_reads(show):
     hero = show("cross_and_causal", reduced_motion="reduce")
+    hero.press("Play")
+    hero.wait_for_words("It writes 1879-03-14")
     row = hero.values["weights"][5]
     most = max(range(13), key=row.__getitem__)
     character = hero.figure.get_by_role("button", name="written character 6")
@@ -144,6 +146,8 @@ def test_a_character_says_what_it_reads(show):
 
 def test_it_writes_one_character_at_a_time(show):
     hero = show("cross_and_causal")
+    assert hero.values["seen"] == 4
+    hero.wait_for_words("has read 14 march 1879, and has written its year")
     hero.press("Start over")
     hero.settle()
     for seen in range(1, 11):
