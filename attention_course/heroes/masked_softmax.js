@@ -1,10 +1,10 @@
-// Rung 3: scores that one drags, the weights that share a total of 1, and a shutter over what comes later.
+// Rung 3: scores that one drags, the weights that share a total of 1, and a mask over what comes later: a shutter that drops.
 
-const SLATS = 18; // of the shutter
+const SLATS = 14; // of the mask
 
 function play(stage, { tokens, scores: start, limit, place: first }) {
-  const [left, stride, unit, zero] = [78, 84, 26, 130]; // columns; pixels for a score of 1; the height of score 0
-  const [top, bottom, stems, strip, thick] = [30, 236, 266, 326, 34]; // the shutter's ends, the ribbons' tops, the strip
+  const [left, stride, unit, zero] = [78, 84, 26, 140]; // columns; pixels for a score of 1; the height of score 0
+  const [top, bottom, stems, strip, thick] = [28, 244, 274, 332, 34]; // the mask's ends, the ribbons' tops, the strip
   const length = stride * tokens.length; // of the strip, for the total of 1
   const scores = [...start];
   let place = first; // the token that looks back
@@ -21,9 +21,11 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   // Painted from back to front.
   const text = (x, y, words, look = "") => svg(stage.svg, "text", { x, y, class: look }, words);
   text(0, zero - unit * limit, "scores", "start");
+  text(0, 14, "looks back:", "start small muted");
+  text(0, stems - 38, "softmax ↓", "start");
   text(0, stems - 14, "weights", "start");
   text(0, strip + thick / 2, "total 1", "start");
-  const before = text(0, strip + thick + 12, "before", "start small muted");
+  const before = text(0, strip + thick + 29, "before", "start small muted");
   svg(stage.svg, "line", { x1: left, x2: left + length, y1: zero, y2: zero, stroke: "var(--faint)" });
   for (const score of [limit, 0, -limit]) text(left - 4, zero - unit * score, number(score), "small muted end");
   const handles = tokens.map((token, s) => {
@@ -51,7 +53,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     const ribbon = svg(node, "path", { ...blue, "fill-opacity": 0.25 });
     const edges = { stroke: "var(--paper)", "stroke-width": 2 };
     const part = svg(node, "rect", { ...blue, ...edges, class: "part", y: strip, height: thick, "fill-opacity": 0.55 });
-    const name = svg(node, "text", { y: strip + thick / 2 }, token);
+    const name = svg(node, "text", {}, token);
     const label = svg(node, "text", { x: x(s), y: stems - 14 });
     stage.point(node, s, `weight of ${token}`, (at) => {
       looked = at;
@@ -61,9 +63,10 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   });
   svg(stage.svg, "rect", { x: left, y: strip, width: length, height: thick, fill: "none", stroke: "var(--text)" });
   const dashed = { fill: "none", stroke: "var(--muted)", "stroke-dasharray": "3 3" };
-  const shadows = tokens.map(() => svg(stage.svg, "rect", { ...dashed, y: strip + thick + 6, height: 11 }));
+  const shadows = tokens.map(() => svg(stage.svg, "rect", { ...dashed, y: strip + thick + 23, height: 11 }));
   const grey = { fill: "var(--panel)", "fill-opacity": 0.75, stroke: "var(--faint)", "pointer-events": "none" };
   const slats = Array.from({ length: SLATS }, () => svg(stage.svg, "rect", { ...grey, height: (bottom - top) / SLATS }));
+  const word = text(0, top + (bottom - top) / SLATS / 2, "mask", "small");
   tokens.forEach((token, s) => text(x(s), 14, token, "strong"));
   const marker = svg(stage.svg, "g");
   svg(marker, "rect", { x: -34, y: 4, width: 68, height: 21, rx: 6, fill: "transparent", stroke: "var(--query)", "stroke-width": 2 });
@@ -98,11 +101,15 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
       label.textContent = number(scores[s], 1);
       node.style.opacity = light(s);
     });
+    let free = 0; // where the names below the strip, of parts too thin for them, end
     shares.forEach(({ node, ribbon: shape, part, name, label }, s) => {
       const [from, width] = [left + length * sum(parts.slice(0, s)), length * parts[s]];
       set(shape, { d: ribbon(s, from, width), visibility: parts[s] ? "visible" : "hidden" });
       set(part, { x: from, width, visibility: parts[s] ? "visible" : "hidden" });
-      set(name, { x: from + width / 2, visibility: width > 10 + 8 * tokens[s].length ? "visible" : "hidden" });
+      const [half, thin] = [4 * tokens[s].length, width <= 4 + 7 * tokens[s].length];
+      const at = thin ? Math.max(from + width / 2, free + half) : from + width / 2;
+      if (thin && parts[s]) free = at + half + 5;
+      set(name, { x: at, y: strip + thick * (thin ? 1.35 : 0.5), visibility: parts[s] ? "visible" : "hidden" });
       label.textContent = number(final[s]);
       label.setAttribute("class", final[s] ? "strong" : "muted");
       node.style.opacity = light(s);
@@ -117,20 +124,21 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     slats.forEach((slat, at) => {
       set(slat, { x: left + stride * edge, width: length - stride * edge, y: top + (drop * at * (bottom - top)) / SLATS });
     });
+    set(word, { x: left + (length + stride * edge) / 2, visibility: edge < tokens.length ? "visible" : "hidden" });
     marker.setAttribute("transform", `translate(${left + stride * (edge - 0.5)} 0)`);
   };
 
   const invitation = () => {
     const first = shut ? "Drag any score, also a hidden one." : "Drag a score up or down: the weights share a total of 1.";
-    return `${first} ${shut ? "Raise" : "Then drop"} the shutter over what comes after ${quoted(tokens[place])}.`;
+    return `${first} ${shut ? "Raise" : "Then drop"} the mask over what comes after ${quoted(tokens[place])}.`;
   };
   const told = (s) => {
-    if (hidden(s)) return `${quoted(tokens[s])} is behind the shutter: its weight is 0.`;
+    if (hidden(s)) return `${quoted(tokens[s])} is behind the mask: its weight is 0.`;
     return `${quoted(tokens[s])} has the score ${number(scores[s], 1)} and gets ${number(weights()[s])} of the total of 1.`;
   };
   const dragged = (s) => {
     const score = number(scores[s], 1);
-    if (hidden(s)) return `${quoted(tokens[s])} is behind the shutter: its score is now ${score}, its weight stays 0, and no other weight moves.`;
+    if (hidden(s)) return `${quoted(tokens[s])} is behind the mask: its score is now ${score}, its weight stays 0, and no other weight moves.`;
     if (shut && place === 0) return `${quoted(tokens[s])} is the only one left: its weight is 1, whatever its score.`;
     const gain = weights()[s] - ghost[s];
     const [won, lost] = gain < 0 ? ["lost", "gained"] : ["gained", "lost"];
@@ -138,10 +146,10 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   };
   const placed = () => {
     if (place === tokens.length - 1) return `${quoted(tokens[place])} looks back. Nothing comes later: there is nothing to hide.`;
-    if (!shut) return `${quoted(tokens[place])} looks back. With the shutter up, it also sees what comes later: ${later()}.`;
+    if (!shut) return `${quoted(tokens[place])} looks back. With the mask up, it also sees what comes later: ${later()}.`;
     const freed = sum(softmax(scores).slice(place + 1));
-    const swollen = `Each weight that is left is ${number(1 / (1 - freed))} times what it is without the shutter.`;
-    return `The shutter hides ${later()} and frees ${number(freed)} of the total. ${swollen}`;
+    const swollen = `Each weight that is left is ${number(1 / (1 - freed))} times what it is without the mask.`;
+    return `The mask hides ${later()} and frees ${number(freed)} of the total. ${swollen}`;
   };
   const level = () => {
     const share = number(weights()[0]);
@@ -158,10 +166,10 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     return stage.show({ scores: [...scores], weights: weights(), drop: Number(shut), edge: place + 1 }, ms);
   }
 
-  stage.button("Drop the shutter", (button) => {
+  stage.button("Drop the mask", (button) => {
     remember();
     shut = !shut;
-    button.textContent = shut ? "Raise the shutter" : "Drop the shutter";
+    button.textContent = shut ? "Raise the mask" : "Drop the mask";
     update(placed());
   });
   stage.button("All scores 0", () => {

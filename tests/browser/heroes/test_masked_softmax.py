@@ -44,11 +44,11 @@ def assert_weights_are_right(hero, place: int) -> None:
     assert drawn.sum().item() == pytest.approx(LENGTH)
 
 
-def test_the_shutter_drops_and_the_others_swell(show):
+def test_the_mask_drops_and_the_others_swell(show):
     hero = show("masked_softmax", reduced_motion="reduce")
     assert_weights_are_right(hero, 5)
     before = torch.tensor(hero.values["weights"], dtype=torch.double)
-    hero.press("Drop the shutter")
+    hero.press("Drop the mask")
     assert_weights_are_right(hero, 2)
     after = torch.tensor(hero.values["weights"], dtype=torch.double)
     assert hero.values["ghost"] == before.tolist()
@@ -56,7 +56,7 @@ def test_the_shutter_drops_and_the_others_swell(show):
     torch.testing.assert_close(after[:3], before[:3] * factor)
     assert f"frees {before[3:].sum():.2f} of the total" in words(hero)
     assert f"{factor:.2f} times" in words(hero)
-    hero.press("Raise the shutter")
+    hero.press("Raise the mask")
     assert hero.values["weights"] == before.tolist()
 
 
@@ -83,7 +83,7 @@ def test_a_score_dragged_by_mouse_and_by_keys(show):
 
 def test_a_hidden_score_changes_nothing_and_the_words_say_so(show):
     hero = show("masked_softmax", reduced_motion="reduce")
-    hero.press("Drop the shutter")
+    hero.press("Drop the mask")
     before = hero.values["weights"]
     drag(hero, score(hero, "mat").locator("rect").last, 0, 52)
     assert hero.values["scores"][5] == 0.4
@@ -94,9 +94,9 @@ def test_a_hidden_score_changes_nothing_and_the_words_say_so(show):
     assert_weights_are_right(hero, 2)
 
 
-def test_the_place_that_looks_back_takes_the_shutter_along(show):
+def test_the_place_that_looks_back_takes_the_mask_along(show):
     hero = show("masked_softmax", reduced_motion="reduce")
-    hero.press("Drop the shutter")
+    hero.press("Drop the mask")
     marker = hero.figure.get_by_role("slider", name="the token that looks back")
     for place in (1, 0):
         marker.press("ArrowLeft")
@@ -115,7 +115,7 @@ def test_equal_scores_give_the_mean_of_the_past(show):
     hero = show("masked_softmax", reduced_motion="reduce")
     hero.press("All scores 0")
     assert hero.values["weights"] == pytest.approx([1 / 6] * 6)
-    hero.press("Drop the shutter")
+    hero.press("Drop the mask")
     assert hero.values["weights"] == pytest.approx([1 / 3] * 3 + [0] * 3)
     assert_weights_are_right(hero, 2)
 
@@ -124,6 +124,6 @@ def test_a_weight_pointed_at_says_its_share(show):
     hero = show("masked_softmax", reduced_motion="reduce")
     hero.figure.get_by_role("button", name="weight of cat").locator(".part").hover()
     assert f"“cat” has the score 2 and gets {hero.values['weights'][1]:.2f} of the total of 1." in words(hero)
-    hero.press("Drop the shutter")
+    hero.press("Drop the mask")
     hero.figure.get_by_role("button", name="weight of mat").focus()
-    assert "“mat” is behind the shutter: its weight is 0." in words(hero)
+    assert "“mat” is behind the mask: its weight is 0." in words(hero)
