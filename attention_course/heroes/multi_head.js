@@ -39,7 +39,9 @@ function play(stage, { friends, cards, questions }) {
     });
     return chip;
   });
-  const shown = heads.map(() => friends.map((_, friend) => svg(stage.svg, "text", { y: 88, class: `small halo ${friend < 2 ? "end" : "start"}` })));
+  const shown = heads.map(() => friends.map((_, friend) => {
+    return svg(stage.svg, "text", { y: 88, class: `small halo ${friend < 2 ? "end" : "start"}` });
+  }));
 
   svg(stage.svg, "line", { x1: x(0), x2: x(9), y1: line, y2: line, stroke: "var(--muted)" });
   for (let card = 0; card <= 9; card++) svg(stage.svg, "text", { x: x(card), y: line + 25, class: "small muted" }, card);

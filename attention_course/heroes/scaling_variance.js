@@ -40,8 +40,8 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     svg(stage.svg, "text", { x: x(score), y: ground + 19, class: "small muted halo" }, number(score));
   }
   svg(stage.svg, "text", { x: 10, y: 16, class: "start" }, `${pairs.toLocaleString("en")} scores of random queries and keys`);
-  const prediction = svg(stage.svg, "text", { x: 10, y: 35, class: "start small muted" });
-  svg(stage.svg, "text", { x: 10, y: 54, class: "start small muted" }, "circles: the 8 keys of one query");
+  const [prediction, legend] = [35, 54].map((y) => svg(stage.svg, "text", { x: 10, y, class: "start small muted" }));
+  legend.textContent = "circles: the 8 keys of one query";
   svg(stage.svg, "text", { x: 10, y: 247, class: "start" }, "softmax ↓");
 
   const mirror = svg(stage.svg, "path", { stroke: "var(--muted)" });
@@ -77,8 +77,8 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   const filled = svg(stage.svg, "path", { fill: "none", stroke: "var(--weight)", "stroke-width": 12 });
   const needle = svg(stage.svg, "path", { stroke: "var(--text)", "stroke-width": 3, "stroke-linecap": "round" });
   svg(stage.svg, "circle", { cx: hub, cy: hubY, r: 5, fill: "var(--text)" });
-  svg(stage.svg, "text", { x: hub, y: hubY - radius - 42 }, "If the scores move a little,");
-  svg(stage.svg, "text", { x: hub, y: hubY - radius - 23 }, "how far do the weights move?");
+  const question = ["If the scores move a little,", "how far do the weights move?"];
+  question.forEach((words, at) => svg(stage.svg, "text", { x: hub, y: hubY - radius - 42 + 19 * at }, words));
   [0, full].forEach((end, at) => svg(stage.svg, "text", { x: hub + radius * (2 * at - 1), y: hubY + 13, class: "small muted" }, end));
   const reading = svg(stage.svg, "text", { x: hub, y: hubY + 27 });
 
@@ -120,8 +120,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
 
   const describe = () => {
     const { weights, norm } = stage.state;
-    const size = head_sizes[at];
-    const root = number(deviation(), 1);
+    const [size, root] = [head_sizes[at], number(deviation(), 1)];
     if (looked !== null) {
       const score = number(scores[at][looked], 1);
       const what = divided ? `${score} ÷ ${root} = ${scaled()[looked].toFixed(1).replace("-", "−")}` : score;
@@ -139,14 +138,15 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   };
 
   const update = () => {
-    const weights = softmax(scaled());
+    const [row, weights] = [scaled(), softmax(scaled())];
     const norm = sizeOfDerivatives(weights);
-    const tops = counts[at].map((count) => (peak * count * Math.sqrt(2 * Math.PI)) / (pairs * bin));
+    const heights = counts[at].map((count) => (peak * count * Math.sqrt(2 * Math.PI)) / (pairs * bin));
     setting.textContent = `head_size = ${head_sizes[at]}`;
     prediction.textContent = divided ? "dashed: bells of width √head_size and 1" : "dashed: a bell of width √head_size";
     reading.textContent = `${norm.toFixed(3)}: it ${norm < 0.01 ? "cannot" : norm < 0.2 ? "can hardly" : "can"} learn`;
-    stage.publish({ head_size: head_sizes[at], divided, scores: scaled(), weights, norm });
-    const arrived = stage.show({ wide: deviation(), shown: deviation() * factor(), heights: tops, scores: scaled(), levels: stack(scaled()), weights, norm });
+    stage.publish({ head_size: head_sizes[at], divided, scores: row, weights, norm });
+    const width = { wide: deviation(), shown: deviation() * factor() };
+    const arrived = stage.show({ ...width, heights, scores: row, levels: stack(row), weights, norm });
     describe();
     return arrived;
   };
