@@ -621,7 +621,7 @@ def graph(axes, weights, names):
     axes.axis("off")
 
 
-figure = Figure(figsize=(9, 3), layout="constrained")
+figure = Figure(figsize=(6.6, 2.6), layout="constrained")
 for axes, weights in zip(figure.subplots(1, 2), (everywhere, only_back)):
     graph(axes, weights, words)
     axes.set_title("causal mask" if weights is only_back else "no mask")
