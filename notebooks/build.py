@@ -36,7 +36,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 def navigation(name: str) -> str:
     """Return the line with all rungs, in which the notebook `name` is lit and the others are links."""
     steps = [(rung.name, f"{rung.number} {rung.title}".replace(" ", "\u00a0")) for rung in RUNGS]
-    return " · ".join(f"**▶ {step}**" if at == name else f"[{step}]({at}.ipynb)" for at, step in steps)
+    return " · ".join(f"**▶\u00a0{step}**" if at == name else f"[{step}]({at}.ipynb)" for at, step in steps)
 
 
 def neighbours(name: str) -> str:
