@@ -56,7 +56,9 @@ def task(name: str) -> str:
 def read(source: Path) -> str:
     """Read the file `source`, with the navigation and the tasks of the exercises in their places."""
     text = source.read_text(encoding="utf-8")
-    text = text.replace(NAVIGATION, navigation(source.stem)).replace(NEIGHBOURS, neighbours(source.stem))
+    text = text.replace(NAVIGATION, navigation(source.stem))
+    if NEIGHBOURS in text:
+        text = text.replace(NEIGHBOURS, neighbours(source.stem))
     return TASK.sub(lambda found: task(found[1]), text)
 
 

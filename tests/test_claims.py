@@ -295,8 +295,9 @@ def test_each_other_number_is_an_input_or_given(path):
 
 
 def alts_of(section: Section) -> str:
-    """What stands for the pictures. An explorer's is not written, but made from what it computed."""
-    cells = [cell for cell in section.code if "explore(" not in cell.source and not has_tag(cell, "given")]
+    """What stands for the pictures. An explorer's is made from what it computed, a hero's has its own tests."""
+    cells = [cell for cell in section.code if "explore(" not in cell.source]
+    cells = [cell for cell in cells if not has_tag(cell, "given") and not has_tag(cell, "hero")]
     shown = [output.get("data", {}).get("text/html", "") for cell in cells for output in cell.outputs]
     return unescape("\n".join(alt for html in shown for alt in re.findall(r'<img alt="([^"]*)"', html)))
 
@@ -378,6 +379,7 @@ def sentences() -> list[tuple[int, str]]:
             for part in section.parts:
                 texts = [part] if isinstance(part, str) else shown_by(part.source)
                 for text in texts:
+                    text = re.sub(r"\[[^]]*[←→][^]]*\]", "", text)  # the way to the rungs below and above
                     text = re.sub(r"```.*?```|\]\([^)]*\)", "", text, flags=re.S)
                     found += [(rung, each) for each in re.split(r"(?<=[.?!])\s+|\n\n", text) if each.strip()]
             found.append((rung, section.heading))

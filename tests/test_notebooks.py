@@ -219,9 +219,10 @@ class Plain(ast.NodeTransformer):
 
     def visit_ClassDef(self, node):
         if ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-        while ast.unparse(node.body[0]).startswith("check_"):
             node.body = node.body[1:]
+        while node.body and ast.unparse(node.body[0]).startswith("check_"):
+            node.body = node.body[1:]
+        node.body = node.body or [ast.Pass()]
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node):
@@ -274,7 +275,8 @@ def test_what_an_exercise_judges_with_is_the_same_in_its_notebook(path):
 def test_the_header_sums_the_minutes_of_the_exercises(path):
     exercises = [EXERCISES[name] for name in re.findall(r'^check\("(\w+)"', code_of(path), re.M)]
     minutes = sum(exercise.minutes for exercise in exercises)
-    assert f"minutes to read, and {minutes} for the exercises." in read(path).cells[0].source
+    header = "".join(cell.source for cell in cells(path, "markdown")[:2])
+    assert f"minutes to read, and {minutes} for the exercises." in header
 
 
 def test_progress_bars_are_stored_without_times_and_without_a_dead_widget():
