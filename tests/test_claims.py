@@ -295,7 +295,7 @@ def test_each_other_number_is_an_input_or_given(path):
 
 
 def alts_of(section: Section) -> str:
-    """What stands for the pictures. Those of explorers are made as they compute; those of heroes have tests."""
+    """What stands for the pictures. An explorer's is made as it computes; a hero's has tests."""
     cells = [cell for cell in section.code if "explore(" not in cell.source]
     cells = [cell for cell in cells if not has_tag(cell, "given") and not has_tag(cell, "hero")]
     shown = [output.get("data", {}).get("text/html", "") for cell in cells for output in cell.outputs]
