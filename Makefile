@@ -8,12 +8,12 @@ RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 SETTINGS = $(VENV)/share/jupyter/lab/settings
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants notebooks format bench-explorers bench-training gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants notebooks format bench-explorers bench-training bench-generate gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
-lab: $(READY) ## open JupyterLab at the first rung
+lab: $(READY) ## prepare my_notebooks, and open JupyterLab at the first rung
 	@$(RUN) -m attention_course.workspace notebooks my_notebooks
 	$(RUN) -m jupyterlab --ip=127.0.0.1 --LabApp.default_url=/doc/tree/my_notebooks/01_bag_of_words.ipynb $(LAB_OPTIONS)
 

@@ -12,6 +12,7 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -120,7 +121,8 @@ def keep(change: Callable[[Record], None]) -> str:
     except (OSError, ValueError) as error:
         return f"Your progress is not kept: {error}"
     finally:
-        partial_file.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial_file.unlink()
     return ""
 
 
@@ -277,14 +279,15 @@ def most_frequent(mistakes: Counter[str]) -> str:
     return "".join(f"; most often: {name} ({count})" for name, count in mistakes.most_common(1))
 
 
+FOLDERS = ("progress", "notebooks", "my_notebooks")  # that are called alike for all
+
+
 def names_of(files: list[Path]) -> list[str]:
     """Name learners by their files, or by folders where the files are called alike."""
     names = []
     for file in files:
-        parts = [
-            part for part in file.resolve().with_suffix("").parts if part not in ("progress", "notebooks")
-        ]
-        names.append(parts[-1])
+        parts = file.resolve().with_suffix("").parts
+        names.append([part for part in parts if part not in FOLDERS][-1])
     return [name if names.count(name) == 1 else str(file) for name, file in zip(names, files, strict=True)]
 
 

@@ -11,13 +11,14 @@ import json
 import platform
 import shutil
 import sys
+from itertools import chain, count
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
 
-GIVEN = ".attention_course.json"  # what was put into the folder: the name of each notebook, and its SHA-256
+LEDGER = ".attention_course.json"  # in the folder: the edition given of each notebook, what was written
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:
@@ -45,8 +46,32 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def write(path: Path, text: str) -> None:
+    """Write a file in one step: whoever interrupts it keeps the old one."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def read_ledger(path: Path) -> dict[str, dict[str, str]]:
+    """Read which edition of each notebook was given, and the digest of each file that was written.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    if not path.exists():
+        return {"editions": {}, "written": {}}
+    try:
+        ledger = json.loads(path.read_text(encoding="utf-8"))
+        return {"editions": dict(ledger["editions"]), "written": dict(ledger["written"])}
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}). Delete it: your notebooks stay, and new ones come beside them."
+        ) from error
+
+
 def prepare(source: Path, folder: Path) -> list[str]:
-    """Bring the notebooks and images of `source` into `folder`; whatever the learner changed there stays.
+    """Bring the notebooks of `source` into `folder`, with their images; what the learner changed stays.
 
     The copies are signed as trusted, so that the heroes move before a cell has run.
 
@@ -59,6 +84,7 @@ def prepare(source: Path, folder: Path) -> list[str]:
 
     Raises:
         FileNotFoundError: there are no notebooks in `source`.
+        ValueError: the ledger in `folder` is damaged.
     """
     sources = sorted(source.glob("*.ipynb"))
     if not sources:
@@ -66,26 +92,33 @@ def prepare(source: Path, folder: Path) -> list[str]:
             f"There are no notebooks in {source}. Name the folder of the course that has them."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    ledger = folder / GIVEN
-    given = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else {}
+    ledger = read_ledger(folder / LEDGER)
     kept = []
+
+    def untouched(path: Path) -> bool:
+        return not path.exists() or digest(path.read_text(encoding="utf-8")) == ledger["written"].get(
+            path.name
+        )
+
     for path in sources:
-        notebook = clean(nbformat.read(path, as_version=4))
-        new = nbformat.writes(notebook) + "\n"
-        target = folder / path.name
-        if target.exists() and given.get(path.name) == digest(new):
-            continue  # this edition was given before; what the learner made of it stays
-        if target.exists() and digest(target.read_text(encoding="utf-8")) != given.get(path.name):
-            target = folder / f"{path.stem}.new.ipynb"
+        edition = digest(path.read_text(encoding="utf-8"))
+        if (folder / path.name).exists() and ledger["editions"].get(path.name) == edition:
+            continue  # given before; what the learner made of it stays
+        suffixes = chain(["", ".new"], (f".new{n}" for n in count(2)))
+        names = (f"{path.stem}{suffix}.ipynb" for suffix in suffixes)
+        target = next(folder / name for name in names if untouched(folder / name))
+        text = nbformat.writes(clean(nbformat.read(path, as_version=4))) + "\n"
+        write(target, text)
+        NotebookNotary().sign(nbformat.reads(text, as_version=4))
+        if target.name != path.name:
             kept.append(
                 f"{path.name} has your changes and stays. The new edition is beside it: {target.name}"
             )
-        target.write_text(new, encoding="utf-8")
-        NotebookNotary().sign(nbformat.reads(new, as_version=4))
-        given[path.name] = digest(new)
+        ledger["editions"][path.name] = edition
+        ledger["written"][target.name] = digest(text)
+        write(folder / LEDGER, json.dumps(ledger, indent=2) + "\n")
     if (source / "images").is_dir():
         shutil.copytree(source / "images", folder / "images", dirs_exist_ok=True)
-    ledger.write_text(json.dumps(given, indent=2) + "\n", encoding="utf-8")
     return kept
 
 

@@ -74,6 +74,46 @@ def test_a_changed_notebook_stays_and_the_new_edition_comes_beside_it(source, tm
     assert prepare(source, mine) == [], "it is said once"
 
 
+def test_no_edition_overwrites_what_the_learner_made_of_the_one_before(source, tmp_path):
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    for edition, name in ((2, "01_a.new.ipynb"), (3, "01_a.new2.ipynb"), (4, "01_a.new3.ipynb")):
+        for path in mine.glob("*.ipynb"):
+            notebook = read(path)
+            notebook.cells[1].source = f"my answer in {path.name}"
+            nbformat.write(notebook, path)
+        write(source, f"1 + {edition}")
+        (sentence,) = prepare(source, mine)
+        assert name in sentence
+        assert read(mine / name).cells[1].source == f"1 + {edition}"
+    assert read(mine / "01_a.ipynb").cells[1].source == "my answer in 01_a.ipynb"
+    assert read(mine / "01_a.new.ipynb").cells[1].source == "my answer in 01_a.new.ipynb"
+
+
+def test_another_python_is_no_other_edition(source, tmp_path, monkeypatch):
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    (mine / "01_a.ipynb").write_text("what I made of it")
+    monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
+    assert prepare(source, mine) == []
+    assert (mine / "01_a.ipynb").read_text() == "what I made of it"
+
+
+def test_a_deleted_notebook_comes_back(source, tmp_path):
+    prepare(source, tmp_path / "mine")
+    (tmp_path / "mine" / "01_a.ipynb").unlink()
+    assert prepare(source, tmp_path / "mine") == []
+    assert (tmp_path / "mine" / "01_a.ipynb").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"editions": 1}'])
+def test_a_damaged_ledger_is_named(source, tmp_path, text):
+    prepare(source, tmp_path / "mine")
+    (tmp_path / "mine" / ".attention_course.json").write_text(text)
+    with pytest.raises(ValueError, match=r"\.attention_course\.json is damaged .* Delete it"):
+        prepare(source, tmp_path / "mine")
+
+
 def test_an_untouched_notebook_becomes_the_new_edition(source, tmp_path):
     mine = tmp_path / "mine"
     prepare(source, mine)

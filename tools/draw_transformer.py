@@ -31,34 +31,34 @@ path { fill: none; stroke: #777; stroke-width: 1.5px; }
 """
 
 # Each part: its words, the rung that builds it and those that build it anew, its left edge, middle and width.
+WEIGHTED = "weights × values"  # on rung 1 all weights are alike: a mean
 PARTS = [
     ("tokens", (1,), 4, 56, 62),
     ("embedding", (8,), 84, 40, 92),
-    ("position", (8, 9), 84, 72, 92),
+    ("position", (8,), 84, 72, 92),
     ("norm", (8, 9), 200, 56, 52),
-    ("attention", (7, 9), 262, 56, 84),
+    ("attention", (7,), 262, 56, 84),
     ("+", (8,), 356, 56, 26),
     ("norm", (8, 9), 392, 56, 52),
     ("feed-forward", (8, 9), 454, 56, 92),
     ("+", (8,), 556, 56, 26),
     ("logits", (8,), 592, 56, 46),
     ("context", (6,), 4, 207, 62),
-    ("query", (4,), 78, 150, 62),
-    ("key", (4,), 78, 188, 62),
-    ("value", (4,), 78, 226, 62),
+    ("query", (4, 9), 78, 150, 62),
+    ("key", (4, 9), 78, 188, 62),
+    ("value", (4, 9), 78, 226, 62),
     ("query · key", (4,), 156, 169, 88),
     ("÷ √head_size", (5,), 256, 169, 98),
     ("mask", (3,), 366, 169, 50),
     ("softmax", (3,), 428, 169, 68),
-    ("weights × values", (2,), 352, 226, 120),
-    ("mean", (1,), 484, 226, 56),
+    (WEIGHTED, (1, 2), 386, 226, 120),
     ("all heads", (7,), 552, 226, 80),
 ]
 ARROWS = [
     "M66 56 H84", "M176 56 H200", "M252 56 H262", "M346 56 H356", "M382 56 H392", "M444 56 H454",
     "M546 56 H556", "M582 56 H592", "M188 56 V24 H369 V43", "M387 56 V24 H569 V43",
     "M140 150 H200 V156", "M140 188 H200 V182", "M244 169 H256", "M354 169 H366", "M416 169 H428",
-    "M462 182 V213", "M140 226 H352", "M472 226 H484", "M540 226 H552",
+    "M462 182 V213", "M140 226 H386", "M506 226 H552",
     "M66 207 H72 V188 H78", "M72 207 V226 H78",
 ]  # fmt: skip
 HEIGHT_OF_A_PART = 26
@@ -66,6 +66,7 @@ HEIGHT_OF_A_PART = 26
 
 def box(words: str, rungs: tuple[int, ...], left: float, middle: float, width: float, number: int) -> str:
     """Draw one part as it stands on rung `number`."""
+    words = "mean" if words == WEIGHTED and number == 1 else words
     state = "lit" if number in rungs else "built" if rungs[0] < number else "later"
     top = middle - HEIGHT_OF_A_PART / 2
     return (

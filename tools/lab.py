@@ -18,7 +18,7 @@ from nbformat import v4 as nbf
 from playwright.sync_api import Locator, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
-LEFT_OUT = [".*", "tests", "tools", "__pycache__", "progress.json"]
+LEFT_OUT = [".*", "tests", "tools", "__pycache__", "progress.json", "my_notebooks"]
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

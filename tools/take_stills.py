@@ -36,7 +36,7 @@ def take(page, name: str) -> str:
     drawing = page.locator(".attention-hero svg").evaluate(
         "(svg) => new XMLSerializer().serializeToString(svg)"
     )
-    drawing = re.sub(r' (tabindex|role|aria-[a-z]+|class="(movable|pointable)")="[^"]*"', "", drawing)
+    drawing = re.sub(r' (tabindex|role|aria-[a-z]+)="[^"]*"', "", drawing)
     return drawing.replace(">", f' data-hero="{name}"><style>\n{style()}</style>', 1) + "\n"
 
 

@@ -156,7 +156,6 @@ function play(stage, { tokens, shape, weights, jobs }) {
     node.addEventListener("pointerdown", (event) => choose(place(event)));
     stage.drag(node, label, { at, move: (px, py) => choose(find(px, py)), tell, step });
     node.style.cursor = "pointer";
-    node.style.touchAction = "pan-y"; // they are as wide as a phone: a finger that goes up or down scrolls the page
   };
   const within = (position, many) => Math.max(0, Math.min(many - 1, Math.floor(position)));
   const tellHead = () => `${name(seen().head)}: ${percent(scores[job][seen().head])}`;

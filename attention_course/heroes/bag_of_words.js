@@ -80,7 +80,7 @@ function play(stage, { tokens, limit, orders }) {
         : "Press Play. Drag a token with the mouse, a finger or the arrow keys.",
     );
     const state = { places: points.map((point) => [...point]), trail: path.slice(0, -1), mean, flight: mean, bagged };
-    if (seen && ms) {
+    if (seen && ms !== 0) {
       stage.shown = { ...stage.shown, flight: points[order()[seen - 1]] }; // the newest flies to the ring
       if (seen === 1) stage.shown.mean = mean;
     }
@@ -99,7 +99,7 @@ function play(stage, { tokens, limit, orders }) {
     }
     turn = (turn + 1) % orders.length;
     await player.to(0);
-    for (let step = 1; step <= tokens.length; step++) await player.to(step);
+    for (let step = 1; step <= tokens.length && seen === step - 1; step++) await player.to(step);
   });
   update(0);
 }

@@ -8,7 +8,7 @@ const PARTS = [
   ["four heads", "each of them looks in its own way, at four places at once"],
   ["feed-forward", "after looking around, each place works on what it found"],
   ["residual", "a part adds to what is there, and replaces nothing"],
-  ["LayerNorm", "each part reads vectors of the same size"],
+  ["LayerNorm", "each part reads numbers of the same scale"],
   ["second layer", "all of it once more: now a head can look at what the first layer noted"],
 ];
 

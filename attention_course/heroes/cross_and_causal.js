@@ -93,7 +93,7 @@ function play(stage, { characters, months, dates, parameters }) {
   const slant = (at, from, to) => `M${from} ${at - from}L${to} ${at - to}`; // x + y = at
   const hatching = [8, 16, 24, 32, 40, 48, 56].map((at) => slant(at, Math.max(0, at - tall), Math.min(cell, at))).join("");
   const sources = Array.from({ length: LONGEST }, (_, s) => {
-    const group = svg(stage.svg, "g", { class: "pointable", tabindex: 0, role: "switch", style: "touch-action: none" });
+    const group = svg(stage.svg, "g", { class: "pointable movable", tabindex: 0, role: "switch" });
     const square = { x: -cell / 2, y: top, width: cell, height: tall, rx: 4 };
     svg(group, "rect", { ...square, fill: "var(--paper)", stroke: "var(--faint)" });
     const lid = svg(group, "g");
@@ -263,7 +263,7 @@ function play(stage, { characters, months, dates, parameters }) {
       read(date);
       await player.to(0);
       for (let step = 1; step <= last && text === date && seen === step - 1; step++) await player.to(step);
-    }
+    } else update();
   };
 
   const player = stage.player(last, (step) => {

@@ -133,7 +133,7 @@ function play(stage, { rungs, built, floors, words, moments }) {
     const passed = FLOORS.filter(([name]) => loss < floors[name]);
     labels.forEach((label, at) => label.classList.toggle("strong", at < passed.length));
     title.textContent = `written after ${step} steps`;
-    const learned = passed.length ? passed.at(-1)[2] : "untrained, it is sure of wrong letters, which is worse than guessing";
+    const learned = passed.length ? passed.at(-1)[2] : "so far it is sure of wrong letters, which is worse than guessing";
     const stories = told ? ` ${told === 1 ? "One story is" : `${told} stories are`} without a mistake.` : "";
     stage.say(`After ${step} steps: ${real} of ${all} words are real.${stories} Surprise (its name is loss) ${number(loss)}: ${learned}.`);
     stage.publish({ step, loss, told, text: lines.map((line) => line.textContent), real, all, passed: passed.map(([name]) => name) });

@@ -124,6 +124,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     slats.forEach((slat, at) => {
       set(slat, { x: left + stride * edge, width: length - stride * edge, y: top + (drop * at * (bottom - top)) / SLATS });
     });
+    word.textContent = drop < 0.5 ? "mask, rolled up" : "mask";
     set(word, { x: left + (length + stride * edge) / 2, visibility: edge < tokens.length ? "visible" : "hidden" });
     marker.setAttribute("transform", `translate(${left + stride * (edge - 0.5)} 0)`);
   };

@@ -2,7 +2,7 @@
 // is a stage of the head. The head finds the last consonant for a vowel, and the last vowel for a consonant.
 
 const LAST = 8; // the stages that Step walks through; those to come are pale
-const PALE = 0.2;
+const PALE = 0.08; // a place is seen to be there, and not what it will hold
 const [WORD, QUERY, KEY, PRODUCT, SCORE, SCALED, MASK, BARS, SHARE, OUTPUT] = [62, 108, 160, 183, 203, 241, 276, 350, 378, 434];
 const ROWS = [
   // the middle, the step, the name, and what it is
@@ -48,6 +48,7 @@ function play(stage, { text, vowels, queries }) {
   const v = word.map((a) => letters.map((b) => Number(a === b)));
   let t = 3; // who asks
   let step = 0;
+  let updates = 0;
   let pointed = null; // a column, or a letter of the output
 
   const head = () => {
@@ -134,7 +135,7 @@ function play(stage, { text, vowels, queries }) {
     place(asker, from, 0);
     place(question, from + (t < 4 ? 38 : -38), QUERY);
     set(shutter, { x: from + PITCH / 2, width: PITCH * (word.length - 1 - now.asker), height: SHARE - MASK + 26, opacity: veil(5) });
-    titles.forEach((title, row) => set(title, { opacity: row < 2 ? 1 : 0.2 + veil(ROWS[row][1]) }));
+    titles.forEach((title, row) => set(title, { opacity: row < 2 ? 1 : 0.4 + veil(ROWS[row][1]) }));
     columns.forEach((parts, s) => {
       const x = column(s);
       const light = lit(word[s], s);
@@ -231,9 +232,11 @@ function play(stage, { text, vowels, queries }) {
     tell();
     const over = !step || step === LAST; // the answer is told before the first step, and at the last
     const state = { asker: t, seen: step, ask: 1, answer: 1, arcs: over || step > 5 ? 1 : PALE, answered: Number(over), ...stages };
+    const mine = ++updates;
     if (flight || step === LAST) {
       stage.shown = { ...stage.shown, ask: flight ? 0 : 1, answer: 0 };
       await stage.show({ ...state, answer: 0 });
+      if (mine !== updates) return; // something newer is shown
     }
     return stage.show(state);
   }

@@ -132,7 +132,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     if (divided) return stage.say(`Every score ÷ ${root}: ${wide}, whatever head_size is, and ${winner}. The model can learn.`);
     const follow =
       norm < 0.2
-        ? `The weights ${norm < 0.01 ? "no longer" : "hardly"} follow the scores: it stops learning. Press ÷ √head_size.`
+        ? `The weights ${norm < 0.01 ? "no longer follow the scores: it stops learning" : "hardly follow the scores: it learns slowly"}. Press ÷ √head_size.`
         : "Drag ↔ to the right for more numbers, or press Play.";
     stage.say(`A query of ${size} ${size === 1 ? "number" : "numbers"}: ${wide}, and ${winner}. ${follow}`);
   };

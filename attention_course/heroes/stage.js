@@ -1,4 +1,4 @@
-// The stage of a hero: a drawing of fixed size, buttons below it, and a line of words.
+// The stage of a hero: a line of words, buttons, and below them a drawing of fixed size.
 // A hero (bag_of_words.js, ...) is one function, play(stage, data). It says what the picture is at a moment,
 // stage.show(state), and how a state is painted, stage.paint; the way from one state to the next is drawn here.
 
@@ -45,25 +45,30 @@ function between(from, to, share) {
   return to;
 }
 
+const OWN = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", " ", "Escape"];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 class Stage {
   constructor(figure, height, label) {
     figure.querySelector("img")?.remove(); // the still, for pages without scripts
     this.figure = figure;
+    this.words = html(figure, "p", { class: "words", role: "status" });
+    this.controls = html(figure, "div", { class: "controls" });
     const scene = html(figure, "div", { class: "scene" });
     this.svg = svg(scene, "svg", { width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": label });
     // A finger on a handle drags it; elsewhere it scrolls the page. (Chromium heeds neither touch-action nor a listener
     // on a part of a drawing.)
     const keep = (event) => event.target.closest(".movable") && event.preventDefault();
     this.svg.addEventListener("touchstart", keep, { passive: false });
-    this.controls = html(figure, "div", { class: "controls" });
-    this.words = html(figure, "p", { class: "words", role: "status" });
     this.paint = () => {};
     this.motion = matchMedia("(prefers-reduced-motion: no-preference)");
-    // Arrow keys and Enter belong to the hero while it has the focus, not to the notebook around it.
-    figure.toggleAttribute("data-lm-suppress-shortcuts", true);
-    figure.addEventListener("keydown", (event) => event.stopPropagation());
+    // Keys that a hero uses, and all that is typed, are kept from the notebook around it; Shift+Enter still runs a cell.
+    window.addEventListener("keydown", (event) => {
+      const { target, key, shiftKey, ctrlKey, metaKey } = event;
+      if (!figure.contains(target)) return;
+      const used = OWN.includes(key) && !shiftKey && !ctrlKey && !metaKey;
+      target.toggleAttribute("data-lm-suppress-shortcuts", used || target.matches("input"));
+    }, true);
   }
 
   // Move to a state; resolves when it is there, or when a new call takes over, from wherever the picture is.
@@ -112,14 +117,6 @@ class Stage {
     return button;
   }
 
-  // A labelled slider below the picture, for what has no place in it to be dragged.
-  slider(label, { min, max, step = 1, value }, change) {
-    const box = html(this.controls, "label", {}, `${label} `);
-    const input = html(box, "input", { type: "range", min, max, step, value });
-    input.addEventListener("input", () => change(Number(input.value)));
-    return input;
-  }
-
   // Buttons that walk through the steps 0 to last: go(step) shows one, and may return a promise.
   player(last, go, pause = 500) {
     let at = 0;
@@ -149,7 +146,7 @@ class Stage {
       if (playing === walk) stop();
     });
     back.disabled = true;
-    return { to, stop, at: () => at };
+    return { to, stop };
   }
 
   // Let `node` be dragged by mouse, finger or arrow keys. `at()` gives its place in the drawing, `move(x, y)` is
@@ -168,6 +165,7 @@ class Stage {
       const box = this.svg.getBoundingClientRect();
       return [event.clientX - box.left, event.clientY - box.top];
     };
+    node.addEventListener("focus", describe);
     node.addEventListener("pointerdown", (event) => {
       const [x, y] = point(event);
       hold = [at()[0] - x, at()[1] - y];

@@ -18,7 +18,7 @@ SKY = "#56B4E9"  # one more series
 BLACK = "#222222"  # text; dashed: a prediction, a floor
 SERIES = (BLUE, GREEN, PURPLE, AMBER, SKY, BLACK)  # of curves, in this order
 
-NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates
+NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML forbids
 
 Number = int | float  # the runtime type checker does not accept an int as a float
 

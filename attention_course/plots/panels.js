@@ -149,7 +149,7 @@ function product(panels, panel, { [panel.row_label]: row, [panel.column_label]: 
 const KINDS = {
   Heatmap: {
     margin: { top: 4, right: 6, bottom: 40 },
-    left: ({ rows }, theme) => Math.max(46, widest(rows, theme.font(11)) + 28), // with the name of their axis
+    left: ({ rows }, theme) => Math.max(48, widest(rows, theme.font(11)) + 28), // with the name of their axis
     gridded: 14, // pixels of a cell from which lines stand between two
     off(panel, theme) {
       return this.left(panel, theme) - this.margin.right;

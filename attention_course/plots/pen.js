@@ -2,7 +2,7 @@
 // which writes SVG. So each kind of panel is drawn by one piece of code, on a page that is alive and in a picture.
 
 const round = (value) => Math.round(100 * value) / 100;
-const BAD = /\p{Cc}|\p{Cs}/gu; // control characters and lone surrogates, which XML forbids
+const BAD = /\p{Cc}|\p{Cs}|[\ufffe\uffff]/gu; // what XML forbids: control characters, lone surrogates, no characters
 const escaped = (text) => text.replace(BAD, "�").replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 // An element of SVG, without the attributes that are empty.

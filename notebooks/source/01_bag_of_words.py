@@ -23,7 +23,7 @@ hero("ladder")
 #
 # A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
 #
-# The grey lines above and below are folded cells. They run like any other cell, and their code is not what this rung teaches. A click on one shows it.
+# The grey lines below are folded cells. They run like any other cell, and their code is not what this rung teaches. A click on one shows it.
 
 # %% tags=["hero", "folded"]
 # The picture of this rung. Press Play, drag a token, shuffle

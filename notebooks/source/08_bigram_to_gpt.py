@@ -526,7 +526,7 @@ for name in ("residual", "LayerNorm"):
 # %% [markdown]
 # The last one is trained before your eyes; both axes of the picture are logarithmic. The loss falls through the floors of the tables, one after the other. At that of the pairs it slows down: up to there the last character was enough, and now the model has to learn to look back. Read what it writes meanwhile. **Stop** ends the training and keeps the model as it is. (If you stop, run the cell again before you go on: what follows assumes the full training run.)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 gpt = fresh(ladder["second layer"])
 live = LiveTraining(tokenizer, floors={**floors, "entropy": entropy})
 shown = display(live, display_id=True)

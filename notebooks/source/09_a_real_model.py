@@ -16,7 +16,7 @@ hero("a_real_model")
 #
 # **Time** about 75 minutes to read, and 57 for the exercises.
 #
-# ![The transformer as a drawing. Lit is what this rung builds: what a model of today builds differently: position, norm, attention, feed-forward.](images/transformer_9.svg)
+# ![The transformer as a drawing. Lit is what this rung builds: what a model of today builds differently: norm, query, key, value, feed-forward.](images/transformer_9.svg)
 
 # %% [markdown]
 # ## The question

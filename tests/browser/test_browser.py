@@ -226,7 +226,7 @@ def test_the_gpt_has_trained_and_can_be_looked_into(notebook, page):
     assert live.locator("button").is_disabled()
     assert "Written after step 450" in live.locator(".attention-panels").get_attribute("aria-label")
     looked, drawn = page.locator(".attention-explorer").all()
-    found = cell_with(page, "told = story.index").locator(".jp-OutputArea").inner_text()
+    found = page.locator(".jp-OutputArea", has_text="= layers, texts, heads, queries, keys").inner_text()
     head = int(re.search(r"head (\d): \d+ %", found)[1])
     handles = looked.locator(".noUi-handle")
     for handle, value in ((handles.nth(0), 1), (handles.nth(1), head)):

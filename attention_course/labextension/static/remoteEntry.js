@@ -10,7 +10,7 @@ const STYLE = `
 .attention-course .jp-MarkdownOutput h1 { font-size: 24px; margin: 2px 0 4px; }
 .attention-course .jp-MarkdownOutput h2 { font-size: 20px; margin: 8px 0 4px; }
 .attention-course .jp-MarkdownOutput h3 { font-size: 16px; margin: 6px 0 2px; }
-.attention-course .jp-InputPrompt, .attention-course .jp-OutputPrompt { min-width: 46px; flex: 0 0 46px; }
+.attention-course { --jp-cell-prompt-width: 46px; }
 .attention-course .jp-cell-toolbar { display: none; }
 .attention-course .jp-InputPlaceholder { min-height: 0; padding: 0; border: none; background: none; opacity: 0.75; }
 .attention-course .jp-Cell:has(.attention-question, .attention-hero) .jp-InputPlaceholder { display: none; }

@@ -45,7 +45,7 @@ def drawing(hero) -> str:
 
 def pale(hero) -> int:
     """Return how many things are still to come."""
-    return hero.figure.locator('svg [opacity="0.2"]').count()
+    return hero.figure.locator('svg [opacity="0.08"]').count()
 
 
 def test_at_first_a_letter_has_asked_and_all_stages_are_pale(show):
@@ -117,7 +117,7 @@ def test_before_the_first_step_pointing_shows_one_column_whole(show):
     before = pale(hero)
     column = hero.figure.get_by_role("button", name="key 2")
     column.hover()
-    assert not column.locator('[opacity="0.2"]').count()
+    assert not column.locator('[opacity="0.08"]').count()
     assert pale(hero) < before
     hero.page.mouse.move(0, 0)
     assert pale(hero) == before
