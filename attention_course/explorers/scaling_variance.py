@@ -31,7 +31,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
     variance = {"min": 0.25, "max": 4, "step": 0.25, "layout": {"width": "250px"}}
     return {
         "head_size": ipywidgets.SelectionSlider(
-            options=HEAD_SIZES, value=8, description="head_size", layout={"width": "300px"}
+            options=HEAD_SIZES, value=4, description="head_size", layout={"width": "300px"}
         ),
         "scale": ipywidgets.ToggleButtons(
             options=list(SCALES),
