@@ -112,7 +112,9 @@ def test_touch_and_mouse_press_its_buttons(show, name):
     for touch in (False, True):
         hero = show(name, has_touch=touch)
         hero.settle()
-        for button in hero.figure.locator(".controls button:enabled").all():
+        for button in hero.figure.locator(".controls button").all():
+            if button.is_disabled():  # as one before it has led to an end
+                continue
             before = hero.drawing()
             button.tap() if touch else button.click()
             hero.settle()

@@ -64,6 +64,7 @@ def test_a_row_pours_one_token_after_the_other(show):
     for _ in range(3):
         hero.press("Step")
     hero.wait_for_words("= 3.")
+    hero.settle()
     said = hero.page.evaluate("window.said")
     assert [line for line in said if line.startswith("Output 2")] == [
         "Output 2 = …",
