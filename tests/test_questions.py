@@ -102,3 +102,10 @@ def test_unknown_name_lists_the_names():
 
 def test_three_questions_a_rung():
     assert len(QUESTIONS) >= 9
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_choice_stands_out_by_its_font(name):
+    """A choice that is code as a whole is set as code: all of a question are, or none is."""
+    as_code = {bool(re.fullmatch("`[^`]+`", choice["text"])) for choice in QUESTIONS[name]["choices"]}
+    assert len(as_code) == 1
