@@ -6,7 +6,7 @@
 # **You will build** the mean of the past again, without a loop: a matrix of weights times the tokens. Attention has the same matrix in the same place, but computes its entries from the tokens.
 
 # %% tags=["hero", "folded"]
-# What this rung is about. Play, drag, point
+# The opening picture: play a row of weights, drag a token
 from attention_course.heroes import hero
 
 hero("tril_matmul")

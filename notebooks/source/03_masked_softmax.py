@@ -6,7 +6,7 @@
 # **You will build** the weights of rung 2 from scores, with softmax and a mask. The scores can then come from anywhere. In attention they are computed from the tokens.
 
 # %% tags=["hero", "folded"]
-# What this rung is about. Play, drag, point
+# The opening picture: drag a score, drop the mask
 from attention_course.heroes import hero
 
 hero("masked_softmax")
@@ -62,7 +62,7 @@ exp, exp.sum()
 exp / exp.sum()
 
 # %% tags=["folded"]
-# Check: torch.softmax agrees; 1000 scores of 0
+# Check: torch.softmax agrees, and 1000 zeros get 1/1000 each
 torch.testing.assert_close(exp / exp.sum(), torch.softmax(scores, dim=-1))
 assert torch.zeros(1000).exp().sum() == 1000
 
@@ -224,7 +224,7 @@ for T in (1, 2, 7, 32):
 # Now with scores that are not all equal. They are from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation", for the six words of "The sun rises in the east". The article mixes up the order of the words, and we keep its order: the, sun, the, in, east, rises. Rung 4 shows how the scores are computed, and rung 5 why they are divided by √2.
 
 # %% tags=["folded"]
-# Data: the article's scores, divided by √2, and a mask
+# Data: article_scores of six tokens, divided by √2, and their mask
 article_scores = (
     torch.tensor(
         [
@@ -313,7 +313,7 @@ def multiply_after(x):
 
 
 # %% tags=["folded"]
-# Picture: the leak probe of both
+# Picture: the leak probe of mask_before and multiply_after
 torch.manual_seed(0)
 x = torch.randn(6, 3)
 picture(
@@ -468,7 +468,7 @@ print("rows:   ", broken.sum(dim=-1))
 # The second is the leak probe.
 
 # %% tags=["folded"]
-# Picture: its leak probe
+# Picture: the leak probe of almost_attention
 picture(
     Heatmap(
         "softmax along the queries",
@@ -484,7 +484,7 @@ picture(
 # Each key distributes its weight over all queries that may see it, including later ones. So a later token changes what an earlier one gets.
 
 # %% tags=["folded"]
-# Check: it leaks
+# Check: almost_attention leaks
 assert (
     leak_probe(lambda x: almost_attention(x)[1], x).triu(diagonal=1).any()
 )

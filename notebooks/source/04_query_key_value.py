@@ -6,7 +6,7 @@
 # **You will build** one head of attention. Each token says what it looks for, what it can be found by, and what it hands over. The first two determine the scores of rung 3.
 
 # %% tags=["hero", "folded"]
-# What this rung is about. Play, drag, point
+# The opening picture: pick a letter, and step through
 from attention_course.heroes import hero
 
 hero("query_key_value")

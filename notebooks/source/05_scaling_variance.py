@@ -6,7 +6,7 @@
 # **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large. The formula explains one small factor in `attention_weights`.
 
 # %% tags=["hero", "folded"]
-# What this rung is about. Play, drag, point
+# The opening picture: drag the edge of the bell
 from attention_course.heroes import hero
 
 hero("scaling_variance")
@@ -100,7 +100,7 @@ torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 
 # %% tags=["folded"]
-# Picture: the measured variance over head_size, and with the factor
+# Picture: the variance for two var(q), and divided by √head_size
 def measure_scores(factor):
     tables = (factor * q[:, :d] * k[:, :d] for d in head_sizes)
     return torch.stack([table.sum(dim=-1).var() for table in tables])
@@ -133,12 +133,13 @@ picture(
 # %% [markdown]
 # Both axes are logarithmic. The line rises tenfold where head_size grows tenfold: twice the head_size, twice the variance. (If the entries of q are twice as large, var(q) = 4, and the scores are twice as large.)
 #
-# The same, measured in a published notebook: a batch of four sequences of eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->. The three linear layers are there because they use up random numbers before q and k are drawn.
+# The same, measured in a published notebook: a batch of four sequences of eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->.
 
 # %% tags=["folded"]
-# Measure: the variances of the published notebook
+# Measure: the variances of k, q, scores and scaled scores there
 torch.manual_seed(3)
 x = torch.randn(4, 8, 32)
+# They use up random numbers before k and q are drawn.
 layers = [nn.Linear(32, 16, bias=False) for _ in range(3)]
 k, q = torch.randn(4, 8, 16), torch.randn(4, 8, 16)
 scores = q @ k.transpose(-2, -1)
@@ -200,7 +201,7 @@ scaled = [rows_of_weights(d, d**-0.5) for d in head_sizes.tolist()]
 
 
 # %% tags=["folded"]
-# Helpers: entropy, what is left to others, curves of medians
+# Helpers: entropy of rows, 1 − their largest weight, medians
 def entropy(weights):
     return torch.special.entr(weights).sum(dim=-1)  # entr(p) is -p ln p
 
@@ -235,7 +236,7 @@ picture(
 # Without a scale, the largest weight is above 3/4<!--shown--> at head_size 16<!--shown-->, above 0.95<!--shown--> at 64<!--shown-->, and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
 
 # %% tags=["folded"]
-# Check: the largest weights without a scale, and with it
+# Check: medians of the largest weight, without a scale and with it
 for smallest, d in ((3 / 4, 16), (0.95, 64), (0.999, 1024)):
     assert rows_of_weights(d, 1.0).amax(dim=-1).median() > smallest
     assert 0.3 < rows_of_weights(d, d**-0.5).amax(dim=-1).median() < 0.4
@@ -243,10 +244,10 @@ assert medians(entropy, unscaled)[-1] < 1e-3
 assert medians(entropy, scaled).min() > 1.7
 
 # %% [markdown]
-# Another published notebook computes attention with head_size 4, and without a scale. Three rows of its scores:
+# Another published notebook computes attention with head_size 4, and without a scale. The weights of three rows of its scores:
 
 # %% tags=["folded"]
-# Data: three rows of scores, and their weights
+# Data: notebook_scores, three rows; shown are their weights
 notebook_scores = torch.tensor(
     [
         [13.8004, 7.0465, -7.8591],
@@ -348,7 +349,7 @@ picture(
 # Without a scale, at head_size 64<!--shown-->, a usual size, it is less than a fifth<!--shown--> of what it is at head_size 1. At 1024<!--shown--> it is practically 0.
 
 # %% tags=["folded"]
-# Check: the norm without a scale, and with it
+# Check: the norm falls without a scale, and stays with it
 norms = dict(zip(head_sizes.tolist(), medians(jacobian_norm, unscaled)))
 for d, share in ((64, 1 / 5), (1024, 1e-4)):
     assert norms[d] < share * norms[1]
@@ -368,7 +369,7 @@ ask("wide_queries")
 # Here are 20,000 such queries and as many keys. Each comes from a token and a matrix of its own, because the formula takes both as random. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, because q and k are independent. That is enough for their variances to add up.
 
 # %% tags=["folded"]
-# Check: variances of 4, 16, 64 and 1; not independent, but uncorrelated
+# Check: 20,000 draws: var(q) 4, scores 64, and 16 if divided by √4
 torch.manual_seed(0)
 q = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
 k = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
@@ -431,7 +432,7 @@ for _ in range(200):
     optimizer.step()
 
 # %% tags=["folded"]
-# Check: the variances before and after training
+# Check: below 1 before, above 10 after, nearly all on one key
 assert loss < 0.01
 assert variance_at_start < 1
 assert scores.var() > 10

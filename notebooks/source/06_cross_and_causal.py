@@ -6,7 +6,7 @@
 # **You will build** attention from one sequence to another, and with it a small encoder-decoder that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what an attention map can tell you.
 
 # %% tags=["hero", "folded"]
-# What this rung is about. Play, drag, point
+# The opening picture: type a date, cover a part
 from attention_course.heroes import hero
 
 hero("cross_and_causal")

@@ -6,7 +6,7 @@
 # **You will build** many small heads in place of one large one, first as a list, then all of them at once. It is the attention that GPT uses, and you will compare it with PyTorch's own.
 
 # %% tags=["hero", "folded"]
-# What this rung is about. Play, drag, point
+# The opening picture: split one head into two
 from attention_course.heroes import hero
 
 hero("multi_head")

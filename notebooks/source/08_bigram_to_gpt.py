@@ -6,7 +6,7 @@
 # **You will build** a model that writes, character by character. It begins as a table of letter pairs. Parts are added one at a time, each is measured, and at the end it is a GPT that you trained yourself.
 
 # %% tags=["hero", "folded"]
-# What this rung is about. Play, drag, point
+# The opening picture: one part of the GPT at a time
 from attention_course.heroes import hero
 
 hero("bigram_to_gpt")
@@ -124,7 +124,7 @@ data = Data(train_ids, val_ids, tokenizer)
 # The grammar draws each story independently, so some occur twice. We keep a list of the validation stories that do not occur in the training text, for where it matters.
 
 # %% tags=["folded"]
-# Data: the validation stories that are new
+# Data: val_text, and new_stories: those of its stories that are new
 seen = set(tokenizer.decode(train_ids).splitlines())
 val_text = tokenizer.decode(val_ids)
 val_stories = val_text.splitlines()[1:]  # the first one may be cut
@@ -193,7 +193,7 @@ entropy = stories_entropy(stories)
 marks = {"nothing": math.log(V), **floors, "grammar": entropy}
 
 # %% tags=["folded"]
-# Picture: the loss of those who know less, and more
+# Picture: the baselines, from no knowledge to the whole grammar
 picture(
     Bars(
         "Loss, in nats per character, if you know ...",
@@ -344,7 +344,7 @@ class Model(nn.Module):
 
 
 # %% [markdown]
-# The mean of the past is rung 1; attention is rung 7.
+# The mean of the past is that of rungs 1 and 2; attention is rung 7.
 
 
 # %%
@@ -366,7 +366,7 @@ class Attention(nn.Module):
 # Does attention need the positions? Without a mask it does not notice the order of the tokens ([rung 4](04_query_key_value.ipynb)). The causal mask gives some of it away. Swap tokens 0 and 1: for a later query they are still the same set, and its output stays. But outputs 0 and 1 themselves do change, so a second head, on top of the first, notices. A positional embedding makes it easier.
 
 # %% tags=["folded"]
-# Check: swapped tokens, for one head and for two
+# Check: swap two tokens: what one head, and one on top of it, see
 torch.manual_seed(0)
 first, second = Attention(1), Attention(1)
 x = torch.randn(1, 6, n_embd)
@@ -537,7 +537,7 @@ models["second layer"], histories["second layer"] = gpt, history
 # %% [markdown]
 # ## The table
 #
-# What is each part worth? The numbers in this table are from the machine that built the page, or from yours, if you have run the cell. The last digit may differ.
+# What is each part worth? The numbers in this table are from the machine that built the page, or from yours, if you have run the notebook. The last digit may differ.
 
 # %% tags=["folded", "nbval-ignore-output", "table"]
 # Table: parameters, loss and recall of each model
@@ -562,7 +562,7 @@ for name, model in models.items():
 # - With a **second layer** something new happens. Recall is near 0 for the models that cannot spell. One in eight is a guess among words that are spelled right, and the other models with one layer come close to that. Now nearly every answer is right.
 
 # %% tags=["folded", "table", "proof"]
-# Check: what each part brought
+# Check: each claim of this list, against the table
 climbed = list(losses.values())
 assert climbed[1] > climbed[0]  # the mean is worse than the table
 # every part pays off
@@ -641,7 +641,7 @@ assert pre_2 < min(pre_1, post_2) - 0.01
 
 
 # %% tags=["folded"]
-# Check: the probe of a whole GPT
+# Check: leak probe of a whole GPT: no logit moves with a later token
 def from_embeddings(x):
     for block in untrained.transformer.h:
         x = block(x, is_causal=True)
@@ -806,7 +806,7 @@ explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 # After "poor " the model spreads its probability over the names. The grammar leaves one out: Ann, who gives. Look at the bar of A, for only Ann's name begins with it. If it is low, the model has learned the rule, in part at least. If it is as high as the others, it has learned the names and not yet the rule. The loss hardly shows it: in a story, not knowing the rule costs 0.13<!--shown--> nats of about 10<!--shown-->.
 
 # %% tags=["folded", "nbval-ignore-output"]
-# Check: the probability of A, and of the other names
+# Check: the probability of A beside that of one name in eight
 ids = tokenizer.encode(prompt)[None]
 with torch.no_grad():
     probabilities = torch.softmax(gpt(ids)[0, -1], dim=-1)
@@ -901,7 +901,7 @@ print(written)
 # A loss far below the entropy is the alarm: nobody can know what chance has not drawn yet. (On its training text, a model can get there by overfitting.) Two checks catch this bug. Are the targets the inputs, one step later? Is the loss low on the validation text, with the right targets?
 
 # %% tags=["folded"]
-# Check: the targets, and the loss on validation text
+# Check: the targets are no later tokens; the validation loss is high
 x, y = almost_get_batch(train_ids, 64, 16)
 assert not torch.equal(x[:, 1:], y[:, :-1])
 assert evaluate(broken, val_ids) > floors["1-gram"]

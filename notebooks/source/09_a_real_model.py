@@ -6,7 +6,7 @@
 # **You will build** the parts in which a language model of today differs from the GPT of rung 8. You meet the cache that lets it write quickly. Then 135<!--given--> million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
 
 # %% tags=["hero", "folded"]
-# What this rung is about. Play, drag, point
+# The opening picture: point at one of 270 heads
 from attention_course.heroes import hero
 
 hero("a_real_model")
