@@ -96,9 +96,8 @@ def prepare(source: Path, folder: Path) -> list[str]:
     kept = []
 
     def untouched(path: Path) -> bool:
-        return not path.exists() or digest(path.read_text(encoding="utf-8")) == ledger["written"].get(
-            path.name
-        )
+        written = ledger["written"].get(path.name)
+        return not path.exists() or digest(path.read_text(encoding="utf-8")) == written
 
     for path in sources:
         edition = digest(path.read_text(encoding="utf-8"))

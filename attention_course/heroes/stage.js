@@ -45,8 +45,8 @@ function between(from, to, share) {
   return to;
 }
 
-const OWN = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", " ", "Escape"];
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const OWN = [...Object.keys(ARROWS), "Enter", " ", "Escape"];
 
 class Stage {
   constructor(figure, height, label) {

@@ -46,3 +46,24 @@ def test_another_order_ends_at_the_same_mean(show):
     hero.wait_for_words("Another order")
     assert hero.values["means"][-1] == pytest.approx(end)
     assert hero.values["means"][3] != pytest.approx(end)
+
+
+FLIGHT = """(figure) => {
+    const courier = figure.querySelector('circle[r="5"]');
+    window.flown = [];
+    const note = () => window.flown.push(Number(courier.getAttribute('cx')));
+    new MutationObserver(note).observe(courier, { attributes: true });
+}"""
+
+
+def test_a_token_flies_from_its_place_to_the_mean(show):
+    hero = show("bag_of_words")
+    hero.press("Step")
+    hero.settle()
+    hero.figure.evaluate(FLIGHT)
+    hero.press("Step")
+    hero.settle()
+    flown = hero.page.evaluate("window.flown")
+    token, mean = (150 + 34 * (x + 5) for x in (-2, -3))  # of t = 1, in pixels
+    assert max(flown) == pytest.approx(token, abs=12)
+    assert flown[-1] == pytest.approx(mean)
