@@ -87,7 +87,8 @@ clean: ## remove caches; the next call checks .venv again and keeps what is inst
 # - a package without an INSTALLER file was interrupted (pip writes that file last) and is removed;
 # - an environment without pip is repaired, and recreated if that fails;
 # - an installed torch is kept, whatever its build: its version replaces the pinned one.
-# JupyterLab's news prompt is disabled: from here on nothing needs the network. A notebook ends where its text ends.
+# JupyterLab's news prompt is disabled: from here on nothing needs the network. A notebook ends where its text ends,
+# and no status bar stands below it.
 $(READY): pyproject.toml constraints.txt
 	@for info in $(VENV)/lib/python*/site-packages/*.dist-info; do \
 		test -f "$$info/INSTALLER" || rm -rf "$$info"; \
@@ -98,6 +99,7 @@ $(READY): pyproject.toml constraints.txt
 	$(RUN) -m pip install --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev]'
 	@mkdir -p $(SETTINGS)
 	@echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"},' \
+		'"@jupyterlab/statusbar-extension:plugin": {"visible": false},' \
 		'"@jupyterlab/notebook-extension:tracker": {"scrollPastEnd": false}}' > $(SETTINGS)/overrides.json
 	@touch $(READY)
 

@@ -46,13 +46,27 @@ def test_each_choice_shows_its_own_explanation(name):
 @each_question
 def test_skipping_is_one_click_and_says_what_is_right(name):
     question = ask(name)
-    question.skip.click()
+    question.corner.click()
     right = next(index for index, choice in enumerate(QUESTIONS[name]["choices"]) if choice.get("right"))
     assert "This is the answer." in question.explanation
     coloured = [button for button in question.buttons if "attention-right" in button._dom_classes]
     assert coloured == [question.buttons[right]]
     assert question.guesses == []
-    assert question.skip.layout.visibility == "hidden"
+
+
+@each_question
+def test_an_explanation_takes_the_place_of_the_other_choices_until_they_are_asked_for(name):
+    question = ask(name)
+    for index, choice in enumerate(QUESTIONS[name]["choices"]):
+        question.buttons[index].click()
+        shown = [button for button in question.buttons if "attention-shown" in button._dom_classes]
+        assert shown == [question.buttons[index]]
+        assert "attention-answered" in question._dom_classes
+        assert choice["explanation"].split("`")[0] in html.unescape(question.explanation)
+        question.corner.click()
+        assert "attention-answered" not in question._dom_classes
+    assert question.guesses == list(range(len(question.buttons))), "the way back is no guess"
+    assert question.corner.layout.visibility == "hidden", "what is right is known"
 
 
 @each_question
@@ -76,11 +90,12 @@ def test_after_a_restart_the_card_shows_what_was_answered(tmp_path, monkeypatch)
     assert again.guesses == [0, 2]
     assert again.explanation == question.explanation
     assert [button.icon for button in again.buttons] == ["times", "", "times", ""]
-    question.skip.click()
+    question.corner.click()
+    question.corner.click()
     again = ask("slice_of_the_past")
     assert [button.icon for button in again.buttons] == ["times", "check", "times", ""]
     assert again.explanation == question.explanation
-    assert again.skip.layout.visibility == "hidden"
+    assert "attention-answered" in again._dom_classes
     for kind in ("text/html", "text/plain"):
         assert again._repr_mimebundle_()[kind] == untouched[kind], "what is stored must not tell"
     assert ask("mean_at_one").explanation == ""

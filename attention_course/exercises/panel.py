@@ -32,7 +32,7 @@ def frame(name: str, sign: str, headline: str, body: str) -> str:
     accent = ACCENTS.get(sign, "#888")
     return (
         f'<div role="status" style="{TEXT};background:var(--jp-layout-color1,white);max-width:60em;'
-        f"border:1px solid {BORDER};border-left:5px solid {accent};padding:10px 16px 12px;line-height:1.5;"
+        f"border:1px solid {BORDER};border-left:5px solid {accent};padding:6px 16px 8px;line-height:1.5;"
         f'font-family:var(--jp-ui-font-family,sans-serif);font-size:var(--jp-content-font-size1,14px)">'
         f'<div><span style="{CODE};{MUTED}">{html.escape(name)}</span> &nbsp;'
         f"<strong>{sign} {html.escape(headline)}</strong></div>{body}</div>"

@@ -155,10 +155,10 @@ const KINDS = {
       return this.left(panel, theme) - this.margin.right;
     },
     // Width and height that are kept for any shape, so that nothing moves.
-    most: [40, 250, 62], // pixels of a cell in the largest shape, of all cells, and of a cell in any shape
+    most: { across: 36, down: 28, all: 250, any: 62 }, // pixels of a cell in the largest shape, of all, of one in any shape
     room({ room: [rows, columns] }) {
-      const cell = Math.min(this.most[0], this.most[1] / Math.max(rows, columns));
-      return [cell * columns, cell * rows];
+      const cell = this.most.all / Math.max(rows, columns);
+      return [columns * Math.min(this.most.across, cell), rows * Math.min(this.most.down, cell)];
     },
     size(panel, theme) {
       const { top, right, bottom } = this.margin;
@@ -168,7 +168,7 @@ const KINDS = {
     // Width and height of a cell, which is a square on a sheet of maps, and the left edge of the first.
     grid(panel, theme) {
       const [width, height] = this.room(panel);
-      const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(this.most[2], side));
+      const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(this.most.any, side));
       const cell = panel.tile.length ? [Math.min(across, down), Math.min(across, down)] : [across, down];
       return [...cell, this.left(panel, theme) + (width - cell[0] * panel.columns.length) / 2];
     },
@@ -242,9 +242,9 @@ const KINDS = {
       const side = panel.tile.length || Infinity; // of a map, beside which there may be others
       for (let r = side; r < rows; r += side + 1) pen.fillRect(left, top + down * r, width, down);
       for (let c = side; c < columns; c += side + 1) pen.fillRect(left + across * c, top, across, height);
-      const font = theme.font(across < 32 ? 11 : 12);
       const longest = panel.texts.reduce((one, other) => (other.length > one.length ? other : one), "");
-      if (down >= 12 && widest([longest], font) <= across - 2) {
+      const font = [12, 11].map(theme.font).find((font) => widest([longest], font) <= across - 2);
+      if (down >= 12 && font) {
         pen.font = font;
         panel.texts.forEach((text, index) => {
           pen.fillStyle = inkOn(shade(values[index] / panel.limit, theme));

@@ -93,8 +93,8 @@ class Pen {
 
 const document = { createElement: () => ({ getContext: () => new Pen() }) }; // all that panels.js asks of a page
 
-const WIDEST = 640; // pixels of a row of panels
-const [BESIDE, BELOW] = [20, 10]; // pixels between panels
+const WIDEST = 840; // pixels of a row of panels
+const [BESIDE, BELOW] = [12, 10]; // pixels between panels
 const TITLE = { "font-size": 13, "font-weight": 600, "text-anchor": "middle" };
 const LINE = 17; // pixels of a line of a title
 const AS_WIDE = "15px sans-serif"; // as the bold letters of a title

@@ -34,15 +34,18 @@ QUESTIONS: dict[str, Any] = {
     name: question for stem in STEMS for name, question in tables("questions", stem).items()
 }
 
+BACK = "Back to the choices"
 STYLE = f"<style>{files(__name__).joinpath('question.css').read_text(encoding='utf-8')}</style>"
 
 
 class Question(ipywidgets.VBox):
-    """A question with one button a choice; pressing one commits to it and shows its explanation.
+    """A question with one button a choice; pressing one commits to it.
+
+    An explanation takes the place of the other choices, so that the card keeps its size.
 
     Attributes:
         buttons: the choices, in order; `buttons[1].click()` answers without a browser.
-        skip: the button that says what is right.
+        corner: the button that says what is right; after an answer, the way back to the choices.
         guesses: the choices made so far, as indices.
     """
 
@@ -54,16 +57,18 @@ class Question(ipywidgets.VBox):
         self.buttons = [_button(choice["text"]) for choice in choices]
         for index, button in enumerate(self.buttons):
             button.on_click(lambda _, index=index: self._guess(index))
-        self.skip = ipywidgets.Button(description=SKIP, tooltip="Show what is right, without a guess")
-        self.skip.add_class("attention-skip")
-        self.skip.on_click(lambda _: self._skip())
+        self.corner = ipywidgets.Button(description=SKIP)
+        self.corner.add_class("attention-corner")
+        self.corner.on_click(lambda _: self._reopen() if self.corner.description == BACK else self._skip())
         self._explanation = ipywidgets.HTML()
         self._explanation.add_class("attention-explanation")
-        self._explanation.layout.min_height = f"{_lines(choices) * 1.5 + 0.5}em"
         head = ipywidgets.HTML(f'{STYLE}<div class="attention-head">Predict</div>{_paragraph(question)}')
         grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": _columns(choices)})
         grid.add_class("attention-choices")
-        super().__init__([head, grid, self.skip, self._explanation])
+        body = ipywidgets.VBox(
+            [grid, self._explanation], layout={"min_height": f"{_lines(choices) * 1.5 + 3.6}em"}
+        )
+        super().__init__([head, body, self.corner])
         self.add_class("attention-question")
 
     @property
@@ -86,6 +91,13 @@ class Question(ipywidgets.VBox):
         choice = self._choices[index]
         self._show(index, keep_answer(self.name, choice["text"], choice.get("right", False)))
 
+    def _reopen(self) -> None:
+        """Show all choices again. `guesses` and colours stay."""
+        self.remove_class("attention-answered")
+        known = any("attention-right" in button._dom_classes for button in self.buttons)
+        self.corner.description = SKIP
+        self.corner.layout.visibility = "hidden" if known else "visible"
+
     def _skip(self) -> None:
         self._show_right(keep_answer(self.name, SKIP, right=False))
 
@@ -98,13 +110,15 @@ class Question(ipywidgets.VBox):
         self._explain(right, "This is the answer.", problem)
 
     def _explain(self, index: int, verdict: str, problem: str) -> None:
-        """Colour a choice, and show what there is to say about it."""
+        """Colour a choice, and show what there is to say about it in place of the others."""
         right = self._choices[index].get("right", False)
         self.buttons[index].icon = "check" if right else "times"
         kind = "attention-right" if right else "attention-wrong"
         self.buttons[index].add_class(kind)
-        if right:
-            self.skip.layout.visibility = "hidden"
+        for place, button in enumerate(self.buttons):
+            (button.add_class if place == index else button.remove_class)("attention-shown")
+        self.add_class("attention-answered")
+        self.corner.description, self.corner.layout.visibility = BACK, "visible"
         text = " ".join(filter(None, [verdict, self._choices[index]["explanation"], problem]))
         self._explanation.value = f'<div role="status" class="{kind}">{_paragraph(text)}</div>'
 

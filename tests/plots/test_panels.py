@@ -239,9 +239,9 @@ def test_the_browser_tells_the_weight_of_a_token_and_of_a_character():
 def test_heatmap_marks_its_cells():
     heatmap = Heatmap("t", torch.eye(3), "row", "column", framed=(0, 2), crossed=[(1, 0), (2, 1)])
     marked, plain = Drawn(heatmap), Drawn(Heatmap("t", torch.eye(3), "row", "column"))
-    left, top, width, _ = marked.filled[0]
+    left, top, width, height = marked.filled[0]
     assert set(marked.outlines) - set(plain.outlines) == {
-        (left + 2 * width / 3 - 0.5, top - 0.5, width / 3 + 1, width / 3 + 1)
+        (left + 2 * width / 3 - 0.5, top - 0.5, width / 3 + 1, height / 3 + 1)
     }
     assert len(marked.paths) == len(plain.paths) + 4, "two strokes a cross"
     assert (heatmap.state()["framed"], heatmap.state()["crossed"]) == (2, [3, 7])

@@ -1,9 +1,10 @@
-// A quiet frame around the notebooks of the course, as JupyterLab opens them: lines of about 75 characters, and the
-// table of contents beside the page where there is room for it.
+// A quiet frame around the notebooks of the course, as JupyterLab opens them: lines of about 75 characters, pictures that
+// may be wider, nothing at the sides but the table of contents where there is room for it, no title above the menu.
 // JupyterLab loads an extension as a module container (webpack's module federation): two functions, written by hand.
 
 const STYLE = `
-.attention-course .jp-Cell { max-width: 750px; margin: 0 auto; padding: 1px 5px; }
+.attention-course .jp-Cell { max-width: 920px; margin: 0 auto; padding: 1px 5px; }
+.attention-course .jp-CodeCell .jp-Cell-inputWrapper { max-width: 750px; }
 .attention-course .jp-Cell-outputWrapper { margin-top: 1px; }
 .attention-course .jp-MarkdownOutput { max-width: 70ch; line-height: 1.45; }
 .attention-course .jp-MarkdownOutput p, .attention-course .jp-MarkdownOutput ul { margin-bottom: 6px; }
@@ -34,6 +35,8 @@ const plugin = {
       panel.addClass("attention-course");
       if (!first) return;
       first = false;
+      if (shell.isTopInSimpleModeVisible?.()) shell.toggleTopInSimpleModeVisibility();
+      if (shell.isSideTabBarVisible?.("right")) shell.toggleSideTabBarVisibility("right");
       if (window.innerWidth < WIDE || !commands.hasCommand("toc:show-panel")) return;
       await commands.execute("toc:show-panel");
       shell.activateById(panel.id); // the keys stay with the notebook
