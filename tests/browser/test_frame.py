@@ -18,6 +18,14 @@ def test_it_opens_the_learners_copy_of_the_first_rung_alone(page):
     assert page.locator(".jp-DirListing").count() == 0 or not page.locator(".jp-DirListing").is_visible()
 
 
+def test_the_page_has_the_window_but_for_the_menu_and_the_contents(page):
+    assert not page.locator("#jp-title-panel-title").is_visible()
+    assert not page.locator(".jp-SideBar.jp-mod-right").is_visible()
+    assert page.locator("#jp-menu-panel").is_visible()
+    height = page.locator(".jp-WindowedPanel-outer").bounding_box()["height"]
+    assert height >= page.viewport_size["height"] - 60, "a status bar has 24 pixels, the title 28"
+
+
 def test_nothing_is_unsaved(page):
     assert page.locator(".jp-mod-dirty").count() == 0
 

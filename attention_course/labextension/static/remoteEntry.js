@@ -5,15 +5,20 @@
 const STYLE = `
 .attention-course .jp-Cell { max-width: 920px; margin: 0 auto; padding: 1px 5px; }
 .attention-course .jp-CodeCell .jp-Cell-inputWrapper { max-width: 750px; }
-.attention-course .jp-Cell-outputWrapper { margin-top: 1px; }
+.attention-course .jp-CodeCell.jp-Cell .jp-Cell-outputWrapper { margin: 1px 0 2px; }
+.attention-course .jp-CodeCell .jp-OutputPrompt.jp-OutputArea-prompt { padding-top: 2px; padding-bottom: 0; }
+.attention-course .jp-CodeCell .jp-RenderedText.jp-OutputArea-output { padding-top: 2px; }
 .attention-course .jp-MarkdownOutput { max-width: 70ch; line-height: 1.45; }
 .attention-course .jp-MarkdownOutput p, .attention-course .jp-MarkdownOutput ul { margin-bottom: 6px; }
 .attention-course .jp-MarkdownOutput h1 { font-size: 24px; margin: 2px 0 4px; }
 .attention-course .jp-MarkdownOutput h2 { font-size: 20px; margin: 8px 0 4px; }
 .attention-course .jp-MarkdownOutput h3 { font-size: 16px; margin: 6px 0 2px; }
-.attention-course { --jp-cell-prompt-width: 46px; }
+.attention-course { --jp-cell-prompt-width: 56px; }
 .attention-course .jp-cell-toolbar { display: none; }
-.attention-course .jp-InputPlaceholder { min-height: 0; padding: 0; border: none; background: none; opacity: 0.75; }
+.attention-course .jp-InputPlaceholder { opacity: 0.75; }
+.attention-course .jp-InputPlaceholder .jp-InputPrompt { padding: 0; }
+.attention-course .jp-InputPlaceholder .jp-Placeholder-content { padding: 0 6px; border: none; background: none; }
+.attention-course .jp-InputPlaceholder :is(.jp-Placeholder-contentContainer, .jp-MoreHorizIcon) { height: 20px; line-height: 20px; }
 .attention-course .jp-Cell:has(.attention-question, .attention-hero) .jp-InputPlaceholder { display: none; }
 `;
 const WIDE = 1200; // CSS pixels of a window that has room for the table of contents beside the page
