@@ -66,10 +66,12 @@ def cells_of(source: str) -> list[NotebookNode]:
     """Read the cells of a source, not yet executed.
 
     An id is a hash of the cell, so a cell keeps its id for as long as nobody edits it, wherever it moves.
+    Two blank lines, which formatters leave around a function, become one.
     """
     cells = jupytext.reads(source, fmt="py:percent").cells
     seen = Counter()
     for cell in cells:
+        cell.source = re.sub(r"\n{3,}", "\n\n", cell.source)
         content = f"{cell.cell_type}\n{cell.source}"
         cell.id = hashlib.sha256(f"{content}\n{seen[content]}".encode()).hexdigest()[:8]
         seen[content] += 1
