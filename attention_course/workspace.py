@@ -28,6 +28,8 @@ def clean(notebook: NotebookNode) -> NotebookNode:
             cell.execution_count = None
             if "hero" not in cell.metadata.get("tags", []):
                 cell.outputs = []
+            for output in cell.outputs:
+                output.execution_count = None  # it was not run here
     notebook.metadata.attention_course = {}  # the frame in JupyterLab asks for it
     notebook.metadata.language_info = {
         "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},

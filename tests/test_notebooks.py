@@ -448,6 +448,11 @@ def test_a_cell_keeps_its_id_until_it_is_edited():
     assert ids("# %%\nnew = 1\n\n" + TINY)[1:] == ids(TINY)
 
 
+def test_two_blank_lines_become_one():
+    (cell,) = build.cells_of("# %%\ndef one():\n    return 1\n\n\none()\n")
+    assert cell.source == "def one():\n    return 1\n\none()"
+
+
 def test_building_twice_gives_the_same_clean_file(tmp_path):
     (tmp_path / "tiny.py").write_text(TINY)
     files = []

@@ -61,4 +61,14 @@ def test_the_hero_moves_before_a_cell_has_run(page):
     hero.get_by_role("button", name="Step").click()
     page.wait_for_timeout(600)
     assert hero.inner_html() != before
-    assert page.locator(".jp-InputArea-prompt", has_text="[1]").count() == 0
+    assert page.locator(".jp-Cell :is(.jp-InputPrompt, .jp-OutputPrompt)", has_text="[1]:").count() == 0
+
+
+def test_shift_enter_goes_on_from_a_hero_that_has_the_focus(page):
+    active = (
+        "() => [...document.querySelectorAll('.jp-Cell')].findIndex((cell) => cell.matches('.jp-mod-active'))"
+    )
+    page.locator(".attention-hero").last.locator("svg [role=slider]").first.focus()
+    before = page.evaluate(active)
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function(f"({active})() === {before + 1}")
