@@ -21,7 +21,7 @@ hero("tril_matmul")
 # %% [markdown]
 # ## The question
 #
-# The loop of rung 1 asks the same thing at every position: which tokens do I use, and how much of each? The answers are numbers. What happens if we write all of them into one matrix?
+# The loop of rung 1 asks the same thing at every position: how much of each token do I use? What happens if we write all the answers into one matrix?
 
 # %% tags=["folded"]
 # Imports
@@ -41,57 +41,39 @@ progress("tril_matmul")
 # %% [markdown]
 # ## A row of numbers combines tokens
 #
-# Three tokens with two channels each.
+# A row of three numbers can say how much of each of three tokens to take. `1 1 1` adds them up. A matrix is several such rows, and `@` applies them all.
 
 # %%
 tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # T = 3, C = 2
-
-# %% [markdown]
-# A row of three numbers says how much of each token to take. `1 1 1` takes each token once: it adds them up.
-
-# %%
-row = torch.tensor([1.0, 1.0, 1.0])
-row @ tokens
-
-# %% [markdown]
-# In numbers: 2 + 6 + 6 = 14<!--shown--> and 7 + 4 + 5 = 16<!--shown-->.
-#
-# A matrix is several such rows, and `@` applies them all. Three rows of ones give the same sum three times.
-
-# %%
 torch.ones(3, 3) @ tokens
 
 # %% [markdown]
+# Each row of ones gives 2 + 6 + 6 = 14<!--shown--> and 7 + 4 + 5 = 16<!--shown-->.
+#
 # ## Predict
 #
 # `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal. A zero in a row leaves that token out.
 
 # %%
-torch.tril(torch.ones(3, 3))
+triangle = torch.tril(torch.ones(3, 3))
+triangle
 
 # %% tags=["folded"]
 # Question
 ask("row_of_tril")
 
 # %%
-torch.tril(torch.ones(3, 3)) @ tokens
+triangle @ tokens
 
 # %% [markdown]
-# That is a running sum. Row t adds up tokens 0 to t.
+# That is a running sum: row t adds up tokens 0 to t.
 #
 # ## Build: from sums to means
 #
-# If the numbers in a row are not negative and sum to 1, the row computes a **weighted mean**: each token counts as much as its number says. If the numbers are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
+# If the numbers in a row are not negative and sum to 1, the row computes a **weighted mean**: each token counts as much as its number says. If they are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
 
 # %%
-weights = torch.tril(torch.ones(3, 3))
-weights = weights / weights.sum(dim=-1, keepdim=True)  # (3, 3) / (3, 1)
-weights
-
-# %% [markdown]
-# Each row now divides a total of 1 among the tokens: a half and a half, a third each. These numbers are called **weights**. Row t computes output t, and its entry in column s is the weight of token s.
-
-# %%
+weights = triangle / triangle.sum(dim=-1, keepdim=True)  # (3, 3) / (3, 1)
 output = weights @ tokens
 output
 
@@ -106,11 +88,11 @@ picture(
 )
 
 # %% [markdown]
-# Read the last row: a third of each token gives (14/3<!--shown-->, 16/3<!--shown-->). That is about (4.67<!--shown-->, 5.33<!--shown-->).
+# Each row divides a total of 1 among the tokens. These numbers are called **weights**. Row t computes output t, and its entry in column s is the weight of token s. In the last row, a third of each token gives (14/3<!--shown-->, 16/3<!--shown-->).
 #
 # ## Build: a batch
 #
-# With a batch, `x` has shape (B, T, C), and the weights still have shape (T, T).
+# Now `x` has shape (B, T, C), and the weights still have shape (T, T).
 
 # %% tags=["folded"]
 # Question
@@ -125,26 +107,23 @@ weights = weights / weights.sum(dim=-1, keepdim=True)
 (weights @ x).shape
 
 # %% [markdown]
-# Every sequence got the same weights. Treating a tensor as if it were repeated, along a dimension of size 1 or one that it lacks, is called **broadcasting**. A missing dimension is added on the left. `torch.bmm`, the batched product, does not broadcast: both of its arguments need the batch dimension.
+# Every sequence got the same weights. Treating a tensor as if it were repeated, along a dimension of size 1 or one that it lacks, is called **broadcasting**. A missing dimension is added on the left. `torch.bmm` does not broadcast: both arguments need the batch dimension.
+#
+# The weights are on the left, because each output is a weighted mean of *rows* of `x`. On the right they would combine the channels.
+#
+# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. With both factors transposed, the weights are on the right.
 
 # %%
 repeated = weights.expand(B, T, T)  # (B, T, T), without a copy
 torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
 
-# %% [markdown]
-# The weights are on the left, because each output is a weighted mean of *rows* of `x`. On the right they would combine columns, the channels, and the shapes (8, 2) and (8, 8) do not even match.
-#
-# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. With both factors transposed, the weights are on the right, and the result is transposed, too.
-
-# %%
-x_swapped, weights_swapped = x.transpose(-2, -1), weights.transpose(-2, -1)
-mirrored = x_swapped @ weights_swapped  # (B, C, T) @ (T, T)
+mirrored = x.transpose(-2, -1) @ weights.transpose(-2, -1)  # (B, C, T)
 torch.testing.assert_close(mirrored.transpose(-2, -1), weights @ x)
 
 # %% [markdown]
 # ## Build: the function
 #
-# `dtype` and `device` are taken from `x`, so that the function also works in half precision, and on a GPU.
+# `dtype` and `device` come from `x`, so the function also works in half precision and on a GPU.
 
 
 # %%
@@ -155,15 +134,12 @@ def causal_mean_matmul(x):
     return weights @ x
 
 
-causal_mean_matmul(tokens)
-
-# %%
-causal_mean_matmul(tokens.half()).dtype
+causal_mean_matmul(tokens.half())
 
 # %% [markdown]
 # ## Prove
 #
-# It equals rung 1, at every length we try.
+# It equals rung 1.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -173,7 +149,7 @@ for T in (1, 2, 7, 32):
     )
 
 # %% [markdown]
-# `torch.allclose` is another way to compare. This cell calls it for 100 seeds. Does it always return True?
+# `torch.allclose` compares, too. Does it return True for all of 100 seeds?
 
 # %%
 agreed, largest = [], 0.0
@@ -190,31 +166,25 @@ all(agreed)
 ask("why_not_equal")
 
 # %% [markdown]
-# Two ways to the same mean: the loop adds and then divides; the product multiplies each token by a rounded 1/(t + 1), and adds in its own order. The largest difference over all these seeds is below one millionth:
-
-# %% tags=["folded"]
-# Check: the difference is below one millionth
-assert largest < 1e-6
-
-# %% [markdown]
-# The order alone can matter, because floating-point addition is not associative. Three numbers show it: float32 has about 7 significant digits, so a small number can vanish beside a large one.
+# The largest difference over all seeds is below one millionth. The order of the steps matters, because floating-point addition is not associative: in float32, with about 7 digits, a small number can vanish beside a large one.
 
 # %%
 big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean happens to lie near 0, that allows almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and its error message shows how far apart the two are. That is why the checks in this course use it.
+# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean lies near 0, that is almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->. The checks in this course use it.
 
 # %% tags=["folded"]
-# Check: allclose failed at some seeds, assert_close passes
+# Check: the largest difference; allclose failed, assert_close passes
+assert largest < 1e-6
 assert not all(agreed)
 torch.testing.assert_close(matmul, loop)
 
 # %% [markdown]
 # ## How much faster?
 #
-# The loop takes T steps, one after the other, and Python starts each of them. The product is one call, and the processor computes many of its sums in parallel. The next cell measures both on your machine and draws the ratio. (Times differ from machine to machine and from run to run, so the picture is the only thing it shows.)
+# The loop takes T steps, and Python starts each of them. The product is one call, and many of its sums are computed in parallel. The picture shows the ratio of their times, measured on your machine.
 
 
 # %% tags=["folded"]
@@ -253,24 +223,20 @@ picture(
 )
 
 # %% [markdown]
-# The number of operations does not determine the time. Most of the loop's time is the overhead of starting T steps, and grows like T; the matrix has T² entries. That is why the speed-up is largest at medium lengths on most machines, and shrinks for long sequences.
+# Most of the loop's time is the overhead of starting T steps, and grows like T; the matrix has T² entries. That is why, on most machines, the speed-up is largest at medium lengths.
 #
 # ## Other weights
 #
-# The triangle of equal weights is one choice among many. Here are three more, for T = 6:
+# The triangle of equal weights is one choice. Here are three more.
 
 # %%
 T = 6
 position = torch.arange(T)
 distance = position[:, None] - position  # (T, T): how far s lies before t
-
 shift = (distance == 1).float()
-
 window = ((distance >= 0) & (distance < 3)).float()
-window = window / window.sum(dim=-1, keepdim=True)
-
 decay = torch.tril(0.5**distance)
-decay = decay / decay.sum(dim=-1, keepdim=True)
+window, decay = (w / w.sum(dim=-1, keepdim=True) for w in (window, decay))
 
 # %% tags=["folded"]
 # Picture: the three matrices of weights
@@ -294,43 +260,34 @@ picture(
 )
 
 # %% [markdown]
-# Shift copies the previous token. The first output has no previous token: its row is all zeros.
+# Shift copies the previous token; the first output has none, and its row is all zeros. Decay does something that the mean could not: when two past tokens are swapped, the last output changes.
 
 # %%
-counting = torch.tensor([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]])
-(shift @ counting).flatten()
-
-# %% [markdown]
-# Decay does something that the mean could not. Swap two past tokens: the mean stayed the same, and the weighted mean changes.
-
-# %%
+counting = torch.arange(1.0, 7.0)[:, None]  # (T, 1)
 swapped = counting[[1, 0, 2, 3, 4, 5]]
-(decay @ swapped - decay @ counting)[-1]
+moved = (decay @ swapped - decay @ counting)[-1]
+assert moved.abs() > 0.01
+(shift @ counting).flatten(), moved
 
 # %% [markdown]
-# With unequal weights the output can depend on the order. But somebody has to choose the weights, and so far that is us, and the choice is the same for every sequence. In rung 4 they are computed from the tokens.
-
-# %% tags=["folded"]
-# Check: the last output of decay did move
-assert (decay @ swapped - decay @ counting)[-1].abs() > 0.01
-
-# %% [markdown]
+# With unequal weights the output can depend on the order. But so far we choose the weights, and they are the same for every sequence. In rung 4 they are computed from the tokens.
+#
 # ## Explore
 #
 # **Which of the three steps turns a sum into a mean of the past, and what does each one do alone?**
 #
-# Switch the triangle off: every output sees everything. Switch the normalization off: means become sums. Lower the decay to 0: what is left of the past?
+# Switch the triangle off, then the normalization. Lower the decay to 0: what is left of the past?
 
 # %% tags=["folded"]
 # Explorer: triangle, normalization, decay
 explore("tril_matmul")
 
 # %% [markdown]
-# Dividing by the row sum turns sums into means. The triangle restricts the mean to the past. The decay favours nearby tokens: at 1 all tokens count the same, at 0 each output is its own token.
+# Dividing by the row sum turns sums into means. The triangle restricts the mean to the past. The decay favours nearby tokens: at 1 all count the same, at 0 each output is its own token.
 #
 # ## Break it
 #
-# One argument is missing here. The code runs, and the shapes are right.
+# One argument is missing here. The shapes are right.
 
 # %%
 a = torch.tril(torch.ones(4, 4))
@@ -342,13 +299,13 @@ broken
 ask("which_way_it_broadcasts")
 
 # %% [markdown]
-# Column s was divided by the sum of row s. The check that catches it is one line, and it is worth having wherever weights are computed: the rows sum to 1.
+# One line catches it, wherever weights are computed: the rows sum to 1.
 
 # %%
 broken.sum(dim=-1)
 
 # %% [markdown]
-# Only row 0 sums to 1<!--shown-->, and the last one to more than 2<!--shown-->. The sums had the shape (4,), which was broadcast as (1, 4): one for each column. With `keepdim=True` they have the shape (4, 1), one for each row.
+# Only row 0 does, and the last one sums to more than 2<!--shown-->. With `keepdim=True`, all of them do.
 
 # %% tags=["folded"]
 # Check: the sums of the rows, here and with keepdim=True
@@ -403,14 +360,14 @@ check("shift_matrix", my_shift)
 # ## In the wild
 #
 # - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`.
-# - For one channel, a convolution is a band matrix: each row holds the same numbers, shifted by one. `torch.nn.Conv1d` does not build the matrix, because it would be mostly zeros. It also mixes the channels, and is not causal unless it is padded on the left only.
-# - Some variants of attention use such a decay. ALiBi (Press et al. 2022) subtracts a penalty that grows with the distance, before the weights are computed. RetNet (Sun et al. 2023) multiplies by a decay, in a form that can also be computed as a recurrence.
+# - For one channel, a convolution is a band matrix: each row holds the same numbers, shifted by one.
+# - Some variants of attention use such a decay: ALiBi (Press et al. 2022), RetNet (Sun et al. 2023).
 #
 # ## Three sentences to remember
 #
 # 1. A row of weights says how much of each token goes into one output.
-# 2. A lower-triangular matrix with equal weights in each row, summing to 1, computes the mean of the past. `weights @ x` applies all its rows at once.
-# 3. Two ways to compute the same number round differently, so compare with `assert_close` and know its tolerance.
+# 2. A lower-triangular matrix with equal weights in each row, summing to 1, computes the mean of the past.
+# 3. Two ways to compute the same number round differently, so compare with a tolerance.
 #
 # Next: [rung 3, masked softmax](03_masked_softmax.ipynb), where the weights are computed from scores.
 #
