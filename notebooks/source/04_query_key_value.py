@@ -54,7 +54,7 @@ progress("query_key_value")
 # %% [markdown]
 # ## Scores from the tokens alone
 #
-# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is the product of the two lengths and the cosine of the angle between them: positive when they point in similar directions, 0 at right angles, negative when they point in opposite directions.
+# A score needs two tokens and gives one number. The **dot product** does that: multiply channel by channel, and add up. It is positive when the two point in similar directions, 0 at right angles, negative in opposite ones.
 
 # %%
 # (T, C) = (4, 2)
@@ -70,55 +70,23 @@ ask("largest_score_of_a_row")
 
 # %%
 scores = x @ x.T  # (4, 2) @ (2, 4) is (4, 4)
+weights = torch.softmax(scores, dim=-1)
 
 # %% tags=["folded"]
-# Picture: the tokens and their scores
+# Picture: the tokens, their scores and weights
 picture(
     Scatter("Four tokens", x, ["0", "1", "2", "3"], limits=(-3, 3)),
-    Heatmap("Their scores, x @ x.T", scores, "query t", "key s"),
+    Heatmap("scores x @ x.T", scores, "query t", "key s"),
+    Heatmap("weights", weights, "query t", "key s", limit=1),
     alt="Four points in the plane: 0 at (2, 1), 1 at (1, 2), 2 at (-1, 1), "
-    "3 at (0, -2). Their scores are symmetric, with the largest of "
-    "each row on the diagonal.",
+    "3 at (0, -2). Their scores are symmetric. The largest score and "
+    "the largest weight of each row are on the diagonal.",
 )
-
-# %% [markdown]
-# Softmax turns the scores into weights, and the weights mix the tokens, as in rung 3.
-
-# %%
-weights = torch.softmax(scores, dim=-1)
-weights
-
-# %% [markdown]
-# Each token mostly finds itself. There are exceptions. These three tokens and their weights are from a published notebook.
-
-# %%
-published_x = torch.tensor(
-    [
-        [0.2688, 0.3804, -1.7762, 0.8495],
-        [-0.1935, -0.3447, -0.3844, 0.7467],
-        [1.3795, -0.3551, 0.0151, -1.9090],
-    ]
-)
-torch.softmax(published_x @ published_x.T, dim=-1)
-
-# %% [markdown]
-# Token 1 gives token 0 more weight than itself. Divide both scores by the length of token 1, which both contain: the length of token 0 times the cosine of the angle between the two is more than token 1's own length.
-
-# %%
-lengths = published_x.norm(dim=-1)
-cosine = F.cosine_similarity(published_x[0], published_x[1], dim=0)
-lengths, cosine
-
-# %% tags=["folded"]
-# Check: token 1 scores token 0 higher than itself
-scores_of_1 = published_x @ published_x[1]
-assert scores_of_1[0] > scores_of_1[1]
-assert lengths[0] * cosine > lengths[1]
 
 # %% [markdown]
 # ## What is missing
 #
-# Two things. A token that finds itself gets nothing new. And look at the scores once more.
+# Softmax turns the scores into weights, as in rung 3. Each token mostly finds itself, and gets nothing new. And look at the scores once more.
 
 # %% tags=["folded"]
 # Question
@@ -135,13 +103,11 @@ torch.testing.assert_close(scores, scores.T)
 # - a **key**: what it can be found by,
 # - and a **value**: what it hands over to those who find it.
 #
-# In rung 3, query and key were names for two positions. From here on they are also the vectors of these positions.
-#
-# Each of the three vectors is a **projection** of the token, its product with a matrix: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a **head** of attention learns: their entries are its **parameters**. The number of channels of a token, C, is also written `n_embd`: that is nanoGPT's name for it.
+# Each of the three is a **projection** of the token, its product with a matrix: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a **head** of attention learns: their entries are its **parameters**. The number of channels of a token, C, is also written `n_embd`.
 #
 # ## One query by hand
 #
-# We follow one query through a published example, the article of rung 3. Its sentence has six words. Each word gets a number, its **id**: its place in the sorted list.
+# We follow one query through the article of rung 3. Its sentence has six words. Each gets a number, its **id**: its place in the sorted list.
 
 # %%
 sentence = ["The", "sun", "rises", "in", "the", "east"]
@@ -149,21 +115,17 @@ ids = {word: i for i, word in enumerate(sorted(sentence))}
 [ids[word] for word in sentence]
 
 # %% [markdown]
-# An **embedding** is a table with one vector for each id; the vector is called the embedding of its token, too. (The rows that rungs 1 to 3 called tokens are such vectors.) The article's table has room for many ids, with 3 random numbers each; we use six rows. In a model they are learned. (`detach()` drops the bookkeeping that only training needs.)
+# An **embedding** is a table with one vector for each id; the vector is called the embedding of its token, too. The article's table has random numbers. In a model they are learned. (`detach()` drops the bookkeeping that only training needs.)
+#
+# The article prints these six rows, and not in the order of the sentence. We keep its order for now.
 
 # %%
 torch.manual_seed(123)
 embedding = nn.Embedding(50_000, 3)
-embedding(torch.tensor([ids["The"], ids["sun"]])).detach()
-
-# %% [markdown]
-# These two rows are the first two that the article prints. It prints those of the other four words, too, but not in the order of the sentence: its rows are those of the ids 0, 4, 5, 2, 1, 3.
-
-# %%
-order = [0, 4, 5, 2, 1, 3]
-x = embedding(torch.tensor(order)).detach()  # (T, n_embd) = (6, 3)
+order = [0, 4, 5, 2, 1, 3]  # the ids of its rows
 words = [sorted(sentence)[i] for i in order]
-words
+x = embedding(torch.tensor(order)).detach()  # (T, n_embd) = (6, 3)
+words, x
 
 # %% tags=["folded"]
 # Check: the six rows as the article prints them
@@ -180,9 +142,7 @@ printed = torch.tensor(
 torch.testing.assert_close(x, printed, atol=1e-4, rtol=0)
 
 # %% [markdown]
-# We keep these rows, so that you can compare with the article. What the wrong order changes, and what it does not, is shown further down.
-#
-# The three matrices are random as well. Queries and keys have 2 channels: that is the **head_size**, also written d_k. Values have 4; this size is written d_v. Such sizes are not parameters: you choose them before training, and training does not change them. They are **hyperparameters**.
+# The three matrices are random as well. Queries and keys have 2 channels: that is the **head_size**, also written d_k. Values have 4; this size is written d_v. Such sizes are chosen before training, and training does not change them: they are **hyperparameters**.
 
 # %%
 torch.manual_seed(123)
@@ -191,7 +151,7 @@ W_key = torch.rand(3, 2)
 W_value = torch.rand(3, 4)
 
 # %% [markdown]
-# The token at index 2 asks. (The article counts from 1 and calls it input 3. We count from 0 throughout.) Its query is one row; every token, itself included, offers a key.
+# The token at index 2, "the", asks. Every token, itself included, offers a key.
 
 # %%
 query = x[2] @ W_query  # (2,)
@@ -199,30 +159,16 @@ keys = x @ W_key  # (6, 2)
 query, keys
 
 # %% [markdown]
-# The score of key 0 is a dot product.
+# The score of key 0 is a dot product, and one product gives all six.
 
 # %%
-(query * keys[0]).sum()
-
-# %% [markdown]
-# And all six at once:
-
-# %%
+score_of_key_0 = (query * keys[0]).sum()
 scores = keys @ query  # (6, 2) @ (2,) is (6,)
-scores
+score_of_key_0, scores
 
 # %% [markdown]
-# The best match is again the token itself, index 2<!--shown-->, and the worst is index 1<!--shown-->, "sun". This has no meaning: the matrices are random. (The step-by-step part of the article prints different scores, 0.8721<!--given-->, −0.5302<!--given-->, 2.1436<!--given--> and so on. Its code does not produce them.)
-
-# %% tags=["folded"]
-# Check: the scores, the best and the worst match
-expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
-torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)
-assert scores.argmax() == 2
-assert scores.argmin() == 1
-assert words[1] == "sun"
-
-# %% [markdown]
+# The best match is again the token itself, and the worst is "sun". This has no meaning: the matrices are random.
+#
 # Softmax turns the scores into weights. Before it, they are divided by the square root of the head_size, here √2: rung 5 explains why.
 
 # %%
@@ -237,36 +183,31 @@ picture(
     "the highest of both, and 'sun' the lowest.",
 )
 
+# %% tags=["folded"]
+# Check: the scores, the best and the worst match, the weights
+expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
+torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)
+assert words[scores.argmax()] == "the"
+assert words[scores.argmin()] == "sun"
+expected = torch.tensor([0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
+torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
+
 # %% [markdown]
-# The article prints these weights instead. What is wrong with them?
+# The article prints other weights. What is wrong with them?
 
 # %%
 printed = torch.tensor([0.1834, 0.0452, 0.6561, 0.0133, 0.1906, 0.2885])
 print(f"ours: {weights.sum():.4f}, printed: {printed.sum():.4f}")
 
 # %% [markdown]
-# No softmax gives weights that sum to more than 1, so these numbers are not the output of the code that the article prints above them. A sum is quickly checked.
-
-# %% tags=["folded"]
-# Check: our six weights
-expected = torch.tensor([0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
-torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
-
-# %% [markdown]
-# The output for this token is the mean of the *values*, weighted with these weights. It is also called the **context vector**.
+# No softmax gives weights that sum to more than 1, so the code above them did not print these.
+#
+# The output for this token is the mean of the *values*, with these weights. It is also called the **context vector**.
 
 # %%
 values = x @ W_value  # (6, 4)
 context = weights @ values  # (6,) @ (6, 4) is (4,)
 context
-
-# %% [markdown]
-# The article prints 0.6237<!--given-->, 0.9845<!--given-->, 1.0523<!--given-->, 1.2654<!--given--> here, which its code does not produce either. Further down, as the third row of its class `SelfAttention`, it prints the right one.
-
-# %% tags=["folded"]
-# Check: the row that the article prints further down
-expected = torch.tensor([-0.3542, -0.1234, -0.2626, -0.3706])
-torch.testing.assert_close(context, expected, atol=1e-4, rtol=0)
 
 # %% [markdown]
 # ## All queries at once
@@ -283,15 +224,29 @@ output = weights @ v  # (6, 6) @ (6, 4) is (6, 4)
 torch.testing.assert_close(output[2], context)
 
 # %% [markdown]
-# The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: the score of "rises" for "sun" is not the score of "sun" for "rises".
-#
-# Scores and weights that are computed from queries and keys are called **attention scores** and **attention weights**. The matrix of all weights is the **attention matrix**. (Parameters are often called weights, too. In our text, weights are attention weights; in code, `weight` is the name of a matrix of parameters.)
+# The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: that of "rises" for "sun" is not that of "sun" for "rises".
 
 # %%
 scores[1, 5], scores[5, 1]
 
+# %% tags=["folded"]
+# Check: the six rows of outputs as the article prints them
+printed = torch.tensor(
+    [
+        [-0.1564, 0.1028, -0.0763, -0.0764],
+        [0.5313, 1.3607, 0.7891, 1.3110],
+        [-0.3542, -0.1234, -0.2627, -0.3706],
+        [0.0071, 0.3345, 0.0969, 0.1998],
+        [0.1008, 0.4780, 0.2021, 0.3674],
+        [-0.5296, -0.2799, -0.4107, -0.6006],
+    ]
+)
+torch.testing.assert_close(output, printed, atol=1e-4, rtol=0)
+
 # %% [markdown]
-# And why mix v, and not the tokens x? Because x has to carry everything: what determines the query, what determines the key, and what later parts of a model may need. W_value picks out of it what this head should pass on, in as many channels as that takes.
+# Such scores and weights are called **attention scores** and **attention weights**, and the matrix of all weights is the **attention matrix**. (Parameters are often called weights, too. Here weights are attention weights; in code, `weight` is a matrix of parameters.)
+#
+# And why mix v, and not the tokens x? Because x has to carry everything: what determines the query, the key, and what later parts of a model may need. W_value picks out what this head should pass on.
 #
 # ## Build: the weights
 #
@@ -311,7 +266,7 @@ def attention_weights(q, k, mask=None, scale=None):
 torch.testing.assert_close(attention_weights(q, k), weights)
 
 # %% [markdown]
-# −∞ goes in before the softmax, and the last line looks superfluous: the weight of a hidden key is 0 already. It is there for a fully masked row. Rung 3 showed its softmax: 0/0, NaN. Here row 0 is fully masked. `causal_mask(T)` is rung 3's `torch.ones(T, T, dtype=torch.bool).tril()`, kept in the package.
+# The last line looks superfluous: the weight of a hidden key is 0 already. It is there for a fully masked row, whose softmax is 0/0, NaN (rung 3). Here row 0 is one. `causal_mask` makes the mask of rung 3.
 
 # %%
 mask = causal_mask(6)
@@ -320,24 +275,9 @@ mask[0] = False
 attention_weights(q, k, mask)[:2]
 
 # %% [markdown]
-# A row of zeros, and so an output of zeros. This is the output without the last line:
-
-# %%
-scores = q @ k.transpose(-2, -1) * 2**-0.5
-scores = scores.masked_fill(~mask, float("-inf"))
-(torch.softmax(scores, dim=-1) @ v)[:2]
-
-# %% [markdown]
-# NaN spreads. Models feed the output of one head into other heads. There, even a weight of 0 does not keep it out, because 0 times NaN is NaN.
-
-# %% tags=["folded"]
-# Check: 0 times NaN is NaN
-assert (0 * torch.tensor(float("nan"))).isnan()
-
-# %% [markdown]
 # ## Build: attention
 #
-# The output is the weighted mean of the values. The function also returns the weights, so that every picture shows the weights that were used.
+# The output is the weighted mean of the values. The function also returns the weights, for our pictures.
 
 
 # %%
@@ -351,7 +291,7 @@ torch.testing.assert_close(attention(q, k, v)[0], output)
 # %% [markdown]
 # ## Build: the head
 #
-# Now the three matrices and this function go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer**: a matrix that can be trained. Calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling the module runs its `forward`. Computing outputs from inputs is called a **forward pass**.
+# The three matrices go into one class, a head. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer**: a matrix that can be trained. Calling it multiplies. `nn.Module` is PyTorch's base class for parts of a model: it keeps track of the matrices, and calling it runs its `forward`. Computing outputs from inputs is called a **forward pass**.
 
 
 # %%
@@ -383,10 +323,10 @@ ask("shape_of_the_weights")
 weights.shape, out.shape
 
 # %% [markdown]
-# Each sequence has an attention matrix of its own. That is the difference from rungs 2 and 3, where all sequences had the same weights. (A trained T × T matrix would be the same for all sequences, too, and fit one T only. What is learned here are the matrices that the weights are computed with.)
+# Each sequence has an attention matrix of its own. In rungs 2 and 3 all sequences had the same weights.
 
 # %% tags=["folded"]
-# Picture: the weights of three sequences
+# Picture: the weights of two sequences
 picture(
     *(
         Heatmap(
@@ -396,25 +336,20 @@ picture(
             "key s",
             limit=1,
         )
-        for b in range(3)
+        for b in range(2)
     ),
-    alt="Three lower triangles of weights, all different.",
+    alt="Two lower triangles of weights, different ones.",
 )
 
 # %% [markdown]
-# How many parameters? Three matrices of 32 times 16: 1536<!--shown-->. The number does not depend on the sequence length T.
+# Three matrices of 32 times 16 make 1536<!--shown--> parameters, whatever T is. `nn.Linear` stores a matrix as (out, in), here (16, 32), and multiplies by its transpose.
 
 # %%
+torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
 sum(parameter.numel() for parameter in head.parameters())
 
 # %% [markdown]
-# `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by the transpose.
-
-# %% tags=["lesson"]
-torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
-
-# %% [markdown]
-# `bias=False`: no constant is added to the projections. A bias $b$ of the keys would have no effect. It adds the same $q \cdot b$ to all scores of a row, and softmax ignores that (rung 3). GPT-2 has a bias in all three projections; many newer models have none.
+# `bias=False`: no constant is added to the projections. A bias $b$ of the keys would have no effect: it adds the same $q \cdot b$ to all scores of a row, and softmax ignores that (rung 3).
 
 # %%
 q, k, b = head.query(batch), head.key(batch), torch.randn(16)
@@ -422,7 +357,7 @@ biased = attention_weights(q, k + b)
 torch.testing.assert_close(biased, attention_weights(q, k))
 
 # %% [markdown]
-# And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens is enough: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. But W cannot be just any matrix: its rank, the number of directions in which it compares tokens, is at most head_size.
+# And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens would do: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. But a small head_size needs fewer parameters. Then the rank of W, the number of directions in which it compares tokens, is at most head_size.
 
 # %%
 W = head.query.weight.double().T @ head.key.weight.double()  # (32, 32)
@@ -431,33 +366,17 @@ torch.testing.assert_close(scores.float(), q @ k.transpose(-2, -1))
 assert torch.linalg.matrix_rank(W) == 16
 
 # %% [markdown]
-# Here it is 16<!--shown-->. Two factors take fewer parameters than W itself when head_size is small. In the smallest GPT-2, with 768 channels and heads of size 64, they take 98,304<!--shown--> parameters, and W would take 589,824<!--shown-->.
-
-# %% tags=["folded"]
-# Check: the two numbers of parameters
-assert (2 * 768 * 64, 768 * 768) == (98_304, 589_824)
-
-# %% [markdown]
-# Queries and keys must have the same head_size, because they meet in a dot product. Values are not compared with anything, and may have any number of channels, d_v. In most models d_v is head_size, too.
-
-# %%
-Head(n_embd=32, head_size=16, d_v=5)(batch)[0].shape
-
-# %% [markdown]
-# The package has the same three definitions, with a check of their input. From here on we import them.
+# Queries and keys must have the same head_size, because they meet in a dot product. Values are not compared with anything, and may have any number of channels, d_v. From here on we import the package's three definitions, which are these with a check of their input.
 
 # %%
 from attention_course.attention import Head, attention, attention_weights
 
-try:
-    attention_weights(torch.randn(8, 16), torch.randn(8, 5))
-except ValueError as error:
-    print(error)
+Head(n_embd=32, head_size=16, d_v=5)(batch)[0].shape
 
 # %% [markdown]
 # ## A head that we write ourselves
 #
-# What can a head do? We need no training to find out: we set its matrices by hand. The sequence is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. Each of these two parts is **one-hot**: a single 1 among zeros.
+# What can a head do? We set its matrices by hand. The sequence is a word, `potato`. A token has one channel for each letter and one for each position, with a 1 where it applies. Each of these two parts is **one-hot**: a single 1 among zeros. Here is the o at position 1.
 
 # %%
 text, letters = "potato", "pota"
@@ -465,25 +384,10 @@ letter = torch.tensor([[float(a == b) for b in letters] for a in text])
 position = torch.eye(6)  # (6, 6)
 x = torch.cat([letter, position], dim=-1)  # (6, 10): letters first
 names = [f"{a}{t}" for t, a in enumerate(text)]  # p0, o1, t2, ...
-
-# %% tags=["folded"]
-# Picture: the six tokens
-picture(
-    Heatmap(
-        "The tokens",
-        x,
-        "token",
-        "channel",
-        names,
-        list(letters + "012345"),
-        limit=1,
-    ),
-    alt="Six rows of ten channels: in each row a one for the letter and a "
-    "one for the position.",
-)
+x[1]
 
 # %% [markdown]
-# The first task: find the previous token. The query of position t asks for position t − 1, the key says "here is position s", and the value hands over the letter. This is why a head mixes v, and not x: x holds letters and positions, and this head searches by position and hands over only letters.
+# The first task: find the previous token. The query of position t asks for position t − 1, the key says "here is position s", and the value hands over the letter.
 
 # %%
 W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
@@ -491,25 +395,25 @@ for t in range(1, 6):
     W_query[4 + t, t - 1] = 20  # position t asks for t - 1
 W_key[4:] = torch.eye(6)  # position s answers to s
 W_value = torch.eye(10)[:, :4]  # pass on the four letter channels
-
-# %% [markdown]
-# The scores are shown as they are. The weights come from the scaled scores, with the mask applied.
-
-# %%
 q, k, v = x @ W_query, x @ W_key, x @ W_value
 out, found = attention(q, k, v, causal_mask(6))
 
 # %% tags=["folded"]
-# Picture: scores, weights and output of "previous token"
+# Picture: tokens and weights of "previous token"
 picture(
-    Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
-    Heatmap("weights", found, "query t", "key s", names, names, limit=1),
     Heatmap(
-        "output", out, "query t", "letter", names, list(letters), limit=1
+        "tokens",
+        x,
+        "token",
+        "channel",
+        names,
+        list(letters + "012345"),
+        limit=1,
     ),
-    alt="Except for position 0, which finds itself, scores and weights are "
-    "right below the diagonal; the output of each position is the "
-    "letter before it.",
+    Heatmap("weights", found, "query t", "key s", names, names, limit=1),
+    alt="Six tokens, each with a one for its letter and a one for its "
+    "position. Except for position 0, which finds itself, the weights are "
+    "right below the diagonal.",
 )
 
 # %% [markdown]
@@ -519,9 +423,9 @@ picture(
 "".join(letters[i] for i in out.argmax(dim=-1))
 
 # %% [markdown]
-# Position 0 has nothing before it and finds itself. All others find the letter before them. Except for row 0, these are nearly the weights of the shift in rung 2. This time we did not write them down: they are computed from queries and keys.
+# Position 0 has nothing before it and finds itself. All others find the letter before them. These are nearly the weights of the shift in rung 2, now computed from queries and keys.
 #
-# The factor 20 makes the weights this sharp. With 1 in its place, the last row gives its target not 1.00<!--shown--> but 0.23<!--shown-->.
+# The factor 20 makes them this sharp. With 1 in its place, the last row gives its target not 1.00<!--shown--> but 0.23<!--shown-->.
 
 # %%
 _, faint = attention(q / 20, k, v, causal_mask(6))
@@ -535,7 +439,7 @@ print(f"{found[5, 4]:.2f}, {faint[5, 4]:.2f}")
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for any other letter. Channel 1 is four times its position. A vowel has to win against any later consonant: even at the end of the word, 4 positions after the first vowel, a consonant gains only 4 · 4 = 16. A longer word may need more than 20. (Scores and weights are shown as before: the scale and the mask come in between.)
+# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for any other letter. Channel 1 is four times its position. A vowel wins against any later consonant: even 4 positions after the first vowel, a consonant gains only 4 · 4 = 16. The scores are shown before the scale and the mask.
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -543,50 +447,37 @@ W_query[4:] = 1  # every position asks for both channels
 W_key[:4, 0] = torch.tensor([0.0, 20.0, 0.0, 20.0])  # p, o, t, a
 W_key[4:, 1] = 4 * torch.arange(6)  # the later, the more
 q, k = x @ W_query, x @ W_key
-k
-
-# %%
 out, found = attention(q, k, v, causal_mask(6))
 "".join(letters[i] for i in out.argmax(dim=-1))
 
 # %% tags=["folded"]
-# Picture: scores, weights and output of "last vowel"
+# Picture: scores and weights of "last vowel"
 picture(
     Heatmap("scores q @ k^T", q @ k.T, "query t", "key s", names, names),
     Heatmap("weights", found, "query t", "key s", names, names, limit=1),
-    Heatmap(
-        "output", out, "query t", "letter", names, list(letters), limit=1
-    ),
     alt="All rows of scores are alike, high for the vowels and rising to "
     "the right. With the mask each position has its weight on the last "
     "vowel up to itself; position 0 finds itself.",
 )
 
 # %% [markdown]
-# The p at position 0 has no vowel to find, but its weights still sum to 1: it finds itself.
+# The p at position 0 has no vowel to find, but its weights still sum to 1: it finds itself. For the second t, the a has the highest visible score, 32<!--shown-->.
 
 # %% tags=["folded"]
-# Check: the weight of the first p on itself
+# Check: what the first p and the second t find
 assert found[0, 0] == 1
-
-# %% [markdown]
-# Check the second t: under its mask the scores are 0<!--shown-->, 24<!--shown-->, 8<!--shown-->, 32<!--shown-->, 16<!--shown-->, and the a has the 32.
-
-# %% tags=["folded"]
-# Check: the scores of the second t
-assert (q @ k.T)[4, :5].tolist() == [0, 24, 8, 32, 16]
+assert (q @ k.T)[4, 3] == (q @ k.T)[4, :5].max() == 32
 assert found[4, 3] > 0.99
 
 # %% [markdown]
-# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that match best. Because it is a mix and not a hard choice, a small change of a query or a key changes the result a little, and smoothly: the lookup is **differentiable**. That is why a model can learn what to look up.
-
-# %% [markdown]
+# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and gives you its value. Attention compares a query with all keys at once, and gives back a mix of all values, most of it from the keys that match best. In a mix, a small change of a query or a key changes the result a little, and smoothly: the lookup is **differentiable**. That is why a model can learn what to look up.
+#
 # ## Who talks to whom
 #
-# The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the sentence of the article again.
+# The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the article's sentence.
 
 # %% tags=["folded"]
-# Data: the article's sentence and its head, without a mask and with it
+# Data: the article's head, without a mask and with it: no arrow back
 torch.manual_seed(123)
 sun = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
 W_query, W_key = torch.rand(3, 2), torch.rand(3, 2)
@@ -599,6 +490,7 @@ def head_of_the_article(x, mask=None):
 
 _, everywhere = head_of_the_article(sun)
 _, only_back = head_of_the_article(sun, causal_mask(6))
+assert not only_back.triu(diagonal=1).any()
 
 
 # %% tags=["folded"]
@@ -633,25 +525,15 @@ Picture.of(
 )
 
 # %% [markdown]
-# The blue arrows above carry something from an earlier word to a later one, the pale ones below from a later word to an earlier one. The frame of a word is as thick as its weight on itself. The causal mask removes all arrows below, and the weights of each query still sum to 1.
-
-# %% tags=["folded"]
-# Check: no arrow back, and rows that sum to 1
-assert not only_back.triu(diagonal=1).any()
-torch.testing.assert_close(only_back.sum(dim=-1), torch.ones(6))
-
-# %% [markdown]
-# **The sequences of a batch never interact.** There is no arrow from one to another. Change sequence 0, and the outputs of the other three stay as they are, to the last bit.
+# The blue arrows above carry something from an earlier word to a later one, the pale ones below from a later word to an earlier one. The frame of a word is as thick as its weight on itself. The causal mask removes all arrows below.
+#
+# **The sequences of a batch never interact.** Change sequence 0, and the outputs of the other three stay as they are, to the last bit.
 
 # %%
 changed = batch.clone()
 changed[0] += 1
 moved = (head(changed)[0] != head(batch)[0]).any(dim=-1).any(dim=-1)
 moved
-
-# %% tags=["folded"]
-# Check: only sequence 0 moved
-assert moved.tolist() == [True, False, False, False]
 
 # %% [markdown]
 # ## In a different order
@@ -661,25 +543,20 @@ assert moved.tolist() == [True, False, False, False]
 ask("tokens_in_another_order")
 
 # %% [markdown]
-# Back to the article, which put the words into the wrong order. Here they are in the right one.
+# Here are the words of the article in the right order. Each has the same context vector as before, in its new place. "the" was at index 2 and is at index 4 now.
 
 # %%
 right_order = [words.index(word) for word in sentence]
 output = head_of_the_article(sun)[0]
 reordered = head_of_the_article(sun[right_order])[0]
 torch.testing.assert_close(reordered, output[right_order])
-
-# %% [markdown]
-# Each word has the same context vector as before, in its new place. "the" was at index 2 and is at index 4 now, and it still gets the vector that we computed by hand.
-
-# %%
 torch.testing.assert_close(reordered[4], context)
 reordered[4]
 
 # %% [markdown]
-# So attention without a mask has no notion of order: it works on a *set* of vectors, each looking at all of them. Permute the inputs, and the outputs are permuted in the same way: it is **permutation-equivariant**. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1. (A model that predicts from its last output does know which token is last, because that token asks. The order of the others it does not know.)
+# So attention without a mask works on a *set* of vectors. Permute the inputs, and the outputs are permuted in the same way: it is **permutation-equivariant**. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1.
 #
-# A causal mask changes this only a little. Output t then depends on which tokens come before it, but in one head still not on their order. Swap the first two words, and only their own outputs change:
+# A causal mask changes this only a little. Output t then depends on which tokens come before it, but in one head not on their order. Swap the first two words, and only their own outputs change:
 
 # %%
 swapped = [1, 0, 2, 3, 4, 5]
@@ -688,29 +565,24 @@ after, _ = head_of_the_article(sun[swapped], causal_mask(6))
 ((after - before).abs() > 1e-4).any(dim=-1)
 
 # %% [markdown]
-# The simplest remedy is to put the position into the token. (Newer models rotate queries and keys instead: rung 9.) A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8.
+# The simplest remedy is to put the position into the token. A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8. Now it matters which word is where.
+#
+# The potato had its position appended, as channels of its own. That is a special case of adding: give the letters zeros in the last channels and the positions zeros in the first. So a model that adds can learn to keep the two apart, and n_embd does not grow.
 
 # %% tags=["folded"]
-# Check: with positions added, the order matters
+# Check: with positions added, the order matters; the potato's x is a sum
 torch.manual_seed(0)
 places = torch.randn(6, 3)
 output = head_of_the_article(sun + places)[0]
 reordered = head_of_the_article(sun[right_order] + places)[0]
 assert (reordered - output[right_order]).abs().max() > 0.1
 
-# %% [markdown]
-# Now it matters which word is where.
-#
-# For the potato we appended the position, as channels of its own. Why add? Appending is a special case of it. Give the letters zeros in the last channels and the positions zeros in the first, and the sum is the potato's `x`. So a model that adds can learn to keep the two apart, or to share channels, and n_embd does not grow.
-
-# %% tags=["folded"]
-# Check: the sum is the potato's x
 letters_only = torch.cat([letter, torch.zeros(6, 6)], dim=-1)
 positions_only = torch.cat([torch.zeros(6, 4), position], dim=-1)
 assert torch.equal(letters_only + positions_only, x)
 
 # %% [markdown]
-# The positional embeddings of "Attention Is All You Need", there called positional encodings, are not learned. They are **sinusoidal**: for each of many frequencies ω, position t has the two channels sin ωt and cos ωt. Why both? Because sin a sin b + cos a cos b = cos(a − b). So the dot product of two positions depends only on their distance. With sines alone it does not.
+# The positional embeddings of "Attention Is All You Need" are not learned. They are **sinusoidal**: for each of many frequencies ω, position t has the two channels sin ωt and cos ωt. Because sin a sin b + cos a cos b = cos(a − b), the dot product of two positions depends only on their distance. With sines alone it does not.
 
 # %%
 angles = torch.arange(50)[:, None] * 10_000 ** (-torch.arange(8) / 8)
@@ -740,56 +612,46 @@ for T in (1, 2, 7, 32):
         torch.testing.assert_close(out, mean(v))
 
 # %% [markdown]
-# With the causal mask, a head has no leak, whatever its three matrices are. Here is the probe for a random one.
+# With the causal mask, a head has no leak, whatever its matrices are, and it gives what PyTorch's own function gives.
 
 # %%
 moved = leak_probe(lambda x: head(x, causal_mask(8))[0], batch)
 assert torch.equal(moved, causal_mask(8))
-
-# %% [markdown]
-# PyTorch has attention as one function. It gives the same output.
-
-# %%
 q, k, v = head.query(batch), head.key(batch), head.value(batch)
 theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=causal_mask(8))
 torch.testing.assert_close(head(batch, causal_mask(8))[0], theirs)
-
-# %% [markdown]
-# And the class `SelfAttention` of the article prints these six rows. This is its head, without a mask.
-
-# %% tags=["folded"]
-# Check: the six rows as the article prints them
-printed = torch.tensor(
-    [
-        [-0.1564, 0.1028, -0.0763, -0.0764],
-        [0.5313, 1.3607, 0.7891, 1.3110],
-        [-0.3542, -0.1234, -0.2627, -0.3706],
-        [0.0071, 0.3345, 0.0969, 0.1998],
-        [0.1008, 0.4780, 0.2021, 0.3674],
-        [-0.5296, -0.2799, -0.4107, -0.6006],
-    ]
-)
-torch.testing.assert_close(
-    head_of_the_article(sun)[0], printed, atol=1e-4, rtol=0
-)
 
 # %% [markdown]
 # ## Explore
 #
 # **What does each channel of a query and a key do? How many can you take away before the head stops working?**
 #
-# This is the potato again. One query passes through four stages, with one row for each key. They are: the products in each channel; their sum, the score, before and after scale and mask; the weight; what the key adds to the output. "Last vowel" starts with 5 channels here, three of which are empty. So the scale is 1/√5, and the letter a gets a little less weight than above. With head_size 2 it gets as much as before. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off. The untrained head has random matrices.
+# One query of the potato passes through four stages, with one row for each key: the products in each channel; their sum, the score, before and after scale and mask; the weight; what the key adds to the output. "Last vowel" starts with 5 channels here, three of which are empty. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off.
 
 # %% tags=["folded"]
 # Explorer: one query, from products to output
 explore("query_key_value")
 
 # %% [markdown]
-# A score is a sum over channels, and each channel can ask one thing. "Last vowel" asks two: with one channel left, all vowels tie. (The scale is 1/√head_size here, so it also grows with each channel that you take away.) "Previous letter" has one channel for each position: take channel 3 away, and query 4 no longer finds position 3, and its weights are all equal. Without the mask, "last vowel" finds the o at the end of the word, in the future.
+# Each channel of a score can ask one thing. "Last vowel" asks two: with one channel left, all vowels tie. "Previous letter" has one channel for each position: take channel 3 away, and query 4 no longer finds position 3, and its weights are all equal. Without the mask, "last vowel" finds the o at the end of the word, in the future.
 #
 # ## Break it
 #
-# This function does what a published notebook does under the heading "complete self-attention". (The notebook also leaves out the scale. We put it in, so that one mistake remains.) It runs, its shapes are right, and its weights sum to 1.
+# This function does what a published notebook does under the heading "complete self-attention". (We put the missing scale in, so that one mistake remains.) It runs, its shapes are right, and its weights sum to 1.
+
+# %% tags=["folded"]
+# Data: the notebook's tokens, and three matrices
+published_x = torch.tensor(
+    [
+        [0.2688, 0.3804, -1.7762, 0.8495],
+        [-0.1935, -0.3447, -0.3844, 0.7467],
+        [1.3795, -0.3551, 0.0151, -1.9090],
+    ]
+)
+torch.manual_seed(0)
+W_query, W_key, W_value = (
+    torch.randn(4, 4, requires_grad=True) for _ in range(3)
+)
 
 
 # %%
@@ -800,10 +662,6 @@ def published_attention(x, W_query, W_key, W_value):
     return weights @ x
 
 
-torch.manual_seed(0)
-W_query, W_key, W_value = (
-    torch.randn(4, 4, requires_grad=True) for _ in range(3)
-)
 published_attention(published_x, W_query, W_key, W_value).shape
 
 # %% tags=["folded"]
@@ -840,7 +698,7 @@ torch.testing.assert_close(
 published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
 
 # %% [markdown]
-# The second: every matrix should get a **gradient**, the derivatives of one number with respect to the matrix's entries. Our number is the sum of all outputs. `requires_grad=True` asked for the gradients. `backward()` goes through the steps of the forward pass in reverse, applies the chain rule at each, and writes the gradients into `.grad`: this is **backpropagation**. Training needs it for every step. Using a trained model, which is called **inference**, needs only the forward pass. Here W_value gets no gradient, so training would never change it.
+# The second: every matrix should get a **gradient**, the derivatives of one number with respect to the matrix's entries. Our number is the sum of all outputs. `backward()` goes through the steps of the forward pass in reverse, applies the chain rule at each, and writes the gradients into `.grad`: this is **backpropagation**. Training needs it for every step. Using a trained model, which is called **inference**, does not. Here W_value gets no gradient, so training would never change it.
 
 # %%
 published_attention(published_x, W_query, W_key, W_value).sum().backward()
@@ -914,15 +772,14 @@ check("previous_token", my_previous_token)
 # ## In the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) writes it as softmax(QKᵀ/√d_k)V and calls it **scaled dot-product attention**.
-# - `F.scaled_dot_product_attention(q, k, v, attn_mask)` is PyTorch's version. It returns the output only, without the weights.
-# - nanoGPT writes `att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))` where it does not call that function. Its three matrices are side by side in one `nn.Linear`, `c_attn`; rung 7 does the same.
-# - The dot product is one way to compute a score. Bahdanau, Cho and Bengio (2014), who introduced attention in translation, used a small neural network.
-# - Heads that find the previous token exist in trained models. Olsson et al. (2022), "In-context Learning and Induction Heads", show what larger mechanisms they are part of.
+# - nanoGPT writes `att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))`, with its three matrices side by side in one `nn.Linear`, `c_attn` (rung 7).
+# - Bahdanau, Cho and Bengio (2014), who introduced attention in translation, computed scores by a small neural network.
+# - Heads that find the previous token exist in trained models: see Olsson et al. (2022), "In-context Learning and Induction Heads".
 #
 # ## Three sentences to remember
 #
 # 1. A query says what a token looks for, a key what it can be found by, a value what it hands over.
-# 2. The score of a key is its dot product with the query; a mask and a softmax turn a row of scores into weights, and the output is the mean of the values with these weights.
+# 2. The score of a key is its dot product with the query; a mask and a softmax turn scores into weights, and the output is the mean of the values with these weights.
 # 3. Attention looks things up in a set: the only order it knows comes from the mask and from the tokens.
 #
 # Next: [rung 5, scaling](05_scaling_variance.ipynb), which explains the square root of head_size.
