@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large. The formula explains one small factor in `attention_weights`.
+# **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large.
 
 # %% tags=["hero", "folded"]
 # The opening picture: drag the edge of the bell
@@ -45,7 +45,7 @@ progress("scaling_variance")
 # %% [markdown]
 # ## How large is a score?
 #
-# Let each entry of q and of k be 1 or −1, decided by a coin toss. With head_size = 2 there are four coins, and 16 equally likely outcomes. Here are the 16 scores.
+# Let each entry of q and of k be 1 or −1, decided by a coin toss. With head_size = 2 there are four coins, and 16 equally likely outcomes.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -61,7 +61,7 @@ variance = scores.var(correction=0)  # divide by 16
 (scores == 0).sum(), (scores.abs() == 2).sum(), variance
 
 # %% [markdown]
-# A single coin has mean 0 and variance 1, so head_size = 2 gave a variance of 2<!--shown-->. The coins are **independent**: knowing one says nothing about the others.
+# A single coin has mean 0 and variance 1. The coins are **independent**: knowing one says nothing about the others.
 #
 # ## Predict
 
@@ -72,7 +72,7 @@ ask("variance_of_a_score")
 # %% [markdown]
 # ## Three steps
 #
-# Let all entries of q and k have mean 0 and be independent. E stands for the mean, also called the expected value.
+# Let all entries of q and k have mean 0 and be independent. E stands for the mean.
 #
 # 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. With mean 0, its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -96,7 +96,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# Every measured variance is within 10 % of the formula. (That takes many draws: the variance of a handful of scores can be far off.) Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
+# Every measured variance is within 10 % of the formula. Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
 
 
 # %% tags=["folded"]
@@ -131,9 +131,9 @@ picture(
 )
 
 # %% [markdown]
-# Both axes are logarithmic. The line rises tenfold where head_size grows tenfold: twice the head_size, twice the variance. (If the entries of q are twice as large, var(q) = 4, and the scores are twice as large.)
+# Twice the head_size, twice the variance. If the entries of q are twice as large, var(q) = 4, so are the scores.
 #
-# The same, measured in a published notebook: a batch of four sequences of eight tokens each, head_size 16. The printed variances of k, of q, of the scores, and of the scaled scores are 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->.
+# A published notebook measured it with a batch of four sequences of eight tokens each, head_size 16. It prints the variances of k, of q, of the scores, and of the scaled scores as 0.9535<!--shown-->, 1.0524<!--shown-->, 15.1501<!--shown--> and 0.9469<!--shown-->.
 
 # %% tags=["folded"]
 # Measure: the variances of k, q, scores and scaled scores there
@@ -182,7 +182,7 @@ picture(
 )
 
 # %% [markdown]
-# Such a softmax is called **saturated**. To see when it happens, take 500 queries with 8 keys each, and for each head_size look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows are below it, half above.
+# Such a softmax is called **saturated**. To see when it happens, take 500 queries with 8 keys each, and look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows are below it, half above.
 
 # %%
 T = 8
@@ -233,7 +233,7 @@ picture(
 )
 
 # %% [markdown]
-# Without a scale, the largest weight is above 3/4<!--shown--> at head_size 16<!--shown-->, above 0.95<!--shown--> at 64<!--shown-->, and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
+# Without a scale, the largest weight is above 0.95<!--shown--> at head_size 64<!--shown--> and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
 
 # %% tags=["folded"]
 # Check: medians of the largest weight, without a scale and with it
@@ -244,10 +244,10 @@ assert medians(entropy, unscaled)[-1] < 1e-3
 assert medians(entropy, scaled).min() > 1.7
 
 # %% [markdown]
-# Another published notebook computes attention with head_size 4, and without a scale. The weights of three rows of its scores:
+# Another published notebook computes attention with head_size 4, and without a scale. Here are three rows of its scores, and their weights. It prints the largest of these as 0.9988<!--shown-->, 0.9991<!--shown--> and 1.0000<!--shown-->.
 
 # %% tags=["folded"]
-# Data: notebook_scores, three rows; shown are their weights
+# Data: three rows of the notebook's scores, and their weights
 notebook_scores = torch.tensor(
     [
         [13.8004, 7.0465, -7.8591],
@@ -255,21 +255,16 @@ notebook_scores = torch.tensor(
         [1.9852, -7.4579, 25.9419],
     ]
 )
-torch.softmax(notebook_scores, dim=-1)
-
-# %% [markdown]
-# It prints the largest of these as 0.9988<!--shown-->, 0.9991<!--shown--> and 1.0000<!--shown-->.
-
-# %% tags=["folded"]
-# Check: the largest weights as the notebook prints them
-found = torch.softmax(notebook_scores, dim=-1).amax(dim=-1)
+weights = torch.softmax(notebook_scores, dim=-1)
 printed = torch.tensor([0.9988, 0.9991, 1.0000])
-torch.testing.assert_close(found, printed, atol=1e-4, rtol=0)
+torch.testing.assert_close(weights.amax(dim=-1), printed, atol=1e-4, rtol=0)
+print(notebook_scores)
+print(weights)
 
 # %% [markdown]
 # ## The derivatives of softmax
 #
-# Training changes the parameters a little at a time, and the scores with them. What matters is how far a weight moves when a score does. For softmax that is a matrix: entry [i, j] says how fast weight i changes with score j. With weights $p$ it is
+# How far does a weight move when a score does? For softmax that is a matrix: entry [i, j] says how fast weight i changes with score j. With weights $p$ it is
 #
 # $$\frac{\partial p_i}{\partial s_j} = \begin{cases} p_i (1 - p_i) & i = j \\ -p_i\, p_j & i \neq j \end{cases}$$
 #
@@ -281,7 +276,7 @@ table = p.diag() - p.outer(p)
 table * 64
 
 # %% [markdown]
-# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each column sums to 0: what one weight gains, others lose. The matrix of all derivatives of a function's outputs with respect to its inputs is called its **Jacobian**. PyTorch's `jacobian` computes the same matrix. (ln p are scores whose softmax is p.)
+# Check the corner: 1/8<!--shown--> · 7/8<!--shown--> = 7/64<!--shown-->. Each column sums to 0: what one weight gains, others lose. The matrix of all derivatives of a function's outputs with respect to its inputs is called its **Jacobian**. PyTorch's `jacobian` computes the same. (ln p are scores whose softmax is p.)
 
 # %%
 by_torch = torch.autograd.functional.jacobian(
@@ -301,33 +296,19 @@ p.diag() - p.outer(p)
 # %% [markdown]
 # A small change of a score changes nothing. Backpropagation multiplies by this matrix, so what arrives at the scores, and at q and k behind them, shrinks to nothing: these are **vanishing gradients**.
 #
-# A hidden key has the weight 0, too. So the −∞ of a mask gives its score a gradient of 0, and neither infinity nor NaN.
-
-# %% tags=["folded"]
-# Check: the gradient of a hidden score is 0
-masked = torch.tensor([0.0, 1.0, float("-inf")], requires_grad=True)
-torch.softmax(masked, dim=-1)[0].backward()
-assert masked.grad.isfinite().all()
-assert masked.grad[2] == 0
-
-# %% [markdown]
-# All this holds inside a head. A model that chooses among answers ends in a softmax, too, and there things are different. It gives each answer a probability, and one answer is right. Training makes a number small, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer.
+# At the end of a model that chooses among answers there is a softmax, too. It gives each answer a probability, and one answer is right. Training makes a number small, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer.
 #
-# The scores that go into this last softmax are called **logits**. The logarithm undoes the flatness of softmax: the gradient of the loss with respect to the logits is $p - y$, where $y$ is 1 for the right answer and 0 for the others. It is large when the model is sure and wrong. Below, answer 0 is right, and the model is sure of answer 2. (`F.cross_entropy` is softmax and this loss in one. `backward()` writes the derivatives into `.grad`.)
+# The scores that go into this last softmax are called **logits**. The logarithm undoes the flatness of softmax: the gradient of the loss with respect to the logits is $p - y$, where $y$ is 1 for the right answer and 0 for the others. Below, answer 0 is right, and the model is sure of answer 2. (`F.cross_entropy` is softmax and this loss in one.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
 F.cross_entropy(logits, torch.tensor(0)).backward()
+p, y = torch.softmax(logits.detach(), dim=-1), torch.tensor([1.0, 0.0, 0.0])
+torch.testing.assert_close(logits.grad, p - y)
 logits.grad
 
-# %%
-y = torch.tensor([1.0, 0.0, 0.0])
-torch.testing.assert_close(
-    logits.grad, torch.softmax(logits.detach(), dim=-1) - y
-)
-
 # %% [markdown]
-# Back to the weights of a head. To see how quickly the Jacobian vanishes, take its **norm**, the square root of the sum of its squared entries, for the rows from above.
+# Back to the weights of a head. How quickly does the Jacobian vanish? Take its **norm**, the square root of the sum of its squared entries, for the rows from above.
 
 
 # %%
@@ -346,7 +327,7 @@ picture(
 )
 
 # %% [markdown]
-# Without a scale, at head_size 64<!--shown-->, a usual size, it is less than a fifth<!--shown--> of what it is at head_size 1. At 1024<!--shown--> it is practically 0.
+# Without a scale, at head_size 64<!--shown-->, it is less than a fifth<!--shown--> of what it is at head_size 1. At 1024<!--shown--> it is practically 0.
 
 # %% tags=["folded"]
 # Check: the norm falls without a scale, and stays with it
@@ -359,41 +340,37 @@ assert medians(jacobian_norm, scaled).min() > 0.3
 # %% [markdown]
 # ## What the scale promises
 #
-# The formula needs the variances of q and k. The notebook with head_size 4 computes its q and k as products of tokens and matrices, both drawn by `torch.randn`, over 4 channels. So the formula holds for their entries, too: each is a sum of 4 products, and has variance 4.
+# The formula needs the variances of q and k. The notebook with head_size 4 computes its q and k as products of tokens and matrices, both drawn by `torch.randn`, over 4 channels. So each of their entries is a sum of 4 products, and has variance 4.
 
 # %% tags=["folded"]
 # Question
 ask("wide_queries")
 
 # %% [markdown]
-# Here are 20,000 such queries and as many keys. Each comes from a token and a matrix of its own, because the formula takes both as random. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, because q and k are independent. That is enough for their variances to add up.
+# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, and that is enough for their variances to add up.
 
 # %% tags=["folded"]
-# Check: 20,000 draws: var(q) 4, scores 64, and 16 if divided by √4
+# Measure: the variances of q, scores, scores / √4 and scores / 8
 torch.manual_seed(0)
 q = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
 k = torch.randn(20_000, 1, 4) @ torch.randn(20_000, 4, 4)
 scores = (q * k).sum(dim=-1)
-torch.testing.assert_close(q.var().item(), 4.0, rtol=0.1, atol=0)
-torch.testing.assert_close(
-    (scores / 2).var().item(), 16.0, rtol=0.2, atol=0
+variances = torch.stack(
+    [each.var() for each in (q, scores, scores / 2, scores * (1 / 8))]
 )
-torch.testing.assert_close(scores.var().item(), 64.0, rtol=0.2, atol=0)
-torch.testing.assert_close(
-    (scores * (1 / 8)).var().item(), 1.0, rtol=0.2, atol=0
-)
+predicted = torch.tensor([4.0, 64.0, 16.0, 1.0])
+torch.testing.assert_close(variances, predicted, rtol=0.2, atol=0)
 assert torch.corrcoef(q[:, 0].T).triu(diagonal=1).abs().max() < 0.05
 assert torch.corrcoef(q[:, 0].T ** 2)[0, 1] > 0.1  # not independent
+for name, variance in zip(
+    ("q", "scores", "scores / √4", "scores / 8"), variances
+):
+    print(f"{name:12} {variance:4.1f}")
 
 # %% [markdown]
-# Dividing by √4 is not enough there. The variance is 4 · 4 · 4 = 64<!--shown-->, and the scale 1/8<!--shown--> brings it to 1<!--shown-->. (The third row stays uneven: by chance its scores are far apart even for such queries.)
-
-# %%
-print(torch.softmax(notebook_scores / 2, dim=-1))
-print(torch.softmax(notebook_scores / 8, dim=-1))
-
-# %% [markdown]
-# With the linear layers of rung 4 it is the other way round. How parameters are drawn before training is their **initialization**. That of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3<!--shown--> at first, and scaled scores 1/9<!--shown-->. So an untrained head takes almost the plain mean. What matters is that this 1/9<!--shown--> is the same for every head_size.
+# By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves 16<!--shown-->. It takes a division by 8 to get to 1<!--shown-->.
+#
+# With the linear layers of rung 4 it is the other way round. How parameters are drawn before training is their **initialization**. That of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3<!--shown--> at first, and scaled scores 1/9<!--shown-->, whatever head_size is. So an untrained head takes almost the plain mean.
 
 # %% tags=["folded"]
 # Check: variances of 1/3 and 1/9 at three head sizes
@@ -416,7 +393,7 @@ for head_size in (4, 64, 1024):
     )
 
 # %% [markdown]
-# So the scale promises the same variance for every head_size, and no saturation *at initialization*, if q and k are random then, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place, until nearly all of their weight is on that key. `nn.Parameter` marks a tensor that training may change. `loss.backward()` computes the gradient of the loss and adds it to `.grad`, which `zero_grad()` has cleared. Then the **optimizer**, here one called Adam, changes each entry by a small step that should lower the loss.
+# So the scale promises the same variance for every head_size, and no saturation *at initialization*, if q and k are random then, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place. `nn.Parameter` marks a tensor that training may change. `loss.backward()` computes the gradient of the loss and adds it to `.grad`, which `zero_grad()` has cleared. Then the **optimizer**, here one called Adam, changes each entry by a small step that should lower the loss.
 
 # %%
 torch.manual_seed(0)
@@ -430,61 +407,55 @@ for _ in range(200):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+print(f"variance {variance_at_start:.1f} before, {scores.var():.1f} after")
 
 # %% tags=["folded"]
-# Check: below 1 before, above 10 after, nearly all on one key
+# Check: the variances before and after; what bounded scores allow
 assert loss < 0.01
 assert variance_at_start < 1
 assert scores.var() > 10
 assert q.var() > 2
 assert k.var() > 2
 assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
-
-# %% [markdown]
-# The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. That is no accident: to give one key nearly all the weight, scores must be far apart, and training made q and k longer to get there. It also made them depend on each other, and then the formula does not hold.
-#
-# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, between −1 and 1. The learned number alone decides how sharp softmax may get. Without it, cosines differ by at most 2, and beside 127<!--shown--> others no key could get even 6 %<!--shown--> of the weight. (Later models use the name for a normalization of q and k with a learned factor for each channel.)
-
-# %% tags=["folded"]
-# Check: a cosine is at most 1, and no weight reaches 6 %
 bounded = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
 assert bounded.abs().max() <= 1 + 1e-6
 # one cosine of 1, all others -1
 assert math.e / (math.e + 127 / math.e) < 0.06
 
 # %% [markdown]
+# The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. To give one key nearly all the weight, scores must be far apart, and training made q and k longer for that. It also made them depend on each other, and then the formula does not hold.
+#
+# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, and the learned number decides how sharp softmax may get. Without that number, beside 127<!--shown--> others no key could get even 6 %<!--shown--> of the weight.
+#
 # ## The same lesson at the other end
 #
-# A language model ends in a softmax, too: over its **vocabulary**, the V tokens that it knows; here they are characters. Let V be 87. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
-
-# %%
-print(f"{math.log(87):.3f}")
+# A language model ends in a softmax over its **vocabulary**, the V tokens that it knows; here they are 87 characters. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
 
 # %% tags=["folded"]
 # Question
 ask("loss_of_random_logits")
 
 # %% [markdown]
-# The notebook with the four variances trains such a model, and its first loss is 4.97<!--shown-->. Its logits, the scores of the characters, come from an `nn.Embedding`, whose initialization has mean 0 and variance 1.
+# The notebook with the four variances trains such a model, and its first loss is 4.97<!--shown-->. Its logits come from an `nn.Embedding`, whose initialization has mean 0 and variance 1.
 
 # %%
 torch.manual_seed(0)
 logits = torch.randn(20_000, 87)
 characters = torch.randint(87, (20_000,))
 loss = F.cross_entropy(logits, characters)
-torch.testing.assert_close(
-    loss.item(), math.log(87) + 1 / 2, atol=0.03, rtol=0
-)
+predicted = math.log(87) + 1 / 2
 assert math.isclose(math.log(87) + 1 / 2, 4.97, abs_tol=0.005)
-print(f"measured {loss:.2f}, predicted {math.log(87) + 1 / 2:.2f}")
+print(f"ln 87 {math.log(87):.3f}")
+print(f"measured {loss:.2f}, predicted {predicted:.2f}")
 
 # %% [markdown]
-# The loss is the logarithm of the sum of all exponentials, minus the true logit, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2<!--shown--> = 4.97<!--shown-->. (We measured a little less: the sum varies from row to row, and the logarithm of a number that varies is, on average, less than the logarithm of its mean.)
+# The loss is the logarithm of the sum of all exponentials, minus the true logit, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2<!--shown--> = 4.97<!--shown-->. (We measured a little less, because the sum varies from row to row.)
 #
-# Small logits remove the 1/2. With a standard deviation of 0.02<!--shown--> the loss begins at ln 87<!--shown-->.
+# Small logits remove the 1/2. With a standard deviation of 0.02<!--shown--> the loss begins at ln 87<!--shown-->. It is the same lesson at both ends: a softmax that has learned nothing should not be sure of anything, and the variance of its input determines how sure it is.
 
 # %% tags=["folded"]
-# Check: small logits begin at ln 87
+# Check: the prediction; small logits begin at ln 87
+torch.testing.assert_close(loss.item(), predicted, atol=0.03, rtol=0)
 torch.testing.assert_close(
     F.cross_entropy(0.02 * logits, characters).item(),
     math.log(87),
@@ -493,24 +464,6 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# It is the same lesson at both ends: a softmax that has learned nothing should not be sure of anything, and the variance of its input determines how sure it is.
-#
-# ## Why √d_model
-#
-# "Attention Is All You Need" uses one table for the embeddings and for the logits (section 3.4): a token's row is its embedding, and its logit is a dot product with that row. For logits of variance 1, the formula of this rung requires entries of variance 1/n_embd. As embeddings, such entries are tiny beside the sines and cosines to which they are added. So where the table serves as embeddings, and only there, the paper multiplies the table by √d_model, the root of n_embd. (The paper does not give the reason. Known implementations initialize the table with variance 1/n_embd.)
-
-# %%
-torch.manual_seed(0)
-n_embd = 512
-table = torch.randn(10_000, n_embd) * n_embd**-0.5
-logits = torch.randn(100, n_embd) @ table.T  # the model: variance 1
-positions = torch.rand(10_000) * 2 * math.pi  # sines of angles of all sizes
-for each in (logits, table, positions.sin(), n_embd**0.5 * table):
-    print(f"{each.var():.3f}")
-
-# %% [markdown]
-# The logits have variance 1.0<!--shown-->. The embeddings have 0.002<!--shown--> beside the sines' 0.5<!--shown-->, and after the multiplication 1.0<!--shown-->. GPT-2 has no such factor: its positional embeddings are learned, and start even smaller than its token embeddings, with a standard deviation of 0.01<!--given--> beside 0.02<!--given-->.
-#
 # ## Prove
 #
 # Measured variance equals the formula, for several variances of q and k, sizes and scales.
@@ -527,7 +480,7 @@ for var_q in (0.25, 1.0, 4.0):
             torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
 
 # %% [markdown]
-# And the `attention_weights` of rung 4 multiplies by 1/√head_size by default. It does not matter where the factor is applied, as long as it is before the softmax: to the scores, or to q alone.
+# And `attention_weights` multiplies by 1/√head_size by default. The factor may be applied anywhere before the softmax: to the scores, or to q alone.
 
 # %%
 q, k, v = torch.randn(3, 4, 8, 16)
@@ -542,7 +495,7 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key begin to get all the weight? And what brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0 (its norm is below the picture). Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64<!--given--> here).
+# Drag head_size to the right with the scale on "none": the scores spread out, the row collapses, and the Jacobian goes to 0. Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64<!--given--> here).
 #
 # The dashed curve is the prediction: a normal density with the variance from the formula.
 
@@ -551,11 +504,11 @@ torch.testing.assert_close(
 explore("scaling_variance")
 
 # %% [markdown]
-# Without a scale, and with the six keys that you start with, one key of this row has nearly all the weight at each step of the slider from head_size 16 on. 1/√head_size brings the others back, at every head_size. 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64<!--given--> the scores are nearly equal, and the weights are those of the plain mean again, whatever q and k say. 1/√n_embd is right at one head_size only, 64<!--given-->, where the two are the same number. The formula is right even at head_size 1, where the scores are not normally distributed: that takes a sum of many terms, and the formula does not.
+# Without a scale, and with the six keys that you start with, one key of this row has nearly all the weight from head_size 16 on. 1/√head_size brings the others back, at every head_size. 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64<!--given--> the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64<!--given-->, where the two are the same number.
 #
 # ## Break it
 #
-# This is how the model in a famous lecture computed its attention weights at first, rewritten with our names; its repository has since been corrected. It has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
+# This is how the model in a famous lecture computed its attention weights at first, rewritten with our names. It has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
 
 
 # %%
@@ -569,7 +522,7 @@ def lecture_weights(x, query, key):
 
 
 # %% [markdown]
-# `query` and `key` are linear layers from 384 to 64 channels. Their parameters are drawn so that q and k have variance 1. All the checks that we have so far pass: shape, rows that sum to 1, no leak.
+# `query` and `key` are linear layers from 384 to 64 channels, drawn so that q and k have variance 1. All the checks that we have so far pass: shape, rows that sum to 1, no leak. The last query of a sequence sees 32 keys. This is the mean entropy of its weights, beside the one that we want and the largest possible one.
 
 # %%
 torch.manual_seed(0)
@@ -578,6 +531,11 @@ for layer in (query, key):
     nn.init.normal_(layer.weight, std=384**-0.5)
 x = torch.randn(16, 32, 384)
 weights = lecture_weights(x, query, key)
+mask = torch.ones(32, 32, dtype=torch.bool).tril()
+wanted = attention_weights(query(x), key(x), mask)
+for name, table in (("lecture", weights), ("wanted", wanted)):
+    print(f"{name:8} {entropy(table[:, -1]).mean():.1f}")
+print(f"{'ln 32':8} {math.log(32):.1f}")
 
 # %% tags=["folded"]
 # Check: shape, sums of rows, no leak
@@ -589,38 +547,24 @@ assert (
     .any()
 )
 
-# %% [markdown]
-# The last query of a sequence sees 32 keys. This is the mean entropy of its weights, beside the one that we want and the largest possible one:
-
-# %%
-mask = torch.ones(32, 32, dtype=torch.bool).tril()
-wanted = attention_weights(query(x), key(x), mask)
-for name, table in (("lecture", weights), ("wanted", wanted)):
-    print(f"{name:8} {entropy(table[:, -1]).mean():.1f}")
-print(f"{'ln 32':8} {math.log(32):.1f}")
-
 # %% tags=["folded"]
 # Question
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score is a sum of head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth<!--shown--> of the intended variance. The weights are a little too even, which no shape and no sum shows. With one head, C and head_size are the same, and nothing is wrong at all.
+# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score is a sum of head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth<!--shown--> of the intended variance. The weights are a little too even, which no shape and no sum shows.
 #
 # The check that catches it is the formula: use q and k of variance 1, and measure the variance of the scores.
 
 # %%
 scores = query(x) @ key(x).transpose(-2, -1)
-for name, size in (("C", 384), ("head_size", 64)):
-    print(f"scaled by {name}: variance {(scores * size**-0.5).var():.2f}")
-torch.testing.assert_close(
-    (scores * 384**-0.5).var().item(), 1 / 6, rtol=0.1, atol=0
-)
-torch.testing.assert_close(
-    (scores * 64**-0.5).var().item(), 1.0, rtol=0.1, atol=0
-)
+for size, wanted_variance in ((384, 1 / 6), (64, 1.0)):
+    variance = (scores * size**-0.5).var().item()
+    torch.testing.assert_close(variance, wanted_variance, rtol=0.1, atol=0)
+    print(f"scaled by {size}**-0.5: variance {variance:.2f}")
 
 # %% [markdown]
-# Training can make up for such a factor: a q that is √6 times as long gives the weights that were wanted. So a trained model does not show it either.
+# A trained model does not show it either: training can make q √6 times as long, and that gives the weights that were wanted.
 
 # %% tags=["folded"]
 # Check: a longer q gives the wanted weights
@@ -671,16 +615,15 @@ check("scale_for_variance", my_scale)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the formula in a footnote, for entries with mean 0 and variance 1. The authors suspect the reason that we measured: for large scores the derivatives of softmax are extremely small.
-# - `F.scaled_dot_product_attention` has a parameter `scale`: what the dot products are multiplied by, 1/√head_size if it is left out. Ours works in the same way. nanoGPT writes `1.0 / math.sqrt(k.size(-1))`: the last dimension of k, which cannot be mistaken for n_embd.
-# - Some notes say that the scores are "divided by 1/√head_size". Their code multiplies by it, as it should.
-# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model and use them in a large one, the factor is 1/head_size up to a constant. It looks at *trained* q and k, which point in related directions: their dot product grows like head_size, not like its root.
-# - nanoGPT initializes its embeddings and linear layers with a standard deviation of 0.02<!--given-->. Its logits are dot products with the table of embeddings, as in the paper. With n_embd 768<!--given--> they then have a standard deviation of about √768<!--given--> · 0.02<!--given--> = 0.55<!--given-->, by the formula of this rung. So the loss begins a little above ln V, for a vocabulary of V tokens.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the formula in a footnote. The authors suspect the reason that we measured: for large scores the derivatives of softmax are extremely small.
+# - The paper uses one table for the embeddings and for the logits (section 3.4). For logits of variance 1, dot products with its rows, the entries need variance 1/n_embd. As embeddings they are tiny beside the sines and cosines, so there the paper multiplies the table by √d_model. (It does not give the reason.)
+# - `F.scaled_dot_product_attention` has a parameter `scale`, which works as ours does.
+# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant: *trained* q and k point in related directions, and their dot product grows like head_size, not like its root.
 #
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax: one key gets all the weight, and the derivatives of softmax, which could change this, vanish. (At the output, the logarithm in the loss undoes that.)
+# 2. Large scores saturate softmax: one key gets all the weight, and the derivatives of softmax, which could change this, vanish.
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung 6, cross and causal](06_cross_and_causal.ipynb), where the mask determines the kind of attention.
