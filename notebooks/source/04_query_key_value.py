@@ -200,7 +200,7 @@ printed = torch.tensor([0.1834, 0.0452, 0.6561, 0.0133, 0.1906, 0.2885])
 print(f"ours: {weights.sum():.4f}, printed: {printed.sum():.4f}")
 
 # %% [markdown]
-# No softmax gives weights that sum to more than 1, so the code above them did not print these.
+# No softmax gives weights that sum to more than 1, so the article's code did not print these.
 #
 # The output for this token is the mean of the *values*, with these weights. It is also called the **context vector**.
 
@@ -357,7 +357,7 @@ biased = attention_weights(q, k + b)
 torch.testing.assert_close(biased, attention_weights(q, k))
 
 # %% [markdown]
-# And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens would do: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. But a small head_size needs fewer parameters. Then the rank of W, the number of directions in which it compares tokens, is at most head_size.
+# And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens would do: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. But with a small head_size the two factors have fewer parameters. The rank of W, the number of directions in which it compares tokens, is then at most head_size.
 
 # %%
 W = head.query.weight.double().T @ head.key.weight.double()  # (32, 32)
