@@ -77,7 +77,7 @@ progress("bigram_to_gpt")
 # %% [markdown]
 # ## The text
 #
-# The course comes with a text of its own: tiny stories, drawn at random from a grammar. In each one somebody gives something to somebody, and three questions follow. The answers are never in the question. They are in the story.
+# The course comes with a text of its own: tiny stories, drawn at random from a grammar. In each one somebody gives something to somebody. Three questions follow, and their answers are in the story.
 
 # %%
 text = load_text("stories")
@@ -85,7 +85,7 @@ print(text[:297])
 print(f"... {len(text):,} characters, {text.count(chr(10)):,} stories")
 
 # %% [markdown]
-# A text from a grammar has two advantages over Shakespeare. We know how much of it is chance, so we know how good a model can get. And there are right answers to count.
+# We know how much of such a text is chance, so we know how good a model can get. And there are right answers to count.
 #
 # ## Characters to numbers
 #
@@ -93,35 +93,23 @@ print(f"... {len(text):,} characters, {text.count(chr(10)):,} stories")
 
 # %%
 characters = sorted(set(text))
-print("".join(characters).replace("\n", "⏎"))
 V = len(characters)
-V
-
-# %%
+print(V, "characters:", "".join(characters).replace("\n", "⏎"))
 ids_of = {character: i for i, character in enumerate(characters)}
 ids = [ids_of[character] for character in "Kind Eve"]
-print(ids)
-print("".join(characters[i] for i in ids))
+print(ids, "is", "".join(characters[i] for i in ids))
 
 # %% [markdown]
-# Encoding and decoding lose nothing. The package's `CharTokenizer` does the same, and is fast on large texts.
+# The package's `CharTokenizer` does the same.
+#
+# The last tenth of the text is set aside, and no model is trained on it. The first part is the **training** text, the second the **validation** text. A model that had only memorized the training text would fail on the validation text. Some stories occur in both, so we also list those that are new.
 
 # %%
 tokenizer = CharTokenizer(text)
 assert tokenizer.encode("Kind Eve").tolist() == ids
 assert tokenizer.decode(tokenizer.encode(text)) == text
-
-# %% [markdown]
-# The last tenth of the text is set aside, and no model is trained on it. The first part is the **training** text, the second the **validation** text. A model that had only memorized the training text would fail on the validation text.
-
-# %%
-ids = tokenizer.encode(text)
-train_ids, val_ids = train_val_split(ids, val_share=0.1)
+train_ids, val_ids = train_val_split(tokenizer.encode(text), val_share=0.1)
 data = Data(train_ids, val_ids, tokenizer)
-[round(len(part) / len(ids), 2) for part in (train_ids, val_ids)]
-
-# %% [markdown]
-# The grammar draws each story independently, so some occur twice. We keep a list of the validation stories that do not occur in the training text, for where it matters.
 
 # %% tags=["folded"]
 # Data: val_text, and new_stories: those of its stories that are new
@@ -149,16 +137,14 @@ for t in range(8):
     print(f"after {context!r:10} comes {target!r}")
 
 # %% [markdown]
-# Under a causal mask all of them are answered in one forward pass: position t sees x[0] to x[t], its own character included, and must predict y[t], the next one. This is the teacher forcing of rung 6. That is why the K of "Kind" may not look at the letters after it, though all are given: in the same pass its position must predict the i. (A model that predicted only after the last character could look both ways, and would learn one prediction from a block in place of block_size.)
+# Under a causal mask all of them are answered in one forward pass: position t sees x[0] to x[t] and must predict y[t], the next character. This is the teacher forcing of rung 6. It is why the K of "Kind" may not look at the letters after it: its position must predict the i.
 #
 # A **batch** holds B such blocks, cut from the text at random places.
 
 # %%
 generator = torch.Generator().manual_seed(0)
 x, y = get_batch(train_ids, block_size=8, batch_size=4, generator=generator)
-x.shape, y.shape  # (B, T) each
-
-# %%
+print(tuple(x.shape), tuple(y.shape))  # (B, T) each
 for row_x, row_y in zip(x, y):
     print(f"{tokenizer.decode(row_x)!r} -> {tokenizer.decode(row_y)!r}")
 assert torch.equal(x[:, 1:], y[:, :-1])
@@ -166,16 +152,16 @@ assert torch.equal(x[:, 1:], y[:, :-1])
 # %% [markdown]
 # ## How good can a model be?
 #
-# The loss is the cross-entropy of rung 5: the mean of -ln p, where p is the probability that the model gave to the character that came. It is counted in **nats** per character. Papers often report its exponential, the **perplexity**: a model of perplexity 8 is as uncertain as if it chose among 8 equally likely characters.
+# The loss is the cross-entropy of rung 5: the mean of -ln p, where p is the probability that the model gave to the character that came. It is counted in **nats** per character. Papers often report its exponential, the **perplexity**: at 8, a model is as uncertain as if it chose among 8 equally likely characters.
 #
-# Some baselines are known before anything is trained.
+# Some baselines are known before anything is trained. One may know
 #
-# 1. Someone who knows nothing gives every character the same probability, 1/V. That costs ln V.
-# 2. Someone who knows how often each character occurs (1-gram).
-# 3. Someone who also looks one character back: a table of pairs, or **bigrams** (2-gram). And two characters back (3-gram).
-# 4. Someone who knows the grammar. Only chance is left: which names, which thing, which place, which order. That is the **entropy** of the text. No model can expect a lower loss.
+# 1. nothing: every character gets the probability 1/V, and that costs ln V;
+# 2. how often each character occurs (1-gram);
+# 3. what follows each character: a table of pairs, or **bigrams** (2-gram); or what follows each two (3-gram);
+# 4. the grammar. Only chance is left, the **entropy** of the text. No model can expect a lower loss.
 #
-# What is the loss of the best table of pairs? Count the pairs of the very text that it will be judged on. After "a", say, the best probabilities are the shares with which the characters really follow "a". No table can do better on that text: this is the **floor** of all such tables. (Its name in information theory is *conditional entropy*: that of a character, given the one before.)
+# What is the loss of the best table of pairs? Count the pairs of the very text that it will be judged on. After "a", the best probabilities are the shares with which the characters really follow "a". No table can do better on that text: this is the **floor** of all such tables, in information theory the *conditional entropy*.
 
 # %%
 before, after = val_ids[:-1], val_ids[1:]
@@ -185,33 +171,16 @@ pairs = torch.zeros(V, V).index_put(
 shares = pairs / pairs.sum(dim=1, keepdim=True)
 floor = -shares[before, after].log().mean().item()
 assert math.isclose(floor, conditional_entropy(val_ids, 2), rel_tol=1e-4)
-
-# %%
-stories = text[: text.rindex("\n") + 1]
 floors = {f"{n}-gram": conditional_entropy(val_ids, n) for n in (1, 2, 3)}
-entropy = stories_entropy(stories)
-marks = {"nothing": math.log(V), **floors, "grammar": entropy}
-
-# %% tags=["folded"]
-# Picture: the baselines, from no knowledge to the whole grammar
-picture(
-    Bars(
-        "Loss, in nats per character, if you know ...",
-        torch.tensor(list(marks.values())),
-        list(marks),
-        "what is known",
-        (0, 4),
-    ),
-    alt="Bars falling from 3.5 nats for someone who knows nothing, over "
-    "2.9, 1.5 and 0.5 for the best n-gram tables of one, two and three "
-    "characters, to 0.1 for someone who knows the grammar.",
-)
 
 # %% [markdown]
-# The entropy can be worked out by hand. A story has 8 × 7 × 8 × 8 × 6 equally likely forms: a giver, another one who gets it, a thing, a place, an order of three questions. That is ln 21504<!--shown--> nats of chance, spread over the characters of a story.
+# The entropy can be worked out by hand. A story has 8 × 7 × 8 × 8 × 6 equally likely forms: who gives, who gets it, a thing, a place, an order of the questions. That is ln 21504<!--shown--> nats of chance, spread over the characters of a story.
 
 # %% tags=["folded"]
-# Check: the entropy worked out by hand
+# Picture: the baselines; and the entropy worked out by hand
+stories = text[: text.rindex("\n") + 1]
+entropy = stories_entropy(stories)
+marks = {"nothing": math.log(V), **floors, "grammar": entropy}
 forms = 8 * 7 * 8 * 8 * math.factorial(3)
 per_story = len(stories) / stories.count("\n")
 assert forms == 21504
@@ -226,6 +195,18 @@ assert [round(mark, 1) for mark in marks.values()] == [
 print(
     f"{forms} forms, {per_story:.1f} characters a story, "
     f"{entropy:.3f} nats each"
+)
+picture(
+    Bars(
+        "Loss, in nats per character, if you know ...",
+        torch.tensor(list(marks.values())),
+        list(marks),
+        "what is known",
+        (0, 4),
+    ),
+    alt="Bars falling from 3.5 nats for someone who knows nothing, over "
+    "2.9, 1.5 and 0.5 for the best n-gram tables of one, two and three "
+    "characters, to 0.1 for someone who knows the grammar.",
 )
 
 # %% [markdown]
@@ -250,6 +231,9 @@ class BigramLanguageModel(nn.Module):
 # Question
 ask("loss_before_training")
 
+# %% [markdown]
+# `F.cross_entropy` wants (N, V) for N predictions, so `flatten` makes one of batch and time. Of (B, T, V) it takes T for the vocabulary.
+
 # %%
 torch.manual_seed(4)
 bigram = BigramLanguageModel(V)
@@ -257,19 +241,13 @@ x, y = get_batch(train_ids, 128, 24, generator)
 logits = bigram(x)  # (B, T, V)
 loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
 print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
-
-# %% [markdown]
-# Why `flatten`? `F.cross_entropy` wants the vocabulary in dimension 1: (N, V) for N predictions, or (B, V, T). Of (B, T, V) it takes T for the vocabulary.
-
-# %%
-torch.testing.assert_close(F.cross_entropy(logits.transpose(1, 2), y), loss)
 try:
     F.cross_entropy(logits, y)
 except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# Training repeats five lines: draw a batch, compute the loss (the forward pass), reset the gradients, compute new ones (backpropagation), take a step against them. The optimizer, `AdamW`, scales the step for each parameter; the **learning rate**, `lr`, scales all of them.
+# Training repeats five lines: draw a batch, compute the loss (the forward pass), reset the gradients, compute new ones (backpropagation), take a step against them. The optimizer, `AdamW`, scales the step for each parameter; the **learning rate**, `lr`, scales all of them. Then `evaluate` gives the mean loss over the validation text.
 
 # %%
 optimizer = torch.optim.AdamW(bigram.parameters(), lr=0.1)
@@ -284,16 +262,13 @@ for _ in range(300):
 # Question
 ask("below_the_bigram_floor")
 
-# %% [markdown]
-# `evaluate` gives the mean loss over the validation text.
-
 # %%
 reached = evaluate(bigram, val_ids)
 assert floors["2-gram"] < reached < floors["2-gram"] + 0.02
 print(f"{reached:.1f}, and the floor is {floors['2-gram']:.1f}")
 
 # %% [markdown]
-# The table is as good as a table can be. What does it write? `generate` is autoregressive, like the decoder of rung 6: it runs the model, samples one character from its probabilities, appends it, and runs the model again. It stops after as many characters as it was asked for. (To let a model end a text itself, one puts an end token after each training text, and stops when it is drawn: EOS, end of sequence.)
+# The table is as good as a table can be. What does it write? `generate` is autoregressive, like the decoder of rung 6: it samples a character from the model's probabilities, appends it, and runs the model again, as often as it was asked to.
 
 # %% tags=["nbval-ignore-output"]
 newline = tokenizer.encode("\n")[None]  # (1, 1)
@@ -303,11 +278,11 @@ written = generate(
 print(tokenizer.decode(written[0]))
 
 # %% [markdown]
-# Nearly every pair of neighbours is a pair of the text (softmax gives no pair exactly 0), and nothing is a story. The table looks at one character, and at nothing before it.
+# Nearly every pair of neighbours is a pair of the text, and nothing is a story. The table looks at one character, and at nothing before it.
 #
 # ## Does it get the answers right?
 #
-# In the validation text, take the characters up to the answer to a question. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. (Papers would speak of the accuracy of the answers. It is not the recall of precision and recall.) There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
+# In the validation text, take the characters up to an answer. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. (It is not the recall of precision and recall.) There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
 
 # %%
 start, end = answers(val_text)[6]
@@ -317,9 +292,9 @@ recall(bigram, val_text, tokenizer)
 # %% [markdown]
 # ## One part at a time
 #
-# Now the rungs below come together. Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts, which papers call sublayers, transform the vectors. At the end each vector is compared with the vector of every character, by a dot product: these are the logits. One table is both the embedding (nanoGPT's `wte`) and the output matrix (its `lm_head`). This is **weight tying** (Press & Wolf 2017). It saves a matrix. It also trains each row more often: as an embedding, a row gets a gradient only where its character occurs; as part of the output, it gets one at every position.
+# Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts transform the vectors. At the end the dot products with the vectors of all characters are the logits. So one table is both the embedding (nanoGPT's `wte`) and the output matrix (its `lm_head`). This is **weight tying** (Press & Wolf 2017). It saves a matrix, and trains each row at every position, not only where its character occurs.
 #
-# A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token. Row t is used at position t of every block and nowhere else, so it can learn what that position is good for.
+# A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token.
 
 # %%
 n_embd, block_size = 64, 128
@@ -331,9 +306,7 @@ class Model(nn.Module):
     def __init__(self, *parts, position=False):
         super().__init__()
         self.token = nn.Embedding(V, n_embd)
-        self.position = (
-            nn.Embedding(block_size, n_embd) if position else None
-        )
+        self.position = position and nn.Embedding(block_size, n_embd)
         self.parts = nn.Sequential(*parts)
 
     def forward(self, ids):
@@ -345,6 +318,8 @@ class Model(nn.Module):
 
 # %% [markdown]
 # The mean of the past is that of rungs 1 and 2; attention is rung 7.
+#
+# Does attention need the positions? Without a mask it does not notice the order of the tokens ([rung 4](04_query_key_value.ipynb)). The causal mask gives some of it away. Swap tokens 0 and 1: no later output changes, but outputs 0 and 1 do, and a second head, on top of the first, notices. A positional embedding makes it easier.
 
 
 # %%
@@ -362,9 +337,6 @@ class Attention(nn.Module):
         return self.attn(x, is_causal=True)
 
 
-# %% [markdown]
-# Does attention need the positions? Without a mask it does not notice the order of the tokens ([rung 4](04_query_key_value.ipynb)). The causal mask gives some of it away. Swap tokens 0 and 1: for a later query they are still the same set, and its output stays. But outputs 0 and 1 themselves do change, so a second head, on top of the first, notices. A positional embedding makes it easier.
-
 # %% tags=["folded"]
 # Check: swap two tokens: what one head, and one on top of it, see
 torch.manual_seed(0)
@@ -377,7 +349,7 @@ assert (
 ).all()
 
 # %% [markdown]
-# Three parts are new. **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. For given weights, a head's output is linear in the tokens: it takes weighted sums of their channels, and no more. This part can do more, such as make a channel large only if two others are. In between there are four times as many channels. The nonlinear function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one. The four is a convention since "Attention Is All You Need".
+# Three parts are new. **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. A head takes weighted sums of channels, and no more; this part can make a channel large only if two others are. In between there are four times as many channels, as in "Attention Is All You Need". The function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one.
 
 
 # %%
@@ -392,7 +364,7 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# **Residual connection**: a part does not replace the vector but adds to it. The vector that runs past all the parts, and that each of them reads and adds to, is called the **residual stream**. What was known stays known, and gradients have a path around every part. So positions need adding only once: the stream carries them to every part. And the `c_proj` of attention (rung 7) lets each head add to all channels of the stream.
+# **Residual connection**: a part does not replace the vector but adds to it. The vector that each of them reads and adds to is called the **residual stream**. What was known stays known, positions need adding only once, and gradients have a path around every part.
 
 
 # %%
@@ -406,18 +378,15 @@ class Residual(nn.Module):
 
 
 # %% [markdown]
-# **LayerNorm**: before a part reads a vector, its channels are shifted and scaled to mean 0 and variance 1, the variance that rung 5 assumed. Then it does not matter how long the vector has become from all that was added. Each vector is normalized by itself. (Batch normalization, known from images, takes mean and variance over the batch and over time, and would let the future in.) A learned factor for each channel follows. One more LayerNorm comes before the logits.
+# **LayerNorm**: before a part reads a vector, its channels are shifted and scaled to mean 0 and variance 1. Then it does not matter how long the vector has become. A learned factor for each channel follows. Each vector is normalized by itself. (Batch normalization takes mean and variance over the batch and over time, and would let the future in.) One more LayerNorm comes before the logits.
 #
-# A LayerNorm before the part, as here, is **pre-norm**. With **post-norm** it comes after the sum, *on* the residual stream, so each one rescales all that was added before it, and no path leads around it.
+# A LayerNorm before the part, as here, is **pre-norm**. With **post-norm** it comes after the sum, *on* the residual stream, and no path leads around it.
 
 # %%
 v = torch.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0]])
-even = nn.LayerNorm(4)(v).detach()
-print(even)
-torch.testing.assert_close(even[0], even[1], atol=1e-4, rtol=0)
+print(nn.LayerNorm(4)(v).detach())
 
 
-# %%
 def norm():
     return nn.LayerNorm(n_embd, bias=False)
 
@@ -426,12 +395,8 @@ def normed(part):
     return nn.Sequential(norm(), part)
 
 
-def post_normed(part):
-    return nn.Sequential(Residual(part), norm())
-
-
 # %% [markdown]
-# Here is the whole ladder. From "one head" on, each line is the one above with one change. The last line is the package's GPT: the same two parts with their LayerNorms, twice, one pair on top of the other. Such a pair is called a **block** (of the model; the blocks of text from above have nothing to do with it). It is also called a **layer**, and `n_layer` counts them; a linear layer is only a part of one.
+# Here is the whole ladder. From "one head" on, each line is the one above with one change. The last line is the package's GPT: the same two parts with their LayerNorms, twice. Such a pair is called a **block** (of the model, not of the text) or a **layer**, and `n_layer` counts them.
 
 # %%
 config = GPTConfig(V, block_size, n_layer=2, n_head=4, n_embd=n_embd)
@@ -463,9 +428,9 @@ ask("which_part_answers")
 ask("what_one_layer_gets")
 
 # %% [markdown]
-# All are trained alike: the same batches, the same seed, and the same hyperparameters, such as the number of steps, the batch size and the learning rate. Together we call these the **recipe**. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models are initialized as this package's `GPT` is: random matrices with a standard deviation of 1/√n_embd, half of that for linear layers called `c_proj`, and sines and cosines for the positional embedding. (Half is 1/√(2 · n_layer) for two layers: 2 · n_layer parts write to the residual stream, and their variances add up, as in rung 5.)
+# All are trained by the same **recipe**: the same batches, seed, number of steps and learning rate. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin as this package's `GPT` does: random matrices with a standard deviation of 1/√n_embd (for `c_proj` half of that), and sines and cosines for the positions.
 #
-# `train` is the loop from above with four refinements. `AdamW` shrinks the matrices a little at each step (**weight decay**), so that only entries that lower the loss stay large; here it does so more strongly, and leaves out biases and the factors of LayerNorm. The learning rate rises for the first steps, since large steps from random parameters can do lasting harm, and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in bfloat16, a format of 16 bits, it does so, while the parameters stay in float32 (**mixed precision**).
+# `train` is the loop from above with four refinements. Each step also shrinks the matrices a little (**weight decay**), so that only entries that lower the loss stay large. The learning rate rises for the first steps, and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in 16 bits, it does so (**mixed precision**).
 
 
 # %% tags=["folded"]
@@ -498,7 +463,7 @@ def climb(name, recipe=recipe):
 
 
 # %% [markdown]
-# How often is the text seen? One **epoch** is one pass over the training text, or as many characters as that. Cut into blocks with a stride of block_size, an epoch would show each character once, at the same place in its block each time. Blocks that start at random overlap, show a character at many places, and miss a few.
+# One **epoch** is one pass over the training text, or as many characters as that. Blocks that start at random overlap, and miss a few characters.
 
 # %% tags=["folded"]
 # Count: epochs, and how much of the text is seen
@@ -516,15 +481,11 @@ for name in ("mean of the past", "one head", "position"):
     climb(name)
 
 # %% tags=["table"]
-for name in ("four heads", "feed-forward"):
-    climb(name)
-
-# %% tags=["table"]
-for name in ("residual", "LayerNorm"):
+for name in ("four heads", "feed-forward", "residual", "LayerNorm"):
     climb(name)
 
 # %% [markdown]
-# The last one is trained before your eyes; both axes of the picture are logarithmic. The loss falls through the floors of the tables, one after the other. At that of the pairs it slows down: up to there the last character was enough, and now the model has to learn to look back. Read what it writes meanwhile. **Stop** ends the training and keeps the model as it is. (If you stop, run the cell again before you go on: what follows assumes the full training run.)
+# The last one is trained before your eyes; both axes are logarithmic. The loss falls through the floors of the tables, one after the other. At that of the pairs it slows down: up to there the last character was enough, and now the model has to learn to look back. **Stop** ends the training; then run the cell again before you go on.
 
 # %% tags=["nbval-ignore-output"]
 gpt = fresh(ladder["second layer"])
@@ -537,10 +498,10 @@ models["second layer"], histories["second layer"] = gpt, history
 # %% [markdown]
 # ## The table
 #
-# What is each part worth? The numbers in this table are from the machine that built the page, or from yours, if you have run the notebook. The last digit may differ.
+# What is each part worth? The numbers are from the machine that ran the notebook last; on yours the last digit may differ.
 
-# %% tags=["folded", "nbval-ignore-output", "table"]
-# Table: parameters, loss and recall of each model
+# %% tags=["folded", "nbval-ignore-output", "table", "proof"]
+# Table: parameters, loss and recall of each model; the claims below
 losses = {name: evaluate(model, val_ids) for name, model in models.items()}
 recalls = {
     name: recall(model, val_text, tokenizer)
@@ -551,18 +512,6 @@ for name, model in models.items():
     size = sum(p.numel() for p in model.parameters())
     print(f"{name:18}{size:12,}{losses[name]:17.3f}{recalls[name]:8.2f}")
 
-# %% [markdown]
-# Read it row by row.
-#
-# - The **mean of the past** is worse than the table of pairs, and hardly better than knowing how often each character occurs. It knows which characters came, and no longer which one came last. Order is nearly everything.
-# - **One head** can choose where to look, and beats the table.
-# - **Position** tells it where each token is. The loss falls to less than half<!--shown-->.
-# - With **four heads** it falls again, in the table above by about half.
-# - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and recall hardly moves. What else the last two are for comes below.
-# - With a **second layer** something new happens. Recall is near 0 for the models that cannot spell. One in eight is a guess among words that are spelled right, and the other models with one layer come close to that. Now nearly every answer is right.
-
-# %% tags=["folded", "table", "proof"]
-# Check: each claim of this list, against the table
 climbed = list(losses.values())
 assert climbed[1] > climbed[0]  # the mean is worse than the table
 # every part pays off
@@ -576,9 +525,18 @@ assert max(list(recalls.values())[:-1]) < 0.6
 assert recalls["second layer"] > 0.9
 
 # %% [markdown]
+# Row by row:
+#
+# - The **mean of the past** is worse than the table of pairs. It knows which characters came, and no longer which one came last.
+# - **One head** can choose where to look, and beats the table.
+# - **Position** tells it where each token is. The loss falls to less than half<!--shown-->.
+# - With **four heads** it falls again, by about half.
+# - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and recall hardly moves.
+# - With a **second layer** something new happens. Models that cannot spell recall next to nothing. The others with one layer guess among the words, and get about one in eight. Now nearly every answer is right.
+#
 # ## What residual connections and LayerNorm are for
 #
-# With one layer they lowered the loss, and the answers remained guesses. An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, when their learning rate has fallen to a third of its peak, not yet to 0. If anything, this favours the bare and the post-norm model.
+# An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, before their learning rate has fallen to 0: if anything, a disadvantage.
 
 
 # %%
@@ -590,21 +548,26 @@ def two_layers(wrap):
 
 
 ladder["two layers, bare"] = lambda: two_layers(nn.Sequential)
-ladder["two layers, post-norm"] = lambda: two_layers(post_normed)
+ladder["two layers, post-norm"] = lambda: two_layers(
+    lambda part: nn.Sequential(Residual(part), norm())
+)
 
 # %% tags=["table"]
-climb("two layers, bare", replace(recipe, steps=300))
-
-# %% tags=["table"]
-climb("two layers, post-norm", replace(recipe, steps=300))
+for name in ("two layers, bare", "two layers, post-norm"):
+    climb(name, replace(recipe, steps=300))
 
 # %% tags=["folded", "table", "given"]
-# Picture: the losses after 300 steps
+# Picture: the losses after 300 steps, and a check of what they show
 some = [
     histories[name]
     for name in ("feed-forward", "LayerNorm", *[*ladder][-3:])
 ]
 after = torch.tensor([history.val_losses[:3][-1] for history in some])
+assert {history.val_steps[:3][-1] for history in some} == {300}
+bare_1, pre_1, pre_2, bare_2, post_2 = after
+assert bare_2 > bare_1 + 0.05
+assert (post_2 - pre_1).abs() < 0.05
+assert pre_2 < min(pre_1, post_2) - 0.01
 labels = (
     "one, bare",
     "one, pre-norm",
@@ -626,22 +589,13 @@ picture(
 )
 
 # %% [markdown]
-# Bare, the second layer does harm: two layers are far above one. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off. On the residual stream of pre-norm, what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm, and it takes a warm-up. This is one task and one recipe; with enough care post-norm works, as in "Attention Is All You Need".
-
-# %% tags=["folded", "table"]
-# Check: two bare layers are worse, two with pre-norm best
-assert {history.val_steps[:3][-1] for history in some} == {300}
-bare_1, pre_1, pre_2, bare_2, post_2 = after
-assert bare_2 > bare_1 + 0.05
-assert (post_2 - pre_1).abs() < 0.05
-assert pre_2 < min(pre_1, post_2) - 0.01
-
-# %% [markdown]
-# The residual stream leads past every head and every mask. Does it let the future through? The stream of position t gets only what the parts write at position t. The leak probe confirms it for a whole GPT, from its embeddings to its logits. (`transformer.h` is the list of its blocks, `ln_f` the last LayerNorm, `lm_head` the output matrix.)
+# Bare, the second layer does harm. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off: what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm. With enough care post-norm works.
+#
+# The residual stream leads past every head and every mask. Does it let the future through? No: at position t only what the parts write there is added. The leak probe confirms it for a whole GPT. So the logits at position t are those of a text that ends at t. Training uses all of them, `generate` the last ones only.
 
 
 # %% tags=["folded"]
-# Check: leak probe of a whole GPT: no logit moves with a later token
+# Check: a whole GPT does not leak; logits at t, and of a text up to t
 def from_embeddings(x):
     for block in untrained.transformer.h:
         x = block(x, is_causal=True)
@@ -652,11 +606,6 @@ untrained = fresh(ladder["second layer"])
 probe = leak_probe(from_embeddings, torch.randn(1, 9, n_embd))
 assert torch.equal(probe, causal_mask(9))
 
-# %% [markdown]
-# So the logits at position t are those of a text that ends at t. Training uses all of them. `generate` uses the last ones only; the other positions are computed because later ones look at them.
-
-# %% tags=["folded"]
-# Check: the logits at t are those of a text that ends at t
 ids = tokenizer.encode("\n" + new_stories[0])[None]
 at_once = untrained(ids)
 for t in (0, 20, ids.shape[1] - 1):
@@ -667,31 +616,33 @@ for t in (0, 20, ids.shape[1] - 1):
 # %% [markdown]
 # ## How much is left
 #
-# A gap to the entropy remains. Most of it is not the model's fault: a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new, and compare again.
+# The gap that remains is mostly not the model's fault: a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new.
+#
+# Beware of comparing such a loss with that of a model that has other tokens: per word it is another number than per character. What can be compared is the total, in bits (nats divided by ln 2), for each byte of the text: **bits per byte**.
 
-# %% tags=["folded"]
-# Measure: the loss on 200 new stories
+# %% tags=["folded", "nbval-ignore-output"]
+# Measure: the loss on 200 new stories, for each character, word, byte
+told = [f"\n{story}\n" for story in new_stories[:200]]
 total = count = 0
 with torch.no_grad():
-    for story in new_stories[:200]:
-        ids = tokenizer.encode(f"\n{story}\n")[None]
+    for story in told:
+        ids = tokenizer.encode(story)[None]
         logits = gpt(ids[:, :-1])
         total += F.cross_entropy(
             logits[0], ids[0, 1:], reduction="sum"
         ).item()
-        count += ids.shape[1] - 1
+        count += ids.shape[1] - 1  # one byte each
+per_word = total / len(" ".join(told).split())
+bits_per_byte = total / math.log(2) / count
 assert entropy * 0.97 < total / count < entropy * 1.15
-print(f"{total / count / entropy:.1f} times the entropy")
-
-# %% [markdown]
-# Beware of comparing such a loss with that of a model that has other tokens. Report the same loss per word instead of per character: the number changes, though model and text do not. What can be compared is the total, in bits (nats divided by ln 2), for each byte of the text: **bits per byte**.
-
-# %% tags=["folded"]
-# Count: nats for each word, bits for each byte
-told = "".join(f"{story}\n" for story in new_stories[:200])
-per_word = total / len(told.split())
-assert per_word > 4 * total / count  # in nats
-assert 0.1 < total / math.log(2) / len(told.encode()) < 0.2  # bits per byte
+assert per_word > 4 * total / count
+assert 0.1 < bits_per_byte < 0.2
+print(
+    f"nats for each character {total / count:.3f}, "
+    f"{total / count / entropy:.2f} times the entropy\n"
+    f"nats for each word      {per_word:.3f}\n"
+    f"bits for each byte      {bits_per_byte:.3f}"
+)
 
 # %% [markdown]
 # ## Overfitting
@@ -706,18 +657,15 @@ brief = Recipe(
 short_text = train(
     fresh(ladder["second layer"]), few, brief, name="short text"
 )
+
+# %% tags=["folded", "table", "given"]
+# Picture: the training loss falls on, the validation loss does not
 of_training = torch.tensor(short_text.losses).view(-1, 20).mean(dim=-1)
 of_validation = torch.tensor(short_text.val_losses)
-
-# %% tags=["folded", "table"]
-# Check: the training loss falls on, the validation loss does not
 assert of_training[-1] < 0.4 * of_validation[-1]
 assert of_validation[-1] > of_validation.min()
 assert losses["second layer"] < 0.4 * of_validation.min()
 assert abs(losses["second layer"] - sum(history.losses[-100:]) / 100) < 0.03
-
-# %% tags=["folded", "table", "given"]
-# Picture: both losses over 200 steps
 picture(
     Lines(
         "Overfitting",
@@ -733,29 +681,24 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**: the training loss goes on falling; the validation loss stops falling, rises a little, and ends several times as high. The model memorizes its fifteen stories, and that does not help with others. What helps most is more text: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout (`GPTConfig(..., dropout=0.2)`). With dropout the training loss may even be the higher one: it is measured with dropout on, the validation loss with dropout off. But having no gap says only that nothing was memorized: the table of pairs has none, and its loss is far above the entropy. That is **underfitting**, and it takes a larger model or longer training.
+# This is **overfitting**: the training loss goes on falling; the validation loss stops falling, rises a little, and ends several times as high. The model memorizes its fifteen stories, and that does not help with others. More text helps most: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout. The opposite is **underfitting**: the table of pairs has no gap, and its loss is far above the entropy. That takes a larger model or longer training.
 #
 # ## Look inside
 #
-# Here is a story that the model has never seen, up to the moment when it must give the first answer. Which characters does it look at, in which layer, with which head? The picture below shows the whole story; a query sees nothing to its right.
+# Here is a story that the model has never seen. The query stands where it must give the first answer.
+#
+# **Which head found the answer?** Try each head of both layers. Then move the query, for example to a letter in the middle of a word; it sees nothing to its right.
 
-# %%
+# %% tags=["folded"]
+# Explorer: the weights of each head over a new story
 story = "\n" + new_stories[3]
 moments = answers(story)  # where the three answers are
 start, end = moments[0]
 print(repr(story[:start]), "->", repr(story[start:end]))
-
-# %% [markdown]
-# **Which head found the answer?** Layer 0 comes first. Try each head of both layers; then move the query to another place, for example to a letter in the middle of a word.
-
-# %% tags=["folded"]
-# Explorer: the weights of each head over this story
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
-# The picture shows the weights of the forward pass that made the logits. In layer 0 most heads look at the last few characters. In layer 1 some head goes back to the first sentence, where the answer was told. It need not be the same head for each question. Often it does not look at the answer's first letter, but a little after it. Why there? In layer 0 each position can gather the letters before it. So a position *after* the answer's first letter knows that letter, and the words that lead up to it. That makes it the better place to look.
-#
-# Let us check where it looks, for the first letter of each of the three answers. The model has to find that letter one character earlier: this is the query. Some head of layer 1 gives most of its weight to the answer in the first sentence and the four characters after it.
+# In layer 0 most heads look at the last few characters. In layer 1 some head, not the same for each of the three questions, goes back to the first sentence: most of its weight is on the answer and the four characters after it. Why there? In layer 0 each position can gather the letters before it. So a position *after* the answer's first letter knows that letter, and the words that lead up to it.
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Check: which head of layer 1 looks at the answer
@@ -775,7 +718,7 @@ for start, end in moments:
     )
 
 # %% [markdown]
-# A map of weights shows where a head looked. It does not show what the model did with what it found (rung 6). So change the story, and see whether the answer changes with it.
+# A map of weights shows where a head looked, not what the model did with what it found (rung 6). So change the story, and see whether the answer changes with it.
 
 # %% tags=["nbval-ignore-output"]
 for thing in ("map", "cup", "kite", "bell"):
@@ -789,7 +732,7 @@ for thing in ("map", "cup", "kite", "bell"):
 # %% [markdown]
 # ## Sample
 #
-# A model gives probabilities, and a character has to be drawn from them. The logits are divided by a **temperature**, as in rung 3: below 1 the choice gets safer, above 1 wilder, and the order of the characters stays the same. **top-k** keeps the k most probable characters and drops the others. (**Top-p** or nucleus sampling keeps instead the smallest set of characters whose probabilities add up to at least p.)
+# Before a character is drawn, the logits are divided by a **temperature**, as in rung 3: below 1 the choice gets safer, above 1 wilder. **top-k** keeps the k most probable characters. (**Top-p** or nucleus sampling keeps the smallest set of characters whose probabilities add up to at least p.)
 
 # %% tags=["folded"]
 # Question
@@ -798,12 +741,13 @@ ask("temperature_zero")
 # %% [markdown]
 # **Raise the temperature until words break. Then lower top-k until they heal.** The bars are the choice for the first character; the text is what follows.
 
-# %%
+# %% tags=["folded"]
+# Explorer: temperature, top-k, and what the GPT writes with them
 prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# After "poor " the model spreads its probability over the names. The grammar leaves one out: Ann, who gives. Look at the bar of A, for only Ann's name begins with it. If it is low, the model has learned the rule, in part at least. If it is as high as the others, it has learned the names and not yet the rule. The loss hardly shows it: in a story, not knowing the rule costs 0.13<!--shown--> nats of about 10<!--shown-->.
+# After "poor " the model spreads its probability over the names. The grammar leaves one out: Ann, who gives. Only her name begins with A. If the bar of A is low, the model has learned the rule; if it is as high as the others, only the names. The loss hardly shows it: in a story, not knowing the rule costs 0.13<!--shown--> nats of about 10<!--shown-->.
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Check: the probability of A beside that of one name in eight
@@ -819,9 +763,6 @@ print(
     f"A: {probabilities[ids_of['A']]:.3f}, "
     f"and one name in eight is {1 / 8:.3f}"
 )
-
-# %% [markdown]
-# What if the text gets longer than block_size?
 
 # %% tags=["folded"]
 # Question
@@ -839,9 +780,9 @@ except ValueError as error:
 #
 # ## Save, load, resume
 #
-# A trained model is a set of numbers. `Trainer` is what `train` uses inside: it takes one `step` at a time, and saves a **checkpoint**. That is a file with all that is needed to resume training: the parameters and sizes of the model, the characters of the tokenizer, the state of the optimizer, the number of steps, and the state of the random number generator.
+# `Trainer`, which `train` uses inside, takes one `step` at a time, and saves a **checkpoint**. That is a file with all that is needed to resume training: the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator.
 #
-# Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes each of them to step 20, and their losses are the same.
+# Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes both to step 20, and their losses are the same.
 
 # %%
 short = replace(recipe, steps=20, batch_size=4)
@@ -851,15 +792,12 @@ with tempfile.TemporaryDirectory() as folder:
     for _ in range(10):
         first.step()
     first.save(path)
-
     second = Trainer(fresh(ladder["second layer"]), data, short)
     second.load(path)
-    losses_of = [
-        run(trainer, name="the rest").losses for trainer in (first, second)
-    ]
+    went_on = run(first, name="first, going on").losses
+    resumed = run(second, name="second, resumed").losses
     loaded, its_tokenizer = load_model(path)
-
-assert losses_of[0] == losses_of[1]  # to the last bit
+assert went_on == resumed  # to the last bit
 assert its_tokenizer.characters == tokenizer.characters
 
 # %% [markdown]
@@ -889,22 +827,20 @@ for _ in range(60):
     loss.backward()
     optimizer.step()
 assert loss < entropy  # better than possible
-print(f"loss {loss.item():.1f}, entropy {entropy:.1f}")
+print(f"training loss {loss.item():.1f}, entropy {entropy:.1f}")
+
+# %% [markdown]
+# A loss far below the entropy is the alarm, unless the text is memorized: nobody can know what chance has not drawn yet. Two checks catch this bug. Are the targets the inputs, one step later? Is the validation loss low, with the right targets?
 
 # %%
+print("targets one step later:", torch.equal(x[:, 1:], y[:, :-1]))
+val_loss = evaluate(broken, val_ids)
+assert val_loss > floors["1-gram"]
+print(f"validation loss {val_loss:.0f}")
 ids = tokenizer.encode("Kind Ann t")[None]
 written = tokenizer.decode(generate(broken, ids, 20, temperature=0)[0])
 assert written == "Kind Ann t" + 20 * "t"
 print(written)
-
-# %% [markdown]
-# A loss far below the entropy is the alarm: nobody can know what chance has not drawn yet. (On its training text, a model can get there by overfitting.) Two checks catch this bug. Are the targets the inputs, one step later? Is the loss low on the validation text, with the right targets?
-
-# %% tags=["folded"]
-# Check: the targets are no later tokens; the validation loss is high
-x, y = almost_get_batch(train_ids, 64, 16)
-assert not torch.equal(x[:, 1:], y[:, :-1])
-assert evaluate(broken, val_ids) > floors["1-gram"]
 
 # %% [markdown]
 # ## Exercises
@@ -976,7 +912,7 @@ check("generate", my_generate)
 # %% [markdown]
 # ## Your own text
 #
-# Any text will do, in any alphabet. `load_text` takes the path of a file. It also knows `"tiny-shakespeare"` by name, and downloads it the first time you ask for it: 1.1<!--given--> million characters of plays.
+# Any text will do, in any alphabet. `load_text` takes the path of a file. It also knows `"tiny-shakespeare"`, and downloads it the first time: 1.1<!--given--> million characters of plays.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -984,26 +920,21 @@ with tempfile.TemporaryDirectory() as folder:
     path.write_text("Привет, мир! " * 200, encoding="utf-8")
     mine = Data.of(load_text(path))  # put the path of your file here
 print(mine.tokenizer.characters)
-
-# %%
 torch.manual_seed(0)
 my_gpt = GPT(GPTConfig(mine.tokenizer.vocab_size))
 few_steps = Recipe(steps=20, batch_size=8)  # take more
 _ = train(my_gpt, mine, few_steps, name="mine")
-begun = mine.tokenizer.encode("Привет")[None]
-written = mine.tokenizer.decode(generate(my_gpt, begun, 5)[0])
-assert written.startswith("Привет")
 
 # %% [markdown]
-# For longer runs there is a command, to be typed in a terminal. It prints the losses, and at the end a table and a sample. If it is stopped, the same command resumes from the checkpoint.
+# For longer runs there is a command for the terminal. If it is stopped, the same command resumes from the checkpoint.
 #
 # ```
 # python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt
 # ```
 #
-# What to expect of it: a GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds of processor time on one core of a 2.8<!--given--> GHz Xeon, in float32. It writes in the form of a play, many of its words are English, and it makes no sense: "Haster have temew been, whip all king / Pain'd so, ejuster you leafter, I tims, / Before male tong think."
+# A GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds on one core of a 2.8<!--given--> GHz Xeon. Many of its words are English, and it makes no sense.
 #
-# Several processes share the work if `torchrun` starts them, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is that of one process with the whole batch, up to rounding.
+# Several processes share the work if `torchrun` starts them, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is that of one process, up to rounding.
 #
 # ```
 # torchrun --nproc-per-node=2 -m attention_course.training --text stories
@@ -1033,25 +964,24 @@ print(
 )
 
 # %% [markdown]
-# Three large things separate ours from it. (A small one: GPT-2 computes gelu by an approximation.)
+# Three large things separate ours from it.
 #
 # - **Size**: a thousand times as many parameters, 1024 tokens of context in place of 128<!--shown-->.
-# - **Data**: 40 GB of web pages (section 2.1) in place of 0.4<!--shown--> MB of stories, and much more compute. (Training on plain text like this is called **pretraining**; a shorter training run on one task, **fine-tuning**, may follow.)
-# - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**, section 2.2), in place of 33<!--shown--> characters. A piece holds about four characters of English, so a context reaches further.
+# - **Data**: 40 GB of web pages in place of 0.4<!--shown--> MB of stories, and much more compute. (Such training is called **pretraining**; a shorter run on one task, **fine-tuning**, may follow.)
+# - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**), in place of 33<!--shown--> characters. A piece holds about four characters of English, so a context reaches further.
 #
 # ## In the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names. Its parameters fit our `GPT` key by key, and the logits agree. At initialization its matrices have a standard deviation of 0.02<!--given-->; ours have n_embd^-½, and our positions are sines and cosines. Both divide the standard deviation of the `c_proj` matrices by √(2 n_layer).
+# - nanoGPT's `model.py` has the same parts under the same names: its parameters fit our `GPT` key by key.
 # - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are most large language models since.
-# - Note what comes before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text appeared, and copies what followed. Large models learn such heads early in training.
-# - Newer models rotate queries and keys by an angle that depends on their position instead of adding a vector, and do not subtract a mean before they normalize. Rung 9 builds both.
+# - Note what comes before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text appeared, and copies what followed.
 #
 # ## Three sentences to remember
 #
 # 1. A GPT is a bigram table that has learned to look back: attention moves information between tokens, the feed-forward part processes it, and the residual stream carries the results from layer to layer.
 # 2. In one layer, each character looks back once. In two, it can look at what others have noted: so our GPT finds the answers.
-# 3. Know the entropy before you train, if you can: the distance to it is what is left to learn, and a validation loss clearly below it means that there is a bug.
+# 3. Know the entropy before you train, if you can: a validation loss clearly below it means that there is a bug.
 #
-# You started with the mean of the past, and you have trained a GPT. Next: [rung 9](09_a_real_model.ipynb), where a model with a thousand times as many parameters runs on the same code.
+# Next: [rung 9](09_a_real_model.ipynb), where a model with a thousand times as many parameters runs on the same code.
 #
 # <!--neighbours-->
