@@ -349,7 +349,7 @@ assert (
 ).all()
 
 # %% [markdown]
-# Three parts are new. **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. A head takes weighted sums of channels, and no more; this part can make a channel large only if two others are. In between there are four times as many channels, as in "Attention Is All You Need". The function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one.
+# Three parts are new. **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. For given weights, a head takes weighted sums and no more; this part can make a channel large only if two others are. In between there are four times as many channels, as in "Attention Is All You Need". The function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one.
 
 
 # %%
@@ -536,7 +536,7 @@ assert recalls["second layer"] > 0.9
 #
 # ## What residual connections and LayerNorm are for
 #
-# An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, before their learning rate has fallen to 0: if anything, a disadvantage.
+# An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, before their learning rate has fallen to 0: a disadvantage, if anything.
 
 
 # %%
@@ -591,7 +591,7 @@ picture(
 # %% [markdown]
 # Bare, the second layer does harm. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off: what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm. With enough care post-norm works.
 #
-# The residual stream leads past every head and every mask. Does it let the future through? No: at position t only what the parts write there is added. The leak probe confirms it for a whole GPT. So the logits at position t are those of a text that ends at t. Training uses all of them, `generate` the last ones only.
+# The residual stream leads past every head and every mask. Does it let the future through? No: the stream of position t gets only what the parts write there. The leak probe confirms it for a whole GPT. So the logits at position t are those of a text that ends at t. Training uses all of them, `generate` the last ones only.
 
 
 # %% tags=["folded"]
@@ -967,7 +967,7 @@ print(
 # Three large things separate ours from it.
 #
 # - **Size**: a thousand times as many parameters, 1024 tokens of context in place of 128<!--shown-->.
-# - **Data**: 40 GB of web pages in place of 0.4<!--shown--> MB of stories, and much more compute. (Such training is called **pretraining**; a shorter run on one task, **fine-tuning**, may follow.)
+# - **Data**: 40 GB of web pages in place of 0.4<!--shown--> MB of stories, and much more compute. (Training on plain text is called **pretraining**; a shorter run on one task, **fine-tuning**, may follow.)
 # - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**), in place of 33<!--shown--> characters. A piece holds about four characters of English, so a context reaches further.
 #
 # ## In the wild
