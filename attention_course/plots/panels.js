@@ -289,7 +289,7 @@ const KINDS = {
     // Room for any name, and for any value within the limits.
     size({ labels, room, limits }, theme) {
       const longest = widest([...labels, ...limits.map((limit) => limit.toFixed(2).replace("-", "−"))], theme.font(12));
-      return [Math.max(164, (longest + 6) * room + 16), 175];
+      return [Math.max(164, (longest + 4) * room + 16), 175];
     },
     top: 20,
     bottom: ({ limits: [low] }) => (low < 0 ? 56 : 40),
@@ -540,7 +540,7 @@ const KINDS = {
 
   Lines: {
     margin: { left: 60, bottom: 40 },
-    plot: [400, 210],
+    plot: [336, 200],
     off(panel, theme) {
       return this.margin.left - this.right(panel, theme);
     },
