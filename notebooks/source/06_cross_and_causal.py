@@ -21,7 +21,7 @@ hero("cross_and_causal")
 # %% [markdown]
 # ## The question
 #
-# A translator has read the whole sentence in one language, and writes the other one word by word. While reading she may look ahead. While writing she cannot. And at each word she looks back at the sentence she read. How much of that is one head of rung 4, and what has to change?
+# A translator has read the whole sentence in one language, and writes the other one word by word. While reading she may look ahead, while writing she cannot. And at each word she looks back at the sentence she read. How much of that is one head of rung 4, and what has to change?
 
 # %% tags=["folded"]
 # Imports
@@ -51,7 +51,7 @@ progress("cross_and_causal")
 # %% [markdown]
 # ## One line
 #
-# Here is one head, written out, on T = 6 tokens. It is **causal self-attention**, as in a **decoder**, the part of a model that writes: each query sees itself and the past.
+# Here is one head on T = 6 tokens: **causal self-attention**, as in a **decoder**, the part of a model that writes. Each query sees itself and the past.
 
 # %%
 torch.manual_seed(0)
@@ -92,37 +92,31 @@ picture(
     "encoder's is full. Their last rows are the same.",
 )
 
-# %% [markdown]
-# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token with the mask, too, so the last output of this one head does not move.
-
 # %% tags=["folded"]
 # Check: the last output stays, the others move
 torch.testing.assert_close(decode(x)[0][-1], encode(x)[0][-1])
 assert ((decode(x)[0] - encode(x)[0]).abs().amax(dim=-1)[:-1] > 1e-3).all()
 
+# with a second head on top, every output moves
+second = Head(n_embd=C, head_size=4)
+masked, unmasked = (
+    second(f(x)[0], causal_mask(T))[0] for f in (decode, encode)
+)
+assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()
+
 # %% [markdown]
-# Nothing else differs, and the parameters are the same. `Head` is both: pass it a mask, or leave the mask out.
+# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token either way, so its output stays. With a second head on top it would not: the earlier outputs have changed, and the last query of the second head looks at those. So a decoder needs the mask, even though only its last output is used while it generates.
+#
+# Nothing else differs: pass `Head` a mask, or leave it out.
 
 # %% tags=["lesson"]
 torch.testing.assert_close(head(x, causal_mask(T))[0], decode(x)[0])
 torch.testing.assert_close(head(x)[0], encode(x)[0])
 
 # %% [markdown]
-# While a decoder generates, only its last output is used. Does it need the mask then? With one head, no. With a second head on top, yes: without the mask, the earlier outputs change, and the last query of the second head looks at those.
-
-# %% tags=["folded"]
-# Check: with a second head on top, every output moves
-second = Head(n_embd=C, head_size=4)
-masked, unmasked = (
-    second(f(x)[0], causal_mask(T))[0] for f in (decode, encode)
-)
-# the last one, too
-assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()
-
-# %% [markdown]
 # ## A gallery of masks
 #
-# A mask says which query may look at which key, and there are more patterns than these two. With a **window** a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question, while the answer after it is written from left to right.
+# A mask says which query may look at which key. With a **window** a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question, while the answer after it is written from left to right. **Padding** fills up the short sequences of a batch, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a sequence.
 
 
 # %%
@@ -137,13 +131,8 @@ def prefix_mask(T_q, prefix, T_k=None, *, device=None):
     return mask
 
 
-# %% [markdown]
-# **Padding** fills up the short sequences of a batch, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a sequence. You will write that one, and `causal_mask`, in the exercises.
-
-# %%
 lengths = torch.tensor([4, 6])  # 4 tokens and 2 of padding; 6 tokens
-padding = padding_mask(lengths, T)
-padding
+padding = padding_mask(lengths, T)  # (B, 1, T) = (2, 1, 6)
 
 # %% tags=["folded"]
 # Picture: padding, window and prefix
@@ -163,20 +152,15 @@ picture(
 )
 
 # %% [markdown]
-# Masks combine with `&`: a query looks where both allow it. For a decoder this changes little. When the padding is at the end, as here, it lies in the future of each real token, and the causal mask hides it already. Only the rows of the padded queries change.
+# Masks combine with `&`. Padding at the end, as here, lies in the future of each real token, and the causal mask hides it already. To continue several texts at once, the padding is put at the *start*, so that the newest tokens are all in the last column. There the padding mask is needed.
 
 # %% tags=["folded"]
-# Check: only the rows of padded queries change
+# Check: padding at the end and at the start, with the causal mask
 both = causal_mask(T) & padding  # (T, T) & (B, 1, T) is (B, T, T)
 real = torch.arange(T) < lengths[:, None]  # (B, T)
 assert torch.equal(both[real], causal_mask(T).repeat(2, 1, 1)[real])
 assert not torch.equal(both, causal_mask(T).expand(2, T, T))
 
-# %% [markdown]
-# To continue several texts at once, the padding is put at the *start*: then the newest token of each is in the last column. There the causal mask does not hide it, so the padding mask is needed. (Positions are then counted from the first real token.)
-
-# %% tags=["folded"]
-# Check: padding at the start needs its mask
 padded = torch.cat([torch.ones(2, C), x[:4]])  # 2 of padding, then 4 tokens
 alone, _ = head(x[:4], causal_mask(4))
 hidden = causal_mask(T) & (torch.arange(T) >= 2)
@@ -185,7 +169,7 @@ seen = head(padded, causal_mask(T))[0][2:]
 assert ((seen - alone).abs().amax(dim=-1) > 1e-3).all()
 
 # %% [markdown]
-# A mask hides keys, not queries. A padded query still gets an output, and weights that sum to 1 (zeros, where its row is fully masked, as for padding at the start). No other token looks at that output, since its key is hidden. The loss would look at it, and has to leave it out: `F.cross_entropy` skips each target that equals its `ignore_index`, which is -100 by default.
+# A mask hides keys, not queries: a padded query still gets an output. No other token looks at it, but the loss would. `F.cross_entropy` skips each target that equals its `ignore_index`, by default -100.
 
 # %%
 logits, targets = torch.randn(2, T, 9), torch.randint(9, (2, T))  # V = 9
@@ -213,74 +197,42 @@ ask("who_gets_the_opposite")
 # | `nn.MultiheadAttention` | hide |
 # | either of PyTorch's two, as a float mask | nothing: it is added to the scores, 0 to show and −∞ to hide |
 #
-# Each row of the table, as a cell, with q = k = v = x.
+# `decode` above is the third row. Here is the second, with q = k = v = x, and with a float mask too.
 
 # %%
 mask = causal_mask(T)
+to_add = torch.zeros(T, T).masked_fill(~mask, float("-inf"))
 expected, _ = attention(x, x, x, mask)
-out = F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
-torch.testing.assert_close(out, expected)
-
-# %%
-scores = (x @ x.T * C**-0.5).masked_fill(~mask, float("-inf"))
-torch.testing.assert_close(torch.softmax(scores, dim=-1) @ x, expected)
+for shown in (mask, to_add):
+    out = F.scaled_dot_product_attention(x, x, x, attn_mask=shown)
+    torch.testing.assert_close(out, expected)
 
 # %% [markdown]
-# `nn.MultiheadAttention` is a module with matrices of its own. We set them to the identity, so that its queries, keys and values are x as well. (For the gradients, PyTorch records what is done with parameters, and refuses to overwrite one. `torch.no_grad()` switches that off.)
+# `nn.MultiheadAttention` has matrices of its own, here set to the identity, so that its queries, keys and values are x as well.
 
 # %%
 theirs = nn.MultiheadAttention(C, num_heads=1, bias=False, batch_first=True)
-with torch.no_grad():
-    theirs.in_proj_weight.copy_(torch.eye(C).repeat(3, 1))
-    theirs.out_proj.weight.copy_(torch.eye(C))
-out, _ = theirs(x, x, x, attn_mask=~mask)
-torch.testing.assert_close(out, expected)
+theirs.in_proj_weight.data = torch.eye(C).repeat(3, 1)
+theirs.out_proj.weight.data = torch.eye(C)
+for hide in (~mask, to_add):
+    out, _ = theirs(x, x, x, attn_mask=hide)
+    torch.testing.assert_close(out, expected)
 
 # %% [markdown]
-# And a float mask, also called an additive mask:
+# Float masks set a trap. `mask.float()` looks like the same mask, but its ones and zeros are added to the scores, and no key is hidden. With the identity as values, the output *is* the weights: query 0 looks at all six keys. The functions of this course refuse such a mask.
 
 # %%
-to_add = torch.zeros(T, T).masked_fill(~mask, float("-inf"))
-out = F.scaled_dot_product_attention(x, x, x, attn_mask=to_add)
-torch.testing.assert_close(out, expected)
-out, _ = theirs(x, x, x, attn_mask=to_add)
-torch.testing.assert_close(out, expected)
-
-# %% [markdown]
-# That rule sets a trap. `mask.float()` looks like the same mask, with ones and zeros in it. PyTorch adds them to the scores: a visible key gains 1, and no key is hidden. (If the values are the rows of the identity, the output *is* the weights: a way to see what the function did.)
-
-# %%
-kept = F.scaled_dot_product_attention(x, x, torch.eye(T), attn_mask=mask)
 floats = mask.float()
 added = F.scaled_dot_product_attention(x, x, torch.eye(T), attn_mask=floats)
-
-# %% tags=["folded"]
-# Picture: the weights with both masks
-picture(
-    Heatmap("weights with mask", kept, "query t", "key s", limit=1),
-    Heatmap(
-        "weights with mask.float()", added, "query t", "key s", limit=1
-    ),
-    alt="Weights with the boolean mask: a lower triangle. With the same "
-    "mask as floats: the upper triangle has weight too.",
-)
-
-# %% tags=["folded"]
-# Check: with the floats every key has weight
-assert not kept.triu(diagonal=1).any()
 assert (added > 0).all()
-
-# %% [markdown]
-# The functions of this course raise an error for such a mask.
-
-# %%
+print(added[0])
 try:
-    attention(x, x, x, mask.float())
+    attention(x, x, x, floats)
 except TypeError as error:
     print(error)
 
 # %% [markdown]
-# `nn.MultiheadAttention` takes the padding mask as a separate argument, `key_padding_mask`, of shape (B, T_k), True at the padding.
+# `nn.MultiheadAttention` takes the padding mask separately, as `key_padding_mask`: (B, T_k), True at the padding.
 
 # %%
 pair = torch.randn(2, T, C)  # (B, T, C)
@@ -289,20 +241,16 @@ out, _ = theirs(pair, pair, pair, **hide)
 torch.testing.assert_close(out, attention(pair, pair, pair, both)[0])
 
 # %% [markdown]
-# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". If the hint is wrong, because the mask is another one, such as a window, other arguments decide which of the two is used. With `need_weights=False` alone it is the hint:
+# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". A wrong hint may be used in place of the mask, as with a window and `need_weights=False`. And a hint is no substitute for a mask: in training, a call without `attn_mask` is an error, and in evaluation PyTorch may take a faster path that ignores the hint and hides nothing. Pass the mask, and a hint only where it is true.
 
 # %% tags=["folded"]
-# Check: a wrong hint is used in place of the mask
+# Check: a wrong hint replaces the mask, the hint alone hides nothing
 window = window_mask(T, 3)
 hint = {"attn_mask": ~window, "is_causal": True, "need_weights": False}
 out, _ = theirs(pair, pair, pair, **hint)
 torch.testing.assert_close(out, attention(pair, pair, pair, mask)[0])
 
-# %% [markdown]
-# And the hint is no substitute for a mask. During training, a call without `attn_mask` is an error. In evaluation PyTorch may take a faster path, as here with an even number of heads, and ignore the hint: nothing is hidden, and no error tells you. So pass the mask, and a hint only where it is true.
-
-# %% tags=["folded"]
-# Check: with the hint alone nothing is hidden
+# the faster path wants an even number of heads
 two_heads = nn.MultiheadAttention(C, num_heads=2, batch_first=True).eval()
 with torch.no_grad():
     hinted, _ = two_heads(pair, pair, pair, is_causal=True)
@@ -312,9 +260,9 @@ torch.testing.assert_close(hinted, unmasked)
 # %% [markdown]
 # ## When T_q is not T_k
 #
-# The keys and values of the past stay the same when a causal decoder writes one more token, since no earlier position sees the new one, not even through a second head on top. So it need not compute them again: it can keep them, in a **KV cache**, and make one query, for the newest token. (The decoder of this rung starts over for each token: slower, and shorter to write.) Call the number of queries T_q and the number of keys T_k: with a cache T_q = 1, and T_k is the length of the text so far.
+# When a causal decoder writes one more token, the keys and values of the past stay the same, since no earlier position sees the new one. So it can keep them, in a **KV cache**, and make one query, for the newest token. Of T_q queries and T_k keys, T_q is then 1, and T_k the length of the text so far.
 #
-# `F.scaled_dot_product_attention` has an option for the causal mask, `is_causal=True`, and there it is not a hint. Say the text has five tokens, and the last one makes the query.
+# In `F.scaled_dot_product_attention`, `is_causal=True` is not a hint but the mask. Say the text has five tokens, and the last one makes the query.
 
 # %% tags=["folded"]
 # Question
@@ -327,13 +275,24 @@ F.scaled_dot_product_attention(
 )
 
 # %% [markdown]
-# This is the newest token's row of weights. All its weight lies on token 0; the token sees neither what came since then nor itself. The option aligns the first query with the first key, top left. A decoder with a cache needs the last query aligned with the last key, bottom right. `causal_mask` does that.
+# All the weight of the newest token lies on token 0; it sees neither what came since then nor itself. The option aligns the first query with the first key, top left. A decoder with a cache needs the last query aligned with the last key, bottom right. `causal_mask` does that, and then the last two outputs are those of a forward pass over the whole text.
+
+# %%
+whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
+continued, _ = attention(tokens[-2:], tokens, tokens, causal_mask(2, 5))
+torch.testing.assert_close(continued, whole[-2:])
 
 # %% tags=["folded"]
-# Picture: the last two queries, by is_causal and by our mask
+# Check and picture: the last two queries, by is_causal and by our mask
 two = F.scaled_dot_product_attention(
     tokens[-2:], tokens, torch.eye(5), is_causal=True
 )
+
+wrong = F.scaled_dot_product_attention(
+    tokens[-2:], tokens, tokens, is_causal=True
+)
+assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
+
 picture(
     Heatmap("is_causal: top left", two > 0, "query t", "key s", limit=1),
     Heatmap(
@@ -344,24 +303,9 @@ picture(
 )
 
 # %% [markdown]
-# The check: the last two outputs must be those of a forward pass over the whole text.
-
-# %%
-whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
-continued, _ = attention(tokens[-2:], tokens, tokens, causal_mask(2, 5))
-torch.testing.assert_close(continued, whole[-2:])
-
-# %% tags=["folded"]
-# Check: the outputs with is_causal are others
-wrong = F.scaled_dot_product_attention(
-    tokens[-2:], tokens, tokens, is_causal=True
-)
-assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
-
-# %% [markdown]
 # ## A tool that finds leaks
 #
-# In most rungs we changed an input and looked at which outputs moved. You have used `leak_probe` since rung 1; here is what is inside. It adds noise to one position after the other, and compares the outputs exactly. The result is a table with a row for each output and a column for each input.
+# `leak_probe`, which you have used since rung 1, adds noise to one position after the other, and compares the outputs exactly. The result is a table with a row for each output and a column for each input.
 
 
 # %%
@@ -386,98 +330,54 @@ def leak_probe(function, x):
 
 
 # %% [markdown]
-# For a decoder, all that lies above the diagonal must be False: a True there is a leak from the future. Below the diagonal the probe shows how far back the decoder looks.
+# For a decoder, all that lies above the diagonal must be False: a True there is a leak from the future. For one head the table is the mask itself. For two, one on top of the other, it need not be.
 
 # %%
-masks = {
-    "no mask": None,
-    "causal": causal_mask(T),
-    "window of 3": window_mask(T, 3),
-}
-probes = {
-    name: leak_probe(lambda x, m=m: head(x, m)[0], x)
-    for name, m in masks.items()
-}
-
-# %% tags=["folded"]
-# Picture: the probe of three masks
-picture(
-    *(
-        Heatmap(name, probe, "output that moves", "input that is nudged")
-        for name, probe in probes.items()
-    ),
-    alt="Three leak probes: all ones without a mask, a lower triangle with "
-    "the causal one, a band with the window.",
-)
-
-# %% [markdown]
-# For one head the table is the mask itself.
-
-# %% tags=["folded"]
-# Check: each probe is its mask
-assert probes["no mask"].all()
-assert torch.equal(probes["causal"], causal_mask(T))
-assert torch.equal(probes["window of 3"], window_mask(T, 3))
-
-# %% [markdown]
-# With two heads, one on top of the other, it need not be.
+longer, window = torch.randn(8, C), window_mask(8, 3)
+for mask in (causal_mask(8), window):
+    probe = leak_probe(lambda x, m=mask: head(x, m)[0], longer)
+    assert torch.equal(probe, mask)
 
 # %% tags=["folded"]
 # Question
 ask("two_windows")
 
-# %%
-longer = torch.randn(8, C)
-mask = window_mask(8, 3)
-reach = leak_probe(lambda x: second(head(x, mask)[0], mask)[0], longer)
-
-# %% tags=["folded"]
-# Picture: how far one head reaches, and two
-picture(
-    Heatmap("one head", mask, "output that moves", "input that is nudged"),
-    Heatmap(
-        "two heads", reach, "output that moves", "input that is nudged"
-    ),
-    alt="Leak probes of a window of three: one head reaches two tokens "
-    "back, two heads reach four tokens back.",
-)
-
-# %% tags=["folded"]
-# Check: two windows of 3 reach as far as one of 5
-assert torch.equal(reach, window_mask(8, 5))
-
 # %% [markdown]
-# Is a causal mask in the first head enough? No. Its output s knows tokens 0 to s, and without a mask an earlier query of the second head looks at it.
+# And is a causal mask in the first head enough? No. Its output s knows tokens 0 to s, and without a mask an earlier query of the second head looks at it.
+
+# %%
+reach = leak_probe(lambda x: second(head(x, window)[0], window)[0], longer)
+mask = causal_mask(8)
+leak = leak_probe(lambda x: second(head(x, mask)[0])[0], longer)
 
 # %% tags=["folded"]
-# Check: every output moves with every input
-assert leak_probe(
-    lambda x: second(head(x, causal_mask(8))[0])[0], longer
-).all()
+# Check and picture: two windows of 3 reach as far as one of 5
+labels = "output that moves", "input that is nudged"
+assert torch.equal(reach, window_mask(8, 5))
+assert leak.all()
+
+picture(
+    Heatmap("one head, window of 3", window, *labels),
+    Heatmap("two of them", reach, *labels),
+    Heatmap("causal, then no mask", leak, *labels),
+    alt="Leak probes: with a window of three, one head reaches two tokens "
+    "back, and two heads reach four tokens back. With a causal head and "
+    "one without a mask on top, every output moves with every input.",
+)
 
 # %% [markdown]
 # ## By derivatives
 #
-# Derivatives answer the same question: how much does output i change for a tiny change of input j? `jacobian` (rung 5) returns the derivative of every output number with respect to every input number. Sum their absolute values over the channels: that is a table of the same kind, and it also says how much.
+# Derivatives answer the same question. `jacobian` (rung 5) returns the derivative of every output number with respect to every input number. Sum their absolute values over the channels: a table of the same kind, which also says how much. Here is row 2.
 
 # %%
 slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)
 slopes = slopes.abs().sum(dim=(1, 3))  # (T, 4, T, C) to (T, T)
-
-# %% tags=["folded"]
-# Picture: the size of the derivatives
-picture(
-    Heatmap("size of the derivatives", slopes, "output", "input"),
-    alt="A lower triangle of positive numbers, and exact zeros above the "
-    "diagonal.",
-)
-
-# %% tags=["folded"]
-# Check: they are positive where the probe is True
 assert torch.equal(slopes > 0, leak_probe(lambda x: decode(x)[0], x))
+slopes[2]
 
 # %% [markdown]
-# The two can disagree. The derivative of rounding is 0 wherever it exists, but a larger change gets through. The probe sees that, and the derivatives do not.
+# The two can disagree. The derivative of rounding is 0 wherever it exists, but a larger change gets through, and the probe sees it.
 
 
 # %%
@@ -491,14 +391,11 @@ assert leak_probe(rounded, x).all()
 # %% [markdown]
 # ## Keys and values from elsewhere
 #
-# So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one sequence, `x`, and the keys and values from another, `context`. (This is not the context vector of rung 4: here the context is what is looked at.) The formula stays the same.
+# So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one sequence, `x`, and the keys and values from another, `context`. (The context vector of rung 4 is something else.)
 
 # %% tags=["folded"]
 # Question
 ask("shape_of_cross_weights")
-
-# %% [markdown]
-# And if the tokens of `context` have more channels than those of `x`?
 
 # %% tags=["folded"]
 # Question
@@ -520,9 +417,10 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# The article of rung 4 goes on to this. Its six tokens, which you know from there, look at eight others. The matrices are drawn in the order query, key, value, and then the second sequence.
+# The article of rung 4 goes on to this: its six tokens look at eight others. The numbers that it prints are right.
 
-# %%
+# %% tags=["folded"]
+# Data: the numbers of the article
 torch.manual_seed(123)
 embedding = nn.Embedding(50_000, 3)
 six = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()  # (6, 3)
@@ -533,18 +431,13 @@ eight = torch.rand(8, 3)
 
 # %%
 cross = CrossAttentionHead(n_embd=3, n_context=3, head_size=2, d_v=4)
-with torch.no_grad():
-    cross.query.weight.copy_(W_query.T)  # nn.Linear stores (out, in)
-    cross.key.weight.copy_(W_key.T)
-    cross.value.weight.copy_(W_value.T)
-    output, weights = cross(six, eight)
-output
-
-# %% [markdown]
-# The article prints these numbers with four decimals, and they are right.
+cross.query.weight.data = W_query.T  # nn.Linear stores (out, in)
+cross.key.weight.data = W_key.T
+cross.value.weight.data = W_value.T
+output, weights = cross(six, eight)
 
 # %% tags=["folded"]
-# Check: the numbers as the article prints them
+# Check and picture: the numbers as the article prints them
 printed = torch.tensor(
     [
         [0.4231, 0.8665, 0.6503, 1.0042],
@@ -557,8 +450,6 @@ printed = torch.tensor(
 )
 torch.testing.assert_close(output, printed, atol=1e-4, rtol=0)
 
-# %% tags=["folded"]
-# Picture: weights and output of six queries on eight keys
 picture(
     Heatmap(
         "weights (6, 8)",
@@ -573,18 +464,14 @@ picture(
 )
 
 # %% [markdown]
-# So the lengths may differ. The article then says that the tokens of both sequences must have the same number of channels.
+# So the lengths may differ. The article then says that both sequences must have the same number of channels. They need not: only queries and keys must agree, because they meet in a dot product.
 
 # %%
 wide = torch.randn(8, 5)  # 8 tokens of 5 channels
 mixed = CrossAttentionHead(n_embd=3, n_context=5, head_size=2, d_v=4)
-for name, parameter in mixed.named_parameters():
-    print(name, tuple(parameter.shape))
-assert mixed(six, wide)[0].shape == (6, 4)
+mixed(six, wide)[0].shape
 
 # %% [markdown]
-# They need not. (`nn.Linear` stores its matrix as (out, in): 5 is the number of columns here.) Only queries and keys must agree, because they meet in a dot product.
-#
 # ## Prove
 #
 # With `context` = `x`, cross-attention is self-attention. Both classes give their linear layers the same names, so one can load the parameters of the other.
@@ -593,9 +480,6 @@ assert mixed(six, wide)[0].shape == (6, 4)
 same = Head(n_embd=3, head_size=2, d_v=4)
 same.load_state_dict(cross.state_dict())
 torch.testing.assert_close(cross(six, six), same(six))
-
-# %% [markdown]
-# Now change the order of the context.
 
 # %% tags=["folded"]
 # Question
@@ -608,14 +492,18 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# As in rung 4: the position of a token has to be part of the token, or attention does not know it.
+# As in rung 4, the position of a token has to be part of the token, or attention does not know it.
 #
 # ## A working example: dates
 #
-# We have all the parts of a small translation model. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. Day, month and year change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**. The tokens are characters.
+# We have all the parts of a small translation model. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. The parts change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**.
+#
+# We draw 21,000<!--shown--> dates at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged on them.
+#
+# The tokens are characters, and each gets an id. The character `>` marks the start of what is written; in papers it is BOS, beginning of sequence. Short dates are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
 
 # %% tags=["folded"]
-# Data: a date as people write it, and in the ISO format
+# Data: 21,000 dates, and their characters as ids
 names = "january february march april may june july "
 names += "august september october november december"
 MONTHS = names.split()
@@ -626,24 +514,12 @@ def date_pair(number):
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}", day.isoformat()
 
 
-date_pair(date(1998, 3, 3).toordinal())
-
-# %% [markdown]
-# Days have numbers, counted from the year 1, and we draw 21,000<!--shown--> of them at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged on them.
-
-# %% tags=["folded"]
-# Data: 21,000 dates, all different
 torch.manual_seed(2)
 first, last = date(1000, 1, 1).toordinal(), date(9999, 12, 31).toordinal()
 numbers = first + torch.randperm(last - first + 1)[:21_000]
 sources, targets = zip(*(date_pair(number) for number in numbers.tolist()))
 assert len(set(sources)) == 21_000
 
-# %% [markdown]
-# Each character gets an id. The character `>` marks the start of what is written; papers call such a token BOS, beginning of sequence. Short dates are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
-
-# %% tags=["folded"]
-# Data: characters to ids, with padding
 characters = sorted(set(">".join(sources + targets)))
 id_of = {character: i for i, character in enumerate(characters)}
 
@@ -663,9 +539,9 @@ padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 # %% [markdown]
 # ## The encoder
 #
-# Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden. (`nn.ModuleList` is a list whose parameters belong to the encoder, so that they are trained with it.)
+# Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden.
 #
-# These heads see two characters to either side and no further: enough to know which digit of a year this is (dates differ in length, so years do not all begin at the same position), and too little to know the whole date. That is not needed for it to work. It keeps the map below readable, because a token then stands for its own position and for little else.
+# These heads see two characters to either side: enough to know which digit of a year this is. The model would work without this window, but it keeps the map below readable: a token stands for its own position and for little else.
 
 # %%
 near = window_mask(17, 3)
@@ -691,7 +567,7 @@ class Encoder(nn.Module):
 # %% [markdown]
 # ## The decoder
 #
-# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the source, where only the padding is hidden: all of the source is there from the start. The output of each head is added to the token. (Adding needs equal widths, so d_v = n_embd here. The encoder appends, and its d_v may be smaller.) At the end a **feed-forward** network, two linear layers with a ReLU between them (negative numbers become 0), turns each token into a logit for every character. (Unlike those of a head, these linear layers have a bias: a learned number is added to each channel. Rung 8 takes these parts one by one.)
+# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the whole source, where only the padding is hidden. The output of each head is added to the token, so d_v = n_embd here. At the end a **feed-forward** network, two linear layers with a ReLU between them (negative numbers become 0), turns each token into a logit for every character. (Rung 8 takes these parts one by one.)
 
 
 # %%
@@ -724,19 +600,9 @@ class Decoder(nn.Module):
 
 
 # %% [markdown]
-# The tokens of the decoder have 64<!--shown--> channels, and what the encoder hands over has 80<!--shown-->.
-
-# %%
-torch.manual_seed(2)
-encoder = Encoder(n_embd=64, head_size=16, d_v=8)
-decoder = Decoder(n_embd=64, n_context=64 + 2 * 8, head_size=16)
-assert decoder.cross.query.in_features == 64
-assert decoder.cross.key.in_features == 80
-
-# %% [markdown]
 # ## Train
 #
-# The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written itself, its input is the true text. The causal mask keeps this honest: without it the answer would be one place to the right.
+# The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written itself, its input is the true text. Without the causal mask the answer would be one place to the right.
 
 # %%
 shifted = to_ids([">" + text[:-1] for text in targets], 10)
@@ -744,9 +610,12 @@ print("input:  ", ">" + targets[0][:-1])
 print("target: ", targets[0])
 
 # %% [markdown]
-# 500 steps, each with a batch of 64 dates that are not held out. `cross_entropy` measures how badly the logits predict the characters; the optimizer, AdamW, changes the parameters a little to make it smaller. (AdamW is Adam, and each step also shrinks all parameters a little.) All targets have ten characters, so there is no padding to leave out. It takes some seconds.
+# 500 steps, each with a batch of 64 dates that are not held out. (The optimizer, AdamW, is Adam that also shrinks all parameters a little in each step.)
 
 # %%
+torch.manual_seed(2)
+encoder = Encoder(n_embd=64, head_size=16, d_v=8)
+decoder = Decoder(n_embd=64, n_context=64 + 2 * 8, head_size=16)
 parameters = [*encoder.parameters(), *decoder.parameters()]
 optimizer = torch.optim.AdamW(parameters, lr=2e-3)
 for _ in tqdm(range(500), bar_format="training {bar}"):
@@ -761,10 +630,10 @@ for _ in tqdm(range(500), bar_format="training {bar}"):
 # %% [markdown]
 # ## Write
 #
-# At inference there is no target. The decoder starts from `>`, takes the character with the highest logit, appends it, and runs again on what it has written itself. Such a model is **autoregressive**; always taking the highest logit is **greedy decoding**. The encoder runs once.
+# At inference there is no target. The decoder starts from `>`, takes the character with the highest logit, appends it, and runs again on what it has written itself. Such a model is **autoregressive**; always taking the highest logit is **greedy decoding**. The encoder runs once. Under `torch.no_grad()` nothing is recorded for gradients.
 
 
-# %% tags=["nbval-ignore-output"]
+# %%
 @torch.no_grad()
 def rewrite(texts):
     padding = padding_mask(torch.tensor([len(text) for text in texts]), 17)
@@ -779,10 +648,8 @@ def rewrite(texts):
     return written, weights
 
 
-rewrite(["3 march 1998", "24 december 2024"])[0]
-
 # %% [markdown]
-# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 95 %<!--shown-->. So one of the dates above, or one of yours, may have a wrong digit: the model is small, and was trained for seconds.
+# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 95 %<!--shown-->. So one of the dates below may have a wrong digit: the model is small, and was trained for seconds.
 
 # %% tags=["folded"]
 # Check: more than 95 % of the held-out dates are right
@@ -791,16 +658,16 @@ right = sum(a == b for a, b in zip(written, targets))
 assert right / 1_000 > 0.95
 
 # %% [markdown]
-# **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999<!--given-->. The map below follows it.
+# **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999<!--given-->.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 my_date = "14 march 1879"
-rewrite([my_date])[0]
+rewrite(["3 march 1998", "24 december 2024", my_date])[0]
 
 # %% [markdown]
 # ## The map
 #
-# Each row is a character that was written, each column a character of the source, and each cell a weight of the cross-attention, in percent.
+# Each row is a written character, each column a character of the source, and each cell a weight of the cross-attention, in percent.
 
 
 # %% tags=["folded"]
@@ -823,25 +690,21 @@ picture(
 )
 
 # %% [markdown]
-# Nobody told the model what a year is, or where to find it. Read the rows from top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for: the first translation models with attention worked like this, but were larger and recurrent (they read one token after the other), and their tokens were words.
+# Nobody told the model what a year is, or where to find it. From top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for.
 #
-# One date could be luck. So count, over the 1,000<!--shown--> held-out dates: for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->.
+# One date could be luck. Over the 1,000<!--shown--> held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->. For most dates the last row looks at the day, and the two rows of the month at its name.
 
 # %% tags=["folded"]
-# Check: the largest weight lies on the digit
+# Check: where the rows of the year, the day and the month look
 looked = weights.argmax(dim=-1)  # (1000, 10): keys of the largest weights
 year = lengths[:1_000] - 4  # where the year begins
+day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
+
 for digit in range(4):
     on_the_digit = looked[:, digit] == year + digit
     assert len(on_the_digit) == 1_000
     assert on_the_digit.float().mean() > 0.9
 
-# %% [markdown]
-# The last row mostly lies on the day, at the start of the source, and the two rows of the month lie on its name, for most dates.
-
-# %% tags=["folded"]
-# Check: where the rows of the day and the month look
-day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
 assert (looked[:, 9] < day_ends).float().mean() > 0.9
 for row in (5, 6):
     in_month = (looked[:, row] > day_ends) & (looked[:, row] < year - 1)
@@ -850,7 +713,7 @@ for row in (5, 6):
 # %% [markdown]
 # ## What a map can tell you
 #
-# A weight says how much of which value went into the mix. That is exact, but it is all that a weight says. Whether the character *depends* on it is another question. To answer it, change something and see what happens. An **ablation**, for example, takes a part away. This cell hides the year, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
+# A weight says how much of which value went into the mix. Whether the character *depends* on it is another question. To answer it, change something and see what happens: an **ablation** takes a part away. This cell hides the year, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
 
 # %%
 held_out, position = slice(0, 1_000), torch.arange(17)
@@ -869,9 +732,9 @@ assert (shares[:4] < 0.2).all()
 assert (shares[4:] > 0.9).all()
 
 # %% [markdown]
-# Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that comes after them more than nine out of ten<!--shown-->. (Guessing a digit gives about one in ten.) So the year is read where the map says it is.
+# Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that comes after them more than nine out of ten<!--shown-->. So the year is read where the map says it is.
 #
-# Now the two dashes. The row of a dash sums to 1 like any other, so it points somewhere. The first one gives more than half<!--shown--> of its weight to the space after the day, for more than nine out of ten<!--shown--> dates.
+# Now the two dashes. The first one gives more than half<!--shown--> of its weight to the space after the day, for more than nine out of ten<!--shown--> dates.
 
 # %% tags=["folded"]
 # Check: where the first dash looks
@@ -885,27 +748,20 @@ assert on_the_space.mean() > 0.8
 # Question
 ask("weight_on_the_dash")
 
+# %% [markdown]
+# A dash, for more than 95 %<!--shown--> of the dates: that space was not needed. The same holds for both dashes, with the character of the largest weight hidden, for each date its own. A row has to sum to 1, so its weight has to go somewhere.
+
 # %% tags=["folded"]
-# Check: it is written without that space, too
+# Check: the dashes without the space, and without what they look at most
 shares = share_right(padding[held_out] & ~after_day[:, None])
 assert shares[4] > 0.95
-
-# %% [markdown]
-# A dash, for more than 95 %<!--shown--> of the dates. The same for both dashes, with the character of the largest weight hidden, for each date its own:
-
-# %% tags=["folded"]
-# Check: both dashes, each without its favourite character
 for row in (4, 7):
     favourite = position == looked[:, row, None]  # (1000, 17)
     shares = share_right(padding[held_out] & ~favourite[:, None])
     assert shares[row] > 0.95
 
 # %% [markdown]
-# The dashes are written all the same: that character was not needed. A row has to sum to 1, so its weight has to go somewhere.
-#
-# There is one more caution. Column s is not only the character at s. It is what the encoder made of it, and our encoder was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
-#
-# In short: read a map as a hypothesis about what a model uses, and test it by an ablation.
+# A last caution: column s is what the encoder made of the character at s. Ours was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
 #
 # ## Explore
 #
@@ -918,7 +774,7 @@ for row in (4, 7):
 explore("cross_and_causal")
 
 # %% [markdown]
-# An output can move only if its row of the mask has a 1 in column ▲. Where the mask has a 0 there, the row of "output moved by" is 0. How far the other outputs move depends on the weights. A fully masked row gives zeros, and nothing reaches it.
+# An output can move only if its row of the mask has a 1 in column ▲. A fully masked row gives zeros, and nothing reaches it.
 #
 # ## Break it
 #
@@ -943,9 +799,9 @@ almost_causal(x, head).detach()
 ask("find_the_mask_bug")
 
 # %% [markdown]
-# The mask is True at future positions. That is right for `masked_fill`, and for `nn.MultiheadAttention`. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. Its row is fully masked, and its output is zeros.
+# The mask is True at future positions, which is right for `masked_fill` and `nn.MultiheadAttention`. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. Its row is fully masked, and its output is zeros: when a model generates, this head contributes nothing to the newest token.
 #
-# The leak probe shows it at a glance.
+# The leak probe shows it at a glance. A second check is cheaper still: in a causal head, query 0 sees token 0 alone, so output 0 *is* value 0.
 
 # %% tags=["folded"]
 # Picture: its leak probe
@@ -960,9 +816,6 @@ picture(
     "it.",
 )
 
-# %% [markdown]
-# A second check is cheaper still. In a causal head, query 0 sees token 0 alone, so output 0 *is* value 0.
-
 # %% tags=["folded"]
 # Check: output 0 is value 0 in the right head only
 right, _ = head(x, causal_mask(5))
@@ -972,8 +825,6 @@ assert not torch.allclose(broken[0], head.value(x)[0])
 assert not broken[-1].any()
 
 # %% [markdown]
-# When a model generates, its newest token is always the last one. For that token this head contributes zeros, whatever the text before it says.
-#
 # ## Exercises
 #
 # ### 1. The causal mask of a decoder with a cache
@@ -1030,12 +881,11 @@ check("leaks", my_leaks)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has all three: self-attention in the encoder, masked self-attention in the decoder, and what it calls "encoder-decoder attention", where the queries come from the decoder and keys and values from the encoder's output. With several layers (rung 8), the encoder hands over one tensor, the output of its last layer, and every layer of the decoder makes keys and values of its own from it. BERT is an encoder alone. GPT is a decoder alone, without cross-attention.
-# - Alignments in translation were drawn before that. Bahdanau, Cho and Bengio (2014) put attention between an encoder and a decoder made of recurrent networks, and showed maps like ours.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has self-attention in the encoder, masked self-attention in the decoder, and "encoder-decoder attention", our cross-attention. BERT is an encoder alone, GPT a decoder alone, without cross-attention.
+# - Bahdanau, Cho and Bengio (2014) drew such alignments of translations before that, with attention between two recurrent networks, which read one token after the other.
 # - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
-# - PyTorch has functions for both causal masks, aligned top left and bottom right: `causal_upper_left` and `causal_lower_right` in `torch.nn.attention.bias`.
 # - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
-# - PyTorch's `nn.Transformer` is a whole encoder-decoder. Its source is what the encoder reads, its target what the decoder is given. It takes up to six masks, where True means hide. The two that people forget: `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells whether you did.
+# - PyTorch's `nn.Transformer` is a whole encoder-decoder, and True means hide in its masks. Two are often forgotten: `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells whether you did.
 
 # %% tags=["folded"]
 # Check: the probe of nn.Transformer with its masks
@@ -1057,9 +907,9 @@ assert torch.equal(
 # %% [markdown]
 # ## Three sentences to remember
 #
-# 1. Self-attention in an encoder and self-attention in a decoder differ only in the mask; say in words what True means before you pass a mask on, and probe the result.
+# 1. Self-attention in an encoder and in a decoder differ only in the mask; say in words what True means before you pass a mask on, and probe the result.
 # 2. In cross-attention the queries come from the sequence that is written, and keys and values from the one that is read; lengths and channels may differ.
-# 3. A weight says what went into the mix; to see whether it mattered, change something, as an ablation does.
+# 3. A weight says what went into the mix: read a map as a hypothesis about what a model uses, and test it by an ablation.
 #
 # Next: [rung 7](07_multi_head.ipynb), where several heads look at once.
 #
