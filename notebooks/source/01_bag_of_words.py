@@ -63,7 +63,7 @@ ask("mean_at_one")
 # %% [markdown]
 # ## Build: one position
 #
-# The past of position `t`, including the token itself, is a slice of `x`. The mean is taken over time, dimension 0. The channels, dimension 1, stay separate.
+# The past of position `t`, including the token itself, is a slice of `x`. Positions are also called time, hence T. The mean is taken over time, dimension 0. The channels, dimension 1, stay separate.
 
 # %% tags=["folded"]
 # Question
@@ -123,7 +123,7 @@ torch.testing.assert_close(causal_mean_loop(x), means)
 torch.testing.assert_close(causal_mean_loop(batch), batch_means)
 
 # %% [markdown]
-# This function is **causal**: no output depends on a later input. A **language model** like GPT predicts each token from those before it, so it has to be causal. **Attention** will turn out to be a mean, too, in which the tokens determine how much each of them counts. A model whose tokens exchange information only through attention is called a **transformer**; the T of GPT stands for it.
+# This function is **causal**: no output depends on a later input. A **language model** like GPT uses output t to predict token t + 1, so it has to be causal. **Attention** will turn out to be a mean, too, in which the tokens determine how much each of them counts. A model whose tokens exchange information only through attention is called a **transformer**; the T of GPT stands for it.
 #
 # The package has the same function. The next rungs import it.
 #
@@ -186,7 +186,7 @@ torch.testing.assert_close(running_means, causal_mean_loop(x))
 #
 # ## Prove
 #
-# There is no rung below, so the loop is compared with its definition, for several lengths: each output is the sum of the tokens it may see, divided by their number.
+# Later rungs are compared with the rung below. Here there is none, so the loop is compared with its definition, for several lengths: each output is the sum of the tokens it may see, divided by their number.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -211,7 +211,7 @@ for T in (1, 2, 7, 32):
 explore("bag_of_words")
 
 # %% [markdown]
-# When token t arrives, the mean goes 1/(t + 1) of the way towards it: halfway at t = 1, an eighth at t = 7. The path depends on the order, its end does not.
+# When token t arrives, the mean goes 1/(t + 1) of the way towards it: halfway at t = 1, an eighth at t = 7, because it is one of t + 1 tokens. The path depends on the order, its end does not.
 #
 # ## Break it
 #
@@ -220,7 +220,7 @@ explore("bag_of_words")
 
 # %%
 def published_loop(x):
-    xbow = x.clone()
+    xbow = x.clone()  # bag of words of x
     for t in range(len(xbow)):
         past = xbow[: t + 1]
         mean = past.mean(dim=0)
@@ -238,7 +238,7 @@ published_loop(x)
 ask("find_the_loop_bug")
 
 # %% [markdown]
-# Row 2 reads row 1, which no longer holds a token, but a mean. The first two rows would not have shown it. Comparing all rows does, also on the notes' own input.
+# Row 2 reads row 1, which no longer holds a token, but a mean. Rows 0 and 1 are still right. Comparing all rows shows the mistake, also on the notes' own input.
 
 # %% tags=["folded"]
 # Check: on the notes' input the loop is wrong, by more than rounding

@@ -88,7 +88,7 @@ picture(
 )
 
 # %% [markdown]
-# Each row divides a total of 1 among the tokens. These numbers are called **weights**. Row t computes output t, and its entry in column s is the weight of token s. In the last row, a third of each token gives (14/3<!--shown-->, 16/3<!--shown-->).
+# The numbers in this matrix are called **weights**. Each row divides a total of 1 among the tokens. Row t computes output t, and its entry in column s is the weight of token s. In the last row, a third of each token gives (14/3<!--shown-->, 16/3<!--shown-->).
 #
 # ## Build: a batch
 #
@@ -107,11 +107,11 @@ weights = weights / weights.sum(dim=-1, keepdim=True)
 (weights @ x).shape
 
 # %% [markdown]
-# Every sequence got the same weights. Treating a tensor as if it were repeated, along a dimension of size 1 or one that it lacks, is called **broadcasting**. A missing dimension is added on the left. `torch.bmm` does not broadcast: both arguments need the batch dimension.
+# Every sequence got the same weights. Treating a tensor as if it were repeated, along a dimension of size 1 or one that it lacks, is called **broadcasting**. A missing dimension is added on the left. `torch.bmm`, the batch matrix product, does not broadcast: both arguments need the batch dimension.
 #
-# The weights are on the left, because each output is a weighted mean of *rows* of `x`. On the right they would combine the channels.
+# The weights are on the left, because each output is a weighted mean of *rows* of `x`. A matrix on the right combines channels, and this one would not fit there.
 #
-# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. With both factors transposed, the weights are on the right.
+# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. The transpose of a product is the product of the transposes in reverse order. So with both factors transposed, the weights are on the right.
 
 # %%
 repeated = weights.expand(B, T, T)  # (B, T, T), without a copy
@@ -173,7 +173,7 @@ big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean lies near 0, that is almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->. The checks in this course use it.
+# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean lies near 0, that is almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->. Most checks in this course use it.
 
 # %% tags=["folded"]
 # Check: the largest difference; allclose failed, assert_close passes
@@ -223,11 +223,11 @@ picture(
 )
 
 # %% [markdown]
-# Most of the loop's time is the overhead of starting T steps, and grows like T; the matrix has T² entries. That is why, on most machines, the speed-up is largest at medium lengths.
+# Most of the loop's time is the overhead of starting T steps, and grows like T; the matrix has T² entries. At small T there is little overhead to save, at large T the product takes time, too. So on most machines the speed-up is largest at medium lengths.
 #
 # ## Other weights
 #
-# The triangle of equal weights is one choice. Here are three more.
+# The triangle of equal weights is one choice. Here are three more. The second is the mean of the last three tokens.
 
 # %%
 T = 6
@@ -276,7 +276,7 @@ assert moved.abs() > 0.01
 #
 # **Which of the three steps turns a sum into a mean of the past, and what does each one do alone?**
 #
-# Switch the triangle off, then the normalization. Lower the decay to 0: what is left of the past?
+# Switch the triangle off, then the normalization, the division of each row by its sum. Lower the decay to 0: what is left of the past?
 
 # %% tags=["folded"]
 # Explorer: triangle, normalization, decay

@@ -85,7 +85,7 @@ ask("add_a_constant")
 torch.softmax(scores, dim=-1), torch.softmax(scores + 100, dim=-1)
 
 # %% [markdown]
-# Only differences between scores matter. That solves a problem, **overflow**: exp(1000) is too large for float32, and infinity divided by infinity is NaN, not a number.
+# Adding 100 multiplies every exponential by exp(100), and the division cancels that: only differences between scores matter. That solves a problem, **overflow**: exp(1000) is too large for float32, and infinity divided by infinity is NaN, not a number.
 
 # %%
 large = torch.tensor([1000.0, 1001.0, 1002.0])
@@ -191,7 +191,7 @@ for T in (1, 2, 7, 32):
 # %% [markdown]
 # ## Two ways to mask
 #
-# Now with scores that are not all equal. They are from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation", for the six words of "The sun rises in the east". The article mixes up their order, and we keep it: the, sun, the, in, east, rises. Rung 4 computes them, and rung 5 explains the division by √2.
+# Now with scores that are not all equal. They are from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation", for the six words of "The sun rises in the east". The article mixes up their order, and we keep it: the, sun, the, in, east, rises. Rung 4 computes them. They have been divided by √2; rung 5 explains why.
 
 # %% tags=["folded"]
 # Data: article_scores of six tokens, divided by √2
@@ -260,7 +260,7 @@ second_way / second_way.sum(), torch.softmax(first_way, dim=-1)
 ask("mask_by_zero")
 
 # %% [markdown]
-# To see the leak, the scores must depend on the tokens. To score two tokens, multiply them channel by channel and add up.
+# To see the leak, the scores must depend on the tokens. To score two tokens, multiply them channel by channel and add up; `x @ x.transpose(-2, -1)` does so for all pairs.
 
 
 # %%
@@ -305,7 +305,7 @@ picture(
 #
 # ## A fully masked row
 #
-# A mask can hide every key of a query. Such a row is **fully masked**. Its softmax is 0/0, NaN, which soon spreads through a whole model. PyTorch's own attention function, `F.scaled_dot_product_attention`, returns zeros for such a query. It takes three inputs (rung 4); here all three are `x`, and row 0 is fully masked.
+# A mask can hide every key of a query, for example in a text of a batch that is empty. Such a row is **fully masked**. Its softmax is 0/0, NaN, which soon spreads through a whole model. PyTorch's own attention function, `F.scaled_dot_product_attention`, returns zeros for such a query. It takes three inputs (rung 4); here all three are `x`, and row 0 is fully masked.
 
 # %%
 x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
@@ -366,7 +366,7 @@ picture(
 #
 # **When does one key get all the weight, and when do all keys get the same?**
 #
-# The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same; for weights p it is −Σ p ln p **nats**. Lower the temperature and watch it fall. Then switch the mask off: key 3 has the highest score.
+# The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same; for weights p it is −Σ p ln p, in **nats**, the unit that belongs to ln. Lower the temperature and watch the entropy fall. Then switch the mask off: key 3 has the highest score.
 
 # %% tags=["folded"]
 # Explorer: scores, temperature, mask
@@ -439,7 +439,7 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
-# Short sequences of a batch are padded at the end: **padding** is tokens without content. Here are scores for T_q queries and T_k keys, and not all keys are real.
+# Short sequences of a batch are padded at the end: **padding** is tokens without content. You get scores for T_q queries and T_k keys (two numbers that may differ), and not all keys are real.
 #
 # <!--task padding_weights-->
 

@@ -86,7 +86,7 @@ picture(
 # %% [markdown]
 # ## What is missing
 #
-# Softmax turns the scores into weights, as in rung 3. Each token mostly finds itself, and gets nothing new. And look at the scores once more.
+# Softmax turns the scores into weights, as in rung 3. Each token mostly finds itself, because its score with itself is its squared length, and gets nothing new. And look at the scores once more.
 
 # %% tags=["folded"]
 # Question
@@ -97,11 +97,13 @@ ask("verb_and_subject")
 torch.testing.assert_close(scores, scores.T)
 
 # %% [markdown]
-# What a token looks for and what it is found by have to be two different vectors. So each token gets
+# The scores are symmetric: entry [t, s] equals [s, t]. What a token looks for and what it is found by have to be two different vectors. So each token gets
 #
 # - a **query**: what it looks for,
 # - a **key**: what it can be found by,
 # - and a **value**: what it hands over to those who find it.
+#
+# In rung 3, query and key meant the two positions; from here on also their vectors.
 #
 # Each of the three is a **projection** of the token, its product with a matrix: `q = x @ W_query`, `k = x @ W_key`, `v = x @ W_value`. These three matrices are all that a **head** of attention learns: their entries are its **parameters**. The number of channels of a token, C, is also written `n_embd`.
 #
@@ -357,7 +359,7 @@ biased = attention_weights(q, k + b)
 torch.testing.assert_close(biased, attention_weights(q, k))
 
 # %% [markdown]
-# And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens would do: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. But with a small head_size the two factors have fewer parameters. The rank of W, the number of directions in which it compares tokens, is then at most head_size.
+# And why two matrices for the scores? The same one for queries and keys would make the scores symmetric again. One matrix *between* the tokens would do: q kᵀ is x W xᵀ, with W = W_query W_keyᵀ of 32 times 32. With a head_size below half of n_embd, the two factors have fewer parameters (here, at half, as many). The rank of W, the number of directions in which it compares tokens, is then at most head_size.
 
 # %%
 W = head.query.weight.double().T @ head.key.weight.double()  # (32, 32)
@@ -439,7 +441,7 @@ print(f"{found[5, 4]:.2f}, {faint[5, 4]:.2f}")
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for any other letter. Channel 1 is four times its position. A vowel wins against any later consonant: even 4 positions after the first vowel, a consonant gains only 4 · 4 = 16. The scores are shown before the scale and the mask.
+# Two channels are enough. Every token asks the same: "a vowel, and as late as possible". Channel 0 of a key is 20 for a vowel and 0 for any other letter. Channel 1 is four times its position. A vowel wins against any later consonant: even 4 positions after the first vowel, a consonant gains only 4 · 4 = 16. The values stay. In the picture, the scores are those before the scale and the mask.
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -474,7 +476,7 @@ assert found[4, 3] > 0.99
 #
 # ## Who talks to whom
 #
-# The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the article's sentence.
+# The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the article's sentence again: `sun` holds its tokens.
 
 # %% tags=["folded"]
 # Data: the article's head, without a mask and with it: no arrow back
@@ -599,7 +601,7 @@ for vectors in (both, angles.sin()):
 ask("queries_of_zeros")
 
 # %% [markdown]
-# With queries of zeros, a head computes what rungs 1 to 3 do: the mean of the past, here of the values.
+# With queries of zeros all scores are 0, and a head computes what rungs 1 to 3 do: the mean of the past, here of the values.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -612,7 +614,7 @@ for T in (1, 2, 7, 32):
         torch.testing.assert_close(out, mean(v))
 
 # %% [markdown]
-# With the causal mask, a head has no leak, whatever its matrices are, and it gives what PyTorch's own function gives.
+# With the causal mask, the weights of hidden keys are exactly 0, whatever the matrices are. So a head has no leak, and it gives what PyTorch's own function gives.
 
 # %%
 moved = leak_probe(lambda x: head(x, causal_mask(8))[0], batch)
@@ -626,7 +628,7 @@ torch.testing.assert_close(head(batch, causal_mask(8))[0], theirs)
 #
 # **What does each channel of a query and a key do? How many can you take away before the head stops working?**
 #
-# One query of the potato passes through four stages, with one row for each key: the products in each channel; their sum, the score, before and after scale and mask; the weight; what the key adds to the output. "Last vowel" starts with 5 channels here, three of which are empty. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off.
+# One query of the potato passes through four stages, with one row for each key: the products in each channel; their sum, the score, before and after scale and mask; the weight; what the key adds to the output. "Last vowel" starts with 5 channels here, three of which are empty. Lower head_size, first for "last vowel", then for "previous letter" (the first task). Move the query. Switch the mask off.
 
 # %% tags=["folded"]
 # Explorer: one query, from products to output
@@ -698,7 +700,7 @@ torch.testing.assert_close(
 published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
 
 # %% [markdown]
-# The second: every matrix should get a **gradient**, the derivatives of one number with respect to the matrix's entries. Our number is the sum of all outputs. `backward()` goes through the steps of the forward pass in reverse, applies the chain rule at each, and writes the gradients into `.grad`: this is **backpropagation**. Training needs it for every step. Using a trained model, which is called **inference**, does not. Here W_value gets no gradient, so training would never change it.
+# The second: every matrix should get a **gradient**, the derivatives of one number with respect to the matrix's entries. Our number is the sum of all outputs. `backward()` goes through the steps of the forward pass in reverse, applies the chain rule at each, and writes the gradients into `.grad`: this is **backpropagation**. Training needs it for every step. Using a trained model, which is called **inference**, does not. PyTorch keeps gradients for tensors made with `requires_grad=True`, as all three are. Here W_value gets none, so training would never change it.
 
 # %%
 published_attention(published_x, W_query, W_key, W_value).sum().backward()

@@ -72,7 +72,7 @@ ask("variance_of_a_score")
 # %% [markdown]
 # ## Three steps
 #
-# Let all entries of q and k have mean 0 and be independent. E stands for the mean.
+# Let all entries of q and k have mean 0 and be independent. E stands for the mean, var(q) for the variance of one entry of q.
 #
 # 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. With mean 0, its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -233,7 +233,7 @@ picture(
 )
 
 # %% [markdown]
-# Without a scale, the largest weight is above 0.95<!--shown--> at head_size 64<!--shown--> and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
+# Without a scale, the median of the largest weight is above 0.95<!--shown--> at head_size 64<!--shown--> and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
 
 # %% tags=["folded"]
 # Check: medians of the largest weight, without a scale and with it
@@ -296,9 +296,9 @@ p.diag() - p.outer(p)
 # %% [markdown]
 # A small change of a score changes nothing. Backpropagation multiplies by this matrix, so what arrives at the scores, and at q and k behind them, shrinks to nothing: these are **vanishing gradients**.
 #
-# At the end of a model that chooses among answers there is a softmax, too. It gives each answer a probability, and one answer is right. Training makes a number small, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer.
+# Is a model that is sure of a wrong answer stuck in the same way? At the end of a model that chooses among answers there is a softmax, too. It gives each answer a probability, and one answer is right. Training makes a number small, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer.
 #
-# The scores that go into this last softmax are called **logits**. The logarithm undoes the flatness of softmax: the gradient of the loss with respect to the logits is $p - y$, where $y$ is 1 for the right answer and 0 for the others. Below, answer 0 is right, and the model is sure of answer 2. (`F.cross_entropy` is softmax and this loss in one.)
+# The scores that go into this last softmax are called **logits**. The logarithm undoes the flatness of softmax, because its derivative, 1/p, cancels the factor p of the Jacobian. The gradient of the loss with respect to the logits is $p - y$, where $y$ is 1 for the right answer and 0 for the others. Below, answer 0 is right, and the model is sure of answer 2. (`F.cross_entropy` is softmax and this loss in one.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -347,7 +347,7 @@ assert medians(jacobian_norm, scaled).min() > 0.3
 ask("wide_queries")
 
 # %% [markdown]
-# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, and that is enough for their variances to add up.
+# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own, so that the mean is over both. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, and that is enough for their variances to add up.
 
 # %% tags=["folded"]
 # Measure: the variances of q, scores, scores / √4 and scores / 8
@@ -425,11 +425,11 @@ assert math.e / (math.e + 127 / math.e) < 0.06
 # %% [markdown]
 # The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. To give one key nearly all the weight, scores must be far apart, and training made q and k longer for that. It also made them depend on each other, and then the formula does not hold.
 #
-# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, and the learned number decides how sharp softmax may get. Without that number, beside 127<!--shown--> others no key could get even 6 %<!--shown--> of the weight.
+# **QK-norm** (Henry et al. 2020) sets a bound that holds during training too: it divides each q and each k by its own length, and multiplies the scores by one learned number in place of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, and the learned number decides how sharp softmax may get. Without that number, beside 127<!--shown--> others no key could get even 6 %<!--shown--> of the weight: at best, e / (e + 127/e).
 #
 # ## The same lesson at the other end
 #
-# A language model ends in a softmax over its **vocabulary**, the V tokens that it knows; here they are 87 characters. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
+# A language model ends in a softmax over its **vocabulary**, the V tokens that it knows; in the notebook with the four variances, 87 characters. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
 
 # %% tags=["folded"]
 # Question
@@ -616,7 +616,7 @@ check("scale_for_variance", my_scale)
 # ## In the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the formula in a footnote. The authors suspect the reason that we measured: for large scores the derivatives of softmax are extremely small.
-# - The paper uses one table for the embeddings and for the logits (section 3.4). For logits of variance 1, dot products with its rows, the entries need variance 1/n_embd. As embeddings they are tiny beside the sines and cosines, so there the paper multiplies the table by √d_model. (It does not give the reason.)
+# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for variance 1 the entries need variance 1/n_embd. As embeddings they would be tiny beside the sines and cosines. There the paper multiplies the table by √d_model; it does not say why.
 # - `F.scaled_dot_product_attention` has a parameter `scale`, which works as ours does.
 # - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant: *trained* q and k point in related directions, and their dot product grows like head_size, not like its root.
 #

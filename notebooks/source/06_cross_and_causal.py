@@ -51,7 +51,7 @@ progress("cross_and_causal")
 # %% [markdown]
 # ## One line
 #
-# Here is one head on T = 6 tokens: **causal self-attention**, as in a **decoder**, the part of a model that writes. Each query sees itself and the past.
+# Here is one head on T = 6 tokens that look at one another: **causal self-attention**, as in a **decoder**, the part of a model that writes. Each query sees itself and the past.
 
 # %%
 torch.manual_seed(0)
@@ -105,7 +105,7 @@ masked, unmasked = (
 assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()
 
 # %% [markdown]
-# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token either way, so its output stays. With a second head on top it would not: the earlier outputs have changed, and the last query of the second head looks at those. So a decoder needs the mask, even though only its last output is used while it generates.
+# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token either way, so its output stays. With a second head on top it would not: the earlier outputs have changed, and the last query of the second head looks at those. So a decoder that was trained with the mask needs it while it generates, too, even though only its last output is used then.
 #
 # Nothing else differs: pass `Head` a mask, or leave it out.
 
@@ -152,7 +152,7 @@ picture(
 )
 
 # %% [markdown]
-# Masks combine with `&`. Padding at the end, as here, lies in the future of each real token, and the causal mask hides it already. To continue several texts at once, the padding is put at the *start*, so that the newest tokens are all in the last column. There the padding mask is needed.
+# Masks combine with `&`: `both` is the padding mask and the causal one. Padding at the end, as here, lies in the future of each real token, and the causal mask hides it already. To continue several texts at once, the padding is put at the *start*, so that the newest tokens are all in the last column. There the padding mask is needed.
 
 # %% tags=["folded"]
 # Check: padding at the end and at the start, with the causal mask
@@ -241,7 +241,7 @@ out, _ = theirs(pair, pair, pair, **hide)
 torch.testing.assert_close(out, attention(pair, pair, pair, both)[0])
 
 # %% [markdown]
-# It has `is_causal` as well, but as a hint: "this `attn_mask` is the causal one". A wrong hint may be used in place of the mask, as with a window and `need_weights=False`. And a hint is no substitute for a mask: in training, a call without `attn_mask` is an error, and in evaluation PyTorch may take a faster path that ignores the hint and hides nothing. Pass the mask, and a hint only where it is true.
+# It also has an option `is_causal`. That is only a hint: "this `attn_mask` is the causal one". A wrong hint may be used in place of the mask: pass a window with this hint and `need_weights=False`, and you get the causal mask instead of the window. And a hint is no substitute for a mask: in training, a call without `attn_mask` is an error, and in evaluation PyTorch may take a faster path that ignores the hint and hides nothing. Pass the mask, and a hint only where it is true.
 
 # %% tags=["folded"]
 # Check: a wrong hint replaces the mask, the hint alone hides nothing
@@ -713,7 +713,7 @@ for row in (5, 6):
 # %% [markdown]
 # ## What a map can tell you
 #
-# A weight says how much of which value went into the mix. Whether the character *depends* on it is another question. To answer it, change something and see what happens: an **ablation** takes a part away. This cell hides the year, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
+# A weight says how much of which value went into the mix. Whether the character *depends* on it is another question. To answer it, change something and see what happens: an **ablation** takes a part away. This cell hides the year, which begins at `year` in each source, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
 
 # %%
 held_out, position = slice(0, 1_000), torch.arange(17)
@@ -749,7 +749,7 @@ assert on_the_space.mean() > 0.8
 ask("weight_on_the_dash")
 
 # %% [markdown]
-# A dash, for more than 95 %<!--shown--> of the dates: that space was not needed. The same holds for both dashes, with the character of the largest weight hidden, for each date its own. A row has to sum to 1, so its weight has to go somewhere.
+# A dash, for more than 95 %<!--shown--> of the dates: that space was not needed. We also hid, for each date and each of its two dashes, the character that gets the dash's largest weight: it is still written. Such a weight need not mean anything: a row has to sum to 1, so its weight has to go somewhere.
 
 # %% tags=["folded"]
 # Check: the dashes without the space, and without what they look at most
@@ -774,7 +774,7 @@ for row in (4, 7):
 explore("cross_and_causal")
 
 # %% [markdown]
-# An output can move only if its row of the mask has a 1 in column ▲. A fully masked row gives zeros, and nothing reaches it.
+# An output can move only if its row of the mask has a 1 in column ▲. Where T_q is larger than T_k, the last query still stands beside the last key, so under "causal" the first queries see no key: a fully masked row gives zeros, and nothing reaches it.
 #
 # ## Break it
 #
@@ -799,7 +799,7 @@ almost_causal(x, head).detach()
 ask("find_the_mask_bug")
 
 # %% [markdown]
-# The mask is True at future positions, which is right for `masked_fill` and `nn.MultiheadAttention`. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. Its row is fully masked, and its output is zeros: when a model generates, this head contributes nothing to the newest token.
+# The mask is True at future positions, which is right for `masked_fill` and `nn.MultiheadAttention`. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. Its row is fully masked. PyTorch's function gives zeros then, as ours does, and not NaN: when a model generates, this head contributes nothing to the newest token.
 #
 # The leak probe shows it at a glance. A second check is cheaper still: in a causal head, query 0 sees token 0 alone, so output 0 *is* value 0.
 

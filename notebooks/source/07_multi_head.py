@@ -77,7 +77,7 @@ mixture = 0.7 * v[2] + 0.3 * v[6]
 mixture, mixture.topk(2).indices
 
 # %% [markdown]
-# Now `topk` reads both cards. But a linear layer after the head cannot read both, as long as the shares do not depend on the cards. Let the first card get a fixed share s, and the second 1 − s. For each answer, the linear layer gives a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
+# Now `topk` reads both cards, and in their order. But a linear layer after the head, which our models below have, cannot read both, as long as the two weights do not depend on the cards. Let the first card get a fixed share s, and the second 1 − s. For each answer, the linear layer gives a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
 #
 # 1. On two 2s both answers are 2, on two 6s both are 6. So either lead is larger on mix(2, 2) than on mix(6, 6), where mix(a, b) = s · v_a + (1 − s) · v_b is the mixture of the cards a and b, with values v_a and v_b.
 # 2. For any values and any share, mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). A linear layer keeps this equation. So turning (6, 2) into (2, 6) changes either lead by 2s − 1 times a positive number.
@@ -222,7 +222,7 @@ assert both_right[equal].mean() > 0.9
 assert both_right[~equal].mean() < 0.2
 
 # %% [markdown]
-# Where the two cards are equal, the order does not matter, and one head gets more than nine out of ten<!--shown--> right; where they differ, fewer than two in ten<!--shown-->.
+# Two heads get nearly all of both answers right, one head fewer than four in ten. It depends on the cards: where the two are equal, the order does not matter, and one head gets more than nine out of ten<!--shown--> right; where they differ, fewer than two in ten<!--shown-->.
 #
 # Where did the heads look? Six questions, each pair in both orders:
 
@@ -329,7 +329,7 @@ torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 # %% [markdown]
 # ## The output projection
 #
-# Concatenation keeps the heads apart: head 0 writes to channel 0 of the output alone. So one more linear layer follows, the **output projection**, which mixes all channels. Each head has its own columns of it, and the output is the sum of what all heads write.
+# Concatenation keeps the heads apart: head 0 writes to channel 0 of the output alone. So one more linear layer follows, the **output projection**, which mixes all channels: through it, every head can write to every channel of the token. Each head has its own columns of it, and the output is the sum of what all heads write.
 
 # %%
 torch.manual_seed(0)
@@ -532,7 +532,7 @@ for B, T, C, n_head in sizes:
             torch.testing.assert_close(output, first)
 
 # %% [markdown]
-# Equal outputs are half of the proof. For training, the gradients have to agree too. And so do the weights, which PyTorch averages over the heads unless `average_attn_weights=False`.
+# Equal outputs are half of the proof. For training, the gradients have to agree too. They do, and so do the weights. (PyTorch averages these over the heads unless `average_attn_weights=False`.)
 
 # %% tags=["folded"]
 # Check: PyTorch's weights, and the gradients of tokens and parameters
@@ -668,7 +668,7 @@ picture(
 )
 
 # %% [markdown]
-# One product for all heads avoids the overhead of many small ones, which matters most for short sequences. It does not save memory: every head's T × T weights are kept, and so three lines coincide. SDPA picks a fused kernel here, one compiled routine for all steps: **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights, so its memory grows like T, not like T². (It is T² again with a mask tensor, and where PyTorch has no such kernel.)
+# One product for all heads avoids the overhead of many small ones, which matters most for short sequences. It does not save memory: every head's T × T weights are kept, and so three lines coincide. SDPA picks a fused kernel here, one compiled routine for all steps: **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights (backpropagation computes them again), so its memory grows like T, not like T². (It is T² again with a mask tensor, and where PyTorch has no such kernel.)
 
 # %% tags=["folded"]
 # Check: how memory grows when T doubles
@@ -721,7 +721,7 @@ assert not torch.equal(*twice)
 explore("multi_head")
 
 # %% [markdown]
-# With fewer than 16 heads, jobs share a softmax, and most maps are compromises. With more, jobs that need several channels are split between heads. One that needs a single channel survives, beside heads with nothing to do, which look at all keys alike. The scale plays a part too: smaller heads divide their scores by a smaller √head_size.
+# With fewer than 16 heads, jobs share a softmax, and most maps are compromises. With more, jobs that need several channels are split between heads. One that needs a single channel survives, beside heads with nothing to do, which look at all keys alike. The scale plays a part too: smaller heads divide their scores by a smaller √head_size, so the same dot product makes sharper weights.
 #
 # ## Break it
 #
@@ -750,7 +750,7 @@ ask("find_the_split_bug")
 # %% [markdown]
 # It passes two cheap checks: each row of weights sums to 1, and nothing lies above the diagonal. But its `view` has no `transpose`: head 0 got tokens 0 to 2, head 1 tokens 3 to 5, and the mask hides rows that are not positions any more. The merge then puts row 0 of both heads into output 0: half of it comes from token 3. The leak probe sees that.
 #
-# Two related bugs: only the merge lacks its transpose, or both lack it. With both, nothing leaks from the future, but later tokens do not see the first ones either. So compare the *whole* probe with the lower triangle, or the outputs with those of a list of heads.
+# Two related bugs: only the merge lacks its transpose, or split and merge both lack it. If both do, nothing leaks from the future, but later tokens do not see the first ones either. So compare the *whole* probe with the lower triangle, or the outputs with those of a list of heads.
 
 
 # %% tags=["folded"]

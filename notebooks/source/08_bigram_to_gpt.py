@@ -317,7 +317,7 @@ class Model(nn.Module):
 
 
 # %% [markdown]
-# The mean of the past is that of rungs 1 and 2; attention is rung 7.
+# Now the parts. Two of them you know: the mean of the past, from rungs 1 and 2, and attention, from rung 7.
 #
 # Does attention need the positions? Without a mask it does not notice the order of the tokens ([rung 4](04_query_key_value.ipynb)). The causal mask gives some of it away. Swap tokens 0 and 1: no later output changes, but outputs 0 and 1 do, and a second head, on top of the first, notices. A positional embedding makes it easier.
 
@@ -364,7 +364,7 @@ class MLP(nn.Module):
 
 
 # %% [markdown]
-# **Residual connection**: a part does not replace the vector but adds to it. The vector that each of them reads and adds to is called the **residual stream**. What was known stays known, positions need adding only once, and gradients have a path around every part.
+# **Residual connection**: a part does not replace the vector but adds to it. The vector that all parts read and add to is called the **residual stream**. What was known stays known, positions need adding only once, and gradients have a path around every part.
 
 
 # %%
@@ -428,9 +428,9 @@ ask("which_part_answers")
 ask("what_one_layer_gets")
 
 # %% [markdown]
-# All are trained by the same **recipe**: the same batches, seed, number of steps and learning rate. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin as this package's `GPT` does: random matrices with a standard deviation of 1/√n_embd (for `c_proj` half of that), and sines and cosines for the positions.
+# All are trained by the same **recipe**: the same batches, seed, number of steps and learning rate. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin as this package's `GPT` does: random matrices with a standard deviation of 1/√n_embd (for `c_proj` half of that, because four of their outputs add up in the GPT), and, for the positions, the sines and cosines of rung 4, which training then changes.
 #
-# `train` is the loop from above with four refinements. Each step also shrinks the matrices a little (**weight decay**), so that only entries that lower the loss stay large. The learning rate rises for the first steps, and then falls along a cosine (**warm-up** and **cosine decay**). A gradient whose norm is above a limit is scaled down to it (**clipping**). And where the hardware multiplies matrices faster in 16 bits, it does so (**mixed precision**).
+# `train` is the loop from above with four refinements. AdamW's shrinking (**weight decay**) is stronger here, and for matrices only, so that only entries that lower the loss stay large. The learning rate rises for the first steps, and then falls along a cosine (**warm-up** and **cosine decay**): small steps while the gradients are still erratic, and again at the end, to settle. A gradient whose norm is above a limit is scaled down to it (**clipping**), so that one bad batch does little harm. And where the hardware multiplies matrices faster in 16 bits, it does so (**mixed precision**).
 
 
 # %% tags=["folded"]
@@ -532,11 +532,11 @@ assert recalls["second layer"] > 0.9
 # - **Position** tells it where each token is. The loss falls to less than half<!--shown-->.
 # - With **four heads** it falls again, by about half.
 # - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and recall hardly moves.
-# - With a **second layer** something new happens. Models that cannot spell recall next to nothing. The others with one layer guess among the words, and get about one in eight. Now nearly every answer is right.
+# - With a **second layer** something new happens: nearly every answer is right. Before, models that cannot spell recalled next to nothing, and the others guessed among the words and got about one in eight. To find the answer takes two steps: each letter notes what comes before it, then a head looks for the right note. A layer does one step.
 #
 # ## What residual connections and LayerNorm are for
 #
-# An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, before their learning rate has fallen to 0: a disadvantage, if anything.
+# An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, before their learning rate has fallen to 0, as that of the two has: a disadvantage for the others, if anything.
 
 
 # %%
@@ -616,7 +616,7 @@ for t in (0, 20, ids.shape[1] - 1):
 # %% [markdown]
 # ## How much is left
 #
-# The gap that remains is mostly not the model's fault: a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new.
+# In the table, the loss of the GPT is still about one and a half times the entropy. The gap is mostly not the model's fault: a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new, and its loss is within a few percent of the entropy.
 #
 # Beware of comparing such a loss with that of a model that has other tokens: per word it is another number than per character. What can be compared is the total, in bits (nats divided by ln 2), for each byte of the text: **bits per byte**.
 
@@ -681,7 +681,7 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**: the training loss goes on falling; the validation loss stops falling, rises a little, and ends several times as high. The model memorizes its fifteen stories, and that does not help with others. More text helps most: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout. The opposite is **underfitting**: the table of pairs has no gap, and its loss is far above the entropy. That takes a larger model or longer training.
+# This is **overfitting**: the training loss goes on falling; the validation loss stops falling, rises a little, and ends several times as high as the training loss. The model memorizes its fifteen stories, and that does not help with others. More text helps most: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout. The opposite is **underfitting**: the table of pairs has no gap, and its loss is far above the entropy. The remedy is a larger model, or longer training if the loss is still falling.
 #
 # ## Look inside
 #
@@ -698,7 +698,7 @@ print(repr(story[:start]), "->", repr(story[start:end]))
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
-# In layer 0 most heads look at the last few characters. In layer 1 some head, not the same for each of the three questions, goes back to the first sentence: most of its weight is on the answer and the four characters after it. Why there? In layer 0 each position can gather the letters before it. So a position *after* the answer's first letter knows that letter, and the words that lead up to it.
+# In layer 0 most heads look at the last few characters. In layer 1 some head, not the same for each of the three questions, goes back to the first sentence: most of its weight is on the answer and the four characters after it. Why there? In layer 0 each position can note the letters before it. So a position *after* the answer's first letter knows that letter, and the words that lead up to it.
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Check: which head of layer 1 looks at the answer
