@@ -138,7 +138,7 @@ def test_what_the_browser_keeps_for_dragging_is_not_in_a_picture():
 
 def test_panels_stand_side_by_side_until_the_page_ends():
     one, three = (image_of(picture(*count * PANELS[:1], alt="")) for count in (1, 9))
-    assert float(one.get("width")) < float(three.get("width")) <= 640
+    assert float(one.get("width")) < float(three.get("width")) <= 840
     assert float(three.get("height")) > float(one.get("height"))
 
 
