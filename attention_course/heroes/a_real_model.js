@@ -91,7 +91,7 @@ function play(stage, { tokens, shape, weights, jobs }) {
     set(spot, { x: corner[0], y: corner[1] });
     set(pinned, { x: kept[0], y: kept[1] });
     set(asked, { x: query - pitch / 2 + 3 });
-    pairs.forEach(([from, key], pair) => {
+    pairs.forEach(([from], pair) => {
       set(beams[pair], { "stroke-width": 14 * rows[pair], opacity: rows[pair] < 0.005 ? 0 : 0.16 + 0.64 * emphasis[from] });
     });
     read.forEach(({ shade, letters }, key) => {

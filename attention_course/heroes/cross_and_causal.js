@@ -272,7 +272,8 @@ function play(stage, { characters, months, dates, parameters }) {
   });
   const coverButton = stage.button("Cover the month", () => {
     const [from, to] = [text.indexOf(" ") + 1, text.lastIndexOf(" ") - 1];
-    covered.some(Boolean) ? cover(0, text.length - 1, false) : cover(from, to, true);
+    if (covered.some(Boolean)) cover(0, text.length - 1, false);
+    else cover(from, to, true);
   });
   const above = html(stage.figure, "div", { class: "controls" });
   stage.figure.insertBefore(above, stage.svg.parentNode);

@@ -26,7 +26,7 @@ function play(stage, { friends, cards, questions }) {
   for (const [word, x, y] of [["query", 205, 25], ["keys", 46, 112], ["values", 46, 146]]) {
     svg(stage.svg, "text", { x, y, class: "small muted end" }, word);
   }
-  const chips = friends.map((name, friend) => {
+  friends.forEach((name, friend) => {
     const chip = svg(stage.svg, "g");
     svg(chip, "rect", { x: place(friend) - 40, y: 98, width: 80, height: 28, rx: 6, ...outline, stroke: "var(--key)" });
     svg(chip, "text", { x: place(friend), y: 112 }, name);
@@ -37,7 +37,6 @@ function play(stage, { friends, cards, questions }) {
       stage.paint(stage.shown, stage.before);
       describe();
     });
-    return chip;
   });
   const shown = heads.map(() => friends.map((_, friend) => {
     return svg(stage.svg, "text", { y: 88, class: `small halo ${friend < 2 ? "end" : "start"}` });

@@ -484,8 +484,8 @@ const KINDS = {
       return [width * panel.columns, this.top + height * Math.ceil(panel.room / panel.columns) + 2];
     },
     cells(panel) {
-      const arrows = floats(panel.arrows);
-      const arrow = (index, at) => `${panel.names[at]} (${numbers([...arrows.slice(4 * index + 2 * at, 4 * index + 2 * at + 2)]).join(", ")})`;
+      const arrows = [...floats(panel.arrows)];
+      const arrow = (index, at) => `${panel.names[at]} (${numbers(arrows.slice(4 * index + 2 * at, 4 * index + 2 * at + 2)).join(", ")})`;
       const box = (index) => this.box(panel, index);
       const tell = (index) => `${panel.labels[index]}: ${arrow(index, 0)}, ${arrow(index, 1)}`;
       return { count: panel.labels.length, box, tell };
