@@ -1,0 +1,74 @@
+"""What stands around the course: workflows, how to cite it, one version, and one list of quick tests."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
+
+
+def run(command: str, *arguments) -> None:
+    """Run a command of this environment."""
+    path = shutil.which(command, path=Path(sys.executable).parent)
+    done = subprocess.run([path, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_workflows_are_well_formed():
+    run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS)
+
+
+def test_workflows_are_safe():
+    """Actions pinned by commit, least permissions, no credentials left behind, nothing injected."""
+    run("zizmor", "--offline", "--persona=pedantic", *WORKFLOWS)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_run_what_is_here(path):
+    """A script by its path, or a target of make."""
+    commands = re.findall(r"^\s+- run: (.+)$", path.read_text(encoding="utf-8"), re.M)
+    assert commands
+    for command in commands:
+        program, *arguments = command.split()
+        if program == "make":
+            assert re.search(rf"^{arguments[0]}:", read("Makefile"), re.M), command
+        else:
+            assert (ROOT / (arguments or [program])[0]).is_file(), command
+
+
+def test_the_citation_is_well_formed():
+    run("check-jsonschema", "--builtin-schema", "vendor.citation-file-format", "CITATION.cff")
+
+
+def test_there_is_one_version():
+    version = tomllib.loads(read("pyproject.toml"))["project"]["version"]
+    assert re.search(r"^version: (.+)$", read("CITATION.cff"), re.M)[1] == version
+    assert json.loads(read("attention_course/labextension/package.json"))["version"] == version
+    assert re.search(r"^## \[?([\d.]+)", read("CHANGELOG.md"), re.M)[1] == version
+
+
+def test_the_smoke_test_runs_what_make_check_runs():
+    (quick,) = re.findall(r"^QUICK = (.+)$", read(".ci/smoke.py"), re.M)
+    words = " ".join(f'"{word}"' if " " in word else word for word in json.loads(quick))
+    assert f"pytest {words}\n" in read("Makefile")
+
+
+def test_contributing_names_what_is_there():
+    """Paths in code quotes, but for those of a rung to be made, and targets of make."""
+    quoted = re.findall(r"`([^`]+)`", read("CONTRIBUTING.md"))
+    paths = [text for text in quoted if "/" in text and not re.search(r"STEM|[ <]", text)]
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    targets = [text.split()[1] for text in quoted if text.startswith("make ")]
+    assert [target for target in targets if not re.search(rf"^{target}:", read("Makefile"), re.M)] == []
