@@ -12,7 +12,6 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -100,6 +99,16 @@ def kept() -> tuple[Record, str]:
         return Record(), f"Your progress cannot be read: {error} Delete the file to begin a new one."
 
 
+def write_at_once(file: Path, text: str) -> None:
+    """Write a file in one step: whoever interrupts it keeps the old one."""
+    partial_file = file.with_name(f".{file.name}.{secrets.token_hex(8)}.partial")
+    try:
+        partial_file.write_text(text, encoding="utf-8")
+        os.replace(partial_file, file)
+    finally:
+        partial_file.unlink(missing_ok=True)
+
+
 def keep(change: Callable[[Record], None]) -> str:
     """Change the record in the file, atomically; return why that failed: "" if it did not.
 
@@ -108,21 +117,15 @@ def keep(change: Callable[[Record], None]) -> str:
     file = path()
     if file is None:
         return ""
-    partial_file = file.with_name(f".{file.name}.{secrets.token_hex(8)}.partial")
     try:
         with FileLock(file.with_name(f".{file.name}.lock"), timeout=2):  # of two notebooks at once
             record = read(file) if file.exists() else Record()
             before = asdict(record)
             change(record)
             if asdict(record) != before:
-                text = json.dumps(asdict(record), indent=2, ensure_ascii=False)
-                partial_file.write_text(text + "\n", encoding="utf-8")
-                os.replace(partial_file, file)
+                write_at_once(file, json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n")
     except (OSError, ValueError) as error:
         return f"Your progress is not kept: {error}"
-    finally:
-        with suppress(OSError):
-            partial_file.unlink()
     return ""
 
 

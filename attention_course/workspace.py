@@ -18,6 +18,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
 
+from attention_course.progress import write_at_once
+
 LEDGER = ".attention_course.json"  # in the folder: the edition given of each notebook, what was written
 
 
@@ -46,13 +48,6 @@ def clean(notebook: NotebookNode) -> NotebookNode:
 def digest(text: str) -> str:
     """Return the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file in one step: whoever interrupts it keeps the old one."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def read_ledger(path: Path) -> dict[str, dict[str, str]]:
@@ -109,7 +104,7 @@ def prepare(source: Path, folder: Path) -> list[str]:
         names = (f"{path.stem}{suffix}.ipynb" for suffix in suffixes)
         target = next(folder / name for name in names if untouched(folder / name))
         text = nbformat.writes(clean(nbformat.read(path, as_version=4))) + "\n"
-        write(target, text)
+        write_at_once(target, text)
         NotebookNotary().sign(nbformat.reads(text, as_version=4))
         if target.name != path.name:
             kept.append(
@@ -117,7 +112,7 @@ def prepare(source: Path, folder: Path) -> list[str]:
             )
         ledger["editions"][path.name] = edition
         ledger["written"][target.name] = digest(text)
-        write(folder / LEDGER, json.dumps(ledger, indent=2) + "\n")
+        write_at_once(folder / LEDGER, json.dumps(ledger, indent=2) + "\n")
     if (source / "images").is_dir():
         shutil.copytree(source / "images", folder / "images", dirs_exist_ok=True)
     return kept

@@ -99,6 +99,21 @@ def test_another_python_is_no_other_edition(source, tmp_path, monkeypatch):
     assert (mine / "01_a.ipynb").read_text() == "what I made of it"
 
 
+def test_a_full_disk_leaves_the_old_notebook(source, tmp_path, monkeypatch):
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    before = {path: path.read_bytes() for path in mine.iterdir() if path.is_file()}
+    write(source, "1 + 2")
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        prepare(source, mine)
+    assert {path: path.read_bytes() for path in mine.iterdir() if path.is_file()} == before
+
+
 def test_a_deleted_notebook_comes_back(source, tmp_path):
     prepare(source, tmp_path / "mine")
     (tmp_path / "mine" / "01_a.ipynb").unlink()
