@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -300,7 +301,7 @@ def instead_of_python(tmp_path, monkeypatch, lines):
     monkeypatch.setattr(sys, "executable", str(script))
 
 
-needs_sh = pytest.mark.skipif(not shutil.which("sh"), reason="needs sh")
+needs_sh = pytest.mark.skipif(os.name == "nt" or not shutil.which("sh"), reason="needs sh")
 
 
 @needs_sh
@@ -311,7 +312,7 @@ def test_an_interrupted_download_leaves_no_file_and_no_process(place, pips, tmp_
 
     def interrupt(seconds):
         while not list(place.parent.rglob("*.whl")):
-            os.sched_yield()
+            time.sleep(0)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(smollm_module, "time", SimpleNamespace(sleep=interrupt))

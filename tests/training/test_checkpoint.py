@@ -29,6 +29,8 @@ from attention_course.text import CharTokenizer
 from attention_course.training import Trainer, load_model, read_checkpoint, run
 from attention_course.training.checkpoint import FORMAT
 
+on_unix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions and block counts")
+
 
 def test_a_resumed_training_is_the_uninterrupted_one_bit_by_bit(saved):
     trainer = Trainer(tiny(seed=8, dropout=0.3), DATA, RECIPE)
@@ -298,6 +300,7 @@ def test_a_model_of_another_size_than_its_config_is_not_loaded(saved):
 # Files: nobody else's is touched
 
 
+@on_unix
 def test_a_linked_checkpoint_stays_a_link_and_keeps_its_permissions(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     target, link = tmp_path / "elsewhere/real.pt", tmp_path / "run.pt"
@@ -393,6 +396,8 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
 @pytest.fixture
 def disk(monkeypatch):
     """Notes what room is asked for; `disk.full = True` fills the disk."""
+    if not hasattr(os, "posix_fallocate"):
+        pytest.skip("macOS and Windows reserve no room")
 
     class Disk:
         full, asked = False, []
@@ -442,8 +447,9 @@ def test_a_full_disk_is_told_at_the_start_or_when_a_step_has_been_saved(tmp_path
     assert not list(tmp_path.glob("*.partial"))
 
 
+@on_unix
 def test_where_room_cannot_be_asked_for_it_is_filled(tmp_path, monkeypatch):
-    monkeypatch.delattr(os, "posix_fallocate")
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
     trainer = Trainer(tiny(), DATA, RECIPE)
     with trainer.saving(tmp_path / "run.pt"):
         (partial_file,) = tmp_path.glob("*.partial")
