@@ -55,7 +55,7 @@ def test_there_is_one_version():
     version = tomllib.loads(read("pyproject.toml"))["project"]["version"]
     assert re.search(r"^version: (.+)$", read("CITATION.cff"), re.M)[1] == version
     assert json.loads(read("attention_course/labextension/package.json"))["version"] == version
-    assert re.search(r"^## \[?([\d.]+)", read("CHANGELOG.md"), re.M)[1] == version
+    assert re.search(r"^## ([\d.]+)", read("CHANGELOG.md"), re.M)[1] == version
 
 
 def test_the_smoke_test_runs_what_make_check_runs():
