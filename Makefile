@@ -6,7 +6,6 @@ LAB_OPTIONS ?=
 VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
-SETTINGS = $(VENV)/share/jupyter/lab/settings
 
 .PHONY: help lab check lint model test test-offline test-matrix mutants notebooks format bench-explorers bench-training bench-generate gallery stills drawings screenshots constraints clean
 
@@ -14,8 +13,7 @@ help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 lab: $(READY) ## prepare my_notebooks, and open JupyterLab at the first rung
-	@$(RUN) -m attention_course.workspace notebooks my_notebooks
-	$(RUN) -m jupyterlab --ip=127.0.0.1 --LabApp.default_url=/doc/tree/my_notebooks/01_bag_of_words.ipynb $(LAB_OPTIONS)
+	$(RUN) -m attention_course --ip=127.0.0.1 $(LAB_OPTIONS)
 
 check: lint ## lint, check types, and run the quick tests; about a minute
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m "not slow" --hypothesis-profile=quick --ignore=tests/browser tests
@@ -88,8 +86,6 @@ clean: ## remove caches; the next call checks .venv again and keeps what is inst
 # - a package without an INSTALLER file was interrupted (pip writes that file last) and is removed;
 # - an environment without pip is repaired, and recreated if that fails;
 # - an installed torch is kept, whatever its build: its version replaces the pinned one.
-# JupyterLab's news prompt is disabled: from here on nothing needs the network. A notebook ends where its text ends,
-# and no status bar stands below it.
 $(READY): pyproject.toml constraints.txt
 	@for info in $(VENV)/lib/python*/site-packages/*.dist-info; do \
 		test -f "$$info/INSTALLER" || rm -rf "$$info"; \
@@ -98,10 +94,6 @@ $(READY): pyproject.toml constraints.txt
 	@torch=$$($(RUN) -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null); \
 		sed "$${torch:+s/^torch==.*/torch==$$torch/}" constraints.txt > $(VENV)/constraints.txt
 	$(RUN) -m pip install --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev]'
-	@mkdir -p $(SETTINGS)
-	@echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"},' \
-		'"@jupyterlab/statusbar-extension:plugin": {"visible": false},' \
-		'"@jupyterlab/notebook-extension:tracker": {"scrollPastEnd": false}}' > $(SETTINGS)/overrides.json
 	@touch $(READY)
 
 .PHONY: .new-venv

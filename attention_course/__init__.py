@@ -16,4 +16,9 @@ Read in this order, the modules are the course again; each imports only from tho
 - `progress`: what a learner has done, in a file.
 - `heroes`, `explorers`, `exercises`, `questions`: the interactive parts.
 - `workspace`: the copy of the notebooks that a learner works in.
+- `__main__`: the command that makes it and opens it.
 """
+
+from importlib.metadata import version
+
+__version__ = version("attention-course")

@@ -1,11 +1,10 @@
-"""The learner's own copy of the notebooks: `python -m attention_course.workspace notebooks my_notebooks`.
+"""The learner's own copy of the notebooks, which the command `attention-course` makes.
 
 What is committed has its outputs, so that it can be read anywhere; they would answer a question before it
 is asked. The copy has none but the heroes. A new edition of the course replaces it, but never a notebook that
 the learner has changed.
 """
 
-import argparse
 import hashlib
 import json
 import platform
@@ -21,6 +20,13 @@ from nbformat.sign import NotebookNotary
 from attention_course.progress import write_at_once
 
 LEDGER = ".attention_course.json"  # in the folder: the edition given of each notebook, what was written
+
+
+def published() -> Path:
+    """Return the folder of the published notebooks: in a wheel in the package, in a checkout beside it."""
+    package = Path(__file__).resolve().parent
+    inside = package / "notebooks"
+    return inside if inside.is_dir() else package.parent / "notebooks"
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:
@@ -80,14 +86,12 @@ def prepare(source: Path, folder: Path) -> list[str]:
         A sentence for each notebook that was kept because the learner has changed it.
 
     Raises:
-        FileNotFoundError: there are no notebooks in `source`.
-        ValueError: the ledger in `folder` is damaged.
+        ValueError: there are no notebooks in `source`, or the ledger in `folder` is damaged.
+        OSError: `folder` cannot be written.
     """
     sources = sorted(source.glob("*.ipynb"))
     if not sources:
-        raise FileNotFoundError(
-            f"There are no notebooks in {source}. Name the folder of the course that has them."
-        )
+        raise ValueError(f"There are no notebooks in {source}. Install the course again.")
     folder.mkdir(parents=True, exist_ok=True)
     ledger = read_ledger(folder / LEDGER)
     kept = []
@@ -116,20 +120,3 @@ def prepare(source: Path, folder: Path) -> list[str]:
     if (source / "images").is_dir():
         shutil.copytree(source / "images", folder / "images", dirs_exist_ok=True)
     return kept
-
-
-def main() -> None:
-    """Prepare a folder, and print which notebooks were kept."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source", type=Path, help="the folder of the notebooks as they are committed")
-    parser.add_argument("folder", type=Path, help="the learner's folder")
-    given = parser.parse_args()
-    try:
-        for sentence in prepare(given.source, given.folder):
-            print(sentence)
-    except (OSError, ValueError) as error:
-        sys.exit(str(error))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """The learner's copy: no answers in it, nothing of theirs lost."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -146,16 +145,9 @@ def test_a_file_that_was_there_before_stays(source, tmp_path):
     assert (mine / "01_a.ipynb").read_text() == "a file of mine"
 
 
-def test_the_command_says_what_it_kept_and_what_is_missing(source, tmp_path):
-    def run(*arguments):
-        command = [sys.executable, "-m", "attention_course.workspace", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-
-    assert run(source, tmp_path / "mine").returncode == 0
-    (tmp_path / "empty").mkdir()
-    failed = run(tmp_path / "empty", tmp_path / "mine")
-    assert failed.returncode == 1
-    assert failed.stderr.startswith("There are no notebooks in ")
+def test_a_course_without_notebooks_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"There are no notebooks in .*\. Install the course again"):
+        prepare(tmp_path, tmp_path / "mine")
 
 
 def test_git_does_not_see_the_copy():

@@ -19,6 +19,9 @@ from playwright.sync_api import Locator, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = [".*", "tests", "tools", "__pycache__", "progress.json", "my_notebooks"]
+OPTIONS = ["--no-browser", "--ServerApp.port=0"]
+if hasattr(os, "geteuid") and os.geteuid() == 0:
+    OPTIONS.append("--allow-root")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -58,29 +61,33 @@ def jupyter_lab(extra: dict[str, str] | None = None, dark: bool = False, app: st
             chosen = Path(folder) / f"lab/user-settings/@jupyterlab/{plugin}.jupyterlab-settings"
             chosen.parent.mkdir(parents=True)
             chosen.write_text(json.dumps(settings))
-        options = "--no-browser --ServerApp.port=0"
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            options += " --allow-root"
         command = {
-            "lab": ["make", "-s", "-o", ".venv/.ready", "lab", f"LAB_OPTIONS={options}"],
-            "notebook": [sys.executable, "-m", "notebook", "--ip=127.0.0.1", *options.split()],
+            "lab": ["make", "-s", "-o", ".venv/.ready", "lab", f"LAB_OPTIONS={' '.join(OPTIONS)}"],
+            "notebook": [sys.executable, "-m", "notebook", "--ip=127.0.0.1", *OPTIONS],
         }
-        environment = {"HOME": folder, "JUPYTER_CONFIG_DIR": folder, "OMP_NUM_THREADS": "1"}
-        environment["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
-        server = subprocess.Popen(
-            command[app],
-            cwd=copy,
-            env=os.environ | environment,  # a home of its own, and the cache in which the real model is
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            yield _address(server)
-        finally:
-            os.killpg(server.pid, signal.SIGTERM)
-            server.communicate(timeout=20)
+        with served(command[app], copy, Path(folder)) as address:
+            yield address
+
+
+@contextmanager
+def served(command: list[str], where: Path, home: Path):
+    """Run a command that starts JupyterLab in the folder `where`, with a home of its own; yield its URL."""
+    environment = {"HOME": str(home), "JUPYTER_CONFIG_DIR": str(home), "OMP_NUM_THREADS": "1"}
+    environment["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    server = subprocess.Popen(
+        command,
+        cwd=where,
+        env=os.environ | environment,  # the cache is the user's: the real model is in it
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield _address(server)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.communicate(timeout=20)
 
 
 def _address(server: subprocess.Popen) -> str:
@@ -89,7 +96,7 @@ def _address(server: subprocess.Popen) -> str:
         lines.append(line)
         if found := re.search(r"http://127\.0\.0\.1:\d+/(doc|tree)\S*", line):
             return found.group()
-    raise RuntimeError("make lab ended before it gave an address:\n" + "".join(lines))
+    raise RuntimeError("JupyterLab ended before it gave an address:\n" + "".join(lines))
 
 
 @contextmanager
@@ -112,6 +119,12 @@ def open_notebook(page: Page, address: str, path: str) -> None:
     """Open a notebook in the running lab and wait until its kernel is idle."""
     base, app, token = re.match(r"(http://[^/]+)/(\w+).*token=(\w+)", address).groups()
     page.goto(f"{base}/{'doc/tree' if app == 'doc' else 'notebooks'}/{path}?token={token}&reset")
+    wait_for_kernel(page, address, path)
+
+
+def wait_for_kernel(page: Page, address: str, path: str) -> None:
+    """Wait until the kernel of a notebook that was opened is idle."""
+    base, token = re.match(r"(http://[^/]+)/.*token=(\w+)", address).groups()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with urllib.request.urlopen(f"{base}/api/sessions?token={token}") as answer:

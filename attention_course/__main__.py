@@ -1,0 +1,51 @@
+"""Bring the notebooks of the course into a folder of yours, and open JupyterLab at the first.
+
+A notebook that you changed stays; if there is a new edition of it, that comes beside it.
+"""
+
+import argparse
+import os
+import sys
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import quote
+
+from jupyterlab.labapp import LabApp
+
+from attention_course import __version__
+from attention_course.ladder import RUNGS
+from attention_course.workspace import prepare, published
+
+
+def main() -> None:
+    """Run the command `attention-course`, which is `python -m attention_course`, too."""
+    parser = argparse.ArgumentParser(
+        prog="attention-course",
+        usage="%(prog)s [FOLDER] [--no-lab] [options of JupyterLab]",
+        description=__doc__,
+        epilog="All other options go to JupyterLab, for example --no-browser or --port=8889.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", nargs="?", default="my_notebooks", help="by default my_notebooks")
+    parser.add_argument("--no-lab", action="store_true", help="do not start JupyterLab")
+    parser.add_argument("--version", action="version", version=__version__)
+    given, options = parser.parse_known_args()
+    if any(left in options and right == given.folder for left, right in pairwise(sys.argv)):
+        parser.error("FOLDER comes before JupyterLab's options; their values come after =, as in --port=8889")
+
+    folder = Path(given.folder).expanduser().resolve()
+    try:
+        kept = prepare(published(), folder)
+    except OSError as error:
+        sys.exit(f"The notebooks cannot be brought into {folder}: {error.strerror}. Name another folder.")
+    except ValueError as error:
+        sys.exit(str(error))
+    print(f"Your notebooks are in {folder}", *kept, sep="\n", flush=True)
+    if not given.no_lab:
+        os.chdir(folder.parent)
+        first = quote(f"/doc/tree/{folder.name}/{RUNGS[0].name}.ipynb")
+        LabApp.launch_instance([f"--LabApp.default_url={first}", *options])
+
+
+if __name__ == "__main__":
+    main()
