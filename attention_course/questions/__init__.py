@@ -35,6 +35,7 @@ QUESTIONS: dict[str, Any] = {
 }
 
 BACK = "Back to the choices"
+RIGHT, WRONG, SHOWN = "Right.", "Not this one.", "This is the answer."
 STYLE = f"<style>{files(__name__).joinpath('question.css').read_text(encoding='utf-8')}</style>"
 
 
@@ -63,10 +64,10 @@ class Question(ipywidgets.VBox):
         self._explanation = ipywidgets.HTML()
         self._explanation.add_class("attention-explanation")
         head = ipywidgets.HTML(f'{STYLE}<div class="attention-head">Predict</div>{_paragraph(question)}')
-        grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": _columns(choices)})
+        grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": columns(choices)})
         grid.add_class("attention-choices")
         body = ipywidgets.VBox(
-            [grid, self._explanation], layout={"min_height": f"{_lines(choices) * 1.5 + 3.6}em"}
+            [grid, self._explanation], layout={"min_height": f"{lines(choices) * 1.5 + 3.6}em"}
         )
         super().__init__([head, body, self.corner])
         self.add_class("attention-question")
@@ -103,11 +104,11 @@ class Question(ipywidgets.VBox):
 
     def _show(self, index: int, problem: str = "") -> None:
         right = self._choices[index].get("right", False)
-        self._explain(index, "Right." if right else "Not this one.", problem)
+        self._explain(index, RIGHT if right else WRONG, problem)
 
     def _show_right(self, problem: str = "") -> None:
         right = next(index for index, choice in enumerate(self._choices) if choice.get("right"))
-        self._explain(right, "This is the answer.", problem)
+        self._explain(right, SHOWN, problem)
 
     def _explain(self, index: int, verdict: str, problem: str) -> None:
         """Colour a choice, and show what there is to say about it in place of the others."""
@@ -127,7 +128,7 @@ class Question(ipywidgets.VBox):
         return f"{self.question}{choices}"
 
     def _repr_mimebundle_(self, **kwargs):
-        choices = "".join(f"<li>{_marked(choice['text'])}</li>" for choice in self._choices)
+        choices = "".join(f"<li>{marked(choice['text'])}</li>" for choice in self._choices)
         page = f"<p><strong>Predict</strong></p>{_paragraph(self.question)}<ul>{choices}</ul>"
         live = super()._repr_mimebundle_(**kwargs) or {}
         return live | {"text/html": page, "text/plain": repr(self)}
@@ -142,7 +143,7 @@ def _button(text: str) -> ipywidgets.Button:
     return button
 
 
-def _columns(choices: list[Choice]) -> str:
+def columns(choices: list[Choice]) -> str:
     """Return CSS for four, two or one columns of choices, fewer where the page is narrow."""
     longest = max(len(choice["text"]) for choice in choices)
     narrow, wide = (
@@ -151,19 +152,19 @@ def _columns(choices: list[Choice]) -> str:
     return f"repeat(auto-fit, minmax(min(100%, max({narrow}, {wide})), 1fr))"
 
 
-def _lines(choices: list[Choice]) -> int:
+def lines(choices: list[Choice]) -> int:
     """Estimate the lines of the longest explanation, so that showing it moves nothing below."""
-    return 1 + max(len("This is the answer. " + choice["explanation"]) for choice in choices) // 78
+    return 1 + max(len(f"{SHOWN} {choice['explanation']}") for choice in choices) // 78
 
 
-def _marked(text: str) -> str:
+def marked(text: str) -> str:
     """Escape `text` for HTML and set what stands between backticks as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def _paragraph(text: str) -> str:
     """Return a paragraph."""
-    return f"<p>{_marked(text)}</p>"
+    return f"<p>{marked(text)}</p>"
 
 
 def ask(name: str) -> Question:
