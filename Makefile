@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants notebooks format bench-explorers bench-training bench-generate gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks format bench-explorers bench-training bench-generate gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ test-matrix: $(READY) ## all but the browser tests, on several CPU types, versio
 mutants: $(READY) ## mutation testing: make thousands of small changes, one at a time, and see whether a test fails
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[dev,mutants]'
 	$(RUN) tools/mutants.py
+
+site: $(READY) ## build the site, a folder of static files: site/
+	PYTHONPATH=tools $(RUN) -m website.build
 
 notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
@@ -79,7 +82,7 @@ constraints: ## update constraints.txt to the newest compatible versions; torch 
 	mv constraints.new constraints.txt && rm -r $$venv
 
 clean: ## remove caches; the next call checks .venv again and keeps what is installed
-	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tools/screenshots .mutants .matrix
+	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tools/screenshots .mutants .matrix site
 	find attention_course tests tools notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # Set-up. The stamp is written last; without it the content of .venv is not trusted:

@@ -53,6 +53,17 @@ def smollm():
     return load_smollm()
 
 
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """Build the site, below a path as on a server that has other sites."""
+    from website.build import build  # not above, for the same reason
+
+    folder = tmp_path_factory.mktemp("server") / "attention"
+    folder.mkdir()
+    build(folder)
+    return folder
+
+
 def pytest_collection_modifyitems(items):
     """Skip the notebook of the real model where that is missing, but not in CI; give all time to answer.
 

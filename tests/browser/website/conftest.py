@@ -1,0 +1,68 @@
+"""The site on a server of its own, below `/attention/`, and a browser that may ask nobody else."""
+
+import http.server
+import threading
+from functools import partial
+from urllib.parse import urlsplit
+
+import lab
+import pytest
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="session")
+def address(site) -> str:
+    """Serve the site; return the address of its front page."""
+    handler = partial(Quiet, directory=site.parent)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/attention/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_path):
+    with lab.browser(chromium_path) as browser:
+        yield browser
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """Open a page: `visit("01_bag_of_words/", width=360, dark=True)`; pages of one test share what they keep.
+
+    At the end, no page has asked another host, been refused a file, or raised an error.
+    """
+    contexts, wrong = {}, []
+
+    def opened(path: str, width: int = 1280, dark: bool = False):
+        if (width, dark) not in contexts:
+            scheme = "dark" if dark else "light"
+            contexts[width, dark] = chromium.new_context(
+                viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
+            )
+        page = contexts[width, dark].new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on(
+            "request",
+            lambda request: None if is_own(request.url) else wrong.append(f"asked for {request.url}"),
+        )
+        page.on(
+            "response",
+            lambda answer: wrong.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None,
+        )
+        page.goto(address + path)
+        page.wait_for_load_state("networkidle")
+        return page
+
+    def is_own(url: str) -> bool:
+        return url.startswith(address) or urlsplit(url).scheme in ("data", "blob")
+
+    yield opened
+    for context in contexts.values():
+        context.close()
+    assert wrong == []

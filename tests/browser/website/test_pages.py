@@ -1,0 +1,206 @@
+"""The pages in a browser: what they load, how they look at each width and in each theme, and what they do."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from attention_course.ladder import RUNGS
+from attention_course.questions import BACK, QUESTIONS
+
+PAGES = ["", *(f"{rung.name}/" for rung in RUNGS)]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_asks_nobody_else_and_fits_a_phone(visit, path):
+    """`visit` checks the requests."""
+    page = visit(path, width=360)
+    page.evaluate("for (const image of document.images) image.loading = 'eager'")
+    page.wait_for_function("[...document.images].every((image) => image.complete && image.naturalWidth)")
+    for width in (360, 768, 1280, 2560):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_violation_of_wcag(visit, path):
+    for width in (360, 1280):
+        for dark in (False, True):
+            found = Axe().run(visit(path, width, dark))
+            assert found.violations_count == 0, found.generate_report()
+
+
+def test_every_picture_that_moves_is_drawn(visit):
+    for path in PAGES:
+        page = visit(path)
+        heroes = page.locator(".attention-hero")
+        assert heroes.count() == page.locator(".attention-hero svg[role=group]").count() > 0
+
+
+def test_a_picture_moves(visit):
+    page = visit("01_bag_of_words/")
+    hero = page.locator("[data-hero=bag_of_words]")
+    before = hero.get_attribute("data-values")
+    hero.get_by_role("button", name="Step").click()
+    page.wait_for_function(
+        "(before) => document.querySelector('[data-hero=bag_of_words]').dataset.values !== before", arg=before
+    )
+
+
+# Questions
+
+
+@pytest.fixture
+def question(visit):
+    """The first question of rung 1, and a way to come back to it."""
+
+    def opened():
+        return visit("01_bag_of_words/").locator("[data-question=mean_at_one]")
+
+    return opened
+
+
+WRONG, RIGHT = (
+    next(choice for choice in QUESTIONS["mean_at_one"]["choices"] if choice.get("right", False) is right)
+    for right in (False, True)
+)
+
+
+def test_a_choice_explains_itself_in_place_of_the_others(question):
+    asked = question()
+    others = asked.locator(".attention-choices button")
+    assert others.count() == 4
+    assert not asked.get_by_role("status").is_visible()
+    asked.get_by_role("button", name=WRONG["text"]).click()
+    assert asked.get_by_role("status").inner_text() == f"Not this one. {WRONG['explanation']}"
+    assert [other.text_content() for other in others.all() if other.is_visible()] == [f"✗{WRONG['text']}"]
+    asked.get_by_role("button", name=BACK).click()
+    assert all(other.is_visible() for other in others.all())
+    asked.get_by_role("button", name=RIGHT["text"]).click()
+    assert asked.get_by_role("status").inner_text() == f"Right. {RIGHT['explanation']}"
+
+
+def test_a_question_can_be_answered_by_keyboard(question):
+    asked = question()
+    asked.locator(".attention-choices button").first.focus()
+    press = asked.page.keyboard.press
+    press("Tab")
+    press("Enter")
+    text = asked.get_by_role("status").inner_text()
+    assert text.startswith("Not this one. ")
+    press("Enter")  # the focus is on the way back
+    assert not asked.get_by_role("status").is_visible()
+    press("Space")
+    assert asked.get_by_role("status").is_visible()
+
+
+def test_answers_are_remembered_until_they_are_forgotten(question):
+    asked = question()
+    asked.get_by_role("button", name=WRONG["text"]).click()
+    again = question()
+    assert again.get_by_role("status").inner_text() == f"Not this one. {WRONG['explanation']}"
+    again.page.get_by_role("button", name="Forget my answers").click()
+    again.page.wait_for_load_state("networkidle")
+    assert not question().get_by_role("status").is_visible()
+
+
+def test_skip_shows_the_answer(question):
+    asked = question()
+    asked.get_by_role("button", name="Skip").click()
+    assert asked.get_by_role("status").inner_text() == f"This is the answer. {RIGHT['explanation']}"
+    assert question().get_by_role("status").inner_text().startswith("This is the answer. ")
+
+
+def test_a_browser_that_keeps_nothing_asks_all_the_same(visit):
+    page = visit("")
+    page.context.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new Error('refused'); } })"
+    )
+    asked = visit("01_bag_of_words/").locator("[data-question=mean_at_one]")
+    asked.get_by_role("button", name="Skip").click()
+    assert asked.get_by_role("status").is_visible()
+    asked.page.get_by_role("button", name="Dark").click()
+    assert theme(asked.page)[0] == "false"
+
+
+def test_hints_come_one_by_one(visit):
+    exercise = visit("01_bag_of_words/").locator("[data-exercise=causal_mean_loop]")
+    hints = exercise.locator(".hint")
+    assert [hint.is_visible() for hint in hints.all()] == [True, False, False]
+    hints.first.locator("summary").click()
+    assert [hint.is_visible() for hint in hints.all()] == [True, True, False]
+    assert not exercise.locator(".solution pre").is_visible()
+    exercise.locator(".solution summary").click()
+    assert "def causal_mean_loop" in exercise.locator(".solution pre").inner_text()
+
+
+# Around the text
+
+
+def theme(page) -> tuple[str, str]:
+    return page.evaluate(
+        "[document.body.dataset.jpThemeLight, getComputedStyle(document.body).backgroundColor]"
+    )
+
+
+def test_the_theme_is_the_system_s_until_the_switch_says_otherwise(visit):
+    light = visit("01_bag_of_words/")
+    assert theme(light) == ["true", "rgb(255, 255, 255)"]
+    light.emulate_media(color_scheme="dark")
+    light.wait_for_function("document.body.dataset.jpThemeLight === 'false'")
+    light.emulate_media(color_scheme="light")
+    light.wait_for_function("document.body.dataset.jpThemeLight === 'true'")
+    light.get_by_role("button", name="Dark").click()
+    assert theme(light)[0] == "false"
+    later = visit("02_tril_matmul/")
+    assert theme(later)[0] == "false"
+    later.get_by_role("button", name="Dark").click()
+    assert theme(visit(""))[0] == "true"
+
+
+def test_pictures_follow_the_switch(visit):
+    """A picture is a file of its own; its colours have to follow the page, not the system."""
+    page = visit("01_bag_of_words/")
+    picture = page.locator(".output img").first
+    picture.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)
+    light = picture.screenshot()
+    page.get_by_role("button", name="Dark").click()
+    page.wait_for_timeout(300)
+    assert picture.screenshot() != light
+
+
+def test_search_finds_a_rung_and_its_heading(visit):
+    page = visit("01_bag_of_words/")
+    page.keyboard.press("/")
+    page.get_by_role("searchbox").fill("rotary")
+    results = page.locator("#search-results a")
+    results.first.wait_for()
+    link = next(link for link in results.all() if "09_a_real_model/" in link.get_attribute("href"))
+    link.click()
+    page.wait_for_url("**/attention/09_a_real_model/**")
+
+
+def test_on_a_phone_the_ladder_is_behind_a_button(visit):
+    page = visit("02_tril_matmul/", width=360)
+    ladder = page.get_by_role("navigation", name="Rungs", exact=True)
+    assert not ladder.is_visible()
+    page.get_by_role("button", name="Menu").click()
+    ladder.get_by_role("link", name="masked softmax").click()
+    page.wait_for_url("**/03_masked_softmax/")
+
+
+def test_what_is_read_is_marked(visit):
+    page = visit("01_bag_of_words/")
+    page.locator("#break-it").scroll_into_view_if_needed()
+    page.evaluate("document.querySelector('#break-it').scrollIntoView()")
+    page.locator("#ladder [data-read]", has_text="Break it").wait_for()
+
+
+def test_in_print_there_is_the_text_and_nothing_around_it(visit):
+    page = visit("01_bag_of_words/", dark=True)
+    page.emulate_media(media="print")
+    for around in ("header", "#ladder", ".neighbours", "footer button"):
+        assert not page.locator(around).first.is_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert theme(page)[0] == "true"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert theme(page)[0] == "false"

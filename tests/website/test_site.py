@@ -1,0 +1,211 @@
+"""The site as files: every cell of every notebook arrives in it, and every link in it leads somewhere."""
+
+import gzip
+import html
+import re
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+from website.pages import render
+
+from attention_course.exercises import EXERCISES
+from attention_course.ladder import RUNGS
+from attention_course.questions import QUESTIONS
+
+pytestmark = pytest.mark.slow
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+TEXT = (".html", ".css", ".js", ".json", ".svg")
+
+
+class Reader(HTMLParser):
+    """What stands in a page: its elements with their attributes, and the text of each cell."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: dict[str, str] = {}
+        self.inert = 0  # how many templates are open
+        self.visible = ""
+        self._cell = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        given = {name: value or "" for name, value in attributes}
+        self.elements.append((tag, given))
+        self._cell = given.get("data-cell", self._cell)
+        self.texts.setdefault(self._cell, "")
+        self.inert += tag in ("template", "script", "style")
+
+    def handle_endtag(self, tag):
+        self.inert -= tag in ("template", "script", "style")
+
+    def handle_data(self, data):
+        self.texts[self._cell] = self.texts.get(self._cell, "") + data
+        if not self.inert:
+            self.visible += data
+
+    def all(self, attribute: str) -> list[str]:
+        return [given[attribute] for _, given in self.elements if attribute in given]
+
+
+@cache
+def read(path: Path) -> Reader:
+    return Reader(path)
+
+
+@pytest.fixture(params=RUNGS, ids=lambda rung: rung.name)
+def rung(request):
+    return request.param
+
+
+@pytest.fixture
+def page(site, rung) -> Reader:
+    return read(site / rung.name / "index.html")
+
+
+@pytest.fixture
+def notebook(rung):
+    return nbformat.read(NOTEBOOKS / f"{rung.name}.ipynb", as_version=4)
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def test_every_cell_arrives_in_its_place(page, notebook):
+    assert page.all("data-cell") == [cell.id for cell in notebook.cells]
+
+
+def test_all_code_arrives_and_what_it_printed(page, notebook):
+    for cell in notebook.cells:
+        if cell.cell_type != "code" or re.search(r"^(ask|hero)\(", cell.source, re.M):
+            continue
+        text = squeezed(page.texts[cell.id])
+        assert squeezed(cell.source) in text
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "text/html" not in data and output.output_type != "display_data":
+                assert squeezed(data.get("text/plain") or output.text) in text
+
+
+def test_all_prose_arrives(page, notebook):
+    """Word by word, without formulas, marks of Markdown, and links between rungs."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            source = re.sub(
+                r"\$\$.*?\$\$|\$[^$\n]+\$|<!--.*?-->|!?\[[^]]*\]\([^)]*\)", " ", cell.source, flags=re.S
+            )
+            source = re.sub(r"^.*▶.*$|\(The picture is static.*?\)", " ", source, flags=re.M)
+            words = set(re.findall(r"\w{3,}", source))
+            assert words <= set(re.findall(r"\w{3,}", page.texts[cell.id])), cell.source
+
+
+def test_every_picture_arrives_with_its_alt_text(page, notebook):
+    """Explorers draw theirs anew."""
+    stored = [
+        html.unescape(alt)
+        for cell in notebook.cells
+        if "explore(" not in cell.source
+        for output in cell.get("outputs", [])
+        for alt in re.findall(r'<img alt="([^"]*)"', output.get("data", {}).get("text/html", ""))
+    ]
+    drawn = [alt for cell in notebook.cells for alt in re.findall(r"!\[([^]]*)\]", cell.source)]
+    alts = [given["alt"] for tag, given in page.elements if tag == "img" and given["alt"]]
+    assert sorted(alts) == sorted(stored + drawn)
+
+
+def test_formulas_are_mathml(page, notebook):
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    formulas = re.findall(r"\$\$.*?\$\$|\$[^$\n]+\$", "\n\n".join(prose), re.S)
+    wrapped = [given for _, given in page.elements if given.get("class", "").startswith("math ")]
+    assert len(wrapped) == len(formulas) <= len([tag for tag, _ in page.elements if tag == "math"])
+    assert "\\" not in "".join(page.texts[cell.id] for cell in notebook.cells if "$" in cell.source)
+
+
+def test_questions_and_exercises_are_there_and_no_answer_shows(page, notebook):
+    code = "\n".join(cell.source for cell in notebook.cells)
+    assert page.all("data-question") == re.findall(r'^ask\("(\w+)"', code, re.M)
+    assert page.all("data-exercise") == re.findall(r'^check\("(\w+)"', code, re.M)
+    for name in page.all("data-question"):
+        for choice in QUESTIONS[name]["choices"]:
+            assert squeezed(choice["text"].replace("`", "")) in squeezed(page.visible)
+            assert squeezed(choice["explanation"].replace("`", "")) not in squeezed(page.visible)
+    for name in page.all("data-exercise"):
+        for hint in EXERCISES[name].hints:
+            assert squeezed(hint.replace("`", "")) in squeezed(page.visible)  # in <details>
+
+
+def test_folded_cells_say_what_is_there(page, notebook):
+    folded = [
+        cell.source.partition("\n")[0].lstrip("# ")
+        for cell in notebook.cells
+        if cell.metadata.get("jupyter") and not re.search(r"^(ask|hero)\(", cell.source, re.M)
+    ]
+    assert len([given for _, given in page.elements if given.get("class") == "fold"]) == len(folded)
+    for line in folded:
+        assert line in page.visible
+
+
+def test_every_link_leads_somewhere(site):
+    pages = sorted(site.glob("**/*.html"))
+    assert len(pages) == len(RUNGS) + 1
+    for path in pages:
+        anchors = read(path).all("id")
+        assert len(anchors) == len(set(anchors)), path
+        for link in read(path).all("href") + read(path).all("src"):
+            parts = urlsplit(link)
+            if parts.scheme:
+                assert (parts.scheme, "href") == ("https", "href") or parts.scheme == "data", link
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_relative_to(site), f"{link} in {path} leads out of the site"
+            target = target / "index.html" if target.is_dir() else target
+            assert target.is_file(), f"{link} in {path}"
+            if parts.fragment and target.suffix == ".html":
+                assert unquote(parts.fragment) in read(target).all("id"), f"{link} in {path}"
+
+
+def test_links_between_notebooks_lead_to_pages(page, rung):
+    links = [link for link in page.all("href") if not link.startswith("https:")]
+    notebooks = [link for link in links if link.endswith(".ipynb")]
+    assert notebooks == [f"../{rung.name}/{rung.name}.ipynb"]
+
+
+def test_what_has_the_address_of_the_repository_leads_to_binder_and_colab():
+    places = {"name": "02_tril_matmul", "root": "../"}
+    known = render("start.html", repository="someone/ladder", **places)
+    assert (
+        "https://mybinder.org/v2/gh/someone/ladder/HEAD?urlpath=doc/tree/my_notebooks/02_tril_matmul.ipynb"
+        in known
+    )
+    assert (
+        "https://colab.research.google.com/github/someone/ladder/blob/HEAD/notebooks/02_tril_matmul.ipynb"
+        in known
+    )
+    assert "pip install git+https://github.com/someone/ladder\n" in known
+    unknown = render("start.html", repository="", **places)
+    assert "pip install .\n" in unknown
+    assert "https:" not in unknown
+
+
+def packed(path: Path) -> int:
+    return len(gzip.compress(path.read_bytes())) if path.suffix in TEXT else path.stat().st_size
+
+
+def test_it_is_small(site):
+    """The limits of what a phone has to load, in bytes as a server sends them."""
+    first = site / "01_bag_of_words/index.html"
+    loaded = {
+        (first.parent / source).resolve() for source in read(first).all("src") if source.endswith(".js")
+    }
+    loaded |= {
+        (first.parent / given["href"]).resolve()
+        for tag, given in read(first).elements
+        if tag == "link" and given["rel"] == "stylesheet"
+    }
+    assert packed(first) + sum(map(packed, loaded)) < 300_000
+    assert sum(packed(path) for path in site.glob("**/*") if path.is_file()) < 4_000_000

@@ -1,0 +1,1 @@
+"""The site: the notebooks as pages that need no kernel. `make site` builds it."""

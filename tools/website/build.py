@@ -1,0 +1,59 @@
+"""Build the site, a folder of static files: `make site`.
+
+It is made from the committed notebooks (pages.py) and from the explorers (explorers.py). Any server can
+serve it, from below any path, and it asks no other host for anything. GITHUB_REPOSITORY, which GitHub sets,
+adds the links that lead into Binder and Colab.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+
+from attention_course.exercises import EXERCISES
+from attention_course.heroes import hero
+from attention_course.ladder import RUNGS
+from attention_course.questions import QUESTIONS
+from attention_course.workspace import clean
+from website import explorers
+from website.pages import HERE, NOTEBOOKS, Page, render
+
+ROOT = HERE.parent.parent
+PACKAGE = ROOT / "attention_course"
+
+
+def front(pages: list[Page]) -> str:
+    """Return the front page."""
+    counts = {"questions": len(QUESTIONS), "exercises": len(EXERCISES)}
+    moving = {"ladder": hero("ladder").page(), "explorer": explorers.markup("query_key_value")}
+    return render("front.html", pages=pages, root="./", **counts, **moving)
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def build(folder: Path) -> None:
+    """Build the site into `folder`, in place of what is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(HERE / "static", folder / "static")
+    shutil.copy(PACKAGE / "questions/question.css", folder / "static")
+    explorers.write(folder / "explorers")
+    pages = [Page(rung) for rung in RUNGS]
+    for page in pages:
+        name = page.rung.name
+        write(folder / name / "index.html", page.html())
+        for path, content in page.files.items():
+            write(folder / path, content)
+        notebook = clean(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4))
+        write(folder / name / f"{name}.ipynb", nbformat.writes(notebook))
+    write(folder / "index.html", front(pages))
+    subprocess.run([sys.executable, "-m", "pagefind", "--site", folder, "--silent"], check=True)
+
+
+if __name__ == "__main__":
+    build(ROOT / "site")

@@ -1,0 +1,237 @@
+"""Notebooks as HTML: every cell of a committed notebook with its stored outputs, for pages without a kernel.
+
+Prose is Markdown, code is highlighted, formulas become MathML. A folded cell opens with a click. What needs a
+kernel in the notebook gets the nearest thing that a page can do: questions and hints are native controls,
+explorers are drawn by the page (explorers.py), and training and checks lead into the notebook.
+"""
+
+import base64
+import hashlib
+import html
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import nbformat
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from nbformat import NotebookNode
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from attention_course.exercises import EXERCISES
+from attention_course.exercises.exercise import undocumented, unwrapped
+from attention_course.ladder import RUNGS, Rung
+from attention_course.progress import SKIP
+from attention_course.questions import BACK, QUESTIONS, RIGHT, SHOWN, WRONG, columns, lines, marked
+from website import explorers
+
+HERE = Path(__file__).parent
+NOTEBOOKS = HERE.parent.parent / "notebooks"
+
+# Lines of links between the rungs, which a page has around its text; a remark that holds in notebooks only.
+NAVIGATION = re.compile(r"^(?:(?:\[[^]]+\]\(\w+\.ipynb\)|\*\*▶[^*]+\*\*)(?: · |$))+", re.M)
+NOT_HERE = re.compile(r"<!--.*?-->| \(The picture is static until you run the cell\.\)")
+PICTURE = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)"[^>]*>')
+SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)(pt)?" height="([\d.]+)')
+CALL = re.compile(r'^(?:\w+ = )?(ask|check|explore|hero|LiveTraining)\((?:"(\w+)")?', re.M)
+TRAINED = '<p class="elsewhere">Here a model trains: <a href="#notebook">watch it in the notebook</a>.</p>'
+
+
+def python(code: str) -> Markup:
+    """Return Python code, highlighted."""
+    return Markup(highlight(code, PythonLexer(), HtmlFormatter(nowrap=True)).rstrip("\n"))
+
+
+def mathml(formula: str, options: dict) -> str:
+    """Return a formula as MathML. No browser breaks one: within a line, each equals sign begins another."""
+    if options["display_mode"]:
+        made = convert(formula, display="block")
+    else:
+        made = "<wbr>".join(map(convert, re.split(r" (?==)(?![^{]*\})", formula)))
+    return re.sub(r"<mo>([a-z]+)</mo>", r"<mi>\1</mi>", made).replace(r"\_", "_")
+
+
+def size(picture: str) -> tuple[int, int]:
+    """Return width and height of an SVG in CSS pixels."""
+    width, points, height = SIZE.search(picture).groups()
+    scale = 4 / 3 if points else 1
+    return round(float(width) * scale), round(float(height) * scale)
+
+
+@cache
+def templates() -> Environment:
+    """Return the templates; each value that one names has to be given."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined
+    )
+    made.trim_blocks = made.lstrip_blocks = True
+    made.filters |= {"marked": lambda text: Markup(marked(text)), "python": python}
+    made.globals |= {"rungs": RUNGS, "repository": os.environ.get("GITHUB_REPOSITORY", "")}
+    return made
+
+
+def render(template: str, **values: object) -> str:
+    """Return what a template makes of the values."""
+    return templates().get_template(template).render(values)
+
+
+def is_progress_bar(output: NotebookNode) -> bool:
+    """Is an output a progress bar? Without its widget it is a text, and stands still."""
+    return output.output_type == "display_data" and "text/html" not in output.data
+
+
+def question(name: str) -> str:
+    """Return a question, with its explanations inert until one of its buttons is pressed."""
+    entry = QUESTIONS[name]
+    words = {"BACK": BACK, "RIGHT": RIGHT, "SHOWN": SHOWN, "SKIP": SKIP, "WRONG": WRONG}
+    layout = {"grid": columns(entry["choices"]), "height": f"{lines(entry['choices']) * 1.5 + 3.6}em"}
+    return render("question.html", name=name, **entry, **layout, **words)
+
+
+def exercise(name: str) -> str:
+    """Return the hints of an exercise, each behind the one before, and its solution."""
+    solution = undocumented(unwrapped(EXERCISES[name].reference))
+    return render("exercise.html", exercise=EXERCISES[name], solution=solution)
+
+
+@dataclass
+class Page:
+    """The page of a rung.
+
+    Attributes:
+        rung: which.
+        cells: the HTML of each cell, in order.
+        sections: the anchor and the HTML of each heading of the second level.
+        title: the title of the notebook.
+        about: what one builds, in a sentence.
+        minutes: to read, and for the exercises.
+        files: what the page shows or links to besides pages, by path in the site.
+    """
+
+    rung: Rung
+    cells: list[Markup] = field(default_factory=list)
+    sections: list[tuple[str, Markup]] = field(default_factory=list)
+    title: str = ""
+    about: Markup = field(default_factory=Markup)
+    minutes: tuple[int, int] = (0, 0)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self._anchors: Counter[str] = Counter()
+        self._markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+        self._markdown.use(dollarmath_plugin, renderer=mathml, double_inline=True)
+        self._markdown.add_render_rule("table_open", lambda *_: '<div class="wide"><table>')
+        self._markdown.add_render_rule("table_close", lambda *_: "</table></div>")
+        self._markdown.options["highlight"] = lambda code, language, _: (
+            python(code) if language == "python" else html.escape(code)
+        )
+        notebook = nbformat.read(NOTEBOOKS / f"{self.rung.name}.ipynb", as_version=4)
+        self.cells = [Markup(self._cell(cell)) for cell in notebook.cells]
+
+    def _cell(self, cell: NotebookNode) -> str:
+        content = self._prose(cell.source) if cell.cell_type == "markdown" else self._code(cell)
+        return f'<div class="cell {cell.cell_type}" data-cell="{cell.id}">\n{content}\n</div>'
+
+    # Prose
+
+    def _prose(self, source: str) -> str:
+        """Return a cell of Markdown, and keep its headings and what it says about the whole rung."""
+        if time := re.search(r"\*\*Time\*\* about (\d+) minutes to read, and (\d+) for", source):
+            self.minutes = int(time[1]), int(time[2])
+        tokens = self._markdown.parse(NOT_HERE.sub("", NAVIGATION.sub("", source)))
+        for token, inside in pairwise(tokens):
+            if token.type == "heading_open":
+                self._anchor(token, inside)
+            for part in token.children or []:
+                self._localize(part)
+        if build := re.search(r"\*\*You will build\*\* (.+?\.)(?: |$)", source, re.M):
+            self.about = Markup(self._markdown.renderInline(build[1]))
+        return self._markdown.renderer.render(tokens, self._markdown.options, {})
+
+    def _anchor(self, token: Token, inside: Token) -> None:
+        """Give a heading an anchor, and a link to it."""
+        text = "".join(part.content for part in inside.children)
+        if token.tag == "h1":
+            self.title = text.partition(": ")[2] or text
+            return
+        name = re.sub(r"\W+", "-", text.lower()).strip("-")
+        self._anchors[name] += 1
+        if self._anchors[name] > 1:
+            name += f"-{self._anchors[name]}"
+        if token.tag == "h2":
+            title = self._markdown.renderer.renderInline(inside.children, self._markdown.options, {})
+            self.sections.append((name, Markup(title)))
+        token.attrSet("id", name)
+        link = f'<a class="anchor" href="#{name}" aria-label="Link to “{html.escape(text)}”"></a>'
+        inside.children.append(Token("html_inline", "", 0, content=link))
+
+    def _localize(self, part: Token) -> None:
+        """Lead links between notebooks to pages, take along other files, and give a picture its size."""
+        if part.type == "link_open" and not (link := part.attrGet("href")).startswith("http"):
+            part.attrSet("href", re.sub(r"^(\w+)\.ipynb", r"../\1/", link))
+            if link.startswith("../"):
+                self.files[link.removeprefix("../")] = (NOTEBOOKS / link).read_bytes()
+        if part.type == "image":
+            source = part.attrGet("src")
+            self.files[source] = (NOTEBOOKS / source).read_bytes()
+            width, height = size(self.files[source].decode())
+            part.attrs |= {"src": f"../{source}", "width": width, "height": height, "loading": "lazy"}
+
+    # Code
+
+    def _code(self, cell: NotebookNode) -> str:
+        """Return a cell of code, and what stands below it."""
+        call = CALL.search(cell.source)
+        kind, name = call.groups() if call else ("", "")
+        shown = "\n".join(map(self._output, cell.outputs))
+        if kind == "ask":
+            return question(name)
+        if kind == "hero":
+            return shown
+        if kind == "explore":
+            shown = explorers.markup(name)
+        if kind == "check":
+            shown = exercise(name)
+        if any(map(is_progress_bar, cell.outputs)) or kind == "LiveTraining":
+            shown += f"\n{TRAINED}"
+        return self._source(cell) + (f'\n<div class="output">{shown}</div>' if shown else "")
+
+    def _source(self, cell: NotebookNode) -> str:
+        code = f'<pre class="code"><code>{python(cell.source)}</code></pre>'
+        if not cell.metadata.get("jupyter", {}).get("source_hidden"):
+            return code
+        says = html.escape(cell.source.partition("\n")[0].lstrip("# "))
+        return f'<details class="fold" data-pagefind-ignore><summary>{says}</summary>{code}</details>'
+
+    def _output(self, output: NotebookNode) -> str:
+        """Return a stored output, the richest form of it; a picture goes into a file, to load when needed."""
+        data = output.get("data", {})
+        if is_progress_bar(output):
+            return ""
+        if "text/html" not in data:
+            return f'<pre class="text">{html.escape((data.get("text/plain") or output.text).rstrip())}</pre>'
+        found = PICTURE.fullmatch(data["text/html"])
+        return self._picture(*found.groups()) if found else data["text/html"]
+
+    def _picture(self, alt: str, content: str) -> str:
+        picture = base64.b64decode(content)
+        name = f"pictures/{hashlib.sha256(picture).hexdigest()[:12]}.svg"
+        self.files[name] = picture
+        width, height = size(picture.decode())
+        return f'<img alt="{alt}" src="../{name}" width="{width}" height="{height}" loading="lazy">'
+
+    def html(self) -> str:
+        """Return the page."""
+        at = RUNGS.index(self.rung)
+        around = {"below": RUNGS[max(0, at - 1) : at], "above": RUNGS[at + 1 : at + 2]}
+        return render("rung.html", page=self, name=self.rung.name, root="../", **around)

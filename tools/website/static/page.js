@@ -1,0 +1,134 @@
+// What a page does: it asks, and remembers the answers; it searches; it marks where in the text the reader is.
+
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const root = document.body.dataset.root;
+
+// Questions. A choice takes the place of the others, with its explanation; what was chosen is kept, by its text.
+
+const KEPT = "attention-question ";
+
+// A browser may refuse to keep anything; then a question is as if never asked.
+function recall(key) {
+  try {
+    return JSON.parse(localStorage.getItem(key)) ?? [];
+  } catch {
+    return [];
+  }
+}
+
+function keep(key, answers) {
+  try {
+    localStorage.setItem(key, JSON.stringify(answers));
+  } catch {}
+}
+
+function ask(question) {
+  const key = KEPT + question.dataset.question;
+  const choices = all(".attention-choices button", question);
+  const explanations = all("template", question);
+  const status = question.querySelector("[role=status]");
+  const corner = question.querySelector(".attention-corner");
+  const skip = corner.textContent;
+  const right = choices.find((choice) => "right" in choice.dataset);
+
+  const show = (choice, verdict) => {
+    const kind = choice === right ? "attention-right" : "attention-wrong";
+    choice.classList.add(kind);
+    if (!choice.querySelector("i")) choice.insertAdjacentHTML("afterbegin", `<i aria-hidden="true">${choice === right ? "✓" : "✗"}</i>`);
+    for (const other of choices) other.classList.toggle("attention-shown", other === choice);
+    status.className = kind;
+    status.replaceChildren(explanations[choices.indexOf(choice)].content.cloneNode(true));
+    status.firstElementChild.prepend(`${verdict} `);
+    question.classList.add("attention-answered");
+    corner.textContent = corner.dataset.back;
+    corner.hidden = false;
+  };
+  const showText = (text) => {
+    const choice = choices.find((each) => each.value === text);
+    if (choice) show(choice, choice === right ? question.dataset.isRight : question.dataset.isWrong);
+    else if (text === skip) show(right, question.dataset.isShown);
+  };
+  const answer = (text) => {
+    keep(key, [...recall(key).filter((each) => each !== text), text]);
+    showText(text);
+    corner.focus();
+  };
+
+  for (const choice of choices) choice.addEventListener("click", () => answer(choice.value));
+  corner.addEventListener("click", () => {
+    if (!question.classList.contains("attention-answered")) return answer(skip);
+    question.classList.remove("attention-answered");
+    corner.textContent = skip;
+    corner.hidden = right.classList.contains("attention-right");
+    choices[0].focus();
+  });
+  for (const text of recall(key)) showText(text);
+}
+
+all(".attention-question").forEach(ask);
+
+document.querySelector("#forget").addEventListener("click", () => {
+  for (const key of Object.keys(localStorage)) if (key.startsWith(KEPT)) localStorage.removeItem(key);
+  location.reload();
+});
+
+// Search, over all rungs. Its index is fetched when somebody first searches.
+
+const dialog = document.querySelector("#search");
+const words = document.querySelector("#search-words");
+const results = document.querySelector("#search-results");
+const status = document.querySelector("#search-status");
+
+document.querySelector("#search-button").addEventListener("click", () => dialog.showModal());
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || dialog.open || event.target.matches("input, select, textarea")) return;
+  event.preventDefault();
+  dialog.showModal();
+});
+dialog.addEventListener("click", (event) => {
+  if (event.target === dialog || event.target.closest("a")) dialog.close();
+});
+
+function listed({ url, title, excerpt }) {
+  const item = document.createElement("li");
+  const link = Object.assign(document.createElement("a"), { href: url, textContent: title });
+  const text = Object.assign(document.createElement("p"), { innerHTML: excerpt }); // escaped by Pagefind, but for its marks
+  item.append(link, text);
+  return item;
+}
+
+words.addEventListener("input", async () => {
+  const pagefind = await import(new URL(`${root}pagefind/pagefind.js`, location));
+  const found = await pagefind.debouncedSearch(words.value, {}, 150);
+  if (!found) return; // more was typed
+  const pages = await Promise.all(found.results.slice(0, 6).map((result) => result.data()));
+  const places = pages.flatMap(({ meta, sub_results }) =>
+    sub_results.slice(0, 3).map((place) => ({ ...place, title: place.title === meta.title ? meta.title : `${meta.title}: ${place.title}` })),
+  );
+  results.replaceChildren(...places.map(listed));
+  status.textContent = words.value && (places.length ? `${found.results.length} pages` : "Nothing found.");
+});
+
+// The list of headings marks the one that is being read.
+
+const links = new Map(all("#ladder ol ol a").map((link) => [link.hash.slice(1), link]));
+const headings = all("main h2[id]").filter((heading) => links.has(heading.id));
+const mark = () => {
+  const read = headings.findLast((heading) => heading.getBoundingClientRect().top < innerHeight / 3);
+  for (const [id, link] of links) link.toggleAttribute("data-read", id === read?.id);
+};
+if (links.size) addEventListener("scroll", () => requestAnimationFrame(mark), { passive: true });
+mark();
+document.querySelector("#ladder[popover]")?.addEventListener("click", (event) => {
+  if (event.target.closest("a") && event.currentTarget.matches(":popover-open")) event.currentTarget.hidePopover();
+});
+
+// What is wider than the page scrolls inside itself, also by keyboard.
+
+const watch = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+all("pre, .wide, .output, .attention-panels > div, p:has(> img), .scene, math[display=block]").forEach((box) => watch.observe(box));
