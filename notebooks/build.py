@@ -6,7 +6,7 @@ rungs below and above, `<!--task NAME-->` the task of an exercise. A cell with t
 until it is opened, the comment that says what is there. The same source always gives the same file, so that
 a diff shows what a change really moved: ids of cells come from the cells themselves, and everything that
 differs from run to run is left out. A notebook is written when all its cells have run; one that fails leaves
-the old file as it was.
+the old file as it was. `pictures/` gets what its explorers show of the models that it trained or loaded.
 """
 
 import hashlib
@@ -31,6 +31,11 @@ NAVIGATION = "<!--ladder-->"
 NEIGHBOURS = "<!--neighbours-->"
 TASK = re.compile(r"<!--task (.+?)-->")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+PICTURES = f"""\
+import sys
+sys.path.append({str(HERE.parent / "tools")!r})
+from website.explorers import dump
+dump(Out.values())"""  # for the site, of the models that the notebook trained or loaded
 
 
 def navigation(name: str) -> str:
@@ -84,9 +89,13 @@ def notebook_of(source: str) -> NotebookNode:
 
 
 def execute(notebook: NotebookNode, folder: Path) -> None:
-    """Run all cells in `folder` and keep their outputs; raises at the first error."""
+    """Run all cells in `folder` and keep their outputs; raises at the first error.
+
+    One more cell, which is not kept, writes the pictures of the explorers that show a model.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"  # as the tests run them: other threads can add in another order
     os.environ["ATTENTION_PROGRESS"] = ""  # what a maintainer has answered is not stored
+    notebook.cells.append(nbformat.v4.new_code_cell(PICTURES))
     NotebookClient(
         notebook,
         timeout=600,
@@ -95,6 +104,7 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
         record_timing=False,
         store_widget_state=False,
     ).execute()
+    notebook.cells.pop()
 
 
 def strip(notebook: NotebookNode) -> None:

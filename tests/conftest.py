@@ -1,6 +1,8 @@
 """Shared by all tests: properties that are tried the same way each time."""
 
 import os
+import subprocess
+import sys
 
 import jaxtyping
 import pytest
@@ -54,7 +56,18 @@ def smollm():
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory):
+def pictures_of_explorers():
+    """Have the pictures for the site worked out, in a process of their own: here each tensor is checked."""
+    from website import explorers  # not above, for the same reason
+
+    load = "from website import explorers\nfor name in explorers.EXPLORERS: explorers.load(name)"
+    path = {"PYTHONPATH": os.pathsep.join([str(explorers.ROOT), str(explorers.ROOT / "tools")])}
+    subprocess.run([sys.executable, "-c", load], env=os.environ | path, check=True)
+    return explorers
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, pictures_of_explorers):
     """Build the site, below a path as on a server that has other sites."""
     from website.build import build  # not above, for the same reason
 

@@ -26,6 +26,7 @@ class Explorer(ipywidgets.VBox):
     Attributes:
         controls: maps the parameters of `compute` to ipywidgets controls.
         figure: the figure.
+        compute, draw: as given.
 
     Raises:
         Exception: raised by `compute` or `draw` for the initial values. Later errors are shown on the page.
@@ -40,8 +41,8 @@ class Explorer(ipywidgets.VBox):
     ):
         self.controls = controls
         self.figure = LiveFigure(controls={name: control.model_id for name, control in controls.items()})
-        self._compute = compute
-        self._draw = draw
+        self.compute = compute
+        self.draw = draw
         self._about = about
         for control in controls.values():
             control.style.description_width = "initial"  # pyright: ignore[reportAttributeAccessIssue]
@@ -61,7 +62,7 @@ class Explorer(ipywidgets.VBox):
             self.figure.settings = [
                 getattr(control, "index", control.value) for control in self.controls.values()
             ]
-            self._draw(self.figure, **self._compute(**values))
+            self.draw(self.figure, **self.compute(**values))
 
     def _update(self, _change: object) -> None:
         try:

@@ -102,7 +102,7 @@ function render({ model, el }) {
 
   const addPanel = (panel) => {
     const box = element(row, "div");
-    element(box, "h4");
+    element(box, "div", { className: "attention-title" });
     const canvas = element(box, "canvas");
     canvas.setAttribute("role", "img");
     const at = (event) => (cells[panel] ? cellAt(cells[panel], [event.offsetX, event.offsetY]) : -1);
@@ -171,9 +171,7 @@ function render({ model, el }) {
       canvas.tabIndex = cells[index] ? 0 : -1;
       canvas.style.touchAction = panel.controls?.length ? "none" : "";
       const [width, height] = KINDS[panel.kind].size(panel, theme);
-      const spare = Math.max(0, width - widest([panel.title], `600 ${theme.font(13)}`));
-      const off = KINDS[panel.kind].off?.(panel, theme) ?? 0;
-      title.style.padding = `0 ${Math.min(spare, Math.max(0, -off))}px 0 ${Math.min(spare, Math.max(0, off))}px`;
+      title.style.padding = aside(panel, theme);
       const pen = penOf(canvas, width, height);
       KINDS[panel.kind].draw(pen, panel, [width, height], theme);
       if (!told) return;

@@ -423,7 +423,7 @@ const KINDS = {
   },
 
   Scatter: {
-    size: () => [400, 320],
+    size: () => [328, 320], // as wide as a phone shows
     off: () => 34,
     draw(pen, panel, [width, height], theme) {
       const [left, right, top, bottom] = [44, 10, 8, 40];
@@ -667,3 +667,11 @@ const KINDS = {
     },
   },
 };
+
+// The padding that moves a title from the middle of a canvas to that of the plot, as far as there is room.
+function aside(panel, theme) {
+  const kind = KINDS[panel.kind];
+  const spare = Math.max(0, kind.size(panel, theme)[0] - widest([panel.title], theme.font(15))); // as wide as bold ones of 13
+  const off = kind.off?.(panel, theme) ?? 0;
+  return `0 ${Math.min(spare, Math.max(0, -off))}px 0 ${Math.min(spare, Math.max(0, off))}px`;
+}

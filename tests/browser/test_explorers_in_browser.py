@@ -65,7 +65,7 @@ def clipped(explorer):
     return explorer.evaluate(
         """(explorer) => {
             const right = explorer.getBoundingClientRect().right + 1;
-            const parts = "canvas, p, h4, .widget-label, .widget-readout, .noUi-target";
+            const parts = "canvas, p, .attention-title, .widget-label, .widget-readout, .noUi-target";
             return [...explorer.querySelectorAll(parts)]
                 .map((part) => part.closest(".attention-panels > div") ?? part)
                 .filter((part) => part.getBoundingClientRect().right > right)
@@ -135,7 +135,7 @@ def rung_2(page):
     page.keyboard.press("Home")
     for _ in range(4):
         page.keyboard.press("ArrowRight")
-    explorer.locator("h4").filter(has_text="weights (5, 5)").wait_for()
+    explorer.locator(".attention-title").filter(has_text="weights (5, 5)").wait_for()
     return explorer
 
 
@@ -215,7 +215,7 @@ def test_a_bar_is_dragged_by_pointer_and_keys_but_not_when_it_is_hidden(page):
 def test_arrow_keys_read_cells_and_leave_the_notebook_alone(page):
     explorer = rung_2(page)
     active = "[...document.querySelectorAll('.jp-Cell')].findIndex((c) => c.matches('.jp-mod-active'))"
-    explorer.locator("h4").first.click()
+    explorer.locator(".attention-title").first.click()
     explorer.locator("input[type=checkbox]").last.focus()
     page.wait_for_timeout(500)  # JupyterLab makes the cell the active one, and moves the focus while it does
     before = page.evaluate(active)
@@ -276,7 +276,7 @@ def test_two_of_a_kind_do_not_disturb_each_other(page):
     moved = lab.picture_of(explorer)
     explorer.locator(".noUi-handle").first.focus()
     page.keyboard.press("ArrowRight")
-    explorer.locator("h4").filter(has_text="weights (6, 6)").wait_for()
+    explorer.locator(".attention-title").filter(has_text="weights (6, 6)").wait_for()
     assert lab.picture_of(explorer) != moved
     assert lab.picture_of(other) == before
 

@@ -19,7 +19,7 @@ def test_notebook_7_shows_the_same(chromium_path):
         explorer = page.locator(".attention-explorer")
         explorer.locator(".noUi-handle").first.focus()
         page.keyboard.press("ArrowRight")
-        explorer.locator("h4").filter(has_text="weights (6, 6)").wait_for()
+        explorer.locator(".attention-title").filter(has_text="weights (6, 6)").wait_for()
         explorer.locator("canvas").first.focus()
         explorer.locator(".attention-readout").filter(
             has_text="output t = 0, token s = 0: 1.00. Its"

@@ -1,0 +1,270 @@
+"""The explorers of the site, without a kernel: figure.js is given what Python shows, for any setting."""
+
+import functools
+import http.server
+import json
+import random
+import shutil
+import threading
+from itertools import product
+
+import lab
+import numpy as np
+import pytest
+from website import explorers
+
+from attention_course.explorers import EXPLORERS, explore
+
+RANDOM = 1000  # settings of an explorer that has more
+SHADE = 0.5001 * 10**-explorers.SHADES  # how far one may be off
+STATIC = explorers.Path(explorers.__file__).parent / "static"
+ALERT = "[role=alert]:not(:empty)"
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Explorers</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="explorers/figure.css"><link rel="stylesheet" href="static/explorer.css">
+<body data-jp-theme-light="true">{}<script type="module" src="static/explorer.js"></script>"""
+PICTURES = """async ([name, data, settings]) => {
+    const { load, pictureOf } = await import("./static/explorer.js");
+    const loaded = await load(data);
+    const pictures = settings.map(([setting, dragged]) => pictureOf(name, loaded, setting, dragged));
+    return JSON.stringify(pictures, (_, value) => (Math.abs(value) === Infinity ? String(value) : value));
+}"""
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, pictures_of_explorers):
+    """Write a page with all explorers, and one for each; return the folder and its address."""
+    folder = tmp_path_factory.mktemp("site")
+    explorers.write(folder / "explorers")
+    shutil.copytree(STATIC, folder / "static")
+    markups = {name: explorers.markup(name) for name in EXPLORERS}
+    for name, markup in (markups | {"index": "".join(markups.values())}).items():
+        (folder / f"{name}.html").write_text(PAGE.format(markup), encoding="utf-8")
+    serve = functools.partial(Server, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_path):
+    with lab.browser(chromium_path) as started:
+        yield started
+
+
+@pytest.fixture
+def page(chromium, site):
+    """Open an empty page of the site, on which nothing may fail unseen."""
+    page = chromium.new_page(viewport={"width": 1000, "height": 800})
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.errors = errors
+    page.open = lambda name: page.goto(f"{site[1]}/{name}.html")
+    yield page
+    page.close()
+    assert not errors
+
+
+def shown(explorer, setting):
+    """Return the states of the panels and the caption, as Python shows them."""
+    for key, value in setting.items():
+        explorer.controls[key].value = value
+    return [panel.state() for panel in explorer.figure.panels], explorer.figure.caption
+
+
+def alike(page, python, tolerance):
+    """Compare the state of a panel in the page, or a part of it, with Python's."""
+    if isinstance(python, bytes):
+        numbers = np.array([float(value) for value in page], dtype=np.float32)
+        np.testing.assert_allclose(numbers, np.frombuffer(python, np.float32), rtol=0, atol=tolerance)
+    elif isinstance(python, dict):
+        assert page.keys() == python.keys()
+        for key in python:
+            alike(page[key], python[key], tolerance)
+    elif isinstance(python, list | tuple):
+        assert len(page) == len(python)
+        for one, other in zip(page, python, strict=True):
+            alike(one, other, tolerance)
+    else:
+        assert page == python
+
+
+def compare(page, name, explorer, count=RANDOM, data=None):
+    """Compare what the page shows with what Python does, for all settings, or for some.
+
+    Args:
+        page: the page.
+        name: the name of the explorer.
+        explorer: the one in Python.
+        count: how many settings are compared of an explorer that has more.
+        data: the name of the file with the pictures, if not the explorer's.
+    """
+    page.open(name)
+    page.wait_for_selector("[data-painted]")
+    values = explorers.offered(name, explorer)
+    dragged = [key for panel in explorer.figure.panels for key in getattr(panel, "controls", ())]
+    keys = [key for key in values if key not in dragged]
+    settings = list(product(*(range(len(values[key])) for key in keys)))
+    rng = random.Random(0)
+    if len(settings) > count or dragged:
+        settings = rng.choices(settings, k=count)
+    wanted = [(setting, {key: rng.choice(values[key]) for key in dragged}) for setting in settings]
+    pictures = json.loads(page.evaluate(PICTURES, [name, data or name, wanted]))
+    for drawn, (setting, scores) in zip(pictures, wanted, strict=True):
+        chosen = {key: values[key][at] for key, at in zip(keys, setting, strict=True)}
+        explorer.draw(explorer.figure, **explorer.compute(**chosen, **scores))
+        assert drawn["caption"] == explorer.figure.caption
+        for one, panel in zip(drawn["panels"], explorer.figure.panels, strict=True):
+            computed = 1e-6 if dragged else 0
+            alike(one, panel.state(), SHADE if one["kind"] == "Text" else computed)
+
+
+COMPLETE = [name for name in EXPLORERS if not explorers.of_a_model(name)]
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_the_page_shows_what_python_shows(name, page):
+    compare(page, name, explore(name))
+
+
+@pytest.mark.parametrize("name", ["sampling", "attention_over_text"])
+def test_the_page_shows_what_python_shows_of_a_model(name, page, site, short_samples):
+    """Here of the untrained one: the one in the notebook is not kept."""
+    explorer = explore(name)
+    pictures = explorers.text_of(explorers.pictures(name, explorer))
+    (site[0] / "explorers" / f"{name}.untrained.json").write_text(pictures, encoding="utf-8")
+    compare(page, name, explorer, count=200, data=f"{name}.untrained")
+
+
+def test_the_page_shows_what_python_shows_of_the_real_model(page, smollm):
+    model, tokenizer = smollm
+    text = explorers.OFFERED["heads"]["text"][0]
+    compare(page, "heads", explore("heads", model=model, tokenizer=tokenizer, text=text), count=40)
+
+
+def live(page, name):
+    """Open the page of an explorer and return where it is, once it is alive."""
+    page.open(name)
+    page.wait_for_selector("[data-painted]")
+    return page.locator(".explorer")
+
+
+def caption_of(explorer):
+    return explorer.locator(".attention-caption").inner_text()
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_keys_and_mouse_reach_both_ends_of_each_slider(name, page):
+    explorer, python = live(page, name), explore(name)
+    data = json.loads(explorers.load(name))
+    values = explorers.offered(name, python)
+    sliders = [control for control in data["controls"] if control["kind"] == "range"]
+    for slider in sliders:
+        key, labels = slider["name"], slider["labels"]
+        handle = explorer.locator(f"[name={key}]")
+        box = handle.bounding_box()
+        ends = {"Home": 0, "End": -1}
+        for press, end in ends.items():
+            handle.press(press)
+            _, caption = shown(python, {key: values[key][end]})
+            assert caption_of(explorer) == caption
+            assert handle.get_attribute("aria-valuetext") == labels[end]
+            assert explorer.locator(f"output[for={name}-{key}]").inner_text() == labels[end]
+        handle.press("ArrowLeft")
+        assert caption_of(explorer) == shown(python, {key: values[key][-2]})[1]
+        for across, end in ((1, 0), (box["width"] - 1, -1)):
+            page.mouse.click(box["x"] + across, box["y"] + box["height"] / 2)
+            assert caption_of(explorer) == shown(python, {key: values[key][end]})[1]
+
+
+def test_choices_and_boxes_move_the_picture(page):
+    explorer, python = live(page, "query_key_value"), explore("query_key_value")
+    explorer.get_by_label("head", exact=True).select_option("previous letter")
+    assert caption_of(explorer) == shown(python, {"head": "previous letter"})[1]
+    explorer.get_by_label("mask: no looking ahead").press("Space")
+    assert caption_of(explorer) == shown(python, {"masked": False})[1]
+
+
+def test_scores_are_dragged_by_their_bars_with_mouse_and_keys(page):
+    explorer = live(page, "masked_softmax")
+    canvas = explorer.locator("canvas").first
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 30, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 30, box["y"] + 5, steps=5)
+    page.mouse.up()
+    python = explore("masked_softmax")
+    assert caption_of(explorer) == shown(python, {"score_0": 5.0})[1]
+    canvas.focus()
+    page.mouse.move(0, 0)
+    page.keyboard.press("Escape")
+    canvas.press("ArrowDown")
+    assert caption_of(explorer) == shown(python, {"score_0": 4.9})[1]
+
+
+def test_a_file_that_does_not_come_is_told_and_the_still_picture_stays(page):
+    page.route("**/tril_matmul.json", lambda route: route.fulfill(status=404))
+    page.open("tril_matmul")
+    page.locator(ALERT).wait_for()
+    assert "could not be loaded: 404 " in page.locator(ALERT).inner_text()
+    assert page.locator(".explorer img").count() == 3
+    assert page.get_by_label("decay per step").is_disabled()
+
+
+def test_a_broken_picture_says_so_and_the_next_one_is_drawn(page):
+    data = json.loads(explorers.load("tril_matmul"))
+    broken = data["panels"][0]["values"]
+    others = len(broken["at"]) // len(
+        data["controls"][0]["labels"]
+    )  # for each T, the first of these is broken
+    broken["at"] = [at if setting % others else -1 for setting, at in enumerate(broken["at"])]
+    page.route("**/tril_matmul.json", lambda route: route.fulfill(json=data))
+    explorer = live(page, "tril_matmul")
+    explorer.get_by_label("decay per step").press("Home")
+    for label in ("lower triangle", "rows sum to 1"):
+        explorer.get_by_label(label).press("Space")
+    assert page.locator(ALERT).inner_text().startswith("This could not be drawn. TypeError: ")
+    explorer.get_by_label("lower triangle").press("Space")
+    assert page.locator(ALERT).count() == 0
+    setting = {"decay": 0.0, "triangle": True, "normalize": False}
+    assert caption_of(explorer) == shown(explore("tril_matmul"), setting)[1]
+
+
+@pytest.mark.parametrize("width", [360, 1000])
+def test_nothing_moves_when_an_explorer_comes_alive(width, page):
+    """But for pixels to the side: Python knows no font of the page."""
+    page.set_viewport_size({"width": width, "height": 800})
+    places = """(sides) => [...document.querySelectorAll(".explorer, .attention-panels > div")].map(
+        (part) => sides.map((side) => part[side])
+    )"""
+    down, across = ["offsetTop", "offsetHeight"], ["offsetLeft", "offsetWidth"]
+    page.route("**/explorer.js", lambda route: route.abort())
+    page.open("index")
+    before = [page.evaluate(places, sides) for sides in (down, across)]
+    page.unroute("**/explorer.js")
+    page.open("index")
+    for explorer in page.locator(".explorer").all():
+        explorer.scroll_into_view_if_needed()
+        explorer.locator("[data-painted]").wait_for()
+    assert page.evaluate(places, down) == before[0]
+    np.testing.assert_allclose(page.evaluate(places, across), before[1], atol=4)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_an_explorer_far_below_is_not_loaded_before_it_comes_near(page):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    page.open("index")
+    page.wait_for_selector("[data-painted]")
+    page.wait_for_timeout(200)
+    last = list(EXPLORERS)[-1]
+    assert f"{last}.json" not in asked
+    page.locator(".explorer").last.scroll_into_view_if_needed()
+    page.locator(".explorer").last.locator("[data-painted]").wait_for()
+    assert f"{last}.json" in asked

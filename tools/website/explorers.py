@@ -1,0 +1,315 @@
+"""The explorers of the site: their controls in HTML, and the pictures of all settings, worked out beforehand.
+
+A page has no kernel: NAME.json holds what `draw` of an explorer shows for each setting of its controls, and
+static/explorer.js looks it up. Pictures share most of what they show. So the JSON has the structure of one
+picture, and each of its leaves holds different values, and which of them belongs to which setting of those
+controls that it depends on. Which controls these are is found by comparing the pictures.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import math
+import operator
+import os
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from inspect import signature
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+import numpy as np
+
+from attention_course.explorers import EXPLORERS, explore
+from attention_course.explorers.engine import Explorer
+from attention_course.explorers.figure import LiveFigure
+from attention_course.plots import Panel
+from attention_course.plots.drawing import PANELS, script, written
+from attention_course.plots.ink import format_numbers
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COURSE = ROOT / "attention_course"
+FIGURE = COURSE / "explorers" / "figure.js"
+DUMPED = ROOT / "notebooks" / "pictures"  # of a model: the build of its notebook writes them
+KEPT = Path(__file__).parent / ".pictures"  # from one build of the site to the next
+COMPUTED = ("masked_softmax",)  # in the page, by static/NAME.js: there are too many settings
+
+FACTS = "Tom lost his key at the mill. Anna found a coin at the bridge."
+# The values that a page offers where a control has too many, or takes any text.
+OFFERED = {
+    "scaling_variance": {
+        "head_size": [2**power for power in range(7)],
+        "var_q": [0.25, 0.5, 1.0, 2.0, 4.0],
+        "var_k": [0.25, 0.5, 1.0, 2.0, 4.0],
+    },
+    "rotary": {"position": [0, 10, 100, 1000], "distance": [*range(16), *range(16, 65, 4)]},
+    "sampling": {
+        "temperature": [step / 5 for step in range(11)],
+        "top_k": [1, 2, 3, 5, 10],
+        "seed": range(5),
+    },
+    "heads": {
+        "text": [
+            f"{FACTS} Where did Tom lose his key? At the",
+            f"{FACTS} Where did Anna find a coin? At the",
+        ],
+        "query": [13, 18, 24],
+        "off": ["", "16.0"],
+    },
+}
+NOTES = {"heads": "Here are two texts, three queries and one head to switch off. The notebook takes any."}
+SHADES = 3  # decimals of a shade: the eye sees fewer
+
+
+def every(control: Any) -> list:
+    """Return all values of a control."""
+    if isinstance(control, ipywidgets.Checkbox):
+        return [False, True]
+    if hasattr(control, "options"):
+        return list(control.options)
+    steps = round((control.max - control.min) / control.step)
+    return [round(control.min + control.step * step, 9) for step in range(steps + 1)]
+
+
+def offered(name: str, explorer: Explorer) -> dict[str, list]:
+    """Return the values of each control that a page offers; a slider's start is always among them."""
+    chosen = {}
+    for key, control in explorer.controls.items():
+        values = OFFERED.get(name, {}).get(key) or every(control)
+        chosen[key] = sorted({*values, control.value}) if hasattr(control, "min") else list(values)
+    return chosen
+
+
+def described(name: str, control: Any, values: list) -> dict:
+    """Return what a page has to know of a control; its values are counted from 0."""
+    slides = hasattr(control, "min") or isinstance(control, ipywidgets.SelectionSlider)
+    ticks = isinstance(control, ipywidgets.Checkbox)
+    template = "d" if ticks else getattr(control, "readout_format", "")
+    return {
+        "name": name,
+        "description": control.description,
+        "kind": "checkbox" if ticks else "range" if slides else "select",
+        "labels": [format(value, template) or "none" for value in values],
+        "start": values.index(control.value),
+    }
+
+
+@cache
+def shortest(data: bytes, decimals: int | None) -> list[float | str]:
+    """Return float32 numbers in as few digits as tell them apart.
+
+    With `decimals`, they are rounded where the words for a number stay the same. JSON has no infinity:
+    JavaScript makes a number of its name.
+    """
+    exact = [float(str(value)) for value in np.frombuffer(data, dtype=np.float32)]
+    few = exact if decimals is None else [round(value, decimals) for value in exact]
+    alike = map(operator.eq, format_numbers(few), format_numbers(exact))
+    values = [short if same else full for short, full, same in zip(few, exact, alike, strict=True)]
+    return [value if math.isfinite(value) else str(value).replace("inf", "Infinity") for value in values]
+
+
+def plain(state: Any, decimals: int | None = None) -> Any:
+    """Return the state of a panel, or a part of it, as JSON has it."""
+    if isinstance(state, bytes):
+        return shortest(state, decimals)
+    if isinstance(state, dict):
+        decimals = SHADES if state.get("kind") == "Text" else None
+        return {key: plain(value, decimals) for key, value in state.items()}
+    return [plain(part) for part in state] if isinstance(state, list | tuple) else state
+
+
+class Sheet(LiveFigure):
+    """A figure that keeps what it is given to show, for no browser."""
+
+    def show(self, *panels: Panel, caption: str) -> None:
+        """Keep the states of the panels, and the caption in parts."""
+        parts = dict(enumerate(re.split(r"(?<=[.,;:] )", caption)))
+        self.kept = {"panels": [plain(panel.state()) for panel in panels], "caption": parts}
+
+
+def factored(pictures: Sequence, shape: tuple[int, ...]) -> Any:
+    """Merge the pictures of all settings, or parts of them, into the structure of one.
+
+    Args:
+        pictures: one for each setting, the last control moving fastest.
+        shape: how many values each control has.
+
+    Returns:
+        The structure. A leaf is {"of": its values, "on": the numbers of the controls that choose one of them,
+        "at": which one it is, for each setting of these controls}.
+    """
+    if isinstance(pictures[0], dict):
+        keys = dict.fromkeys(key for picture in pictures for key in picture)  # some captions have more parts
+        return {key: factored([picture.get(key, "") for picture in pictures], shape) for key in keys}
+    if isinstance(pictures[0], list) and pictures[0] and isinstance(pictures[0][0], dict):
+        return [factored(parts, shape) for parts in zip(*pictures, strict=True)]
+    found: dict[str, int] = {}
+    at = np.array([found.setdefault(json.dumps(value), len(found)) for value in pictures]).reshape(shape)
+    on = [axis for axis in range(at.ndim) if (at != at.take([0], axis)).any()]
+    at = at[tuple(slice(None) if axis in on else 0 for axis in range(at.ndim))]
+    return {"of": [json.loads(value) for value in found], "on": on, "at": at.flatten().tolist()}
+
+
+def pictures(name: str, explorer: Explorer) -> dict:
+    """Return the controls of an explorer, and its pictures for all settings that a page offers.
+
+    Of one that is computed in the page, there is only the picture that it starts with.
+    """
+    dragged = {key for panel in explorer.figure.panels for key in getattr(panel, "controls", ())}
+    values = offered(name, explorer)
+    if name in COMPUTED:
+        settings, shape = [{key: control.value for key, control in explorer.controls.items()}], ()
+    else:
+        settings = [dict(zip(values, setting, strict=True)) for setting in product(*values.values())]
+        shape = tuple(map(len, values.values()))
+    sheet, shown = Sheet(), []
+    for setting in settings:
+        explorer.draw(sheet, **explorer.compute(**setting))
+        shown.append(sheet.kept)
+    return {
+        "controls": [
+            described(key, control, values[key])
+            for key, control in explorer.controls.items()
+            if key not in dragged
+        ],
+        "dragged": {
+            key: {limit: getattr(control, limit) for limit in ("value", "min", "max", "step")}
+            for key, control in explorer.controls.items()
+            if key in dragged
+        },
+        **factored(shown, shape),
+    }
+
+
+def text_of(data: dict) -> str:
+    """Write data as JSON, always in the same way."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def dump(outputs: Iterable, folder: Path = DUMPED) -> None:
+    """Write the pictures of the explorers of a model among the outputs of a notebook."""
+    folder.mkdir(exist_ok=True)
+    for explorer in outputs:
+        if isinstance(explorer, Explorer) and explorer.compute.keywords:
+            name = explorer.draw.__module__.rpartition(".")[2]
+            (folder / f"{name}.json").write_text(text_of(pictures(name, explorer)), encoding="utf-8")
+
+
+def of_a_model(name: str) -> bool:
+    """Return whether an explorer shows a model, which only its notebook has."""
+    return "model" in signature(EXPLORERS[name].controls).parameters
+
+
+@cache
+def digest() -> str:
+    """Return what changes with the code of the explorers."""
+    files = [Path(__file__), *COURSE.glob("*.py"), *COURSE.glob("explorers/*.py"), *COURSE.glob("plots/*.py")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
+
+
+@cache
+def load(name: str) -> str:
+    """Return the JSON text of an explorer, worked out anew if the code has changed.
+
+    Raises:
+        FileNotFoundError: the notebook that shows the explorer's model has not been built.
+    """
+    if of_a_model(name):
+        return (DUMPED / f"{name}.json").read_text(encoding="utf-8")
+    kept = KEPT / f"{name}.{digest()[:16]}.json"
+    if kept.exists():
+        return kept.read_text(encoding="utf-8")
+    text = text_of(pictures(name, explore(name)))
+    KEPT.mkdir(exist_ok=True)
+    new = KEPT / f"{name}.{os.getpid()}.new"
+    new.write_text(text, encoding="utf-8")
+    new.replace(kept)  # at once: another process may look for it
+    for old in set(KEPT.glob(f"{name}.*.json")) - {kept}:
+        old.unlink(missing_ok=True)
+    return text
+
+
+def write(folder: Path) -> None:
+    """Write what explorers need in a page: their data, and the script that draws them in notebooks, too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawing = PANELS + FIGURE.read_text(encoding="utf-8") + "export { numbers };\n"
+    (folder / "figure.js").write_text(drawing, encoding="utf-8")
+    (folder / "figure.css").write_bytes(FIGURE.with_suffix(".css").read_bytes())
+    for name in EXPLORERS:
+        (folder / f"{name}.json").write_text(load(name), encoding="utf-8")
+
+
+def chosen(tree: Any, setting: Sequence[int], sizes: Sequence[int]) -> Any:
+    """Take the picture of a setting out of the factored ones, as explorer.js does."""
+    if isinstance(tree, list):
+        return [chosen(part, setting, sizes) for part in tree]
+    if "of" not in tree:
+        return {key: chosen(part, setting, sizes) for key, part in tree.items()}
+    place = 0
+    for control in tree["on"]:
+        place = place * sizes[control] + setting[control]
+    return tree["of"][tree["at"][place]]
+
+
+def control_html(control: dict, explorer: str) -> str:
+    """Return the HTML of a control: its label, a native input, and the value of a slider."""
+    key, labels, start = f"{explorer}-{control['name']}", control["labels"], control["start"]
+    given = f'id="{key}" name="{control["name"]}" autocomplete="off"'
+    label = f'<label for="{key}">{html.escape(control["description"])}</label>'
+    if control["kind"] == "checkbox":
+        return f'<div class="control"><input type="checkbox" {given}{" checked" * start}>{label}</div>'
+    if control["kind"] == "select":
+        options = [
+            f"<option{' selected' * (at == start)}>{html.escape(text)}</option>"
+            for at, text in enumerate(labels)
+        ]
+        return f'<div class="control">{label}<select {given}>{"".join(options)}</select></div>'
+    value = html.escape(labels[start])
+    return (
+        f'<div class="control">{label}<input type="range" {given} max="{len(labels) - 1}" value="{start}" '
+        f'aria-valuetext="{value}"><output for="{key}" aria-live="off">{value}</output></div>'
+    )
+
+
+STILL = """(panels) => {
+  const theme = themeIn(false, (_, otherwise) => otherwise);
+  return JSON.stringify({
+    drawn: panels.map((panel) => [svgOf([{ ...panel, title: "" }]), aside(panel, theme)]),
+    readable: panels.some(({ kind }) => KINDS[kind].cells),
+  });
+}"""
+
+
+def still(states: list[dict], caption: str) -> str:
+    """Return a figure as figure.js makes it, of images: nothing moves when the live one takes its place."""
+    figure = json.loads(script().eval(f"({STILL})({written(states)})"))
+    panels = [
+        f'<div><div class="attention-title" style="padding:{padding}">{html.escape(state["title"])}</div>'
+        f'<img alt="" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"></div>'
+        for state, (svg, padding) in zip(states, figure["drawn"], strict=True)
+    ]
+    return (
+        f'<div class="attention-figure"><div class="attention-panels">{"".join(panels)}</div>'
+        f'<p class="attention-readout">{"&nbsp;" * figure["readable"]}</p>'
+        f'<p class="attention-caption">{html.escape(caption)}</p></div>'
+    )
+
+
+def markup(name: str) -> str:
+    """Return the HTML of an explorer: its controls, disabled at first, and its first picture."""
+    data = json.loads(load(name))
+    sizes = [len(control["labels"]) for control in data["controls"]]
+    start = [control["start"] for control in data["controls"]]
+    shown = {key: chosen(data[key], start, sizes) for key in ("panels", "caption")}
+    controls = "".join(control_html(control, name) for control in data["controls"])
+    note = f'<p class="note">{html.escape(NOTES[name])}</p>' if name in NOTES else ""
+    figure = still(shown["panels"], "".join(shown["caption"].values()))
+    return (
+        f'<div class="explorer" data-explorer="{name}">'
+        f'<fieldset class="controls" aria-label="Controls" disabled>{controls}</fieldset>{note}'
+        f'<div class="figure">{figure}</div></div>'
+    )

@@ -1,0 +1,118 @@
+// Brings the explorers of a page to life: native inputs drive figure.js, the very script of the notebooks.
+// The pictures of all settings come in one file an explorer, as tools/website/explorers.py has factored them; those of
+// an explorer with too many settings are computed here.
+
+import figure from "../explorers/figure.js";
+import { masked_softmax } from "./masked_softmax.js";
+
+const COMPUTED = { masked_softmax };
+
+// What figure.js asks of the model of a widget: values, and to be told when some have changed.
+function modelOf(values, models = {}) {
+  const listeners = new Set();
+  return {
+    widget_manager: { get_model: async (name) => models[name] },
+    get: (name) => values[name],
+    set: (name, value) => (values[name] = value),
+    on: (event, listener) => event === "change" && listeners.add(listener),
+    off: (event, listener) => listeners.delete(listener),
+    save_changes: () => listeners.forEach((listener) => listener()),
+  };
+}
+
+// The picture of a setting: the structure of all pictures, with the value of each leaf that belongs to it.
+function chosen(tree, setting, sizes) {
+  if (Array.isArray(tree)) return tree.map((part) => chosen(part, setting, sizes));
+  if (!tree.of) return Object.fromEntries(Object.entries(tree).map(([key, part]) => [key, chosen(part, setting, sizes)]));
+  return tree.of[tree.at[tree.on.reduce((place, control) => place * sizes[control] + setting[control], 0)]];
+}
+
+export async function load(name) {
+  const response = await fetch(new URL(`../explorers/${name}.json`, import.meta.url));
+  if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
+  return response.json();
+}
+
+// What an explorer shows, given the number of the value of each control, and the values of those that are dragged.
+export function pictureOf(name, data, setting, dragged = {}) {
+  const labels = data.controls.map((control) => control.labels);
+  const { panels, caption } = chosen({ panels: data.panels, caption: data.caption }, setting, labels.map(({ length }) => length));
+  if (!COMPUTED[name]) return { panels, caption: Object.values(caption).join("") };
+  const values = data.controls.map((control, at) => [control.name, Number(labels[at][setting[at]])]);
+  return COMPUTED[name](panels, { ...dragged, ...Object.fromEntries(values) });
+}
+
+const settingOf = (input) => (input.type === "checkbox" ? Number(input.checked) : (input.selectedIndex ?? Number(input.value)));
+
+function enliven(explorer, data) {
+  const name = explorer.dataset.explorer;
+  const controls = explorer.querySelector(".controls");
+  const inputs = data.controls.map((control) => controls.elements[control.name]);
+  const dragged = Object.fromEntries(Object.entries(data.dragged).map(([key, values]) => [key, modelOf(values)]));
+  const names = Object.keys(dragged);
+  const model = modelOf({ controls: Object.fromEntries(names.map((key) => [key, key])) }, dragged);
+
+  const draw = (picture) => {
+    Object.entries({ error: "", ...picture }).forEach(([key, value]) => model.set(key, value));
+    model.save_changes();
+  };
+
+  const show = () => {
+    const setting = inputs.map(settingOf);
+    inputs.forEach((input, at) => {
+      if (input.type !== "range") return;
+      const label = data.controls[at].labels[setting[at]];
+      input.setAttribute("aria-valuetext", label);
+      input.nextElementSibling.textContent = label;
+    });
+    const scores = Object.fromEntries(names.map((key) => [key, dragged[key].get("value")]));
+    model.set("settings", Object.values(scores));
+    const before = { panels: model.get("panels"), caption: model.get("caption") };
+    try {
+      draw(pictureOf(name, data, setting, scores));
+    } catch (error) {
+      draw({ ...before, error: `${error.name}: ${error.message}` });
+    }
+  };
+
+  show();
+  const live = document.createElement("div");
+  figure.render({ model, el: live });
+  explorer.querySelector(".figure").replaceChildren(live);
+  live.querySelectorAll(".attention-panels > div").forEach((panel) => wide.observe(panel));
+  controls.addEventListener("input", show);
+  names.forEach((key) => dragged[key].on("change", show));
+  controls.disabled = false;
+}
+
+// A panel that is wider than the page scrolls; one without cells, in which the keys would lead, takes the focus itself.
+const wide = new ResizeObserver((entries) => {
+  for (const { target: panel } of entries) {
+    const readable = panel.querySelector('canvas[tabindex="0"]');
+    if (panel.scrollWidth > panel.clientWidth && !readable) panel.tabIndex = 0;
+    else panel.removeAttribute("tabindex");
+  }
+});
+
+async function start(explorer) {
+  try {
+    enliven(explorer, await load(explorer.dataset.explorer));
+  } catch (error) {
+    const message = document.createElement("p");
+    message.role = "alert";
+    message.textContent = `This explorer could not be loaded: ${error.message}. Reload the page to try again.`;
+    explorer.querySelector(".figure").append(message);
+  }
+}
+
+const near = new IntersectionObserver(
+  (entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      start(target);
+    }
+  },
+  { rootMargin: "100% 0px" },
+);
+document.querySelectorAll(".explorer").forEach((explorer) => near.observe(explorer));

@@ -1,0 +1,24 @@
+// The explorer of rung 3, computed in the page as attention_course/explorers/masked_softmax.py does: its four scores
+// are dragged, and have 101 values each.
+
+import { numbers } from "../explorers/figure.js";
+
+const QUERY = 2; // which sees the keys up to it, if there is a mask
+
+const entropyOf = (weights) => weights.reduce((sum, weight) => sum - (weight > 0 ? weight * Math.log(weight) : 0), 0);
+
+// Puts the numbers of a setting into the panels of the first picture.
+export function masked_softmax(panels, { temperature, masked, ...dragged }) {
+  const scores = Object.values(dragged).map((score, key) => (masked && key > QUERY ? -Infinity : score));
+  const exp = scores.map((score) => Math.exp((score - Math.max(...scores)) / temperature));
+  const sum = exp.reduce((one, other) => one + other);
+  const weights = exp.map((value) => value / sum);
+  const visible = scores.filter(Number.isFinite).length;
+  const hidden = masked ? " The mask sets the score of key 3 to −∞, whatever it was." : "";
+  return {
+    panels: [scores, exp, weights].map((heights, at) => ({ ...panels[at], heights, texts: numbers(heights) })),
+    caption:
+      `Query ${QUERY} sees ${visible} keys. Entropy of its weights: ${entropyOf(weights).toFixed(2)} nats, ` +
+      `out of at most ln ${visible} = ${Math.log(visible).toFixed(2)}.${hidden}`,
+  };
+}
