@@ -82,7 +82,7 @@ constraints: ## update constraints.txt to the newest compatible versions; torch 
 	mv constraints.new constraints.txt && rm -r $$venv
 
 clean: ## remove caches; the next call checks .venv again and keeps what is installed
-	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tools/screenshots .mutants .matrix site
+	rm -rf $(READY) .pytest_cache .ruff_cache .hypothesis .import_linter_cache tools/screenshots .mutants .matrix site tools/website/.pictures
 	find attention_course tests tools notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # Set-up. The stamp is written last; without it the content of .venv is not trusted:
