@@ -34,7 +34,7 @@ const REMEMBERED = 200; // pictures of a figure
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const PINS = ["Enter", " "];
 const KEPT = [...Object.keys(ARROWS), ...PINS, "Escape"];
-const INVITATION = "Point at a cell or a bar, or go there with Tab and the arrow keys, to read it here. A click or Enter pins it.";
+const INVITATION = "Point at a cell or a bar, tap it, or go there with Tab and the arrow keys, to read it here. A click or Enter pins it.";
 const DRAGGING = " Drag a bar, or choose one with ← and → and move it with ↑ and ↓.";
 
 function render({ model, el }) {

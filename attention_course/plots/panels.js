@@ -155,10 +155,10 @@ const KINDS = {
       return this.left(panel, theme) - this.margin.right;
     },
     // Width and height that are kept for any shape, so that nothing moves.
-    most: { across: 36, down: 28, all: 250, any: 62 }, // pixels of a cell in the largest shape, of all, of one in any shape
+    most: { across: 36, few: 44, down: 28, all: 250, any: 62 }, // pixels of a cell (of few columns), of all, of a cell in any shape
     room({ room: [rows, columns] }) {
       const cell = this.most.all / Math.max(rows, columns);
-      return [columns * Math.min(this.most.across, cell), rows * Math.min(this.most.down, cell)];
+      return [columns * Math.min(columns > 4 ? this.most.across : this.most.few, cell), rows * Math.min(this.most.down, cell)];
     },
     size(panel, theme) {
       const { top, right, bottom } = this.margin;

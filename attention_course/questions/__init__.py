@@ -67,8 +67,9 @@ class Question(ipywidgets.VBox):
         grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": columns(choices)})
         grid.add_class("attention-choices")
         body = ipywidgets.VBox(
-            [grid, self._explanation], layout={"min_height": f"{lines(choices) * 1.5 + 3.6}em"}
+            [grid, self._explanation], layout={"min_height": f"{lines(choices) * 1.5 + 4}em"}
         )
+        body.add_class("attention-body")
         super().__init__([head, body, self.corner])
         self.add_class("attention-question")
 
@@ -121,7 +122,8 @@ class Question(ipywidgets.VBox):
         self.add_class("attention-answered")
         self.corner.description, self.corner.layout.visibility = BACK, "visible"
         text = " ".join(filter(None, [verdict, self._choices[index]["explanation"], problem]))
-        self._explanation.value = f'<div role="status" class="{kind}">{_paragraph(text)}</div>'
+        room = f'<div class="attention-room" aria-hidden="true">{marked(self._choices[index]["text"])}</div>'
+        self._explanation.value = f'{room}<div role="status" class="{kind}">{_paragraph(text)}</div>'
 
     def __repr__(self) -> str:
         choices = "".join(f"\n  - {choice['text']}" for choice in self._choices)

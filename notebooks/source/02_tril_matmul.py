@@ -184,11 +184,11 @@ torch.testing.assert_close(matmul, loop)
 # %% [markdown]
 # ## How much faster?
 #
-# The loop takes T steps, and Python starts each of them. The product is one call, and many of its sums are computed in parallel. The picture shows the ratio of their times, measured on your machine.
+# The loop takes T steps, and Python starts each of them. The product is one call, and many of its sums are computed in parallel. The picture shows the ratio of their times, measured on the machine that ran this cell.
 
 
 # %% tags=["folded"]
-# Picture: the time of both, measured on your machine
+# Picture: the time of both, measured here
 def fastest(function, x, repeats=5):
     times = []
     for _ in range(repeats):

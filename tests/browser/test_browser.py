@@ -6,7 +6,7 @@ import lab
 import pytest
 
 from attention_course.ladder import RUNGS
-from attention_course.questions import QUESTIONS
+from attention_course.questions import BACK, QUESTIONS
 
 NOTEBOOKS = [rung.name for rung in RUNGS]
 DENSITY = 2
@@ -184,6 +184,8 @@ def test_questions_are_answered_by_keyboard(notebook, page):
             assert question.bounding_box()["height"] == pytest.approx(height, abs=1), (
                 "the text below has moved"
             )
+            question.get_by_role("button", name=BACK).press("Enter")
+            question.locator("[role=status]").wait_for(state="hidden")
 
 
 WRONG = "def answer(first, *others):\n    return first"

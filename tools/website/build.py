@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 
 from attention_course.exercises import EXERCISES
+from attention_course.exercises.exercise import CATALOGUE
 from attention_course.heroes import hero
 from attention_course.ladder import RUNGS
 from attention_course.questions import QUESTIONS
@@ -28,7 +29,8 @@ def front(pages: list[Page]) -> str:
     """Return the front page."""
     counts = {"questions": len(QUESTIONS), "exercises": len(EXERCISES)}
     moving = {"ladder": hero("ladder").page(), "explorer": explorers.markup("query_key_value")}
-    return render("front.html", pages=pages, root="./", **counts, **moving)
+    mistake = CATALOGUE["mask_after_softmax"]
+    return render("front.html", pages=pages, root="./", mistake=mistake, **counts, **moving)
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -52,6 +54,8 @@ def build(folder: Path) -> None:
         notebook = clean(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4))
         write(folder / name / f"{name}.ipynb", nbformat.writes(notebook))
     write(folder / "index.html", front(pages))
+    wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+    subprocess.run(wheel, cwd=ROOT, check=True, capture_output=True)
     subprocess.run([sys.executable, "-m", "pagefind", "--site", folder, "--silent"], check=True)
 
 

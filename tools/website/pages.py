@@ -28,6 +28,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from attention_course import __version__
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import undocumented, unwrapped
 from attention_course.ladder import RUNGS, Rung
@@ -36,6 +37,7 @@ from attention_course.questions import BACK, QUESTIONS, RIGHT, SHOWN, WRONG, col
 from website import explorers
 
 HERE = Path(__file__).parent
+WHEEL = f"attention_course-{__version__}-py3-none-any.whl"
 NOTEBOOKS = HERE.parent.parent / "notebooks"
 
 # Lines of links between the rungs, which a page has around its text; a remark that holds in notebooks only.
@@ -76,7 +78,7 @@ def templates() -> Environment:
     )
     made.trim_blocks = made.lstrip_blocks = True
     made.filters |= {"marked": lambda text: Markup(marked(text)), "python": python}
-    made.globals |= {"rungs": RUNGS, "repository": os.environ.get("GITHUB_REPOSITORY", "")}
+    made.globals |= {"rungs": RUNGS, "repository": os.environ.get("GITHUB_REPOSITORY", ""), "wheel": WHEEL}
     return made
 
 
@@ -94,7 +96,7 @@ def question(name: str) -> str:
     """Return a question, with its explanations inert until one of its buttons is pressed."""
     entry = QUESTIONS[name]
     words = {"BACK": BACK, "RIGHT": RIGHT, "SHOWN": SHOWN, "SKIP": SKIP, "WRONG": WRONG}
-    layout = {"grid": columns(entry["choices"]), "height": f"{lines(entry['choices']) * 1.5 + 3.6}em"}
+    layout = {"grid": columns(entry["choices"]), "height": f"{lines(entry['choices']) * 1.5 + 4}em"}
     return render("question.html", name=name, **entry, **layout, **words)
 
 

@@ -158,14 +158,30 @@ def test_the_theme_is_the_system_s_until_the_switch_says_otherwise(visit):
 
 def test_pictures_follow_the_switch(visit):
     """A picture is a file of its own; its colours have to follow the page, not the system."""
-    page = visit("01_bag_of_words/")
-    picture = page.locator(".output img").first
+    page = visit("04_query_key_value/")
+    picture = page.locator(".output > img").first
     picture.scroll_into_view_if_needed()
     page.wait_for_timeout(300)
     light = picture.screenshot()
     page.get_by_role("button", name="Dark").click()
     page.wait_for_timeout(300)
     assert picture.screenshot() != light
+
+
+def test_a_result_stays_veiled_until_its_question_is_answered(visit):
+    page = visit("02_tril_matmul/")
+    veiled = page.locator(".veiled")
+    before = veiled.count()
+    assert before >= 3
+    for question in page.locator(".attention-question").all():
+        question.get_by_role("button", name="Skip").click()
+    assert veiled.count() == 0
+    again = visit("03_masked_softmax/")
+    first = again.locator(".veiled").first
+    assert first.locator(":scope > *").first.evaluate("(part) => part.inert")
+    others = again.locator(".veiled").count()
+    first.click()
+    assert again.locator(".veiled").count() == others - 1
 
 
 def test_search_finds_a_rung_and_its_heading(visit):

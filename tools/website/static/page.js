@@ -22,13 +22,30 @@ function keep(key, answers) {
   } catch {}
 }
 
+// The results of what a question asks about: outputs below it, as far as the next heading or task.
+function resultsOf(question) {
+  const results = [];
+  for (let cell = question.closest(".cell").nextElementSibling; cell; cell = cell.nextElementSibling) {
+    if (cell.querySelector("h2, h3, .attention-question, .explorer, .exercise")) break;
+    results.push(...all(".output", cell));
+  }
+  return results;
+}
+
+function veil(result, veiled) {
+  result.classList.toggle("veiled", veiled);
+  for (const part of result.children) part.inert = veiled;
+}
+
 function ask(question) {
   const key = KEPT + question.dataset.question;
   const choices = all(".attention-choices button", question);
   const explanations = all("template", question);
+  const room = question.querySelector(".attention-room"); // what the chosen one takes, above its explanation
   const status = question.querySelector("[role=status]");
   const corner = question.querySelector(".attention-corner");
   const skip = corner.textContent;
+  const results = resultsOf(question);
   const right = choices.find((choice) => "right" in choice.dataset);
 
   const show = (choice, verdict) => {
@@ -36,10 +53,12 @@ function ask(question) {
     choice.classList.add(kind);
     if (!choice.querySelector("i")) choice.insertAdjacentHTML("afterbegin", `<i aria-hidden="true">${choice === right ? "✓" : "✗"}</i>`);
     for (const other of choices) other.classList.toggle("attention-shown", other === choice);
+    room.textContent = choice.value;
     status.className = kind;
     status.replaceChildren(explanations[choices.indexOf(choice)].content.cloneNode(true));
     status.firstElementChild.prepend(`${verdict} `);
     question.classList.add("attention-answered");
+    for (const result of results) veil(result, false);
     corner.textContent = corner.dataset.back;
     corner.hidden = false;
   };
@@ -62,6 +81,10 @@ function ask(question) {
     corner.hidden = right.classList.contains("attention-right");
     choices[0].focus();
   });
+  for (const result of results) {
+    veil(result, true);
+    result.addEventListener("click", () => veil(result, false));
+  }
   for (const text of recall(key)) showText(text);
 }
 
