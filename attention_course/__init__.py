@@ -13,6 +13,7 @@ Read in this order, the modules are the course again; each imports only from tho
 - `text`: rung 8, from characters to batches.
 - `training`: rung 8, from a batch to a trained model.
 - `plots`: figures of tensors.
+- `examine`: rung 11, an examination of any model.
 - `progress`: what a learner has done, in a file.
 - `heroes`, `explorers`, `exercises`, `questions`: the interactive parts.
 - `workspace`: the copy of the notebooks that a learner works in.

@@ -1,0 +1,96 @@
+"""The command line: `python -m attention_course.examine my_gpt.py:GPT --vocab-size 65 --block-size 64`."""
+
+import argparse
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from attention_course.examine import examine
+from attention_course.examine.subject import told
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m attention_course.examine",
+        description="Examine a causal language model: ids (B, T) to logits (B, T, V).",
+        epilog="FILE is executed, as by python FILE: name only files that you trust. NAME is a model, or a "
+        "class or a function that makes one: without arguments, or with vocab_size and block_size. Exit "
+        "status: 0 if nothing is wrong, 1 if something is, 2 if there is no such model, 130 after Ctrl-C.",
+    )
+    parser.add_argument(
+        "model", metavar="FILE:NAME", help="a Python file, which is executed, and a name in it"
+    )
+    parser.add_argument("--vocab-size", type=int, required=True, help="V: ids go from 0 to V - 1")
+    parser.add_argument("--block-size", type=int, required=True, help="the context length in tokens")
+    parser.add_argument("--no-train", action="store_true", help="ask only what takes seconds")
+    return parser
+
+
+def load(name: str, sizes: dict[str, int]) -> Callable[..., Any]:
+    """Execute a file and return the model that is named in it.
+
+    Raises:
+        ValueError: there is no such file, name or model; the message says what to do.
+    """
+    file, _, attribute = name.rpartition(":")
+    path = Path(file)
+    if not path.is_file() or path.suffix != ".py" or not attribute:
+        raise ValueError(f"{name!r} names no Python file and what is in it. Write my_gpt.py:GPT.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be executed. {told(error)}") from error
+    if not callable(made := getattr(module, attribute, None)):
+        raise ValueError(f"{path} has no model, class or function called {attribute!r}.")
+    return made if isinstance(made, nn.Module) or not makes_models(made) else build(made, attribute, sizes)
+
+
+def makes_models(made: Callable[..., Any]) -> bool:
+    """Return whether this is a class, or a function that can be called without ids."""
+    wanted = [p for p in inspect.signature(made).parameters.values() if p.default is p.empty]
+    return inspect.isclass(made) or not wanted or {p.name for p in wanted} <= {"vocab_size", "block_size"}
+
+
+def build(make: Callable[..., Any], name: str, sizes: dict[str, int]) -> Callable[..., Any]:
+    """Call a class or a function, with the sizes that it asks for.
+
+    Raises:
+        ValueError: it cannot be called with these.
+    """
+    known = inspect.signature(make).parameters
+    try:
+        return make(**{size: value for size, value in sizes.items() if size in known})
+    except Exception as error:
+        raise ValueError(
+            f"{name} cannot be called with vocab_size and block_size alone. {told(error)} "
+            f"Name a function that makes the model: def make(): return {name}(...)."
+        ) from error
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line."""
+    options = arguments().parse_args(argv)
+    sizes = {"vocab_size": options.vocab_size, "block_size": options.block_size}
+    try:
+        report = examine(load(options.model, sizes), **sizes, train=not options.no_train)
+    except (TypeError, ValueError) as error:
+        print(f"examine: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(report)
+    sys.exit(130 if report.stopped else int(not report))
+
+
+if __name__ == "__main__":
+    main()

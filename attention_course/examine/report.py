@@ -1,0 +1,133 @@
+"""What an examination found: as text for a terminal, and as a panel for a notebook."""
+
+import html
+import textwrap
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from attention_course.plots import Panel, picture
+
+Verdict = Literal["wrong", "doubtful", "right", "not asked"]
+SIGNS: dict[Verdict, str] = {
+    "wrong": "✗",
+    "doubtful": "?",
+    "right": "✓",
+    "not asked": "–",
+}  # as they are told
+ACCENTS: dict[Verdict, str] = {"wrong": "#B3123C", "right": "#0072B2"}  # the others are grey
+WIDTH = 100  # characters of a line in a terminal
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question that was put to a model, and its answer.
+
+    Attributes:
+        name: what a right model does.
+        verdict: "right", "doubtful", "wrong", or "not asked": the question could not be asked.
+        measured: what was measured; why not, if the question could not be asked.
+        expected: what it should be.
+        cause: the usual cause, and its cure.
+        rung: the number of the rung that explains it.
+        follows_from: the name of a finding that explains this one, and is to be mended first.
+        panel: a picture of the measurement.
+    """
+
+    name: str
+    verdict: Verdict
+    measured: str
+    expected: str = ""
+    cause: str = ""
+    rung: int = 8
+    follows_from: str | None = None
+    panel: Panel | None = None
+
+    @property
+    def advice(self) -> str:
+        """What is expected, why it is missed, and where to read about it; empty unless wrong or doubtful."""
+        if self.verdict in ("right", "not asked"):
+            return ""
+        why = (
+            f"This follows from “{self.follows_from}”: mend that first." if self.follows_from else self.cause
+        )
+        return f"Expected: {self.expected} {why} (Rung {self.rung})"
+
+    def __str__(self) -> str:
+        lines = [f"{SIGNS[self.verdict]} {self.name}: {self.verdict}", self.measured, self.advice]
+        return "\n".join(
+            textwrap.fill(line, WIDTH, initial_indent=indent, subsequent_indent="    ")
+            for line, indent in zip(lines, ("", "    ", "    "), strict=True)
+            if line
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings of an examination. It is true if nothing is wrong.
+
+    Attributes:
+        findings: what is to be mended first comes first, then what follows from it, what is doubtful, what is
+            right, and what could not be asked; each in the order of the questions.
+        stopped: whether the examination was stopped before its end.
+        remarks: sentences on the examination itself.
+    """
+
+    findings: tuple[Finding, ...]
+    stopped: bool = False
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        verdicts = list(SIGNS)
+        object.__setattr__(
+            self,
+            "findings",
+            tuple(
+                sorted(self.findings, key=lambda f: (verdicts.index(f.verdict), f.follows_from is not None))
+            ),
+        )
+
+    def __bool__(self) -> bool:
+        return all(finding.verdict != "wrong" for finding in self.findings)
+
+    @property
+    def headline(self) -> str:
+        """How many findings there are of each verdict, and which to mend first."""
+        counts = Counter(finding.verdict for finding in self.findings)
+        said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict])
+        if self.stopped:
+            said += "; stopped before the end"
+        return f"{said}." if self else f"{said}. Mend this first: {self.findings[0].name}."
+
+    def __repr__(self) -> str:
+        notes = (textwrap.fill(remark, WIDTH) for remark in self.remarks)
+        return "\n".join([self.headline, *notes, "", *map(str, self.findings)])
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        return {"text/plain": repr(self), "text/html": self._html()}
+
+    def _html(self) -> str:
+        sign, accent = ("✓", ACCENTS["right"]) if self else ("✗", ACCENTS["wrong"])
+        notes = "".join(f"<div>{html.escape(remark)}</div>" for remark in self.remarks)
+        rows = "".join(map(row, self.findings))
+        panels = [finding.panel for finding in self.findings if finding.panel is not None]
+        drawn = picture(*panels, alt=self.headline)._repr_mimebundle_()["text/html"] if panels else ""
+        return (
+            '<div style="color:var(--jp-ui-font-color1,#222);background:var(--jp-layout-color1,white);'
+            f"max-width:60em;border:1px solid var(--jp-border-color2,#ccc);border-left:5px solid {accent};"
+            "padding:6px 16px 8px;line-height:1.5;font-family:var(--jp-ui-font-family,sans-serif);"
+            f'font-size:var(--jp-content-font-size1,14px)"><div><strong>{sign} {html.escape(self.headline)}'
+            f"</strong></div>{notes}{rows}</div>{drawn}"
+        )
+
+
+def row(finding: Finding) -> str:
+    """Return a finding as HTML: one line, and what to do below it."""
+    muted = "color:var(--jp-ui-font-color2,#555)"
+    advice = f'<div style="margin-left:1.6em">{html.escape(finding.advice)}</div>' if finding.advice else ""
+    return (
+        f'<div style="margin-top:6px"><strong style="color:{ACCENTS.get(finding.verdict, "#888")}">'
+        f"{SIGNS[finding.verdict]} {finding.verdict}</strong> &nbsp;"
+        f"<strong>{html.escape(finding.name)}</strong>"
+        f' &nbsp;<span style="{muted}">{html.escape(finding.measured)}</span>{advice}</div>'
+    )

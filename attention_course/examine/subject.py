@@ -1,0 +1,218 @@
+"""The model under examination, seen from outside: ids (B, T) go in, logits (B, T, V) come out."""
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
+LARGE = 10_000_000  # parameters
+ROUNDING = 100  # times the rounding error of one operation: a deep model in float32 stays below a tenth of it
+
+
+class CannotAskError(Exception):
+    """A question does not apply to this model; the message says why."""
+
+
+class Subject(nn.Module):
+    """A model with one way to call it, whatever it takes and returns.
+
+    Args:
+        model: the model, or any callable.
+        vocab_size: V.
+        block_size: the context length.
+        tick: called with a note after each answer of the model, and each step of a training.
+        targets: the name of an argument that the model wants to be given besides ids; "" for none.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        vocab_size: int,
+        block_size: int,
+        tick: Callable[[str], None] = lambda note: None,
+        targets: str = "",
+    ):
+        super().__init__()
+        self.model, self.vocab_size, self.block_size = model, vocab_size, block_size
+        self.tick, self.targets = tick, targets
+
+    def forward(self, ids: Int[Tensor, "B T"]) -> Tensor:
+        """Map ids (B, T) to what the model returns for logits, in whatever shape and dtype that is."""
+        try:
+            return logits_of(self.answer(ids), self.vocab_size)
+        finally:
+            self.tick("")
+
+    def answer(self, ids: Int[Tensor, "B T"], **options: object) -> Any:
+        """Return all that the model returns."""
+        ids = ids.to(self.device)
+        if self.targets:
+            options.setdefault(self.targets, ids)
+        return self.model(ids, **options)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the parameters; the CPU if there are none."""
+        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
+
+    @property
+    def arguments(self) -> Mapping[str, inspect.Parameter]:
+        """The arguments that the model takes; none are known of some callables written in C."""
+        called = self.model.forward if isinstance(self.model, nn.Module) else self.model
+        try:
+            return inspect.signature(called).parameters
+        except (TypeError, ValueError):
+            return {}
+
+    @property
+    def required(self) -> list[str]:
+        """The names of the arguments that have no default."""
+        several = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        known = self.arguments.items()
+        return [name for name, each in known if each.default is each.empty and each.kind not in several]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether each answer takes so long that fewer texts have to do."""
+        return sum(parameter.numel() for parameter in self.parameters()) > LARGE
+
+    def of(self, model: Callable[..., Any]) -> "Subject":
+        """Return a subject that calls another model in the same way."""
+        return Subject(model, self.vocab_size, self.block_size, self.tick, self.targets)
+
+    def copied(self) -> "Subject":
+        """Return a subject with a copy of the model.
+
+        Raises:
+            CannotAskError: there is no module, or it cannot be copied.
+        """
+        if not isinstance(self.model, nn.Module):
+            raise CannotAskError(
+                "What was given is a callable without parameters. Pass the nn.Module itself."
+            )
+        try:
+            return self.of(copy.deepcopy(self.model))
+        except Exception as error:
+            raise CannotAskError(
+                f"The model cannot be copied, and must not be changed: {told(error)}"
+            ) from error
+
+    def stirred(self) -> "Subject":
+        """Return a copy in float32 with noise of unit gain added to every parameter.
+
+        What looks at what does not depend on the parameters, but in a new model much of it is too faint to
+        measure, or multiplied by a matrix of zeros.
+        """
+        subject, generator = self.in_float32(), torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in subject.parameters():
+                if parameter.is_floating_point():
+                    size = parameter.numel() ** -0.25 if parameter.dim() > 1 else 0.1
+                    parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter)
+        return subject
+
+    def in_float32(self) -> "Subject":
+        """Return a copy in eval mode, converted to float32 if its parameters are in a shorter dtype."""
+        subject = self.copied()
+        if any(p.is_floating_point() and p.element_size() < 4 for p in subject.parameters()):
+            subject.float()
+        return subject.eval()
+
+    def logits(self, ids: Int[Tensor, "B T"], seed: int = 0) -> Tensor:
+        """Return logits on the CPU, at least in float32, without gradients; dropout draws from `seed`."""
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            logits = self(ids.clone())
+        return logits.detach().cpu().to(torch.promote_types(logits.dtype, torch.float32))
+
+    def tolerance(self, logits: Tensor) -> float:
+        """Return how far logits may differ by rounding: in proportion to the largest, and to `eps`."""
+        return ROUNDING * self.eps * max(float(logits.abs().max()), 1e-30)
+
+    @property
+    def eps(self) -> float:
+        """The rounding error of one operation, in the shortest dtype that takes part."""
+        dtypes = [p.dtype for p in self.parameters() if p.is_floating_point()] or [torch.float32]
+        shortest = max(torch.finfo(dtype).eps for dtype in dtypes)
+        fast = torch.get_float32_matmul_precision() != "highest"
+        return max(shortest, 2**-8) if fast else shortest
+
+    def draw(self, B: int, T: int, seed: int = 0) -> Int[Tensor, "B T"]:
+        """Draw random ids."""
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randint(self.vocab_size, (B, T), generator=generator)
+
+    def others(self, ids: Int[Tensor, "..."], by: int = 1) -> Int[Tensor, "..."]:
+        """Return ids that differ from `ids` everywhere."""
+        return (ids + 1 + (by - 1) % (self.vocab_size - 1)) % self.vocab_size
+
+    def influence(self, T: int) -> Tensor:
+        """Return which outputs (rows) change with which tokens (columns): the leak probe, for three texts."""
+        places, moved = torch.arange(T), torch.zeros(T, T, dtype=torch.bool)
+        for seed in (1, 2, 3):
+            ids = self.draw(1, T, seed)
+            texts = ids.repeat(T + 1, 1)
+            texts[places + 1, places] = self.others(ids[0], seed)
+            logits = self.logits(texts)
+            moved |= self.tolerance(logits) < (logits[1:] - logits[0]).abs().amax(dim=-1).T
+        return moved
+
+    def effects_on_last(self, T: int) -> Tensor:
+        """Return how much each of T tokens changes the last logits of a few texts, shape (texts, T)."""
+        ids = self.draw(2 if self.is_large else 12, T, seed=7)
+        whole, effects = self.logits(ids)[:, -1], torch.zeros(ids.shape)
+        for place in range(T):
+            for by in (1, 2):
+                changed = ids.clone()
+                changed[:, place] = self.others(ids[:, place], by)
+                effects[:, place] += (self.logits(changed)[:, -1] - whole).norm(dim=-1)
+        return effects
+
+
+def gap(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference; infinite if shapes differ."""
+    return float((one - other).abs().max()) if one.shape == other.shape else math.inf
+
+
+def rounding(subject: Subject, logits: Tensor) -> str:
+    """Say how much of a difference is rounding, and where that number comes from."""
+    return (
+        f"At most {subject.tolerance(logits):.1g}: {ROUNDING} rounding errors of {subject.eps:.1g} at the "
+        f"largest logit, {float(logits.abs().max()):.2g}."
+    )
+
+
+def logits_of(output: Any, vocab_size: int) -> Tensor:
+    """Find the logits in what a model returned: a tensor, a tuple, a dict, or an object that holds them.
+
+    Raises:
+        TypeError: there is no tensor in it.
+    """
+    if isinstance(output, Tensor):
+        return output
+    held: dict[Any, Any]
+    if isinstance(output, Mapping):
+        held = dict(output)
+    elif isinstance(output, tuple | list):
+        held = dict(enumerate(output))
+    else:
+        held = {**getattr(output, "__dict__", {}), "logits": getattr(output, "logits", None)}
+    if isinstance(held.get("logits"), Tensor):
+        return held["logits"]
+    tensors = [each for each in held.values() if isinstance(each, Tensor) and each.dim() > 1]
+    fitting = [each for each in tensors if each.shape[-1] == vocab_size]
+    for found in fitting or tensors:
+        return found
+    raise TypeError(f"the model returned {type(output).__name__} without logits in it")
+
+
+def told(error: BaseException) -> str:
+    """Tell an error in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}".rstrip(": .") + "."

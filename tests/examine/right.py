@@ -1,0 +1,95 @@
+"""Right models, most of them not ours: random parameters, small sizes."""
+
+import functools
+
+import torch
+from examine.one_file import Model
+from torch import nn
+
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.llama import Llama, LlamaConfig
+
+V, BLOCK = 29, 24
+SHAPE = dict(
+    vocab_size=V, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=BLOCK
+)
+WIDE = SHAPE | dict(intermediate_size=64)
+GROUPED = WIDE | dict(num_key_value_heads=2)
+IDS = dict(bos_token_id=0, eos_token_id=None, pad_token_id=None)
+THEIRS = {
+    "GPT2": ("GPT2LMHeadModel", dict(vocab_size=V, n_positions=BLOCK, n_embd=32, n_layer=2, n_head=4)),
+    "GPTNeo": (
+        "GPTNeoForCausalLM",
+        dict(vocab_size=V, max_position_embeddings=BLOCK, hidden_size=32, num_layers=2, num_heads=4,
+             window_size=8, attention_types=[[["global", "local"], 1]]),
+    ),
+    "Llama": ("LlamaForCausalLM", GROUPED),
+    "Mistral": ("MistralForCausalLM", GROUPED | dict(sliding_window=6)),
+    "Qwen2": ("Qwen2ForCausalLM", GROUPED),
+    "Gemma": ("GemmaForCausalLM", WIDE | dict(num_key_value_heads=1, head_dim=8)),
+    "Phi": ("PhiForCausalLM", WIDE),
+    "GPTNeoX": ("GPTNeoXForCausalLM", WIDE),
+    "OPT": ("OPTForCausalLM", SHAPE | dict(ffn_dim=64, word_embed_proj_dim=32)),
+    "Bloom": ("BloomForCausalLM", dict(vocab_size=V, hidden_size=32, n_layer=2, n_head=4)),
+}  # fmt: skip
+
+
+def theirs(name: str) -> nn.Module:
+    """Make a model of transformers."""
+    import transformers  # takes seconds
+
+    kind, sizes = THEIRS[name]
+    config = getattr(transformers, f"{name}Config")(**sizes | IDS)
+    return getattr(transformers, kind)(config)
+
+
+class Wrapped(nn.Module):
+    """A model with PyTorch's own encoder, which a causal mask makes a decoder; logits in a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(V, 32), nn.Embedding(BLOCK, 32)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(32, V)
+
+    def forward(self, ids):
+        T = ids.shape[1]
+        hidden = nn.Transformer.generate_square_subsequent_mask(T)
+        x = self.tokens(ids) + self.places(torch.arange(T))
+        return {"hidden": x, "logits": self.head(self.layers(x, mask=hidden))}
+
+
+class NanoForm(Model):
+    """nanoGPT's form: without targets it answers for the last position only."""
+
+    def forward(self, ids, targets=None):
+        logits, loss = super().forward(ids, targets)
+        return (logits, loss) if targets is not None else (logits[:, [-1]], None)
+
+
+def ours(**options) -> nn.Module:
+    return GPT(GPTConfig(**dict(vocab_size=V, block_size=BLOCK, n_embd=32) | options))
+
+
+MODELS = {
+    **{name: functools.partial(theirs, name) for name in THEIRS},
+    "learned": lambda: Model(V, BLOCK),
+    "sinusoidal, tied": lambda: Model(V, BLOCK, positions="sinusoidal", tied=True),
+    "rotary, six layers": lambda: Model(V, BLOCK, positions="rotary", layers=6),
+    "rotary, one layer": lambda: Model(V, BLOCK, positions="rotary", layers=1),
+    "ALiBi": lambda: Model(V, BLOCK, positions="alibi"),
+    "post-norm": lambda: Model(V, BLOCK, pre_norm=False),
+    "post-norm, rotary, tied, six layers": lambda: Model(
+        V, BLOCK, pre_norm=False, positions="rotary", tied=True, layers=6
+    ),
+    "one layer, one head": lambda: Model(V, BLOCK, layers=1, heads=1),
+    "dropout, in train mode": lambda: Model(V, BLOCK, dropout=0.2).train(),
+    "dropout, in eval mode": lambda: Model(V, BLOCK, dropout=0.2).eval(),
+    "nanoGPT's form": lambda: NanoForm(V, BLOCK),
+    "PyTorch's encoder": Wrapped,
+    "bfloat16": lambda: Model(V, BLOCK).bfloat16(),
+    "GPT": ours,
+    "GPT, six layers, dropout, bias": lambda: ours(n_layer=6, dropout=0.1, bias=True),
+    "Llama of rung 9": lambda: Llama(LlamaConfig(vocab_size=V, block_size=BLOCK, n_embd=32)),
+}  # fmt: skip

@@ -1,0 +1,381 @@
+"""What models can do to an examination, and what a report says of it."""
+
+import copy
+import re
+import signal
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from examine.bugs import patched
+from examine.one_file import Model
+from examine.right import BLOCK, V, ours
+from torch import nn
+
+from attention_course import examine as package
+from attention_course.examine import QUESTIONS, Examination, Finding, Report, examine, learning
+from attention_course.examine.__main__ import main
+from attention_course.examine.learning import floors
+from attention_course.examine.report import SIGNS
+from attention_course.examine.subject import Subject
+from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
+
+def quickly(model, questions=6, **sizes):
+    """Ask the first questions only."""
+    sizes = {"vocab_size": V, "block_size": BLOCK} | sizes
+    return Examination(Subject(model, **sizes), list(QUESTIONS[:questions])).run()
+
+
+def first(report):
+    return report.findings[0]
+
+
+class Around(nn.Module):
+    """A right model inside, and something done around it."""
+
+    def __init__(self, before=lambda ids: ids, after=lambda logits: logits):
+        super().__init__()
+        self.inside, self.before, self.after = Model(V, BLOCK), before, after
+
+    def forward(self, ids):
+        return self.after(self.inside(self.before(ids))[0])
+
+
+ANSWERS = QUESTIONS[0].name
+
+
+def fails(ids):
+    raise RuntimeError("the tensors do not match")
+
+
+# Whatever a model returns
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda logits: (logits,),
+        lambda logits: [None, logits],
+        lambda logits: {"logits": logits, "loss": None},
+        lambda logits: {"output": logits},
+        lambda logits: SimpleNamespace(logits=logits),
+        lambda logits: SimpleNamespace(hidden=torch.zeros(2, 2, 3), scores=logits),
+        lambda logits: logits.log_softmax(dim=-1),
+        lambda logits: logits.half(),
+    ],
+)
+def test_logits_are_found_in_what_a_model_returns(after):
+    assert quickly(Around(after=after))
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (lambda logits: None, "NoneType without logits"),
+        (lambda logits: "text", "str without logits"),
+        (lambda logits: logits[:, -1], "last position only"),
+        (lambda logits: logits[:, [-1]], "last position only"),
+        (lambda logits: logits.flatten(0, 1), "B and T are merged"),
+        (lambda logits: logits.mT, "V stands before T"),
+        (lambda logits: logits.transpose(0, 1), "T stands before B"),
+        (lambda logits: logits[..., :-1], "vocab_size = 29"),
+        (lambda logits: logits.argmax(-1), "One number a token"),
+    ],
+)
+def test_a_wrong_shape_is_explained(after, words):
+    report = quickly(Around(after=after))
+    assert not report
+    assert words in str(first(report))
+    assert all(finding.verdict == "not asked" for finding in report.findings[1:])
+
+
+def test_nan_is_found_and_nothing_else_is_asked():
+    report = quickly(Around(after=lambda logits: logits * torch.nan))
+    assert [f.name for f in report.findings if f.verdict == "wrong"] == ["The logits are finite"]
+
+
+# Whatever it does
+
+
+def test_an_error_is_a_finding():
+    report = quickly(Around(before=fails))
+    assert "RuntimeError: the tensors do not match." in first(report).measured
+
+
+def test_an_error_for_some_texts_is_a_finding():
+    def only_short(ids):
+        return ids if ids.shape[1] < BLOCK else fails(ids)
+
+    report = quickly(Around(before=only_short), questions=12)
+    assert first(report).name == "It reads a full block"
+    assert "the tensors do not match" in first(report).measured
+
+
+@pytest.mark.parametrize("wait", [lambda: time.sleep(0.01), lambda: None], ids=["sleeping", "busy"])
+def test_a_model_that_hangs_is_left_behind(monkeypatch, wait):
+    monkeypatch.setattr(package, "PATIENCE", 0.5)
+
+    def endless(ids):
+        while True:
+            wait()
+
+    report = quickly(Around(before=endless))
+    assert "No answer within" in first(report).measured
+    assert "examination" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_model_that_needs_a_mask_is_told():
+    class Masked(Around):
+        def forward(self, ids, mask):
+            return self.inside(ids)[0]
+
+    said = first(quickly(Masked()))
+    assert "missing 1 required positional argument: 'mask'" in said.measured
+    assert "it also needs mask" in said.cause
+
+
+def test_a_model_that_needs_targets_gets_them():
+    class Needy(Around):
+        def forward(self, ids, targets):
+            return self.inside(ids, targets)
+
+    report = quickly(Needy(), questions=len([q for q in QUESTIONS if not q.train]))
+    assert report, report
+
+
+def test_what_is_kept_between_calls_is_found():
+    class Counting(Around):
+        calls = 0
+
+        def forward(self, ids):
+            self.calls += 1
+            return self.inside(ids)[0] * self.calls
+
+    finding = first(quickly(Counting()))
+    assert finding.name == "In eval mode the same ids give the same logits"
+    assert "remembers" in finding.cause
+
+
+def test_a_function_is_examined_as_far_as_it_goes():
+    model = Model(V, BLOCK)
+    report = examine(lambda ids: model(ids)[0], vocab_size=V, block_size=BLOCK, train=False)
+    assert report
+    assert "callable without parameters" in report.remarks[0]
+
+
+def test_a_model_that_cannot_be_copied_is_not_trained():
+    model = Model(V, BLOCK, dropout=0.2).train()
+    model.lock = threading.Lock()
+    before = copy.deepcopy(model.state_dict())
+    report = examine(model, vocab_size=V, block_size=BLOCK)
+    assert report, report
+    assert "cannot be copied" in report.remarks[0]
+    assert {f.name: f for f in report.findings}["One batch is learned by heart"].verdict == "not asked"
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert model.training
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_the_model_and_the_random_numbers_stay_as_they_were():
+    model = Model(V, BLOCK, dropout=0.2).train()
+    before, torch_state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    examine(model, vocab_size=V, block_size=BLOCK, train=False)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert model.training
+    assert torch.equal(torch_state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(("V", "block_size"), [(2, 1), (2, 2), (5, 3), (3, 9)])
+def test_the_smallest_models_are_examined(V, block_size):
+    torch.manual_seed(0)
+    report = examine(Model(V, block_size), vocab_size=V, block_size=block_size, train=False)
+    assert report, report
+
+
+def test_stopping_keeps_what_was_found():
+    def stops(ids):
+        if threading.active_count() and next(calls) == 4:
+            signal.raise_signal(signal.SIGINT)
+        return ids
+
+    calls = iter(range(10**6))
+    report = quickly(Around(before=stops), questions=12)
+    assert report.stopped
+    assert 0 < len(report.findings) < 12
+    assert "stopped" in report.headline
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "error", "words"),
+    [
+        ("model", {}, TypeError, "expected an nn.Module or a function"),
+        (abs, {"vocab_size": 1}, ValueError, "vocab_size = 1"),
+        (abs, {"block_size": 0}, ValueError, "block_size = 0"),
+        (abs, {"vocab_size": "65"}, TypeError, "vocab_size = '65'"),
+    ],
+)
+def test_bad_arguments(model, sizes, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        examine(model, **{"vocab_size": V, "block_size": BLOCK} | sizes)
+
+
+# The report
+
+
+def finding(name, verdict, follows_from=None):
+    return Finding(name, verdict, "measured <b>", "expected.", "cause.", 6, follows_from)
+
+
+def test_what_is_to_be_mended_first_comes_first():
+    report = Report(
+        (
+            finding("a", "right"),
+            finding("b", "not asked"),
+            finding("c", "wrong", follows_from="e"),
+            finding("d", "doubtful"),
+            finding("e", "wrong"),
+        )
+    )
+    assert not report
+    assert "".join(f.name for f in report.findings) == "ecdab"
+    assert report.headline == "2 wrong, 1 doubtful, 1 right, 1 not asked. Mend this first: e."
+    assert "This follows from “e”: mend that first." in report.findings[1].advice
+    assert all(sign in repr(report) for sign in SIGNS.values())
+
+
+def test_doubts_are_not_faults():
+    assert Report((finding("a", "doubtful"), finding("b", "not asked")))
+
+
+def test_a_report_shows_the_leak_probe_in_a_notebook():
+    report = examine(Model(V, BLOCK), vocab_size=V, block_size=BLOCK, train=False)
+    bundle = report._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(report)
+    assert "<img" in bundle["text/html"]
+    assert "<b>" not in Report((finding("a", "wrong"),))._repr_mimebundle_()["text/html"]
+
+
+# The training
+
+
+LEARNED = "It learns more of stories than tables do"
+ENTROPY = "No loss is below the entropy"
+
+
+def trained(model, monkeypatch, steps=300, seconds=60.0):
+    """Ask what takes a training on stories, a short one."""
+    monkeypatch.setattr(learning, "STORY_STEPS", steps)
+    monkeypatch.setattr(learning, "SECONDS", seconds)
+    questions = [
+        question for question in QUESTIONS if question.name in (ANSWERS, *learning.BEFORE, LEARNED, ENTROPY)
+    ]
+    report = Examination(Subject(model, 65, 32), questions).run()
+    return {finding.name: finding for finding in report.findings}
+
+
+@pytest.mark.slow
+def test_a_gpt_beats_tables_and_not_the_entropy(monkeypatch):
+    torch.manual_seed(0)
+    found = trained(GPT(GPTConfig(vocab_size=65, block_size=32, n_embd=64)), monkeypatch)
+    assert found[LEARNED].verdict == found[ENTROPY].verdict == "right", found
+    assert len(found[LEARNED].panel.levels) == 4
+
+
+@pytest.mark.slow
+def test_a_bigram_model_does_not_beat_tables(monkeypatch):
+    found = trained(BigramLanguageModel(65), monkeypatch)
+    assert found[LEARNED].verdict == "wrong"
+    assert found[LEARNED].follows_from == "The past is used"
+
+
+@pytest.mark.slow
+def test_a_leak_goes_below_the_entropy(monkeypatch):
+    torch.manual_seed(0)
+    leaky = patched("one_file.py", [("triu(1)", "triu(2)")]).Model(vocab=65, block=32, width=64)
+    found = trained(leaky, monkeypatch)
+    assert found[ENTROPY].verdict == "wrong"
+    assert found[ENTROPY].follows_from == "No leak from the future"
+
+
+def test_a_training_ends_when_its_time_is_up(monkeypatch):
+    found = trained(ours(vocab_size=65, block_size=32), monkeypatch, seconds=0.0)
+    assert found[LEARNED].verdict == "doubtful"
+    assert "Stopped after 1 of 300 steps" in found[LEARNED].measured
+
+
+def test_a_training_that_diverges_is_a_finding(monkeypatch):
+    class Diverging(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inside = Model(65, 32)
+
+        def forward(self, ids):
+            logits, _ = self.inside(ids)
+            return logits * (torch.nan if self.training else 1)
+
+    found = trained(Diverging(), monkeypatch)
+    assert "training has diverged" in found[LEARNED].measured
+
+
+def test_a_vocabulary_too_small_for_stories_is_not_asked(monkeypatch):
+    report = Examination(Subject(ours(), V, BLOCK), list(QUESTIONS)).run()
+    assert report
+    assert {f.name: f for f in report.findings}[
+        LEARNED
+    ].measured == "vocab_size is 29; the stories have 33 characters."
+
+
+def test_the_floors_fall():
+    assert list(floors().values()) == sorted(floors().values(), reverse=True)
+
+
+# The command line
+
+FILE = """
+import torch
+from attention_course.gpt import GPT as Model, GPTConfig
+
+class GPT(Model):
+    def __init__(self, vocab_size, block_size):
+        super().__init__(GPTConfig(vocab_size, block_size, n_embd=32))
+
+def leaks(ids):
+    return torch.nn.functional.one_hot(ids.flip(1), 29).float()
+
+def make():
+    return GPT(29, 24)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "my_gpt.py"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.mark.parametrize(("name", "status"), [("GPT", 0), ("make", 0), ("leaks", 1)])
+def test_the_exit_status(file, capsys, name, status):
+    with pytest.raises(SystemExit) as exit:
+        main([f"{file}:{name}", "--vocab-size=29", "--block-size=24", "--no-train"])
+    assert exit.value.code == status
+    assert ("Mend this first" in capsys.readouterr().out) == bool(status)
+
+
+@pytest.mark.parametrize("name", ["my_gpt.py:GTP", "missing.py:GPT", "my_gpt.py", "my_gpt.py:Model"])
+def test_what_cannot_be_loaded(file, capsys, name):
+    with pytest.raises(SystemExit) as exit:
+        main([str(file.parent / name), "--vocab-size=29", "--block-size=24"])
+    assert exit.value.code == 2
+    assert capsys.readouterr().err.startswith("examine: ")
+
+
+def test_the_help_says_that_loading_executes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "executed" in capsys.readouterr().out
