@@ -508,6 +508,7 @@ def planted(*bugs: Bug) -> torch.nn.Module:
     return gpt.GPT(gpt.GPTConfig(vocab_size=V, block_size=BLOCK, n_embd=32, **options))
 
 
+ONE_FILE = {bug.name: bug for bug in BUGS if bug.file == "one_file.py"}
 PAIRS = [
     ("mask off by one", "a head thrown away"),
     ("no mask", "dropout in eval mode"),

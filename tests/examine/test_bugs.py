@@ -1,12 +1,11 @@
 """Planted bugs are found, each by the finding that is meant for it."""
 
 import pytest
-from examine.bugs import BUGS, PAIRS, TABLE, named, patched, table
+from examine.bugs import BUGS, ONE_FILE, PAIRS, TABLE, named, patched, table
 
 from attention_course.examine import QUESTIONS
 
 NAMES = {question.name for question in QUESTIONS}
-ONE_FILE = {bug.name: bug for bug in BUGS if bug.file == "one_file.py"}
 
 
 def test_there_are_forty_and_each_is_meant_for_a_question_or_has_a_reason():
@@ -17,13 +16,6 @@ def test_there_are_forty_and_each_is_meant_for_a_question_or_has_a_reason():
 def test_words_to_replace_must_occur_once():
     with pytest.raises(ValueError, match="occurs 0 times"):
         patched("one_file.py", [("no such words", "")])
-
-
-@pytest.mark.parametrize(
-    "name", ["mask off by one", "dropout in eval mode", "a head thrown away", "loss summed"]
-)
-def test_a_bug_is_found_by_its_finding(name):
-    assert named(ONE_FILE[name])[:1] == [ONE_FILE[name].finding]
 
 
 @pytest.mark.slow

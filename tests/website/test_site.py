@@ -186,10 +186,9 @@ def test_what_has_the_address_of_the_repository_leads_to_binder_and_colab():
         "https://colab.research.google.com/github/someone/ladder/blob/HEAD/notebooks/02_tril_matmul.ipynb"
         in known
     )
-    assert "pip install git+https://github.com/someone/ladder\n" in known
     unknown = render("start.html", repository="", **places)
-    assert "pip install .\n" in unknown
     assert "https:" not in unknown
+    assert all("pip install attention_course-" in page for page in (known, unknown))
 
 
 def packed(path: Path) -> int:

@@ -201,7 +201,8 @@ class Page:
         if kind == "hero":
             return shown
         if kind == "explore":
-            shown = explorers.markup(name)
+            printed = [output for output in cell.outputs if "text/html" not in output.get("data", {})]
+            shown = "\n".join([*map(self._output, printed), explorers.markup(name)])
         if kind == "check":
             shown = exercise(name)
         if any(map(is_progress_bar, cell.outputs)) or kind == "LiveTraining":

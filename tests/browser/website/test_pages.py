@@ -168,6 +168,17 @@ def test_pictures_follow_the_switch(visit):
     assert picture.screenshot() != light
 
 
+def test_the_front_page_leads_back_to_the_last_rung(visit):
+    assert visit("").locator(".door").inner_text() == "Start with rung 1"
+    visit("03_masked_softmax/")
+    page = visit("")
+    page.get_by_role("link", name="Go on with rung 3 masked softmax").click()
+    assert "/03_masked_softmax/" in page.url
+    front = visit("")
+    front.get_by_role("button", name="Forget my answers").click()
+    front.get_by_role("link", name="Start with rung 1").wait_for()
+
+
 def test_a_result_stays_veiled_until_its_question_is_answered(visit):
     page = visit("02_tril_matmul/")
     veiled = page.locator(".veiled")

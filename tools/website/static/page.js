@@ -90,8 +90,17 @@ function ask(question) {
 
 all(".attention-question").forEach(ask);
 
+// Where the reader was last: the front page leads back there.
+
+const LAST = "attention-rung";
+const current = document.querySelector("#ladder [aria-current]");
+if (current) keep(LAST, [location.pathname.split("/").at(-2), current.textContent]);
+const [rung, title] = recall(LAST);
+const door = document.querySelector(".door");
+if (door && rung) Object.assign(door, { href: `${rung}/`, textContent: `Go on with rung ${title}` });
+
 document.querySelector("#forget").addEventListener("click", () => {
-  for (const key of Object.keys(localStorage)) if (key.startsWith(KEPT)) localStorage.removeItem(key);
+  for (const key of Object.keys(localStorage)) if (key.startsWith(KEPT) || key === LAST) localStorage.removeItem(key);
   location.reload();
 });
 

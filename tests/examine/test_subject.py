@@ -1,4 +1,4 @@
-"""What models can do to an examination, and what a report says of it."""
+"""What models can do to an examination."""
 
 import copy
 import re
@@ -9,18 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from examine.bugs import patched
 from examine.one_file import Model
-from examine.right import BLOCK, V, ours
+from examine.right import BLOCK, V
 from torch import nn
 
 from attention_course import examine as package
-from attention_course.examine import QUESTIONS, Examination, Finding, Report, examine, learning
-from attention_course.examine.__main__ import main
-from attention_course.examine.learning import floors
-from attention_course.examine.report import SIGNS
+from attention_course.examine import QUESTIONS, Examination, examine
 from attention_course.examine.subject import Subject
-from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -222,160 +217,3 @@ def test_stopping_keeps_what_was_found():
 def test_bad_arguments(model, sizes, error, words):
     with pytest.raises(error, match=re.escape(words)):
         examine(model, **{"vocab_size": V, "block_size": BLOCK} | sizes)
-
-
-# The report
-
-
-def finding(name, verdict, follows_from=None):
-    return Finding(name, verdict, "measured <b>", "expected.", "cause.", 6, follows_from)
-
-
-def test_what_is_to_be_mended_first_comes_first():
-    report = Report(
-        (
-            finding("a", "right"),
-            finding("b", "not asked"),
-            finding("c", "wrong", follows_from="e"),
-            finding("d", "doubtful"),
-            finding("e", "wrong"),
-        )
-    )
-    assert not report
-    assert "".join(f.name for f in report.findings) == "ecdab"
-    assert report.headline == "2 wrong, 1 doubtful, 1 right, 1 not asked. Mend this first: e."
-    assert "This follows from “e”: mend that first." in report.findings[1].advice
-    assert all(sign in repr(report) for sign in SIGNS.values())
-
-
-def test_doubts_are_not_faults():
-    assert Report((finding("a", "doubtful"), finding("b", "not asked")))
-
-
-def test_a_report_shows_the_leak_probe_in_a_notebook():
-    report = examine(Model(V, BLOCK), vocab_size=V, block_size=BLOCK, train=False)
-    bundle = report._repr_mimebundle_()
-    assert bundle["text/plain"] == repr(report)
-    assert "<img" in bundle["text/html"]
-    assert "<b>" not in Report((finding("a", "wrong"),))._repr_mimebundle_()["text/html"]
-
-
-# The training
-
-
-LEARNED = "It learns more of stories than tables do"
-ENTROPY = "No loss is below the entropy"
-
-
-def trained(model, monkeypatch, steps=300, seconds=60.0):
-    """Ask what takes a training on stories, a short one."""
-    monkeypatch.setattr(learning, "STORY_STEPS", steps)
-    monkeypatch.setattr(learning, "SECONDS", seconds)
-    questions = [
-        question for question in QUESTIONS if question.name in (ANSWERS, *learning.BEFORE, LEARNED, ENTROPY)
-    ]
-    report = Examination(Subject(model, 65, 32), questions).run()
-    return {finding.name: finding for finding in report.findings}
-
-
-@pytest.mark.slow
-def test_a_gpt_beats_tables_and_not_the_entropy(monkeypatch):
-    torch.manual_seed(0)
-    found = trained(GPT(GPTConfig(vocab_size=65, block_size=32, n_embd=64)), monkeypatch)
-    assert found[LEARNED].verdict == found[ENTROPY].verdict == "right", found
-    assert len(found[LEARNED].panel.levels) == 4
-
-
-@pytest.mark.slow
-def test_a_bigram_model_does_not_beat_tables(monkeypatch):
-    found = trained(BigramLanguageModel(65), monkeypatch)
-    assert found[LEARNED].verdict == "wrong"
-    assert found[LEARNED].follows_from == "The past is used"
-
-
-@pytest.mark.slow
-def test_a_leak_goes_below_the_entropy(monkeypatch):
-    torch.manual_seed(0)
-    leaky = patched("one_file.py", [("triu(1)", "triu(2)")]).Model(vocab=65, block=32, width=64)
-    found = trained(leaky, monkeypatch)
-    assert found[ENTROPY].verdict == "wrong"
-    assert found[ENTROPY].follows_from == "No leak from the future"
-
-
-def test_a_training_ends_when_its_time_is_up(monkeypatch):
-    found = trained(ours(vocab_size=65, block_size=32), monkeypatch, seconds=0.0)
-    assert found[LEARNED].verdict == "doubtful"
-    assert "Stopped after 1 of 300 steps" in found[LEARNED].measured
-
-
-def test_a_training_that_diverges_is_a_finding(monkeypatch):
-    class Diverging(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inside = Model(65, 32)
-
-        def forward(self, ids):
-            logits, _ = self.inside(ids)
-            return logits * (torch.nan if self.training else 1)
-
-    found = trained(Diverging(), monkeypatch)
-    assert "training has diverged" in found[LEARNED].measured
-
-
-def test_a_vocabulary_too_small_for_stories_is_not_asked(monkeypatch):
-    report = Examination(Subject(ours(), V, BLOCK), list(QUESTIONS)).run()
-    assert report
-    assert {f.name: f for f in report.findings}[
-        LEARNED
-    ].measured == "vocab_size is 29; the stories have 33 characters."
-
-
-def test_the_floors_fall():
-    assert list(floors().values()) == sorted(floors().values(), reverse=True)
-
-
-# The command line
-
-FILE = """
-import torch
-from attention_course.gpt import GPT as Model, GPTConfig
-
-class GPT(Model):
-    def __init__(self, vocab_size, block_size):
-        super().__init__(GPTConfig(vocab_size, block_size, n_embd=32))
-
-def leaks(ids):
-    return torch.nn.functional.one_hot(ids.flip(1), 29).float()
-
-def make():
-    return GPT(29, 24)
-"""
-
-
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "my_gpt.py"
-    path.write_text(FILE)
-    return path
-
-
-@pytest.mark.parametrize(("name", "status"), [("GPT", 0), ("make", 0), ("leaks", 1)])
-def test_the_exit_status(file, capsys, name, status):
-    with pytest.raises(SystemExit) as exit:
-        main([f"{file}:{name}", "--vocab-size=29", "--block-size=24", "--no-train"])
-    assert exit.value.code == status
-    assert ("Mend this first" in capsys.readouterr().out) == bool(status)
-
-
-@pytest.mark.parametrize("name", ["my_gpt.py:GTP", "missing.py:GPT", "my_gpt.py", "my_gpt.py:Model"])
-def test_what_cannot_be_loaded(file, capsys, name):
-    with pytest.raises(SystemExit) as exit:
-        main([str(file.parent / name), "--vocab-size=29", "--block-size=24"])
-    assert exit.value.code == 2
-    assert capsys.readouterr().err.startswith("examine: ")
-
-
-def test_the_help_says_that_loading_executes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "executed" in capsys.readouterr().out

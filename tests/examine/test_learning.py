@@ -1,0 +1,87 @@
+"""What a training tells: the floors of tables, and the entropy."""
+
+import pytest
+import torch
+from examine.bugs import patched
+from examine.one_file import Model
+from examine.right import BLOCK, V, ours
+from torch import nn
+
+from attention_course.examine import QUESTIONS, Examination, learning
+from attention_course.examine.learning import floors
+from attention_course.examine.subject import Subject
+from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
+
+ANSWERS = QUESTIONS[0].name
+LEARNED = "It learns more of stories than tables do"
+ENTROPY = "No loss is below the entropy"
+
+
+def trained(model, monkeypatch, steps=300, seconds=60.0):
+    """Ask what takes a training on stories, a short one."""
+    monkeypatch.setattr(learning, "STORY_STEPS", steps)
+    monkeypatch.setattr(learning, "SECONDS", seconds)
+    questions = [
+        question for question in QUESTIONS if question.name in (ANSWERS, *learning.BEFORE, LEARNED, ENTROPY)
+    ]
+    report = Examination(Subject(model, 65, 32), questions).run()
+    return {finding.name: finding for finding in report.findings}
+
+
+@pytest.mark.slow
+def test_a_gpt_beats_tables_and_not_the_entropy(monkeypatch):
+    torch.manual_seed(0)
+    found = trained(GPT(GPTConfig(vocab_size=65, block_size=32, n_embd=64)), monkeypatch)
+    assert found[LEARNED].verdict == found[ENTROPY].verdict == "right", found
+    assert len(found[LEARNED].panel.levels) == 4
+
+
+@pytest.mark.slow
+def test_a_bigram_model_does_not_beat_tables(monkeypatch):
+    found = trained(BigramLanguageModel(65), monkeypatch)
+    assert found[LEARNED].verdict == "wrong"
+    assert found[LEARNED].follows_from == "The past is used"
+
+
+@pytest.mark.slow
+def test_a_leak_goes_below_the_entropy(monkeypatch):
+    torch.manual_seed(0)
+    leaky = patched("one_file.py", [("triu(1)", "triu(2)")]).Model(vocab=65, block=32, width=64)
+    found = trained(leaky, monkeypatch)
+    assert found[ENTROPY].verdict == "wrong"
+    assert found[ENTROPY].follows_from == "No leak from the future"
+
+
+def test_a_training_ends_when_its_time_is_up(monkeypatch):
+    found = trained(ours(vocab_size=65, block_size=32), monkeypatch, seconds=0.0)
+    assert found[LEARNED].verdict == "doubtful"
+    assert "Stopped after 1 of 300 steps" in found[LEARNED].measured
+
+
+def test_a_training_that_diverges_is_a_finding(monkeypatch):
+    class Diverging(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inside = Model(65, 32)
+
+        def forward(self, ids):
+            logits, _ = self.inside(ids)
+            return logits * (torch.nan if self.training else 1)
+
+    found = trained(Diverging(), monkeypatch)
+    assert "training has diverged" in found[LEARNED].measured
+
+
+def test_a_vocabulary_too_small_for_stories_is_not_asked(monkeypatch):
+    report = Examination(Subject(ours(), V, BLOCK), list(QUESTIONS)).run()
+    assert report
+    assert {f.name: f for f in report.findings}[
+        LEARNED
+    ].measured == "vocab_size is 29; the stories have 33 characters."
+
+
+def test_the_floors_fall():
+    assert list(floors().values()) == sorted(floors().values(), reverse=True)
