@@ -2,7 +2,9 @@
 
 import http.server
 import threading
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import lab
@@ -15,13 +17,24 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="session")
-def address(site) -> str:
-    """Serve the site; return the address of its front page."""
-    handler = partial(Quiet, directory=site.parent)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/attention/"
-        server.shutdown()
+def serve():
+    """Serve folders: `serve(folder)` returns the address."""
+    with ExitStack() as servers:
+
+        def served(folder: Path) -> str:
+            handler = partial(Quiet, directory=folder)
+            server = servers.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            servers.callback(server.shutdown)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield served
+
+
+@pytest.fixture(scope="session")
+def address(site, serve) -> str:
+    """Return the address of the front page."""
+    return f"{serve(site.parent)}/attention/"
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,10 @@
 """The explorers of the site, without a kernel: figure.js is given what Python shows, for any setting."""
 
-import functools
-import http.server
 import json
 import random
 import shutil
-import threading
 from itertools import product
 
-import lab
 import numpy as np
 import pytest
 from website import explorers
@@ -31,13 +27,8 @@ PICTURES = """async ([name, data, settings]) => {
 }"""
 
 
-class Server(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture(scope="module")
-def site(tmp_path_factory, pictures_of_explorers):
+def site(tmp_path_factory, pictures_of_explorers, serve):
     """Write a page with all explorers, and one for each; return the folder and its address."""
     folder = tmp_path_factory.mktemp("site")
     explorers.write(folder / "explorers")
@@ -45,17 +36,7 @@ def site(tmp_path_factory, pictures_of_explorers):
     markups = {name: explorers.markup(name) for name in EXPLORERS}
     for name, markup in (markups | {"index": "".join(markups.values())}).items():
         (folder / f"{name}.html").write_text(PAGE.format(markup), encoding="utf-8")
-    serve = functools.partial(Server, directory=folder)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield folder, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def chromium(chromium_path):
-    with lab.browser(chromium_path) as started:
-        yield started
+    return folder, serve(folder)
 
 
 @pytest.fixture
