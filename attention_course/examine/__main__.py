@@ -20,8 +20,9 @@ def arguments() -> argparse.ArgumentParser:
         prog="python -m attention_course.examine",
         description="Examine a causal language model: ids (B, T) to logits (B, T, V).",
         epilog="FILE is executed, as by python FILE: name only files that you trust. NAME is a model, or a "
-        "class or a function that makes one: without arguments, or with vocab_size and block_size. Exit "
-        "status: 0 if nothing is wrong, 1 if something is, 2 if there is no such model, 130 after Ctrl-C.",
+        "class or a function that makes one: without arguments, with vocab_size and block_size, or with a "
+        "config, if NAMEConfig is in the file. Exit status: 0 if nothing is wrong, 1 if something is, 2 if "
+        "there is no such model, 130 after Ctrl-C.",
     )
     parser.add_argument(
         "model", metavar="FILE:NAME", help="a Python file, which is executed, and a name in it"
@@ -54,7 +55,9 @@ def load(name: str, sizes: dict[str, int]) -> Callable[..., Any]:
         raise ValueError(f"{path} cannot be executed. {told(error)}") from error
     if not callable(made := getattr(module, attribute, None)):
         raise ValueError(f"{path} has no model, class or function called {attribute!r}.")
-    return made if isinstance(made, nn.Module) or not makes_models(made) else build(made, attribute, sizes)
+    if isinstance(made, nn.Module) or not makes_models(made):
+        return made
+    return build(made, attribute, sizes, getattr(module, f"{attribute}Config", None))
 
 
 def makes_models(made: Callable[..., Any]) -> bool:
@@ -63,20 +66,32 @@ def makes_models(made: Callable[..., Any]) -> bool:
     return inspect.isclass(made) or not wanted or {p.name for p in wanted} <= {"vocab_size", "block_size"}
 
 
-def build(make: Callable[..., Any], name: str, sizes: dict[str, int]) -> Callable[..., Any]:
-    """Call a class or a function, with the sizes that it asks for.
+def build(
+    make: Callable[..., Any], name: str, sizes: dict[str, int], config: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Call a class or a function, with the sizes that it asks for, or, as nanoGPT's, with a config of them.
 
     Raises:
-        ValueError: it cannot be called with these.
+        ValueError: it cannot be called with these, or raises an error.
     """
-    known = inspect.signature(make).parameters
+    accepts = inspect.signature(make)
+    options = {size: value for size, value in sizes.items() if size in accepts.parameters}
+    if "config" in accepts.parameters and config is not None:
+        options = {"config": build(config, f"{name}Config", sizes)}
     try:
-        return make(**{size: value for size, value in sizes.items() if size in known})
-    except Exception as error:
+        accepts.bind(**options)
+    except TypeError as error:
         raise ValueError(
-            f"{name} cannot be called with vocab_size and block_size alone. {told(error)} "
+            f"{name} cannot be called with vocab_size and block_size alone: {error}. "
             f"Name a function that makes the model: def make(): return {name}(...)."
         ) from error
+    try:
+        return make(**options)
+    except NotImplementedError as error:
+        raise ValueError(f"{name} is not written yet.") from error
+    except Exception as error:
+        called = ", ".join(f"{option}={value!r}" for option, value in options.items())
+        raise ValueError(f"{name}({called}) raised {told(error)}") from error
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -1,5 +1,6 @@
 """How a model begins: its first loss, its first gradients; and how it writes."""
 
+import inspect
 import math
 from itertools import pairwise
 
@@ -7,47 +8,34 @@ import torch
 from torch import Tensor, nn
 
 from attention_course.attention import Cache
-from attention_course.examine.question import (
-    EVEN,
-    FEW,
-    LONG,
-    LONGEST,
-    SHORT,
-    Candidate,
-    asks,
-    found,
-)
+from attention_course.examine.question import EVEN, FEW, LONG, LONGEST, SHORT, Candidate, asks, found, same
 from attention_course.examine.report import Finding
-from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, logits_of, rounding, told
+from attention_course.examine.subject import (
+    TARGETS,
+    CannotAskError,
+    Subject,
+    logits_of,
+    parts_of,
+    told,
+)
 from attention_course.training.loss import mean_loss
 
 # How it begins
 
 
-@asks("The first loss is near ln V", 5, "The logits are raw")
+@asks("The first loss is near ln V")
 def first_loss(candidate: Candidate) -> Finding:
     """Measure the loss on random ids."""
-    candidate.check_size()
     new = candidate.new
     ids = new.draw(8, min(33, new.block_size + 1), seed=8)
     loss, expected = float(mean_loss(new.logits(ids[:, :-1]), ids[:, 1:])), math.log(new.vocab_size)
-    cause = (
-        "A new model cannot know the next token, and this one is sure of it. Embeddings or the last layer "
-        "start too large: use a standard deviation of 0.02, or n_embd**-0.5. (A trained model may be sure.)"
-    )
-    return found(
-        loss < expected + 1,
-        f"{loss:.2f} nats on random ids; ln V is {expected:.2f}.",
-        "At most 1 more than ln V: logits with a standard deviation of 1 cost 0.5.",
-        cause,
-        "doubtful",
-    )
+    said = f"{loss:.2f} nats on random ids; ln V is {expected:.2f}."
+    return found(loss < expected + 1, said, otherwise="doubtful")
 
 
-@asks("Attention begins even", 5, "The past is used", "No leak from the future")
+@asks("Attention begins even")
 def even_attention(candidate: Candidate) -> Finding:
     """Compare the effects of earlier tokens with each other."""
-    candidate.check_size()
     new = candidate.new
     T = SHORT if new.is_large else min(LONG, new.block_size)
     effects = new.effects_on_last(T)[:, :-1]
@@ -55,83 +43,62 @@ def even_attention(candidate: Candidate) -> Finding:
     if not reached:
         raise CannotAskError("With its first parameters the model adds nothing of the past yet.")
     seen = float((effects.sum(dim=-1) ** 2 / effects.square().sum(dim=-1)).mean())
-    cause = (
-        "Few tokens get nearly all the weight, so most scores get no gradient. Divide them by √head_size, or "
-        "start with smaller matrices. (A trained model may do so.)"
-    )
     return found(
         seen > EVEN * reached,
-        f"The last logits depend on {reached} earlier tokens, as unevenly as on {seen:.1f} alike.",
+        f"The last logits depend on {reached} earlier tokens, as on {seen:.1f} that count alike.",
         f"More than {EVEN * reached:.1f}: a new model has no reason yet to prefer one.",
-        cause,
-        "doubtful",
+        otherwise="doubtful",
     )
 
 
-@asks("Its own loss is the cross-entropy", 8)
+@asks("Its own loss is the cross-entropy")
 def own_loss(candidate: Candidate) -> Finding:
     """Compare the loss that the model returns with the cross-entropy of its logits."""
-    given = candidate.new
-    name = next((name for name in TARGETS if name in given.arguments), "")
+    new, T = candidate.new, candidate.short
+    name = next((name for name in TARGETS if name in new.arguments), "")
     if not name:
         raise CannotAskError(f"It takes no {' or '.join(TARGETS[:3:2])}.")
-    x = given.draw(3, candidate.short, seed=9)
-    y = given.draw(3, candidate.short, seed=10)
+    x, y = new.draw(3, T, seed=9), new.draw(3, T, seed=10)
     with torch.no_grad():
-        output = given.answer(x, **{name: y.to(given.device)})
-    if isinstance(output, Tensor):
-        held: list = [output]
-    else:
-        held = list(
-            output.values()
-            if isinstance(output, dict)
-            else output
-            if isinstance(output, tuple | list)
-            else vars(output).values()
-        )
-    losses = [float(each) for each in held if isinstance(each, Tensor) and each.numel() == 1]
-    if not losses:
+        parts = parts_of(new.answer(x, **{name: y.to(new.device)})).values()
+    own = next((float(each) for each in parts if isinstance(each, Tensor) and each.numel() == 1), None)
+    if own is None:
         raise CannotAskError(f"With {name} it returns no loss.")
-    logits = given.logits(x)
-    plain, shifted = float(mean_loss(logits, y)), float(mean_loss(logits[:, :-1], y[:, 1:]))
-    near = 1e-3 * max(plain, 1)
-    own = losses[0]
-    is_right = abs(own - plain) < near or (name == "labels" and abs(own - shifted) < near)
-    cause = (
-        "Take F.cross_entropy(logits.view(B * T, V), targets.view(B * T)): V last, both in the same order."
-    )
-    if abs(own - shifted) < near:
-        cause = (
-            "It shifts the targets itself. Those of a batch are shifted already: it learns to skip a token."
-        )
-    return found(is_right, f"{own:.4f} nats.", f"{plain:.4f} nats, to 3 digits.", cause)
+    logits, right = new.logits(x), float(mean_loss(new.logits(x), y))
+    others = {
+        "shifted": float(mean_loss(logits[:, :-1], y[:, 1:])),
+        "softmax": float(mean_loss(logits.softmax(dim=-1), y)),
+        "sum": right * y.numel(),
+        "ids": float(mean_loss(logits, x)),
+    }
+    near = 1e-3 * max(right, 1)
+    cause = next((cause for cause, loss in others.items() if abs(own - loss) < near), "")
+    holds = abs(own - right) < near or (name == "labels" and cause == "shifted")
+    return found(holds, f"{own:.4f} nats.", f"{right:.4f} nats, to 3 digits.", cause)
 
 
-@asks(
-    "Every parameter gets a gradient", 8, "No leak from the future", "The past is used", "Every token is read"
-)
+@asks("Every parameter gets a gradient")
 def gradients(candidate: Candidate) -> Finding:
     """Compute the gradient of a loss, and look for parameters without one."""
-    stirred, expected = candidate.stirred, "A gradient that is not zero, in every matrix."
+    stirred = candidate.stirred
+    if shared := repeated(stirred):
+        said = f"{shared} holds one layer several times: these have the same parameters."
+        return found(False, said, "A layer for each place.", "shared", otherwise="doubtful")
     if hidden := unregistered(stirred):
-        cause = "Optimizers, .to() and state_dict() do not find modules in a plain list: use nn.ModuleList."
-        return found(False, f"The layers in {hidden} are not in model.parameters().", expected, cause)
-    names, grads = gradients_of(stirred)
-    if odd := [name for (name, _), grad in zip(names, grads, strict=True) if not sound(grad)]:
-        cause = "Somewhere 0 is divided by 0, or -inf multiplied by 0."
-        return found(False, f"NaN or inf in {', '.join(odd[:3])}.", "Finite gradients.", cause)
-    pairs = zip(names, grads, strict=True)
-    silent = [said for (name, p), grad in pairs if (said := silence(stirred, name, p, grad))]
-    cause = (
-        "These change nothing in the loss: a part is made and not used, its output is replaced or detached, "
-        "or all positions have the same index. Follow them through forward()."
-    )
-    said = (
-        f"{len(silent)} of {len(names)} get none: {'; '.join(silent[:3])}."
-        if silent
-        else f"All {len(names)} do."
-    )
-    return found(not silent, said, expected, cause)
+        return found(False, f"The layers in {hidden} are not in model.parameters().", cause="list")
+    grads = gradients_of(stirred)
+    odd = [name for name, _, grad in grads if grad is not None and not bool(grad.isfinite().all())]
+    if odd:
+        return found(False, f"NaN or inf in {', '.join(odd[:3])}.", "Finite gradients.", "nan")
+    silent = list(filter(None, (silence(stirred, *each) for each in grads)))
+    said = f"{len(silent)} of {len(grads)} get none: {'; '.join(silent[:3])}." if silent else ""
+    return found(not silent, said or f"All {len(grads)} do.")
+
+
+def repeated(model: nn.Module) -> str:
+    """Return the name of a list of modules in which one stands twice; or ""."""
+    lists = ((n, list(m)) for n, m in model.named_modules() if isinstance(m, nn.ModuleList | nn.Sequential))
+    return next((name.removeprefix("model.") for name, held in lists if len(set(held)) < len(held)), "")
 
 
 def unregistered(model: nn.Module) -> str:
@@ -139,21 +106,12 @@ def unregistered(model: nn.Module) -> str:
     known = set(model.modules())
     for module in known:
         for name, value in vars(module).items():
-            held = (
-                value.values()
-                if isinstance(value, dict)
-                else value
-                if isinstance(value, list | tuple)
-                else ()
-            )
-            if not name.startswith("_") and any(isinstance(v, nn.Module) and v not in known for v in held):
+            held = value.values() if isinstance(value, dict) else value
+            if name.startswith("_") or not isinstance(value, dict | list | tuple):
+                continue
+            if any(isinstance(each, nn.Module) and each not in known for each in held):
                 return f"{type(module).__name__}.{name}"
     return ""
-
-
-def sound(grad: Tensor | None) -> bool:
-    """Return whether a gradient, if there is one, is finite."""
-    return grad is None or bool(grad.isfinite().all())
 
 
 def silence(subject: Subject, name: str, parameter: Tensor, grad: Tensor | None) -> str:
@@ -179,113 +137,114 @@ def longest_run(zero: Tensor) -> int:
     return max((len(run) for run in "".join("01"[bool(z)] for z in zero).split("0")), default=0)
 
 
-def gradients_of(subject: Subject) -> tuple[list[tuple[str, nn.Parameter]], tuple]:
-    """Return the parameters that are trained, with names, and their gradients on random ids."""
-    names = [(n.removeprefix("model."), p) for n, p in subject.named_parameters() if p.requires_grad]
-    if not names:
-        raise CannotAskError("No parameter requires a gradient.")
+def gradients_of(subject: Subject) -> list[tuple[str, nn.Parameter, Tensor | None]]:
+    """Return the parameters that are trained, with their names, and their gradients on random ids."""
+    trained = [(n.removeprefix("model."), p) for n, p in subject.named_parameters() if p.requires_grad]
     T = min(subject.block_size, LONGEST)
-    if T < 2:
-        raise CannotAskError("block_size is 1: scores change nothing.")
+    if not trained:
+        raise CannotAskError("No parameter requires a gradient.")
     ids = subject.draw(max(2, 128 // T), T + 1, seed=11)
     with torch.enable_grad():
         loss = mean_loss(subject(ids[:, :-1]), ids[:, 1:].to(subject.device))
         if not loss.requires_grad:
-            raise ValueError(
-                "the loss depends on no parameter: is there a no_grad() or a detach() in forward()?"
-            )
-        return names, torch.autograd.grad(loss, [p for _, p in names], allow_unused=True)
+            said = "the loss depends on no parameter: is there a no_grad() or a detach() in forward()?"
+            raise ValueError(said)
+        grads = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
+    return [(name, p, grad) for (name, p), grad in zip(trained, grads, strict=True)]
 
 
-@asks("Gradients are of one size", 8, "Every parameter gets a gradient")
+@asks("Gradients are of one size")
 def gradient_sizes(candidate: Candidate) -> Finding:
     """Compare the gradients of matrices of one shape."""
-    names, grads = gradients_of(candidate.new)
-    by_shape: dict[tuple, list[float]] = {}
-    for (_, parameter), grad in zip(names, grads, strict=True):
+    grads, by_shape = gradients_of(candidate.new), dict[tuple, list[float]]()
+    if not any(bool(grad.any()) for *_, grad in grads if grad is not None):
+        return found(False, "All are zero.", "A gradient to begin with.", "zero")
+    for _, parameter, grad in grads:
         if grad is not None and parameter.dim() > 1 and bool(grad.any()):
             by_shape.setdefault(tuple(parameter.shape), []).append(float(grad.square().mean().sqrt()))
     ratio = max((max(sizes) / min(sizes) for sizes in by_shape.values()), default=1.0)
-    cause = (
-        "Some layers get almost nothing: a residual connection or a norm is missing, or they start too small."
-    )
-    return found(
-        ratio < 1e4,
-        f"Among matrices of one shape they differ by a factor of {ratio:.2g}.",
-        "At most 10,000.",
-        cause,
-        "doubtful",
-    )
+    said = f"The largest gradient is {ratio:.2g} times the smallest, of matrices of one shape."
+    return found(ratio < 1e4, said, otherwise="doubtful")
 
 
 # How it writes
 
 
-@asks(
-    "With a cache the logits are the same",
-    9,
-    "In eval mode the same ids give the same logits",
-    "No leak from the future",
-    "A prefix alone gives the same logits",
-)
+@asks("With a cache the logits are the same")
 def cached(candidate: Candidate) -> Finding:
     """Read a text in parts, with a cache."""
     stirred, T = candidate.steady, candidate.short
-    if "past_key_values" in stirred.arguments:
-        keyword, cache = "past_key_values", None
-    elif "cache" in stirred.arguments:
-        keyword, cache = "cache", Cache()
-    else:
+    keyword = next((name for name in ("past_key_values", "cache") if name in stirred.arguments), "")
+    if not keyword:
         raise CannotAskError("It takes no argument cache or past_key_values.")
+    options: dict[str, object] = {keyword: Cache() if keyword == "cache" else None}
+    if "use_cache" in stirred.arguments:
+        options["use_cache"] = True
     ids, parts = stirred.draw(2, T, seed=12), []
-    bounds = sorted({0, T // 2, max(1, T - 1), T})
-    for start, stop in pairwise(bounds):
-        options = {keyword: cache} | ({"use_cache": True} if "use_cache" in stirred.arguments else {})
+    for start, stop in pairwise(sorted({0, T // 2, max(1, T - 1), T})):
         with torch.no_grad():
             output = stirred.answer(ids[:, start:stop], **options)
         parts.append(logits_of(output, stirred.vocab_size).cpu().float())
-        if keyword == "past_key_values":
-            cache = getattr(output, keyword, None)
-            if cache is None:
-                raise CannotAskError("It returns no past_key_values.")
-    whole = stirred.logits(ids)
-    away = gap(torch.cat(parts, dim=1), whole)
-    cause = (
-        "New tokens stand behind those in the cache: positions and the mask begin at len(cache), not at 0."
-    )
-    return found(
-        away <= stirred.tolerance(whole),
-        f"Read in {len(parts)} parts, they differ by {away:.2g}.",
-        rounding(stirred, whole),
-        cause,
-    )
+        options[keyword] = getattr(output, "past_key_values", options[keyword])
+        if options[keyword] is None:
+            raise CannotAskError("It returns no past_key_values.")
+    said = f"Read in {len(parts)} parts, they differ by"
+    return same(stirred, stirred.logits(ids), torch.cat(parts, dim=1), said)
 
 
-@asks("It writes on beyond its block", 8)
-def generates(candidate: Candidate) -> Finding:
-    """Let it write on after a full block."""
-    given = candidate.given
-    write = getattr(given.model, "generate", None)
+def written_by(subject: Subject, ids: Tensor, max_new_tokens: int) -> Tensor:
+    """Return ids (B, T) with what the model's own method generate appends to them."""
+    write = getattr(subject.model, "generate", None)
     if not callable(write):
         raise CannotAskError("It has no method generate.")
-    ids = given.draw(1, given.block_size, seed=13).to(given.device)
-    expected = f"generate(ids, max_new_tokens=3) returns the {given.block_size} ids and 3 more."
-    crop = "Crop the context in generate: ids[:, -block_size:]."
+    torch.manual_seed(0)
     try:
         with torch.no_grad():
-            written = write(ids, max_new_tokens=3)
+            if {"max_new_tokens", "kwargs"} & inspect.signature(write).parameters.keys():
+                written = write(ids.to(subject.device), max_new_tokens=max_new_tokens)
+            else:
+                written = write(ids.to(subject.device), max_new_tokens)
     except TypeError as error:
-        raise CannotAskError(f"generate(ids, max_new_tokens=3): {told(error)}") from error
-    except Exception as error:
-        return Finding("", "doubtful", told(error), expected, crop)
+        raise CannotAskError(f"generate(ids, {max_new_tokens}): {told(error)}") from error
     if not isinstance(written, Tensor) or written.dim() != 2:
         raise CannotAskError(f"generate returns {type(written).__name__}, not ids (B, T).")
-    begins = bool(torch.equal(written[:, : given.block_size].cpu(), ids.cpu()))
+    return written.cpu()
+
+
+@asks("It writes on beyond its block")
+def generates(candidate: Candidate) -> Finding:
+    """Let it write on after a full block."""
+    given, T = candidate.given, candidate.given.block_size
+    ids = given.draw(1, T, seed=13)
+    expected = f"generate(ids, 3) returns the {T} ids and 3 more."
+    try:
+        written = written_by(given, ids, 3)
+    except CannotAskError:
+        raise
+    except Exception as error:
+        return found(False, told(error), expected, otherwise="doubtful")
+    begins = torch.equal(written[:, :T], ids)
     known = bool(((written >= 0) & (written < given.vocab_size)).all())
-    fits = begins and known and given.block_size < written.shape[1] <= given.block_size + 3
+    said = f"It returned {written.shape[1]} ids, {'' if begins else 'not '}beginning with the given."
+    return found(begins and known and T < written.shape[1] <= T + 3, said, expected)
+
+
+@asks("It writes what it predicts")
+def writes_predictions(candidate: Candidate) -> Finding:
+    """Let it write one token after each of many texts, and ask how much it expected these."""
+    stirred, T = candidate.stirred, min(8, candidate.given.block_size)
+    ids = stirred.draw(64 if stirred.is_large else 1024, T, seed=14)
+    expects = stirred.logits(ids)[:, -1].softmax(dim=-1)
+    drawn = written_by(stirred, ids, 1)[:, T:]
+    if drawn.shape[1] != 1:
+        raise CannotAskError(f"generate(ids, 1) appends {drawn.shape[1]} tokens.")
+    surprises = -expects.log()
+    entropy = (expects * surprises).sum(dim=-1)
+    spread = (expects * surprises**2).sum(dim=-1) - entropy**2
+    limit = float(entropy.mean() + 5 * (spread.mean() / len(ids)).sqrt())
+    surprise = float(surprises.gather(1, drawn).mean())
     return found(
-        fits,
-        f"It returned {written.shape[1]} ids, {'beginning' if begins else 'not beginning'} with the given.",
-        expected,
-        crop,
+        surprise <= limit,
+        f"What it draws surprises it by {surprise:.2f} nats a token.",
+        f"At most {limit:.2f}: the entropy of its predictions, and five standard errors.",
     )

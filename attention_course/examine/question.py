@@ -1,7 +1,7 @@
 """A question, and the candidate that it is put to."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -9,12 +9,14 @@ from typing import Any
 from torch import Tensor
 
 from attention_course.examine.report import Finding, Verdict
-from attention_course.examine.subject import CannotAskError, Subject, told
+from attention_course.examine.subject import CannotAskError, Subject, gap, told
+from attention_course.ladder import tables
 
+TEXTS = tables("examine", "questions")
 LONGEST = 512  # tokens of a text in a backward pass
 LONG = 64  # tokens of a text in which attention is measured
 EVEN = 0.41  # share of the tokens: right models have 0.44 and more, unscaled scores of one head below 0.4
-RESIDUAL = 1.5  # without a residual stream about 1; right models have 2.0 and more
+RESIDUAL = 1.5  # with large embeddings right models have 2.0 and more; without a residual stream 1.4 at most
 FEW = 8  # tokens in a vocabulary
 SHORT = 16  # tokens of a text in which every pair of positions is tried
 
@@ -46,6 +48,11 @@ class Candidate:
         """The model with noise added to all parameters; see `Subject.stirred`."""
         return self._fitting(Subject.stirred)
 
+    @cached_property
+    def loud(self) -> Subject:
+        """The model with large embeddings; see `Subject.loud`."""
+        return self._fitting(Subject.loud)
+
     def _fitting(self, make: Callable[[Subject], Subject]) -> Subject:
         if not self.is_copy:
             return self.given
@@ -71,59 +78,68 @@ class Candidate:
         """Which outputs change with which tokens; see `Subject.influence`."""
         return self.stirred.influence(self.short)
 
-    def check_size(self) -> None:
-        """Raise CannotAskError if random texts are too much alike for a mean over them to say something."""
-        if self.given.block_size < SHORT or self.given.vocab_size < FEW:
-            raise CannotAskError(
-                f"It takes vocab_size of at least {FEW}, and block_size of {SHORT}, to measure this."
-            )
-
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and what to know about it before the answer.
+    """A question, and what to know about it before the answer; `questions.toml` has that of each.
 
     Attributes:
         name: what a right model does.
-        rung: the number of the rung that explains it.
         ask: returns the finding, without name and rung.
+        rung: the number of the rung that explains it.
+        expected: what is expected, if the finding does not say.
+        cause: the usual cause, if the finding does not say.
+        causes: others, by name; the finding names one.
         explained_by: names of findings that, if wrong, explain that this one is.
+        apart: names of causes that no other finding explains.
+        least: sizes of a model below which it cannot be asked.
         vital: whether all later questions make no sense if this is wrong.
         train: whether it takes a training.
     """
 
     name: str
-    rung: int
     ask: Callable[[Any], Finding]
-    explained_by: tuple[str, ...] = ()
+    rung: int = 8
+    expected: str = ""
+    cause: str = ""
+    causes: Mapping[str, str] = field(default_factory=dict)
+    explained_by: Sequence[str] = ()
+    apart: Sequence[str] = ()
+    least: Mapping[str, int] = field(default_factory=dict)
     vital: bool = False
     train: bool = False
 
-    def put_to(self, candidate: Candidate, before: dict[str, Finding]) -> Finding:
+    def put_to(self, candidate: Candidate, before: Mapping[str, Finding]) -> Finding:
         """Ask, given the findings before. An error that the model raises is a finding, too."""
         try:
-            found = self.ask(candidate)
+            for size, least in self.least.items():
+                if (given := getattr(candidate.given, size)) < least:
+                    raise CannotAskError(f"{size} is {given}, and it takes at least {least} to ask this.")
+            answer = self.ask(candidate)
         except CannotAskError as error:
-            found = Finding("", "not asked", str(error))
+            answer = Finding("", "not asked", str(error))
         except Exception as error:
             cause = "The model raised this error on a text that it has to be able to read."
-            found = Finding("", "wrong", told(error), "An answer.", cause)
-        reasons = (
-            name for name, each in before.items() if name in self.explained_by and each.verdict == "wrong"
+            answer = found(False, told(error), "An answer.", cause)
+        wrong = [each.name for each in before.values() if each.verdict == "wrong"]
+        reasons = [name for name in wrong if name in self.explained_by and answer.cause not in self.apart]
+        return replace(
+            answer,
+            name=self.name,
+            rung=self.rung,
+            expected=answer.expected or self.expected,
+            cause=self.causes.get(answer.cause, answer.cause or self.cause),
+            follows_from=reasons[0] if reasons and answer.verdict in ("wrong", "doubtful") else None,
         )
-        follows = next(reasons, None) if found.verdict in ("wrong", "doubtful") else None
-        return replace(found, name=self.name, rung=self.rung, follows_from=follows)
 
     def moot(self, name: str) -> Finding:
         """Return that the question was not asked because of another finding."""
-        return Finding(self.name, "not asked", f"First mend “{name}”.", rung=self.rung)
+        return Finding(self.name, "not asked", f"First mend “{name}”.", rung=self.rung, follows_from=name)
 
 
-def asks(
-    name: str, rung: int, *explained_by: str, vital: bool = False, train: bool = False
-) -> Callable[[Callable[[Any], Finding]], Question]:
-    """Make a question of a function."""
-    return lambda ask: Question(name, rung, ask, explained_by, vital, train)
+def asks(name: str) -> Callable[[Callable[[Any], Finding]], Question]:
+    """Make a question of a function, the one with this name in `questions.toml`."""
+    return lambda ask: Question(name, ask, **TEXTS[name])
 
 
 def questions_of(module: ModuleType) -> list[Question]:
@@ -131,6 +147,17 @@ def questions_of(module: ModuleType) -> list[Question]:
     return [each for each in vars(module).values() if isinstance(each, Question)]
 
 
-def found(holds: bool, measured: str, expected: str, cause: str, otherwise: Verdict = "wrong") -> Finding:
-    """Return the finding "right" if it holds."""
+def found(
+    holds: bool, measured: str, expected: str = "", cause: str = "", otherwise: Verdict = "wrong"
+) -> Finding:
+    """Return the finding "right" if it holds.
+
+    `expected` and `cause` are those of the question if they are left out; `cause` may name one of its causes.
+    """
     return Finding("", "right" if holds else otherwise, measured, expected, cause)
+
+
+def same(subject: Subject, one: Tensor, other: Tensor, said: str, cause: str = "") -> Finding:
+    """Return "right" if logits are the same but for rounding; `said` stands before the difference."""
+    away, limit = gap(one, other), subject.tolerance(one)
+    return found(away <= limit, f"{said} {away:.2g}.", f"At most {limit:.1g}, by rounding.", cause)

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from attention_course.plots import Panel, picture
+from attention_course.plots.frame import MUTED, accent, frame
 
 Verdict = Literal["wrong", "doubtful", "right", "not asked"]
-SIGNS: dict[Verdict, str] = {
-    "wrong": "✗",
-    "doubtful": "?",
-    "right": "✓",
-    "not asked": "–",
-}  # as they are told
-ACCENTS: dict[Verdict, str] = {"wrong": "#B3123C", "right": "#0072B2"}  # the others are grey
+SIGNS: dict[Verdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}
 WIDTH = 100  # characters of a line in a terminal
 
 
@@ -48,10 +43,8 @@ class Finding:
         """What is expected, why it is missed, and where to read about it; empty unless wrong or doubtful."""
         if self.verdict in ("right", "not asked"):
             return ""
-        why = (
-            f"This follows from “{self.follows_from}”: mend that first." if self.follows_from else self.cause
-        )
-        return f"Expected: {self.expected} {why} (Rung {self.rung})"
+        first = f"This follows from “{self.follows_from}”: mend that first."
+        return f"Expected: {self.expected} {first if self.follows_from else self.cause} (Rung {self.rung})"
 
     def __str__(self) -> str:
         lines = [f"{SIGNS[self.verdict]} {self.name}: {self.verdict}", self.measured, self.advice]
@@ -79,55 +72,58 @@ class Report:
 
     def __post_init__(self):
         verdicts = list(SIGNS)
-        object.__setattr__(
-            self,
-            "findings",
-            tuple(
-                sorted(self.findings, key=lambda f: (verdicts.index(f.verdict), f.follows_from is not None))
-            ),
-        )
+        order = sorted(self.findings, key=lambda f: (verdicts.index(f.verdict), f.follows_from is not None))
+        object.__setattr__(self, "findings", tuple(order))
 
     def __bool__(self) -> bool:
         return all(finding.verdict != "wrong" for finding in self.findings)
 
     @property
     def headline(self) -> str:
-        """How many findings there are of each verdict, and which to mend first."""
+        """How many findings there are of each verdict, and which to mend, or to look at, first."""
         counts = Counter(finding.verdict for finding in self.findings)
         said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict])
         if self.stopped:
             said += "; stopped before the end"
-        return f"{said}." if self else f"{said}. Mend this first: {self.findings[0].name}."
+        if not self:
+            return f"{said}. Mend this first: {self.findings[0].name}."
+        return f"{said}. Look at this: {self.findings[0].name}." if counts["doubtful"] else f"{said}."
+
+    @property
+    def shown(self) -> tuple[list[Finding], list[str]]:
+        """The findings of the questions that could be asked, and one line for those that wait for another."""
+        waiting = [f for f in self.findings if f.verdict == "not asked" and f.follows_from]
+        shown = [f for f in self.findings if f not in waiting]
+        return shown, [f"– {waiting[0].measured} {len(waiting)} more questions wait." for _ in waiting[:1]]
 
     def __repr__(self) -> str:
         notes = (textwrap.fill(remark, WIDTH) for remark in self.remarks)
-        return "\n".join([self.headline, *notes, "", *map(str, self.findings)])
+        shown, waiting = self.shown
+        return "\n".join([self.headline, *notes, "", *map(str, shown), *waiting])
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         return {"text/plain": repr(self), "text/html": self._html()}
 
     def _html(self) -> str:
-        sign, accent = ("✓", ACCENTS["right"]) if self else ("✗", ACCENTS["wrong"])
         notes = "".join(f"<div>{html.escape(remark)}</div>" for remark in self.remarks)
-        rows = "".join(map(row, self.findings))
+        shown, waiting = self.shown
+        rows = "".join(
+            [
+                *map(row, shown),
+                *(f'<div style="margin-top:6px">{html.escape(line)}</div>' for line in waiting),
+            ]
+        )
         panels = [finding.panel for finding in self.findings if finding.panel is not None]
         drawn = picture(*panels, alt=self.headline)._repr_mimebundle_()["text/html"] if panels else ""
-        return (
-            '<div style="color:var(--jp-ui-font-color1,#222);background:var(--jp-layout-color1,white);'
-            f"max-width:60em;border:1px solid var(--jp-border-color2,#ccc);border-left:5px solid {accent};"
-            "padding:6px 16px 8px;line-height:1.5;font-family:var(--jp-ui-font-family,sans-serif);"
-            f'font-size:var(--jp-content-font-size1,14px)"><div><strong>{sign} {html.escape(self.headline)}'
-            f"</strong></div>{notes}{rows}</div>{drawn}"
-        )
+        return frame("examine", "✓" if self else "✗", self.headline, notes + rows) + drawn
 
 
 def row(finding: Finding) -> str:
     """Return a finding as HTML: one line, and what to do below it."""
-    muted = "color:var(--jp-ui-font-color2,#555)"
+    sign = SIGNS[finding.verdict]
     advice = f'<div style="margin-left:1.6em">{html.escape(finding.advice)}</div>' if finding.advice else ""
     return (
-        f'<div style="margin-top:6px"><strong style="color:{ACCENTS.get(finding.verdict, "#888")}">'
-        f"{SIGNS[finding.verdict]} {finding.verdict}</strong> &nbsp;"
-        f"<strong>{html.escape(finding.name)}</strong>"
-        f' &nbsp;<span style="{muted}">{html.escape(finding.measured)}</span>{advice}</div>'
+        f'<div style="margin-top:6px;border-left:3px solid {accent(sign)};padding-left:8px">'
+        f"{sign} {finding.verdict} &nbsp;<strong>{html.escape(finding.name)}</strong>"
+        f' &nbsp;<span style="{MUTED}">{html.escape(finding.measured)}</span>{advice}</div>'
     )

@@ -3,7 +3,11 @@
 import copy
 import inspect
 import math
+import os
+import sysconfig
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +17,12 @@ from torch import Tensor, nn
 TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
 LARGE = 10_000_000  # parameters
 ROUNDING = 100  # times the rounding error of one operation: a deep model in float32 stays below a tenth of it
+
+NOT_THEIRS = (  # how the files of PyTorch, this package and Python begin
+    *(f"{Path(file).parents[1]}{os.sep}" for file in (torch.__file__, __file__)),
+    sysconfig.get_path("stdlib"),
+    "<frozen",
+)
 
 
 class CannotAskError(Exception):
@@ -51,10 +61,17 @@ class Subject(nn.Module):
 
     def answer(self, ids: Int[Tensor, "B T"], **options: object) -> Any:
         """Return all that the model returns."""
-        ids = ids.to(self.device)
+        ids = ids.to(self.device).contiguous()  # nanoGPT calls targets.view
         if self.targets:
             options.setdefault(self.targets, ids)
-        return self.model(ids, **options)
+        try:
+            return self.model(ids, **options)
+        except Exception as error:
+            B, T = ids.shape
+            error.add_note(
+                f"Asked with ids of shape {B, T}: B = {B}, T = {T}; the block is {self.block_size}."
+            )
+            raise
 
     @property
     def device(self) -> torch.device:
@@ -116,6 +133,22 @@ class Subject(nn.Module):
                     size = parameter.numel() ** -0.25 if parameter.dim() > 1 else 0.1
                     parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter)
         return subject
+
+    def loud(self) -> "Subject":
+        """Return a copy in float32 whose embeddings have a standard deviation of 1.
+
+        What goes around attention then outweighs what it adds, at whatever size the model begins.
+        """
+        subject = self.in_float32()
+        with torch.no_grad():
+            for embedding in subject.embeddings:
+                embedding.weight /= embedding.weight.std(correction=0).clamp(min=1e-9)
+        return subject
+
+    @property
+    def embeddings(self) -> list[nn.Embedding]:
+        """The embeddings."""
+        return [module for module in self.modules() if isinstance(module, nn.Embedding)]
 
     def in_float32(self) -> "Subject":
         """Return a copy in eval mode, converted to float32 if its parameters are in a shorter dtype."""
@@ -180,32 +213,25 @@ def gap(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max()) if one.shape == other.shape else math.inf
 
 
-def rounding(subject: Subject, logits: Tensor) -> str:
-    """Say how much of a difference is rounding, and where that number comes from."""
-    return (
-        f"At most {subject.tolerance(logits):.1g}: {ROUNDING} rounding errors of {subject.eps:.1g} at the "
-        f"largest logit, {float(logits.abs().max()):.2g}."
-    )
+def parts_of(output: Any) -> dict[Any, Any]:
+    """Return what a model returned, part by part: of a tensor, a tuple, a dict, or an object."""
+    if isinstance(output, Mapping):
+        return dict(output)
+    if isinstance(output, Tensor | tuple | list):
+        return dict(enumerate([output] if isinstance(output, Tensor) else output))
+    return {**getattr(output, "__dict__", {}), "logits": getattr(output, "logits", None)}
 
 
 def logits_of(output: Any, vocab_size: int) -> Tensor:
-    """Find the logits in what a model returned: a tensor, a tuple, a dict, or an object that holds them.
+    """Find the logits in what a model returned.
 
     Raises:
         TypeError: there is no tensor in it.
     """
-    if isinstance(output, Tensor):
-        return output
-    held: dict[Any, Any]
-    if isinstance(output, Mapping):
-        held = dict(output)
-    elif isinstance(output, tuple | list):
-        held = dict(enumerate(output))
-    else:
-        held = {**getattr(output, "__dict__", {}), "logits": getattr(output, "logits", None)}
-    if isinstance(held.get("logits"), Tensor):
-        return held["logits"]
-    tensors = [each for each in held.values() if isinstance(each, Tensor) and each.dim() > 1]
+    parts = parts_of(output)
+    if isinstance(output, Tensor) or isinstance(parts.get("logits"), Tensor):
+        return output if isinstance(output, Tensor) else parts["logits"]
+    tensors = [each for each in parts.values() if isinstance(each, Tensor) and each.dim() > 1]
     fitting = [each for each in tensors if each.shape[-1] == vocab_size]
     for found in fitting or tensors:
         return found
@@ -213,6 +239,11 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
 
 
 def told(error: BaseException) -> str:
-    """Tell an error in one line."""
+    """Tell an error in one line: its words, its notes, and the last line of the model's own code."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}".rstrip(": .") + "."
+    said = [f"{type(error).__name__}: {text[:300]}".rstrip(": .") + "."]
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in [each for each in frames if not each.filename.startswith(NOT_THEIRS)][-1:]:
+        file = "the cell" if "ipykernel" in frame.filename else Path(frame.filename).name
+        said.append(f"At {file}, line {frame.lineno}, in {frame.name}: {frame.line}".rstrip(": ") + ".")
+    return " ".join([*said, *getattr(error, "__notes__", [])])

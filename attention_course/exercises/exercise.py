@@ -69,6 +69,8 @@ class Exercise:
         difficulty: from 1 to 5.
         tolerance: relative to the largest value of the target.
         forbidden: names of functions that an answer may not call.
+        judge: returns the verdict on an answer that no comparison with the reference can give; called with
+            the exercise, the answer, and the inputs.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Exercise:
     difficulty: int
     tolerance: float = 1e-5
     forbidden: tuple[str, ...] = ()
+    judge: Callable | None = None
 
     @cached_property
     def pairs(self) -> tuple[Mistake, ...]:
@@ -103,6 +106,7 @@ def exercise(
     draw_inputs: Callable[[torch.Generator], list[tuple]],
     properties: tuple[Property, ...],
     functions: tuple[Callable, ...] = (),
+    judge: Callable | None = None,
 ) -> Exercise:
     """Read the exercise named after its reference from the TOML file beside `module`.
 
@@ -112,13 +116,14 @@ def exercise(
         draw_inputs: see there.
         properties: see there.
         functions: mistakes that are not patches, each named after its mistake.
+        judge: see `Exercise`.
     """
     name = reference.__name__
     entry = tables("exercises", module.rpartition(".")[2])[name]
     by_name = {function.__name__: function for function in functions}
 
     mistakes = []
-    for mistake, given in entry.pop("mistakes").items():
+    for mistake, given in entry.pop("mistakes", {}).items():
         message, patches = given.get("message") or CATALOGUE[mistake], given.get("patches", [])
         if mistake in by_name:
             mistakes.append(Mistake((mistake,), message, by_name.pop(mistake)))
@@ -140,6 +145,7 @@ def exercise(
         mistakes=tuple(mistakes),
         hints=hints,
         forbidden=forbidden,
+        judge=judge,
         **entry,
     )
 

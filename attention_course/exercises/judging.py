@@ -26,6 +26,7 @@ from attention_course.exercises.problems import (
     wrong_values,
 )
 from attention_course.exercises.running import Answer, Hung, Outcome, Slow, call
+from attention_course.plots.frame import frame
 
 NOT_TRIED = "not tried yet"
 
@@ -71,7 +72,7 @@ class Verdict:
         sign = "✓" if self.passed else "✗" if self.tried else "○"
         remark = panel.prose(self.remark) if self.remark else ""
         body = panel.prose(self.message) + self.details + remark
-        return panel.frame(self.exercise, sign, self.headline, body)
+        return frame(self.exercise, sign, self.headline, body)
 
     def _repr_mimebundle_(self, **kwargs):
         page = self._repr_html_()
@@ -131,6 +132,8 @@ def judge(
         drawn = Trial(exercise, generator)
     else:
         drawn = trial(exercise, seed)
+    if exercise.judge:
+        return exercise.judge(exercise, function, *drawn.inputs[0])
     answer = Answer(function, guard)
     try:
         return compare(drawn, answer)

@@ -12,31 +12,13 @@ import ipywidgets
 from torch import Tensor
 
 from attention_course.exercises.exercise import Exercise, undocumented, unwrapped
+from attention_course.plots.frame import CODE, MUTED, TEXT, frame
 
-ACCENTS = {"✓": "#0072B2", "✗": "#B3123C"}  # colour-blind safe; other symbols are grey
-TEXT = "color:var(--jp-ui-font-color1,#222)"
-MUTED = "color:var(--jp-ui-font-color2,#555)"
-BORDER = "var(--jp-border-color2,#ccc)"
-CODE = (
-    "font-family:var(--jp-code-font-family,monospace);font-size:.95em;background:none;color:inherit;padding:0"
-)
 CELL = "padding:2px 8px;text-align:right;border:none;font-variant-numeric:tabular-nums;background:none"
 MARKED = f"{CELL};outline:2px solid #B3123C;font-weight:700"
 LARGEST = 9  # rows and columns that a table shows
 
 hints_given: Counter[str] = Counter()  # by the names of exercises
-
-
-def frame(name: str, sign: str, headline: str, body: str) -> str:
-    """Return a panel: a bar in the colour of the symbol, a title, and `body`, which is HTML."""
-    accent = ACCENTS.get(sign, "#888")
-    return (
-        f'<div role="status" style="{TEXT};background:var(--jp-layout-color1,white);max-width:60em;'
-        f"border:1px solid {BORDER};border-left:5px solid {accent};padding:6px 16px 8px;line-height:1.5;"
-        f'font-family:var(--jp-ui-font-family,sans-serif);font-size:var(--jp-content-font-size1,14px)">'
-        f'<div><span style="{CODE};{MUTED}">{html.escape(name)}</span> &nbsp;'
-        f"<strong>{sign} {html.escape(headline)}</strong></div>{body}</div>"
-    )
 
 
 def prose(text: str) -> str:

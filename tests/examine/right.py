@@ -3,9 +3,10 @@
 import functools
 
 import torch
-from examine.one_file import Model
 from torch import nn
+from torch.nn import functional as F
 
+from attention_course.examine.one_file import Model
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.llama import Llama, LlamaConfig
 
@@ -64,8 +65,30 @@ class NanoForm(Model):
     """nanoGPT's form: without targets it answers for the last position only."""
 
     def forward(self, ids, targets=None):
-        logits, loss = super().forward(ids, targets)
-        return (logits, loss) if targets is not None else (logits[:, [-1]], None)
+        logits, _ = super().forward(ids)
+        if targets is None:
+            return logits[:, [-1]], None
+        return logits, F.cross_entropy(logits.view(-1, V), targets.view(-1), ignore_index=-1)
+
+
+class Quiet(Model):
+    """Its embeddings begin at 0.02, as the first loss asks for; its other layers as PyTorch's."""
+
+    def __init__(self):
+        super().__init__(V, BLOCK, width=64, layers=3)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+
+
+class ZeroHead(Model):
+    """Its last layer starts at zero, as in modded-nanogpt: nothing depends on anything yet."""
+
+    def __init__(self):
+        super().__init__(V, BLOCK)
+        nn.init.zeros_(self.head.weight)
 
 
 def ours(**options) -> nn.Module:
@@ -88,6 +111,8 @@ MODELS = {
     "dropout, in eval mode": lambda: Model(V, BLOCK, dropout=0.2).eval(),
     "nanoGPT's form": lambda: NanoForm(V, BLOCK),
     "PyTorch's encoder": Wrapped,
+    "last layer starts at zero": ZeroHead,
+    "small embeddings": Quiet,
     "bfloat16": lambda: Model(V, BLOCK).bfloat16(),
     "GPT": ours,
     "GPT, six layers, dropout, bias": lambda: ours(n_layer=6, dropout=0.1, bias=True),

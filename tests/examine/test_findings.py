@@ -1,14 +1,98 @@
-"""A bug in what a model computes is found by a question of `findings`; see also test_bugs."""
+"""A bug in what a model computes is found by a question of `findings`; see also test_planted."""
+
+import re
 
 import pytest
-from examine.bugs import ONE_FILE, named
+import torch
+from examine.bugs import named
 
 from attention_course.examine import findings
-from attention_course.examine.question import questions_of
+from attention_course.examine.findings import leak_cause
+from attention_course.examine.one_file import Model
+from attention_course.examine.planted import BUGS, plant
+from attention_course.examine.question import Candidate, questions_of
+from attention_course.examine.subject import Subject
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
 
 @pytest.mark.parametrize("name", ["mask off by one", "dropout in eval mode", "weights over the batch"])
 def test_a_bug_is_found_first_by_its_finding(name):
-    bug = ONE_FILE[name]
-    assert bug.finding in {question.name for question in questions_of(findings)}
-    assert named(bug)[:1] == [bug.finding]
+    finding = BUGS[name].finding
+    assert finding in {question.name for question in questions_of(findings)}
+    assert named(name)[:1] == [finding]
+
+
+@pytest.mark.parametrize("name", ["no residual around attention", "no residual around attention, gpt.py"])
+def test_a_missing_residual_is_told_from_small_embeddings(name):
+    assert named(name)[0] == BUGS[name].finding == "A token's own output depends most on itself"
+
+
+class OverTime(Model):
+    """A norm over time, of which one number has no spread; the text has more tokens than one."""
+
+    def forward(self, ids, targets=None):
+        logits, loss = super().forward(ids)
+        return (logits - logits.mean(1, keepdim=True)) / logits.std(1, correction=0, keepdim=True), loss
+
+
+def asked(question, model):
+    return question.put_to(Candidate(Subject(model, 29, 24)), {})
+
+
+def test_one_token_that_gives_nan_is_named():
+    finding = asked(findings.prefix_alone, OverTime())
+    assert finding.measured == "NaN or inf for a text of length 1."
+    assert "norm over time" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("question", "bug", "words"),
+    [
+        (
+            findings.batch_apart,
+            "positions of the batch",
+            ["batch_first=True", "x.size(1) is T", "same order"],
+        ),
+        (findings.past_used, "attention not added", ["F.scaled_dot_product_attention wants (B, H, T, D)"]),
+        (findings.prefix_alone, "positions counted from the end", ["padding on the left"]),
+        (findings.no_leak, "no mask", ["scores = scores.masked_fill(", "view(B, H, T, D)", "over time"]),
+    ],
+)
+def test_the_commonest_causes_are_named_in_order(question, bug, words):
+    finding = asked(question, plant(bug))
+    places = [finding.cause.index(each) for each in words]
+    assert places == sorted(places)
+
+
+def test_a_prefix_is_said_to_be_the_first_tokens():
+    said = asked(findings.prefix_alone, plant("positions counted from the end")).measured
+    assert re.match(r"The first \d+ of 16 tokens, read alone: ", said)
+
+
+SEEN = torch.ones(16, 16, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("table", "cause"),
+    [
+        (SEEN.tril(1), "next"),
+        (SEEN.tril(3), "next"),
+        (SEEN.triu(1), "inverted"),
+        (SEEN, "all"),
+        (SEEN & ~torch.eye(16, dtype=torch.bool).roll(12, 1), "all"),
+        (SEEN.tril() | (torch.arange(16) == 4), ""),
+    ],
+)
+def test_the_pattern_of_a_leak_names_its_cause(table, cause):
+    assert leak_cause(table) == cause
+
+
+def test_without_a_past_the_residual_stream_is_not_asked_for():
+    assert asked(findings.residual, plant("attention not added")).verdict == "not asked"
+
+
+def test_the_residual_stream_is_seen_at_any_size_of_the_embeddings():
+    model = plant()
+    model.tokens.weight.data /= 1000  # what attention adds is then far larger
+    assert asked(findings.residual, model).verdict == "right"

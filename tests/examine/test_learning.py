@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from examine.bugs import patched
-from examine.one_file import Model
 from examine.right import BLOCK, V, ours
 from torch import nn
 
 from attention_course.examine import QUESTIONS, Examination, learning
-from attention_course.examine.learning import floors
+from attention_course.examine.learning import Learner, floors
+from attention_course.examine.one_file import Model
+from attention_course.examine.planted import plant
+from attention_course.examine.question import TEXTS
 from attention_course.examine.subject import Subject
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
 
@@ -24,9 +25,8 @@ def trained(model, monkeypatch, steps=300, seconds=60.0):
     """Ask what takes a training on stories, a short one."""
     monkeypatch.setattr(learning, "STORY_STEPS", steps)
     monkeypatch.setattr(learning, "SECONDS", seconds)
-    questions = [
-        question for question in QUESTIONS if question.name in (ANSWERS, *learning.BEFORE, LEARNED, ENTROPY)
-    ]
+    wanted = [ANSWERS, *TEXTS[LEARNED]["explained_by"], LEARNED, ENTROPY]
+    questions = [question for question in QUESTIONS if question.name in wanted]
     report = Examination(Subject(model, 65, 32), questions).run()
     return {finding.name: finding for finding in report.findings}
 
@@ -49,7 +49,7 @@ def test_a_bigram_model_does_not_beat_tables(monkeypatch):
 @pytest.mark.slow
 def test_a_leak_goes_below_the_entropy(monkeypatch):
     torch.manual_seed(0)
-    leaky = patched("one_file.py", [("triu(1)", "triu(2)")]).Model(vocab=65, block=32, width=64)
+    leaky = plant("mask off by one", vocab_size=65, block_size=32, width=64)
     found = trained(leaky, monkeypatch)
     assert found[ENTROPY].verdict == "wrong"
     assert found[ENTROPY].follows_from == "No leak from the future"
@@ -59,6 +59,16 @@ def test_a_training_ends_when_its_time_is_up(monkeypatch):
     found = trained(ours(vocab_size=65, block_size=32), monkeypatch, seconds=0.0)
     assert found[LEARNED].verdict == "doubtful"
     assert "Stopped after 1 of 300 steps" in found[LEARNED].measured
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"), [(1.5, "the last characters say, and no more"), (2.5, "not yet what the last")]
+)
+def test_a_loss_far_above_that_of_tables_is_told_from_one_near_it(monkeypatch, factor, words):
+    candidate = Learner(Subject(ours(vocab_size=65, block_size=32), 65, 32))
+    monkeypatch.setattr(learning, "SECONDS", 0.0)
+    candidate.loss = factor * floors()["3-grams"]
+    assert words in learning.beats_tables.put_to(candidate, {}).cause
 
 
 def test_a_training_that_diverges_is_a_finding(monkeypatch):

@@ -1,10 +1,14 @@
 """A question takes any answer, also an error, and knows what explains a wrong one."""
 
+from dataclasses import replace
+
 import pytest
-from examine.one_file import Model
 from examine.right import BLOCK, V
 
-from attention_course.examine.question import Candidate, asks, found
+from attention_course.examine import QUESTIONS
+from attention_course.examine.one_file import Model
+from attention_course.examine.planted import plant
+from attention_course.examine.question import TEXTS, Candidate, Question, found
 from attention_course.examine.report import Finding
 from attention_course.examine.subject import CannotAskError, Subject
 
@@ -27,7 +31,7 @@ def test_an_error_is_an_answer(candidate, error, verdict):
     def fails(_):
         raise error
 
-    finding = asks("It answers", 8)(fails).put_to(candidate, {})
+    finding = Question("It answers", fails, 8).put_to(candidate, {})
     assert (finding.name, finding.rung, finding.verdict) == ("It answers", 8, verdict)
     assert str(error) in finding.measured
 
@@ -35,16 +39,51 @@ def test_an_error_is_an_answer(candidate, error, verdict):
 @pytest.mark.parametrize(("verdict", "follows"), [("wrong", "before"), ("right", None)])
 def test_only_a_wrong_finding_explains_another(candidate, verdict, follows):
     before = {"before": Finding("before", verdict, "", "", "", 1)}
-    assert asks("after", 2, "before")(wrong).put_to(candidate, before).follows_from == follows
-    assert asks("after", 2, "other")(wrong).put_to(candidate, before).follows_from is None
+    assert (
+        Question("after", wrong, 2, explained_by=["before"]).put_to(candidate, before).follows_from == follows
+    )
+    assert Question("after", wrong, 2, explained_by=["other"]).put_to(candidate, before).follows_from is None
+
+
+@pytest.mark.parametrize(
+    ("name", "bug", "before", "follows"),
+    [
+        ("Every parameter gets a gradient", "layers in a plain list", "No leak from the future", False),
+        ("Every parameter gets a gradient", "one layer, several times", "No leak from the future", False),
+        ("Every parameter gets a gradient", "a head thrown away", "No leak from the future", True),
+        ("The order of tokens matters", "no positions, one layer", "The texts of a batch do not meet", True),
+    ],
+)
+def test_what_explains_a_bug_and_what_does_not(name, bug, before, follows):
+    question = next(each for each in QUESTIONS if each.name == name)
+    finding = question.put_to(
+        Candidate(Subject(plant(bug), V, BLOCK)), {before: Finding(before, "wrong", "")}
+    )
+    assert finding.verdict in ("wrong", "doubtful")
+    assert finding.follows_from == (before if follows else None)
 
 
 def test_a_question_that_makes_no_sense_any_more_says_what_to_mend_first():
-    finding = asks("after", 2)(wrong).moot("before")
+    finding = Question("after", wrong, 2).moot("before")
     assert (finding.verdict, finding.rung) == ("not asked", 2)
     assert "before" in finding.measured
 
 
 def test_small_models_are_not_judged_by_means_of_random_texts():
-    with pytest.raises(CannotAskError, match="at least"):
-        Candidate(Subject(Model(V, 4), V, 4)).check_size()
+    small = Candidate(Subject(Model(V, 4), V, 4))
+    finding = Question("even", wrong, least={"vocab_size": 8, "block_size": 16}).put_to(small, {})
+    assert finding.verdict == "not asked"
+    assert finding.measured == "block_size is 4, and it takes at least 16 to ask this."
+
+
+def test_what_a_finding_does_not_say_its_question_says(candidate):
+    question = Question("name", wrong, 2, "usual", "usual", {"cause": "of several"})
+    finding = question.put_to(candidate, {})
+    assert (finding.expected, finding.cause) == ("expected", "of several")
+    finding = replace(question, ask=lambda _: found(False, "measured")).put_to(candidate, {})
+    assert (finding.expected, finding.cause) == ("usual", "usual")
+
+
+def test_the_texts_are_those_of_the_questions_in_their_order():
+    assert [question.name for question in QUESTIONS] == list(TEXTS)
+    assert {name for question in QUESTIONS for name in question.explained_by} <= set(TEXTS)

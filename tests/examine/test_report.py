@@ -1,10 +1,10 @@
 """What a report says first, and how it shows itself."""
 
 import pytest
-from examine.one_file import Model
 from examine.right import BLOCK, V
 
-from attention_course.examine import Finding, Report, examine
+from attention_course.examine import QUESTIONS, Finding, Report, examine
+from attention_course.examine.one_file import Model
 from attention_course.examine.report import SIGNS
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -31,8 +31,19 @@ def test_what_is_to_be_mended_first_comes_first():
     assert all(sign in repr(report) for sign in SIGNS.values())
 
 
+def test_what_waits_for_a_finding_takes_one_line():
+    waiting = (question.moot("a") for question in QUESTIONS[:5])
+    report = Report((finding("a", "wrong"), finding("b", "not asked"), *waiting))
+    for shown in (repr(report), report._repr_mimebundle_()["text/html"]):
+        assert shown.count("not asked") == 2, "the headline's, and b's"
+        assert shown.count("– First mend “a”. 5 more questions wait.") == 1
+
+
 def test_doubts_are_not_faults():
-    assert Report((finding("a", "doubtful"), finding("b", "not asked")))
+    report = Report((finding("b", "right"), finding("a", "doubtful")))
+    assert report
+    assert report.headline == "1 doubtful, 1 right. Look at this: a."
+    assert Report((finding("b", "right"),)).headline == "1 right."
 
 
 def test_a_report_shows_the_leak_probe_in_a_notebook():

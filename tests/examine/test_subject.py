@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from examine.one_file import Model
 from examine.right import BLOCK, V
 from torch import nn
 
 from attention_course import examine as package
 from attention_course.examine import QUESTIONS, Examination, examine
+from attention_course.examine.one_file import Model
 from attention_course.examine.subject import Subject
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -100,6 +100,31 @@ def test_nan_is_found_and_nothing_else_is_asked():
 def test_an_error_is_a_finding():
     report = quickly(Around(before=fails))
     assert "RuntimeError: the tensors do not match." in first(report).measured
+
+
+def test_an_error_names_its_line_and_the_sizes_that_were_asked():
+    said = first(quickly(Around(before=fails))).measured
+    assert (
+        f"At test_subject.py, line {fails.__code__.co_firstlineno + 1}, in fails: raise RuntimeError" in said
+    )
+    assert said.endswith("Asked with ids of shape (3, 5): B = 3, T = 5; the block is 24.")
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (lambda ids: (ids, ids), "take [0]"),
+        (lambda ids: ids + V, "are these the sizes of the model"),
+        (lambda ids: ids + torch.arange(BLOCK), "not cut, mask[:T, :T]"),
+        (lambda ids: unknown, "The error comes from forward()"),
+    ],
+)
+def test_the_cause_of_an_error_is_named(before, words):
+    assert words in first(quickly(Around(before=before))).cause
+
+
+def test_a_model_without_forward_is_not_written_yet():
+    assert "not written yet" in first(quickly(nn.Module())).cause
 
 
 def test_an_error_for_some_texts_is_a_finding():

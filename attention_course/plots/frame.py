@@ -1,0 +1,27 @@
+"""HTML with JupyterLab's theme colours and no external resources: a panel with a sign and a headline."""
+
+import html
+
+ACCENTS = {"✓": "#0072B2", "✗": "#B3123C"}  # colour-blind safe; other signs are grey
+TEXT = "color:var(--jp-ui-font-color1,#222)"
+MUTED = "color:var(--jp-ui-font-color2,#555)"
+BORDER = "var(--jp-border-color2,#ccc)"
+CODE = (
+    "font-family:var(--jp-code-font-family,monospace);font-size:.95em;background:none;color:inherit;padding:0"
+)
+
+
+def accent(sign: str) -> str:
+    """Return the colour of a sign, which is never the only cue."""
+    return ACCENTS.get(sign, "#767676")
+
+
+def frame(name: str, sign: str, headline: str, body: str) -> str:
+    """Return a panel: a bar in the colour of the sign, a title, and `body`, which is HTML."""
+    return (
+        f'<div role="status" style="{TEXT};background:var(--jp-layout-color1,white);max-width:60em;'
+        f"border:1px solid {BORDER};border-left:5px solid {accent(sign)};padding:6px 16px 8px;"
+        f'line-height:1.5;font-family:var(--jp-ui-font-family,sans-serif);font-size:var(--jp-content-font-size1,14px)">'
+        f'<div><span style="{CODE};{MUTED}">{html.escape(name)}</span> &nbsp;'
+        f"<strong>{sign} {html.escape(headline)}</strong></div>{body}</div>"
+    )

@@ -1,0 +1,20 @@
+"""The frame of a verdict: a sign, a headline, and text that cannot break out of them."""
+
+import pytest
+
+from attention_course.plots.frame import accent, frame
+
+
+@pytest.mark.parametrize(("sign", "colour"), [("✓", "#0072B2"), ("✗", "#B3123C"), ("→", "#767676")])
+def test_the_bar_has_the_colour_of_the_sign(sign, colour):
+    assert accent(sign) == colour
+    page = frame("name", sign, "a headline", "<p>body</p>")
+    assert f"border-left:5px solid {colour}" in page
+    assert f"{sign} a headline" in page
+
+
+def test_names_and_headlines_are_escaped_and_the_body_is_html():
+    page = frame("<i>", "✓", "1 < 2", "<p>body</p>")
+    assert "&lt;i&gt;" in page
+    assert "1 &lt; 2" in page
+    assert "<p>body</p></div>" in page
