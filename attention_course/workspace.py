@@ -20,6 +20,7 @@ from nbformat.sign import NotebookNotary
 from attention_course.progress import write_at_once
 
 LEDGER = ".attention_course.json"  # in the folder: the edition given of each notebook, what was written
+PAGE = "my_gpt.txt"  # the empty page of rung 11, for those who prefer an editor: my_gpt.py in the folder
 
 
 def published() -> Path:
@@ -74,7 +75,7 @@ def read_ledger(path: Path) -> dict[str, dict[str, str]]:
 
 
 def prepare(source: Path, folder: Path) -> list[str]:
-    """Bring the notebooks of `source` into `folder`, with their images; what the learner changed stays.
+    """Bring the notebooks of `source`, images and the empty page into `folder`; the learner's changes stay.
 
     The copies are signed as trusted, so that the heroes move before a cell has run.
 
@@ -117,6 +118,9 @@ def prepare(source: Path, folder: Path) -> list[str]:
         ledger["editions"][path.name] = edition
         ledger["written"][target.name] = digest(text)
         write_at_once(folder / LEDGER, json.dumps(ledger, indent=2) + "\n")
+    page = (folder / PAGE).with_suffix(".py")
+    if (source / PAGE).is_file() and not page.exists():
+        shutil.copyfile(source / PAGE, page)
     if (source / "images").is_dir():
         shutil.copytree(source / "images", folder / "images", dirs_exist_ok=True)
     return kept

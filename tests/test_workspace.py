@@ -51,6 +51,19 @@ def test_only_heroes_keep_their_outputs(source, tmp_path):
     assert read(source / "01_a.ipynb").cells[1].outputs, "the committed notebook is left alone"
 
 
+def test_the_empty_page_comes_once_and_is_never_overwritten(source, tmp_path):
+    (source / "my_gpt.txt").write_text("empty")
+    (source / "build.py").write_text("for maintainers")
+    prepare(source, tmp_path / "mine")
+    page = tmp_path / "mine" / "my_gpt.py"
+    assert page.read_text() == "empty"
+    assert not (tmp_path / "mine" / "build.py").exists()
+    page.write_text("a GPT")
+    (source / "my_gpt.txt").write_text("a new edition")
+    prepare(source, tmp_path / "mine")
+    assert page.read_text() == "a GPT"
+
+
 def test_the_copy_is_trusted_and_the_original_is_not(source, tmp_path):
     prepare(source, tmp_path / "mine")
     notary = NotebookNotary()

@@ -1366,6 +1366,6 @@ check("find_induction_head", my_find_induction_head)
 # 2. Keys and values of the past do not change, so they are kept: writing a token takes one row through the model, if its position and its mask are right.
 # 3. A map of heads is a guess; take a head away, and compare with heads drawn at random.
 #
-# That was the last rung. You started with the mean of the past, and you have looked into a model that answers in English.
+# Next: [rung 10](10_speed_run.ipynb), where the GPT of rung 8 is trained again, in a fraction of the time.
 #
 # <!--neighbours-->

@@ -55,6 +55,7 @@ def test_the_wheel_has_what_git_has(wheel):
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
     package = {name for name in listed.stdout.split() if name.startswith("attention_course/")}
     course = {f"attention_course/notebooks/{rung.name}.ipynb" for rung in RUNGS}
+    course.add("attention_course/notebooks/my_gpt.txt")
     pictures = {
         f"attention_course/notebooks/images/{path.name}" for path in ROOT.glob("notebooks/images/*.svg")
     }

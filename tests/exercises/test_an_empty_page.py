@@ -1,0 +1,188 @@
+"""The exercises of rung 11: the page, what the check says of it, and models that are asked from outside."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from attention_course.examine import Report, examine
+from attention_course.examine.planted import BUGS, plant
+from attention_course.examine.subject import Subject
+from attention_course.exercises import EXERCISES, check
+from attention_course.exercises import an_empty_page as rung
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.questions import QUESTIONS
+from attention_course.training.loss import mean_loss
+
+pytestmark = pytest.mark.slow
+
+
+def examined(*bugs: str) -> Report:
+    torch.manual_seed(0)
+    model = plant(*bugs)
+    return examine(model, vocab_size=model.vocab_size, block_size=model.block_size, train=False)
+
+
+def right(name: str) -> str:
+    return next(choice["text"] for choice in QUESTIONS[name]["choices"] if choice.get("right"))
+
+
+# The page
+
+
+def test_our_page_is_the_gpt_of_rung_8():
+    page, gpt = rung.gpt(13, 7), GPT(GPTConfig(13, 7))
+    gpt.load_state_dict(page.state_dict())
+    ids = torch.randint(13, (2, 7))
+    torch.testing.assert_close(page(ids), gpt(ids))
+
+
+class Empty(nn.Module):
+    def __init__(self, vocab_size, block_size):
+        super().__init__()
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("page", [None, ..., Empty])
+def test_an_empty_page_is_not_tried(page):
+    verdict = check("gpt", page)
+    assert (verdict.tried, verdict.passed, verdict.mistakes) == (False, False, ())
+
+
+def test_sizes_are_new_each_time_and_no_size_of_ours():
+    drawn = [rung.draw_sizes(torch.Generator().manual_seed(seed))[0] for seed in range(20)]
+    assert len(set(drawn)) > 10
+    assert all(V > T and {V, T}.isdisjoint({33, 128}) for V, T in drawn)
+    verdict = check("gpt", lambda vocab_size, block_size: rung.gpt(33, 128), seed=0)
+    assert verdict.mistakes == ("It answers ids with logits",)
+
+
+def test_the_first_finding_is_what_the_verdict_says_and_the_rest_is_one_click_away():
+    def cut(vocab_size, block_size):
+        page = rung.gpt(vocab_size, block_size)
+        page.transformer["wpe"] = nn.Embedding(block_size - 1, 64)
+        return page
+
+    verdict = check("gpt", cut, seed=0)
+    assert verdict.headline == "not yet: mend “It reads a full block”"
+    assert verdict.mistakes == ("It reads a full block",)
+    assert "IndexError" in verdict.message
+    assert "(Rung 8)" in verdict.message
+    assert "<details><summary>The report</summary>" in verdict._repr_html_()
+    assert "First mend “It reads a full block”." in verdict._repr_html_()
+
+
+def test_what_is_no_model_is_told_in_words():
+    with pytest.raises(TypeError, match="the class itself, but got a model"):
+        check("gpt", rung.gpt(33, 128))
+    assert check("gpt", lambda vocab_size, block_size: 3).headline == "not yet: wrong type"
+    verdict = check("gpt", Page, seed=0)
+    assert verdict.headline == "not yet: it raises an error"
+    assert verdict.message.startswith("`Page(")
+    assert "AttributeError: " in verdict.message
+    assert verdict.message.endswith("Call it in a cell of its own to see the line.")
+
+
+class Page(nn.Module):
+    def __init__(self, vocab_size, block_size):
+        self.table = nn.Embedding(vocab_size, 8)  # before super().__init__()
+
+
+def test_each_hint_is_a_step_that_the_examination_sees():
+    """Without layers the past is not used; without positions the order is not; with all nothing is wrong."""
+
+    class NoLayers(nn.Module):
+        def __init__(self, vocab_size, block_size):
+            super().__init__()
+            self.wte, self.head = nn.Embedding(vocab_size, 32), nn.Linear(32, vocab_size)
+
+        def forward(self, ids):
+            return self.head(self.wte(ids))
+
+    assert check("gpt", NoLayers, seed=0).mistakes == ("The past is used",)
+    assert examined("no positions, one layer").findings[0].name == "The order of tokens matters"
+    assert check("gpt", rung.gpt, seed=0).passed
+
+
+# What the questions claim
+
+
+def test_a_table_that_begins_large_is_sure_that_the_token_comes_again():
+    torch.manual_seed(0)
+    losses = []
+    for std in (1.0, 64**-0.5):
+        page = rung.gpt(33, 128)
+        for module in page.modules():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
+        for table in ("wte", "wpe"):
+            nn.init.normal_(page.transformer[table].weight, std=std)
+        ids = torch.randint(33, (8, 33))
+        losses.append([mean_loss(page(ids[:, :-1]), y).item() for y in (ids[:, 1:], ids[:, :-1])])
+    (shifted, unshifted), (small, _) = losses
+    assert shifted == pytest.approx(42, abs=3)
+    assert unshifted < 0.1
+    assert small == pytest.approx(4, abs=0.3)
+    assert math.log(33) == pytest.approx(3.5, abs=0.01)
+
+
+def test_a_mask_off_by_one_shows_one_diagonal_for_each_layer():
+    torch.manual_seed(0)
+    for layers in (1, 2, 3):
+        model = plant("mask off by one", layers=layers)
+        table = Subject(model, model.vocab_size, model.block_size).influence(12)
+        assert torch.equal(table, torch.ones(12, 12).tril(layers).bool())
+    assert right("mask_off_by_one").endswith("two diagonals above it")
+
+
+def test_texts_that_meet_look_like_a_leak():
+    first, second = examined("weights over the batch").findings[:2]
+    assert (first.name, second.name) == ("The texts of a batch do not meet", "No leak from the future")
+    assert second.follows_from == first.name
+
+
+def test_what_is_said_of_bugs_seen_from_outside():
+    assert right("what_outside_cannot_see").startswith("Scores are divided by n_embd")
+    assert not BUGS["scale by n_embd"].finding
+    for name in ("heads joined without transpose", "dropout in eval mode", "layers in a plain list"):
+        assert examined(name).findings[0].name == BUGS[name].finding
+
+
+# Models that are asked from outside
+
+CONTEXT = {
+    **{"bigram": 1, "trigram": 2, "window of 3": 3, "window of 4": 4, "the third last": 3},
+    **{"every other token": 5, "no token": 0},
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_each_kind_of_model_it_is_known_what_it_sees(seed):
+    drawn = EXERCISES["context_length"].draw_inputs(torch.Generator().manual_seed(seed))
+    assert {model.kind for model, _ in drawn} == set(rung.KINDS)
+    for model, ids in drawn:
+        assert rung.context_length(model, ids) == CONTEXT.get(model.kind, len(ids))
+        noticed = rung.swaps_noticed(model, ids)
+        differs = ids[:-1] != ids[1:]
+        if model.kind in ("positions", "recency"):
+            assert torch.equal(noticed, differs)
+        if model.kind in ("bag of words", "no token"):
+            assert not noticed.any()
+    assert any((ids[:-1] == ids[1:]).any() for _, ids in drawn), "no text has equal neighbours"
+
+
+def test_what_only_rounds_is_there_and_far_below_the_limit():
+    drawn = EXERCISES["swaps_noticed"].draw_inputs(torch.Generator().manual_seed(0))
+    ((bag, ids),) = [(model, ids) for model, ids in drawn if model.kind == "bag of words"]
+    moves = [
+        (bag(ids[None]) - bag(ids[torch.randperm(len(ids))][None]))[0, -1].abs().max() for _ in range(20)
+    ]
+    assert 0 < max(moves) < 2e-6 * bag(ids[None])[0, -1].abs().max()
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_model_wants_a_batch():
+    (model, ids), *_ = EXERCISES["swaps_noticed"].draw_inputs(torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match=r"expected \(B, T\)"):
+        model(ids)
