@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks format bench-explorers bench-training bench-generate gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -56,8 +56,11 @@ format: $(READY) ## format the code and sort imports
 bench-explorers: $(READY) ## measure the time from key press to redrawn figure
 	$(RUN) tools/bench_explorers.py
 
-bench-training: $(READY) ## compare with nanoGPT's recipe; minutes; TEXT="path" uses another text
-	$(RUN) tools/bench_training.py --text "$(or $(TEXT),tiny-shakespeare)"
+bench-speedrun: $(READY) ## time each trick of the speed run beside nanoGPT's recipe; OPTIONS="--help" lists more
+	$(RUN) tools/bench_speedrun.py $(OPTIONS)
+
+bench-attention: $(READY) ## measure seconds and memory of attention over T, with its table and without
+	$(RUN) tools/bench_attention.py
 
 bench-generate: $(READY) ## compare the cache with none, with transformers and with nanoGPT
 	$(RUN) tools/bench_generate.py

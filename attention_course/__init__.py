@@ -9,10 +9,12 @@ Read in this order, the modules are the course again; each imports only from tho
 - `gpt`: rung 8, the models.
 - `llama`: rung 9, the parts of a model of today.
 - `smollm`, `heads`: rung 9, a real model, and what its heads look at.
+- `flash`: rung 10, attention without its table of scores.
 - `stories`: rung 8, a synthetic text whose entropy is known.
 - `text`: rung 8, from characters to batches.
 - `training`: rung 8, from a batch to a trained model.
 - `plots`: figures of tensors.
+- `speedrun`: rung 10, a recipe that takes seconds.
 - `examine`: rung 11, an examination of any model.
 - `progress`: what a learner has done, in a file.
 - `heroes`, `explorers`, `exercises`, `questions`: the interactive parts.

@@ -309,6 +309,24 @@ def check_attention(
         )
 
 
+def check_block(scores: object, values: object, name: str) -> None:
+    """Raise unless a block has scores (..., T_q, T_block) and values (..., T_block, d_v), with T_block > 0.
+
+    Raises:
+        TypeError: scores or values are not a float tensor.
+        ValueError: there are no scores, or more or fewer values than scores.
+    """
+    for part, x in {"scores": scores, "values": values}.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            raise TypeError(f"{name}: a block has {part} of {describe(x)}, expected a float tensor.")
+    shapes = [tuple(x.shape) for x in (scores, values) if isinstance(x, Tensor)]
+    if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-2] or shapes[0][-1] == 0:
+        raise ValueError(
+            f"{name}: a block has scores of shape {shapes[0]} and values of shape {shapes[1]}, expected "
+            "(..., T_q, T_block) and (..., T_block, d_v): a value for each key, and at least one key."
+        )
+
+
 def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> None:
     """Raise unless the function can be probed: call it twice on the same tokens and compare.
 

@@ -46,7 +46,8 @@ class Trainer:
             device.
         data: training and validation ids.
         recipe: the hyperparameters of the training.
-        optimizer: over the model's parameters; AdamW with the recipe's settings if left out.
+        optimizer: over the model's parameters; AdamW with the recipe's settings if left out. A parameter
+            group's learning rate is the schedule's, times the group's `lr_scale` if it has one.
         schedule: maps a step, counted from 0, to its learning rate; `recipe.learning_rate_at` if left out. It
             is not in the checkpoint: pass the same one to the trainer that loads.
 
@@ -142,7 +143,7 @@ class Trainer:
     def _update(self) -> None:
         recipe = self.recipe
         for group in self.optimizer.param_groups:
-            group["lr"] = self.schedule(self.steps_done)
+            group["lr"] = group.get("lr_scale", 1.0) * self.schedule(self.steps_done)
         start = time.perf_counter()
         x, y = get_batch(self.data.train, self.block_size, recipe.batch_size, self.generator)
         mine = slice(self.rank, None, self.processes)

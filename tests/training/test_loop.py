@@ -83,6 +83,15 @@ def test_a_schedule_replaces_the_learning_rate_of_the_recipe():
     assert rates == [1 / (step + 1) for step in range(10) for _ in trainer.optimizer.param_groups]
 
 
+def test_a_group_scales_the_learning_rate_of_the_schedule():
+    model = tiny(bias=True)
+    matrices, rest = parameter_groups(model, 0.0)
+    optimizer = torch.optim.AdamW([matrices | {"lr_scale": 3.0}, rest])
+    trainer, rates = Trainer(model, DATA, RECIPE, optimizer), []
+    run(trainer, callback=lambda t: rates.append([group["lr"] for group in t.optimizer.param_groups]))
+    assert rates == [[3 * rate, rate] for rate in map(RECIPE.learning_rate_at, range(10))]
+
+
 def test_an_optimizer_replaces_adamw():
     model, other = tiny(), tiny()
     trainer = Trainer(model, DATA, replace(RECIPE, clip=1e6), torch.optim.SGD(model.parameters(), lr=9.0))

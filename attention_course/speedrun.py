@@ -1,0 +1,247 @@
+"""Rung 10: the speed run: what differs from the recipe of rung 8, each trick a switch of its own.
+
+`speedrun(data, tricks)` returns the trainer of rung 8 with these tricks on. The model is a `GPT` with other
+parts, the optimizer is `Muon`, the schedule is linear; the text, the loop and the loss are those of rung 8.
+Rotary positions, Muon and a kind of token shift, there called smear, are among those of the speedrun of
+github.com/KellerJordan/modded-nanogpt.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from attention_course.attention import Cache, MultiHeadAttention, head_size_of
+from attention_course.checks import check_sizes, check_type, describe
+from attention_course.gpt import GPT, Block, GPTConfig
+from attention_course.llama import GroupedQueryAttention, Rotary
+from attention_course.names import look_up
+from attention_course.text import Data
+from attention_course.training import RECIPES, SIZES, Recipe, Trainer
+
+TRICKS = {
+    "token_shift": "Attention and MLP also see the token before: finding it costs no layer.",
+    "rotary": "Rotary positions say how far back a token is: what is learned at one place holds at all.",
+    "muon": "Muon makes each matrix's step orthogonal: rare directions learn as fast as frequent ones.",
+    "schedule": "A short warmup, then a straight line to zero: all of a short run is spent well.",
+    "shape": "One layer, on fewer tokens a step: a step takes a fraction of the time.",
+}
+
+FAST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the model, and changes of the recipe
+    "stories": (dict(block_size=128, n_layer=1, n_head=4, n_embd=64), dict(steps=400, batch_size=16)),
+    "shakespeare": (dict(block_size=32, n_layer=1, n_head=4, n_embd=96), dict(steps=290, batch_size=32)),
+}
+ADAM_LR, MUON_LR, WARMUP = 2e-2, 5e-2, 10
+
+
+def newton_schulz(matrix: Float[Tensor, "*B rows cols"], steps: int = 5) -> Float[Tensor, "*B rows cols"]:
+    """Return nearly the orthogonal matrix nearest to a matrix: its singular values become about 1.
+
+    With matrix = U S Vᵀ, each step maps every singular value s to a s + b s³ + c s⁵ and leaves U and V as
+    they are. These coefficients, from Keller Jordan's Muon (kellerjordan.github.io/posts/muon), grow small
+    values fastest: after 5 steps those above 0.002 of the norm lie between 0.68 and 1.21.
+
+    Args:
+        matrix: shape (rows, cols), or several of them (..., rows, cols).
+        steps: number of steps.
+
+    Raises:
+        TypeError: `matrix` is not a float tensor of at least two dimensions, or `steps` not an integer.
+        ValueError: `steps` is negative.
+    """
+    check_type(matrix, Tensor, "newton_schulz", "matrix")
+    check_sizes("newton_schulz", 0, steps=steps)
+    if matrix.dim() < 2 or not matrix.is_floating_point():
+        raise TypeError(f"newton_schulz: matrix is {describe(matrix)}, expected a float matrix.")
+    a, b, c = 3.4445, -4.7750, 2.0315
+    tall = matrix.shape[-2] > matrix.shape[-1]
+    x = matrix.mT if tall else matrix  # the smaller Gram matrix
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.mT if tall else x
+
+
+class Muon(Optimizer):
+    """Muon for groups with `orthogonal` set, and AdamW for all others.
+
+    Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon) takes the momentum of a matrix's gradients,
+    and steps along the orthogonal matrix nearest to it: equally far in every direction, however rarely the
+    data call for it. AdamW is that of Loshchilov and Hutter 2019, algorithm 2.
+
+    Args:
+        groups: parameter groups, as any optimizer takes them.
+        lr: the learning rate.
+        momentum: of orthogonal groups.
+        betas: of all others.
+        weight_decay: the share of a parameter that is lost a step, times lr.
+
+    Raises:
+        ValueError: an orthogonal group holds a parameter that is not a matrix.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[dict[str, Any]],
+        lr: float = 1e-2,
+        momentum: float = 0.9,
+        betas: tuple[float, float] = (0.9, 0.95),
+        weight_decay: float = 0.0,
+    ):
+        defaults = dict(lr=lr, momentum=momentum, betas=betas, weight_decay=weight_decay, orthogonal=False)
+        super().__init__(groups, defaults)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if group["orthogonal"] and parameter.dim() != 2:
+                    shape = tuple(parameter.shape)
+                    raise ValueError(f"Muon: a parameter has shape {shape}, expected a matrix.")
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        """Take one step along the gradients; parameters without one stay."""
+        for group in self.param_groups:
+            direction = muon_direction if group["orthogonal"] else adam_direction
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                    parameter.sub_(group["lr"] * direction(self.state[parameter], parameter.grad, group))
+
+
+def muon_direction(state: dict[str, Any], gradient: Tensor, group: dict[str, Any]) -> Tensor:
+    """Return the orthogonal matrix nearest to Nesterov's momentum, longer where there are more rows."""
+    if not state:
+        state["mean"] = torch.zeros_like(gradient)
+    mean = state["mean"].lerp_(gradient, 1 - group["momentum"])
+    rows, cols = gradient.shape
+    return newton_schulz(gradient.lerp(mean, group["momentum"])) * max(1, rows / cols) ** 0.5
+
+
+def adam_direction(state: dict[str, Any], gradient: Tensor, group: dict[str, Any]) -> Tensor:
+    """Return the mean gradient over the root of the mean square, both without their bias to zero."""
+    if not state:
+        state |= {"step": torch.zeros(()), "mean": 0 * gradient, "square": 0 * gradient}
+    state["step"] += 1
+    first, second = group["betas"]
+    mean = state["mean"].lerp_(gradient, 1 - first) / (1 - first ** state["step"])
+    square = state["square"].lerp_(gradient.square(), 1 - second) / (1 - second ** state["step"])
+    return mean / (square.sqrt() + 1e-8)
+
+
+class TokenShift(nn.Module):
+    """Mix each token with the one before it.
+
+    Channel i is moved by a learned share towards that of the token before; the first token has zeros before
+    it. At the start the shares rise from 0 to 1 over the channels, so the two tokens can be told apart (RWKV,
+    Peng et al. 2023, section 3.1). A key then says what came before its token, the first half of an induction
+    head, which costs a layer otherwise.
+    """
+
+    def __init__(self, n_embd: int):
+        check_sizes("TokenShift", 1, n_embd=n_embd)
+        super().__init__()
+        self.mix = nn.Parameter(torch.linspace(0, 1, n_embd))
+
+    def forward(self, x: Float[Tensor, "B T C"], cache: Cache | None = None) -> Float[Tensor, "B T C"]:
+        """Map x (B, T, n_embd) to an output of the same shape; a cache holds the tokens before x."""
+        past = x
+        if cache is not None:
+            # it keeps tensors (B, n_head, T, ...): here the tokens are keys, with values of no channels
+            past = cache.extend(self, x[:, None], x[:, None, :, :0])[0][:, 0]
+        before = F.pad(past, (0, 0, 1, -1))[:, -x.shape[1] :]
+        return x + self.mix * (before - x)
+
+
+class ShiftedBlock(nn.Module):
+    """A block of rung 8 with a token shift ahead of its attention, and one ahead of its MLP."""
+
+    def __init__(self, block: Block, n_embd: int):
+        super().__init__()
+        self.block, self.shift_1, self.shift_2 = block, TokenShift(n_embd), TokenShift(n_embd)
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], is_causal: bool = True, cache: Cache | None = None
+    ) -> Float[Tensor, "B T C"]:
+        """Map x (B, T, n_embd) to an output of the same shape."""
+        block = self.block
+        y = block.attn(self.shift_1(block.ln_1(x), cache), is_causal=is_causal, cache=cache)
+        x = x + block.dropout(y)
+        return x + block.dropout(block.mlp(self.shift_2(block.ln_2(x), cache)))
+
+
+def fast_gpt(config: GPTConfig, tricks: Collection[str]) -> GPT:
+    """Return a GPT with the parts that these tricks ask for; without any, that of rung 8."""
+    attn, wpe = MultiHeadAttention, nn.Embedding
+    if "rotary" in tricks:
+        rotary = Rotary(head_size_of(config.n_embd, config.n_head), config.block_size)
+        attn, wpe = partial(GroupedQueryAttention, n_kv_head=config.n_head, rotary=rotary), None
+    model = GPT(config, attn, wpe=wpe)
+    if "token_shift" in tricks:
+        for layer, block in enumerate(model.transformer.h):
+            model.transformer.h[layer] = ShiftedBlock(block, config.n_embd)  # pyright: ignore
+    return model
+
+
+def muon(model: GPT, weight_decay: float) -> Muon:
+    """Return a Muon over the matrices of the blocks, with AdamW for embeddings, norms and shares."""
+    hidden = [parameter for parameter in model.transformer.h.parameters() if parameter.dim() == 2]
+    rest = [parameter for parameter in model.parameters() if all(parameter is not each for each in hidden)]
+    faster = {"orthogonal": True, "lr_scale": MUON_LR / ADAM_LR, "weight_decay": weight_decay}
+    return Muon([{"params": hidden, **faster}, {"params": rest}])
+
+
+def linear_decay(recipe: Recipe, step: int) -> float:
+    """Return the learning rate of a step: linear warmup, then linear decay to 0 at the recipe's last step."""
+    rising = (step + 1) / max(1, recipe.warmup)
+    falling = (recipe.steps - step) / max(1, recipe.steps - recipe.warmup)
+    return recipe.learning_rate * min(1.0, rising, falling)
+
+
+def speedrun(
+    data: Data,
+    tricks: Iterable[str] = tuple(TRICKS),
+    *,
+    text: str = "stories",
+    steps: int | None = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Trainer:
+    """Return a trainer with these tricks on; without any it is rung 8's.
+
+    Args:
+        data: training and validation ids.
+        tricks: names from TRICKS.
+        text: whose sizes and recipe to begin with, "stories" or "shakespeare".
+        steps: number of optimizer steps; the recipe's if left out.
+        seed: of the parameters and the batches.
+        device: of the model.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a name is unknown, or a number out of range.
+    """
+    check_type(data, Data, "speedrun", "data")
+    if isinstance(tricks, str):
+        raise TypeError(f"speedrun: tricks is str, expected names, for example [{tricks!r}].")
+    on = {name for name in tricks if look_up(name, TRICKS, "trick")}
+    fast = look_up(text, FAST, "text")
+    sizes, changes = fast if "shape" in on else (SIZES[text], {})
+    if "muon" in on:
+        changes = changes | {"learning_rate": ADAM_LR}
+    if "schedule" in on:
+        changes = changes | {"warmup": WARMUP}
+    if steps is not None:
+        changes = changes | {"steps": steps}
+    recipe = replace(RECIPES[text], seed=seed, **changes)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        model = fast_gpt(GPTConfig(data.tokenizer.vocab_size, **sizes), on).to(device)
+    optimizer = muon(model, recipe.weight_decay) if "muon" in on else None
+    schedule = partial(linear_decay, recipe) if "schedule" in on else None
+    return Trainer(model, data, recipe, optimizer, schedule)
