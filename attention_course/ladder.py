@@ -42,6 +42,8 @@ RUNGS = (
     Rung(7, "multi_head", "multi-head"),
     Rung(8, "bigram_to_gpt", "GPT", explorers=("sampling", "attention_over_text")),
     Rung(9, "a_real_model", "a real model", explorers=("rotary", "heads")),
+    Rung(10, "speed_run", "the speed run", explorers=("recipes",)),
+    Rung(11, "an_empty_page", "an empty page", explorers=("planted_bugs",)),
 )
 STEMS = tuple(rung.stem for rung in RUNGS)
 

@@ -369,6 +369,8 @@ LONG = {  # the steps of training runs, and a sample of heads
     "07_multi_head": r"(?<=steps=)1000\b",
     "08_bigram_to_gpt": r"(?<=steps=)[34]\d\d\b",
     "09_a_real_model": r"(?<=controls = )24\b",
+    "10_speed_run": r"(?<=steps=)\d+\b",
+    "11_an_empty_page": r"(?<=else )600\b",
 }
 
 

@@ -31,6 +31,7 @@ path { fill: none; stroke: #777; stroke-width: 1.5px; }
 """
 
 # Each part: its words, the rung that builds it and those that build it anew, its left edge, middle and width.
+EMPTY_PAGE = 11  # the rung that builds all parts once more, but for the context: a GPT has none
 WEIGHTED = "weights × values"  # on rung 1 all weights are alike: a mean
 PARTS = [
     ("tokens", (1,), 4, 56, 62),
@@ -47,11 +48,11 @@ PARTS = [
     ("query", (4, 9), 78, 150, 62),
     ("key", (4, 9), 78, 188, 62),
     ("value", (4, 9), 78, 226, 62),
-    ("query · key", (4,), 156, 169, 88),
-    ("÷ √head_size", (5,), 256, 169, 98),
-    ("mask", (3,), 366, 169, 50),
-    ("softmax", (3,), 428, 169, 68),
-    (WEIGHTED, (1, 2), 386, 226, 120),
+    ("query · key", (4, 10), 156, 169, 88),
+    ("÷ √head_size", (5, 10), 256, 169, 98),
+    ("mask", (3, 10), 366, 169, 50),
+    ("softmax", (3, 10), 428, 169, 68),
+    (WEIGHTED, (1, 2, 10), 386, 226, 120),
     ("all heads", (7,), 552, 226, 80),
 ]
 ARROWS = [
@@ -67,7 +68,8 @@ HEIGHT_OF_A_PART = 26
 def box(words: str, rungs: tuple[int, ...], left: float, middle: float, width: float, number: int) -> str:
     """Draw one part as it stands on rung `number`."""
     words = "mean" if words == WEIGHTED and number == 1 else words
-    state = "lit" if number in rungs else "built" if rungs[0] < number else "later"
+    lit = number in rungs or (number == EMPTY_PAGE and words != "context")
+    state = "lit" if lit else "built" if rungs[0] < number else "later"
     top = middle - HEIGHT_OF_A_PART / 2
     return (
         f'<rect class="{state}" x="{left}" y="{top}" width="{width}" height="{HEIGHT_OF_A_PART}"/>'

@@ -1,28 +1,33 @@
 """Record the numbers that heroes draw: `python tools/record_heroes.py NAME` rewrites the data of a hero."""
 
 import base64
+import itertools
 import json
 import math
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attention_course import heroes
-from attention_course.attention import CrossAttentionHead, window_mask
-from attention_course.gpt import GPT, GPTConfig, generate
+from attention_course.attention import CrossAttentionHead, MultiHeadAttention, window_mask
+from attention_course.examine import examine
+from attention_course.examine.subject import Subject
+from attention_course.explorers import recipes
+from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
 from attention_course.heads import TARGETS, head_scores, read_weights
 from attention_course.ladder import RUNGS
 from attention_course.smollm import load_smollm
+from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import answers, read_story, recall, stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import Recipe, Trainer, evaluate, train
 
 SOURCES = Path(__file__).parent.parent / "notebooks" / "source"
 RUNG_6, RUNG_8 = SOURCES / "06_cross_and_causal.py", SOURCES / "08_bigram_to_gpt.py"
-PLANNED = ("the speed run", "an empty page")  # the rungs above those that are there
 MOMENTS = (0, 2, 5, 10, 15, *range(20, 60, 10), 65, 80, *range(100, 220, 20), 225, 250, 275, 300, 350, 450)
 SENTENCE = "The little dog ran home. Then the little dog"  # for the heads of the real model
 HEAD_SIZES = [2**n for n in range(9)]
@@ -34,6 +39,14 @@ DATES = [
     "1 may 1000",
     "30 september 1998",
 ]
+LINES = ("embedding", "logits", "attention", "mask", "position", "residual", "feed-forward", "norm")
+FINDINGS = (
+    "It answers ids with logits",
+    "The past is used",
+    "No leak from the future",
+    "The order of tokens matters",
+    "A token's own output depends most on itself",
+)
 
 
 def significant(value: float) -> float:
@@ -81,10 +94,8 @@ def ladder() -> dict[str, object]:
 
     keep(Trainer(gpt, data, recipe))
     train(gpt, data, recipe, callback=keep)
-    titles = [rung.title for rung in RUNGS]
     return {
-        "rungs": [*titles, *PLANNED[len(titles) - 9 :]],
-        "built": len(titles),
+        "rungs": [rung.title for rung in RUNGS],
         "floors": floors(),
         "words": sorted(set(re.findall("[A-Za-z]+", load_text("stories")))),
         "moments": moments,
@@ -182,9 +193,118 @@ def a_real_model() -> dict:
     }
 
 
+class Page(nn.Module):
+    """A GPT of one block, of those of LINES that stand on the page."""
+
+    def __init__(self, lines: set[str], vocab_size: int = 29, block_size: int = 16, n_embd: int = 64):
+        super().__init__()
+        self.lines = lines
+        self.wte = nn.Embedding(vocab_size, n_embd)
+        self.wpe = nn.Embedding(block_size, n_embd)
+        self.attn, self.mlp = MultiHeadAttention(n_embd, 4), MLP(n_embd)
+        norm = nn.LayerNorm if "norm" in lines else nn.Identity
+        self.ln_1, self.ln_2, self.ln_f = norm(n_embd), norm(n_embd), norm(n_embd)
+        self.lm_head = nn.Linear(n_embd, vocab_size, bias=False)
+        initialize(self, std=0.02, n_layer=1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Map ids (B, T) to logits (B, T, V) if all lines are there."""
+        x = self.wte(ids) if "embedding" in self.lines else ids
+        if "position" in self.lines:
+            x = x + self.wpe(torch.arange(ids.shape[1]))
+        kept = x if "residual" in self.lines else 0
+        if "attention" in self.lines:
+            x = kept + self.attn(self.ln_1(x), is_causal="mask" in self.lines)
+        kept = x if "residual" in self.lines else 0
+        if "feed-forward" in self.lines:
+            x = kept + self.mlp(self.ln_2(x))
+        return self.lm_head(self.ln_f(x)) if "logits" in self.lines else x
+
+
+def strengths(model: nn.Module, T: int = 8) -> str:
+    """How much outputs (rows) change with tokens (columns), a digit each: 9 is most, 0 not at all."""
+    subject = Subject(model, 29, 16)
+    changes = torch.zeros(T, T)
+    for seed in range(16):
+        ids = subject.draw(1, T, seed)
+        for place in range(T):
+            changed = ids.clone()
+            changed[:, place] = subject.others(ids[:, place], seed + 1)
+            changes[:, place] += (subject.logits(changed) - subject.logits(ids))[0].norm(dim=-1)
+    digits = (9 * changes / changes.max()).ceil().clamp(max=9) * subject.influence(T)
+    return "".join(str(int(digit)) for digit in digits.flatten())
+
+
+def page(lines: set[str]) -> str:
+    """Return the verdict of each of FINDINGS, a letter each, and `strengths` if there are vectors."""
+    torch.manual_seed(0)
+    model = Page(lines)
+    report = {each.name: each for each in examine(model, vocab_size=29, block_size=16, train=False).findings}
+    verdicts = ("follows" if report[name].follows_from else report[name].verdict for name in FINDINGS)
+    return "".join(verdict[0] for verdict in verdicts) + (strengths(model) if "embedding" in lines else "")
+
+
+def an_empty_page() -> dict[str, object]:
+    """Examine a GPT of each set of lines; a page is named by a 1 for each line on it, and a 0."""
+    choices = itertools.product("01", repeat=len(LINES))
+    pages = {
+        "".join(there): {line for line, on in zip(LINES, there, strict=True) if on == "1"}
+        for there in choices
+    }
+    return {
+        "lines": LINES,
+        "findings": FINDINGS,
+        "pages": {there: page(lines) for there, lines in pages.items()},
+    }
+
+
+def first_words(tricks: list[str], run: dict[str, Any], steps: int, data: Data) -> list[dict[str, object]]:
+    """Train as in a run of recipes.json, for `steps` steps; return what the model writes every few steps."""
+    trainer, texts = speedrun(data, tricks, steps=run["steps"][-1]), []
+    for step in range(steps + 1):
+        if step % 10 == 0 or step == steps:
+            text = write(trainer.model, data, 70).replace("\n", "↵")
+            texts.append({"seconds": significant(step * run["ms_a_step"] / 1000), "text": text})
+        trainer.step()
+    return texts
+
+
+def speed_run() -> dict[str, object]:
+    """Take the runs that have one trick more each, up to the mark; let the first and the last one write."""
+    data, stored = Data.of(load_text("stories")), recipes.measured()
+    runners, texts = [], []
+    for count in range(len(TRICKS) + 1):
+        tricks = list(TRICKS)[:count]
+        run, curve = stored["runs"][f"{'1' * count:0<{len(TRICKS)}}"], recipes.run_of(set(tricks))
+        done = recipes.seconds_to_mark(curve["seconds"], curve["recall"])
+        before = curve["seconds"] < (done or math.inf)
+        seconds, recalls = [0.0, *curve["seconds"][before].tolist()], [0.0, *curve["recall"][before].tolist()]
+        if done:
+            seconds, recalls = [*seconds, done], [*recalls, recipes.MARK]
+        runners.append(
+            {
+                "trick": tricks[-1].replace("_", " ") if tricks else "",
+                "why": TRICKS[tricks[-1]] if tricks else "AdamW on two layers, as rung 8 trains them.",
+                "seconds": list(map(significant, seconds)),
+                "recalls": list(map(significant, recalls)),
+            }
+        )
+        if count in (0, len(TRICKS)):
+            texts.append(first_words(tricks, run, int(1000 * seconds[-1] / run["ms_a_step"]), data))
+    return {"machine": stored["machine"], "mark": recipes.MARK, "runners": runners, "texts": texts}
+
+
 RECORDED = {
     record.__name__: record
-    for record in (ladder, scaling_variance, cross_and_causal, bigram_to_gpt, a_real_model)
+    for record in (
+        ladder,
+        scaling_variance,
+        cross_and_causal,
+        bigram_to_gpt,
+        a_real_model,
+        an_empty_page,
+        speed_run,
+    )
 }
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ SETTINGS = {
     "masked_softmax": {"temperature": 0.7},
     "sampling": {"temperature": 1.3},
     "heads": {"off": "16.0"},
+    "planted_bugs": {"bug": "heads of the value by view without transpose"},
 }
 
 

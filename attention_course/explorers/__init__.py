@@ -1,7 +1,8 @@
 """Interactive figures with sliders: `explore("bag_of_words")` in a notebook cell.
 
 One module per explorer, each with three functions: `controls()` makes the sliders, `compute(...)` maps their
-values to tensors, `draw(figure, ...)` shows the tensors. The subject of an explorer of rungs 8 and 9, for
+values to tensors, `draw(figure, ...)` shows the tensors. What `below(explorer)` returns, if there is such a
+function, stands below the figure where there is a kernel. The subject of an explorer of rungs 8 and 9, for
 example a model, is passed as keyword arguments to both `controls` and `compute`, each with a default.
 """
 
@@ -37,4 +38,7 @@ def explore(name: str, **subject: object) -> Explorer:
             expected = f"It takes: {', '.join(takes)}." if takes else "It takes no arguments."
             raise TypeError(f"The explorer {name!r} takes no {given!r}. {expected}")
     about = (getdoc(module) or "") if subject else ""
-    return Explorer(module.controls(**subject), partial(module.compute, **subject), module.draw, about)
+    explorer = Explorer(module.controls(**subject), partial(module.compute, **subject), module.draw, about)
+    if hasattr(module, "below"):
+        explorer.children = (*explorer.children, module.below(explorer))
+    return explorer

@@ -3,7 +3,7 @@
 import html
 import math
 from dataclasses import replace
-from threading import Event
+from threading import Event, current_thread, main_thread
 from time import perf_counter
 
 import ipywidgets
@@ -115,7 +115,7 @@ class LiveTraining(ipywidgets.VBox):
         self.bar.max = trainer.recipe.steps
         self.stop.disabled = False
         _answer_in_any_thread(self.stop)
-        if shell := get_ipython():
+        if (shell := get_ipython()) and current_thread() is main_thread():  # elsewhere no cell ends it
             shell.events.register("post_run_cell", self._cell_ended)
 
     def _cell_ended(self, result: ExecutionResult) -> None:

@@ -42,7 +42,7 @@ function wrap(text) {
   return lines.slice(0, LINES);
 }
 
-function drawLadder(stage, rungs, built, tell) {
+function drawLadder(stage, rungs, tell) {
   const y = (number) => 302 - 26 * number;
   const rail = (number, side) => 105 + side * (96 - 1.6 * number); // the rails lean towards each other
   for (const side of [-1, 1]) {
@@ -55,17 +55,16 @@ function drawLadder(stage, rungs, built, tell) {
     svg(rung, "rect", { x: rail(number, -1), y: y(number) - 13, width: 2 * (rail(number, 1) - 105), height: 24, fill: "transparent" });
     svg(rung, "line", {
       x1: rail(number, -1), x2: rail(number, 1), y1: y(number) + 11, y2: y(number) + 11, "stroke-width": here ? 5 : 3,
-      stroke: here ? "var(--query)" : "var(--faint)", "stroke-dasharray": number > built ? "3 5" : "none",
+      stroke: here ? "var(--query)" : "var(--faint)",
     });
-    svg(rung, "text", { x: 105, y: y(number), class: number > built ? "muted" : here ? "strong" : "" }, `${number}  ${title}`);
-    if (number > built) svg(rung, "text", { x: rail(number, 1) + 7, y: y(number), class: "small muted start" }, "to come");
+    svg(rung, "text", { x: 105, y: y(number), class: here ? "strong" : "" }, `${number}  ${title}`);
     if (number === 8) svg(rung, "path", { d: `M 156 ${y(8) + 9} v -18 l 12 4 l -12 5`, fill: "none", stroke: "var(--text)", "stroke-width": 1.5 }); // the goal
     stage.point(rung, number, `rung ${number}, ${title}`, tell);
   });
   svg(stage.svg, "text", { x: 105, y: y(0) + 2, class: "strong", style: "fill: var(--query)" }, "▲ you stand here");
 }
 
-function play(stage, { rungs, built, floors, words, moments }) {
+function play(stage, { rungs, floors, words, moments }) {
   const [left, right, top, bottom, highest] = [270, 626, 30, 284, 4.2];
   const gap = (right - left) / (moments.length - 1);
   const x = (at) => left + gap * at;
@@ -75,8 +74,8 @@ function play(stage, { rungs, built, floors, words, moments }) {
   const isWord = (piece) => known.has(piece.replace(/[.?]$/, ""));
   let now = 0; // which of the moments
 
-  drawLadder(stage, rungs, built, (number) => {
-    if (number) stage.say(`Rung ${number}, ${rungs[number - 1]}: ${BUILT[number - 1]}.${number > built ? " (To come.)" : ""}`);
+  drawLadder(stage, rungs, (number) => {
+    if (number) stage.say(`Rung ${number}, ${rungs[number - 1]}: ${BUILT[number - 1]}.`);
     else describe();
   });
 

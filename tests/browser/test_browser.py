@@ -133,10 +133,13 @@ def test_words_for_the_picture_change_with_it(notebook, page):
     explorer = page.locator(".attention-explorer").first
     picture = explorer.locator(".attention-panels")
     before = picture.get_attribute("aria-label")
-    handle = explorer.locator(".noUi-handle").first
-    at_the_start = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemin")
-    handle.focus()
-    page.keyboard.press("End" if at_the_start else "Home")
+    control = explorer.locator(".noUi-handle, select, input[type=checkbox]").first
+    at_the_start = control.get_attribute("aria-valuenow") == control.get_attribute("aria-valuemin")
+    control.focus()
+    if control.get_attribute("type") == "checkbox":
+        page.keyboard.press("Space")
+    else:
+        page.keyboard.press("End" if at_the_start else "Home")
     page.wait_for_timeout(500)
     after = picture.get_attribute("aria-label")
     assert after != before
@@ -146,6 +149,8 @@ def test_words_for_the_picture_change_with_it(notebook, page):
 def test_a_burst_of_keys_ends_on_the_last_value(notebook, page):
     explorer = page.locator(".attention-explorer").first
     handle = explorer.locator(".noUi-handle").first
+    if not handle.count():
+        pytest.skip("it has no slider")
     handle.focus()
     page.keyboard.press("End")
     page.wait_for_timeout(500)

@@ -1,5 +1,7 @@
 """The explorers as instruments: legible in any window, read by pointer and keys, unharmed by a restart."""
 
+import re
+
 import lab
 import pytest
 
@@ -279,6 +281,18 @@ def test_two_of_a_kind_do_not_disturb_each_other(page):
     explorer.locator(".attention-title").filter(has_text="weights (6, 6)").wait_for()
     assert lab.picture_of(explorer) != moved
     assert lab.picture_of(other) == before
+
+
+def test_a_recipe_is_trained_by_its_button_until_it_is_stopped(page):
+    explorer = explorers(page)[list(EXPLORERS).index("recipes")]
+    train = explorer.get_by_role("button", name="Train it here")
+    train.click()
+    explorer.get_by_text(re.compile(r"^step \d+ of")).wait_for()
+    assert train.is_disabled()
+    explorer.get_by_role("button", name="Stop").click()
+    explorer.get_by_text(re.compile(r"^stopped after step \d+ of")).wait_for()
+    explorer.get_by_text(re.compile(r"^recall \d\.\d\d after .* on this machine$")).wait_for()
+    assert train.is_enabled()
 
 
 def test_a_restarted_kernel_leaves_the_last_picture_standing(page):

@@ -207,4 +207,7 @@ def test_it_is_small(site):
         if tag == "link" and given["rel"] == "stylesheet"
     }
     assert packed(first) + sum(map(packed, loaded)) < 300_000
-    assert sum(packed(path) for path in site.glob("**/*") if path.is_file()) < 4_000_000
+    downloads = (".whl", ".ipynb")  # for those who want the course itself
+    files = [path for path in site.glob("**/*") if path.is_file()]
+    assert sum(packed(path) for path in files if path.suffix not in downloads) < 2_500_000
+    assert sum(map(packed, files)) < 5_000_000

@@ -206,8 +206,9 @@ def of_a_model(name: str) -> bool:
 
 @cache
 def digest() -> str:
-    """Return what changes with the code of the explorers."""
-    files = [Path(__file__), *COURSE.glob("*.py"), *COURSE.glob("explorers/*.py"), *COURSE.glob("plots/*.py")]
+    """Return what changes with the code of the explorers, and with what was measured for them."""
+    globs = ("*.py", "examine/*.*", "explorers/*.*", "plots/*.py")
+    files = [Path(__file__), *(file for glob in globs for file in COURSE.glob(glob))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
 
 

@@ -1,0 +1,157 @@
+"""Rung 10: the tricks of the speed run as switches, and the measured runs behind them.
+
+recipes.json holds a run for each set of tricks, `tools/record_recipes.py` writes it: validation loss and
+recall after some steps, the milliseconds of a step, and the machine.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import ipywidgets
+import torch
+from torch import Tensor
+
+from attention_course.explorers.engine import Explorer
+from attention_course.explorers.figure import LiveFigure
+from attention_course.explorers.live_training import LiveTraining
+from attention_course.plots import Lines, format_number
+from attention_course.speedrun import speedrun
+from attention_course.stories import recall
+from attention_course.text import Data, load_text
+from attention_course.training import run
+
+MARK = 0.95  # the recall to be reached
+FILE = Path(__file__).with_suffix(".json")
+
+
+@cache
+def measured() -> dict[str, Any]:
+    """Return what recipes.json holds: machine, text, tricks, and a run for each set of them."""
+    return json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def controls() -> dict[str, ipywidgets.ValueWidget]:
+    """Return a switch for each trick; all are on at first."""
+    return {
+        trick: ipywidgets.Checkbox(True, description=trick, indent=False, layout={"width": "auto"})
+        for trick in measured()["tricks"]
+    }
+
+
+def run_of(tricks: set[str]) -> dict[str, Tensor]:
+    """Return seconds, validation losses and recall (N,) of the run with these tricks."""
+    name = "".join(str(int(trick in tricks)) for trick in measured()["tricks"])
+    stored = measured()["runs"][name]
+    return {
+        "seconds": torch.tensor(stored["steps"]) * stored["ms_a_step"] / 1000,
+        "loss": torch.tensor(stored["losses"]),
+        "recall": torch.tensor(stored["recall"]),
+    }
+
+
+def seconds_to_mark(seconds: Tensor, recall: Tensor) -> float | None:
+    """Return the seconds until a recall of MARK, None if it is never reached.
+
+    Recall begins at 0, and between two measurements it moves along a straight line.
+    """
+    seconds, recall = (torch.cat([torch.zeros(1), each]) for each in (seconds, recall))
+    reached = (recall >= MARK).nonzero().flatten().tolist()
+    if not reached:
+        return None
+    before, after = reached[0] - 1, reached[0]
+    share = (MARK - recall[before]) / (recall[after] - recall[before])
+    return (seconds[before] + share * (seconds[after] - seconds[before])).item()
+
+
+def compute(**switches: bool) -> dict[str, object]:
+    """Return the run of rung 8's recipe, that of the chosen one, and the tricks that are switched on."""
+    tricks = [trick for trick in measured()["tricks"] if switches[trick]]
+    return {"rung_8": run_of(set()), "chosen": run_of(set(tricks)), "tricks": tricks}
+
+
+def draw(figure: LiveFigure, rung_8: dict[str, Tensor], chosen: dict[str, Tensor], tricks: list[str]) -> None:
+    """Show loss and recall of both runs over seconds; the caption says when each reached the mark."""
+    seconds = torch.cat([rung_8["seconds"], chosen["seconds"]])
+    stored = measured()["runs"].values()
+    ends = [[each["steps"][at] * each["ms_a_step"] / 1000 for each in stored] for at in (0, -1)]
+    first, last = min(ends[0]), max(ends[1])
+
+    def curves(of: str) -> dict[str, Tensor]:
+        """Return one curve for each run, with gaps at the seconds of the other one."""
+        theirs, ours = rung_8[of], chosen[of]
+        gaps = torch.nan
+        return {"rung 8": torch.cat([theirs, gaps * ours]), "this recipe": torch.cat([gaps * theirs, ours])}
+
+    figure.show(
+        Lines(
+            "Validation loss",
+            seconds,
+            curves("loss"),
+            "seconds of training",
+            "nats per character",
+            x_limits=(first, last),
+        ),
+        Lines(
+            "Recall",
+            seconds,
+            curves("recall"),
+            "seconds of training",
+            "share of answers",
+            log=False,
+            levels={"mark": MARK},
+            x_limits=(0, last),
+        ),
+        caption=words(rung_8, chosen, tricks),
+    )
+
+
+def words(rung_8: dict[str, Tensor], chosen: dict[str, Tensor], tricks: list[str]) -> str:
+    """Return the caption: seconds to the mark, their share of rung 8's, and the machine."""
+    before, after = (seconds_to_mark(each["seconds"], each["recall"]) for each in (rung_8, chosen))
+
+    def reach(run: dict[str, Tensor], mark: float | None) -> str:
+        if mark is None:
+            last = format_number(run["recall"][-1].item())
+            return f"ends at a recall of {last} after {run['seconds'][-1]:.1f} s, below {MARK}"
+        return f"reaches a recall of {MARK} after {mark:.1f} s"
+
+    said = f"Rung 8's recipe {reach(rung_8, before)}. "
+    if tricks:
+        share = f": {100 * after / before:.0f} % of the time" if before and after else ""
+        said += f"With {', '.join(tricks)} it {reach(chosen, after)}{share}. "
+    return f"{said}Measured on {measured()['machine']}."
+
+
+def below(explorer: Explorer) -> ipywidgets.VBox:
+    """Return a button that trains the chosen recipe on this machine, and room for the training.
+
+    It runs in a thread of its own, so that its stop button is heard, and other cells run beside it.
+    """
+    button = ipywidgets.Button(description="Train it here", icon="play")
+    said = ipywidgets.Label()
+    box = ipywidgets.VBox([ipywidgets.HBox([button, said])])
+
+    def training(tricks: list[str]) -> None:
+        try:
+            data = Data.of(load_text("stories"))
+            live = LiveTraining(data.tokenizer)
+            box.children = [box.children[0], live]
+            trainer = speedrun(data, tricks)
+            run(trainer, callback=live)
+            share = recall(trainer.model, data.tokenizer.decode(data.val), data.tokenizer)
+            said.value = f"recall {share:.2f} after {trainer.seconds:.1f} s on this machine"
+        except Exception as error:
+            said.value = f"{type(error).__name__}: {error}"
+        finally:
+            button.disabled = False
+
+    def start(_: ipywidgets.Button) -> None:
+        tricks = [trick for trick, control in explorer.controls.items() if control.value]
+        button.disabled, said.value = True, f"training with {', '.join(tricks) or 'no trick'}"
+        Thread(target=training, args=(tricks,), daemon=True).start()
+
+    button.on_click(start)
+    return box
