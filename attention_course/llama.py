@@ -88,7 +88,7 @@ class Rotary(nn.Module):
         """Map x (..., T, head_size), at the positions from `start` on, to an output of the same shape."""
         check_type(x, Tensor, "Rotary", "x")
         here = slice(start, start + x.shape[-2])
-        return rotate_pairs(x, self.cos[here], self.sin[here])
+        return rotate_pairs(x, self.cos[here], self.sin[here]).type_as(x)  # the angles are in float32
 
 
 def group_size_of(n_head: int, n_kv_head: int) -> int:

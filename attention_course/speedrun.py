@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from attention_course.attention import Cache, MultiHeadAttention, head_size_of
 from attention_course.checks import check_sizes, check_type, describe
-from attention_course.gpt import GPT, Block, GPTConfig
+from attention_course.gpt import GPT, Block, GPTConfig, autocast_dtype
 from attention_course.llama import GroupedQueryAttention, Rotary
 from attention_course.names import look_up
 from attention_course.text import Data
@@ -74,7 +74,8 @@ class Muon(Optimizer):
 
     Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon) takes the momentum of a matrix's gradients,
     and steps along the orthogonal matrix nearest to it: equally far in every direction, however rarely the
-    data call for it. AdamW is that of Loshchilov and Hutter 2019, algorithm 2.
+    data call for it. That matrix is computed in bfloat16 where this is faster. AdamW is that of Loshchilov
+    and Hutter 2019, algorithm 2.
 
     Args:
         groups: parameter groups, as any optimizer takes them.
@@ -120,7 +121,8 @@ def muon_direction(state: dict[str, Any], gradient: Tensor, group: dict[str, Any
         state["mean"] = torch.zeros_like(gradient)
     mean = state["mean"].lerp_(gradient, 1 - group["momentum"])
     rows, cols = gradient.shape
-    return newton_schulz(gradient.lerp(mean, group["momentum"])) * max(1, rows / cols) ** 0.5
+    ahead = gradient.lerp(mean, group["momentum"]).to(autocast_dtype(gradient.device))
+    return newton_schulz(ahead).type_as(gradient) * max(1, rows / cols) ** 0.5
 
 
 def adam_direction(state: dict[str, Any], gradient: Tensor, group: dict[str, Any]) -> Tensor:

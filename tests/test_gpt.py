@@ -480,7 +480,7 @@ def test_a_precision_that_is_asked_for_is_that_of_the_products(precision, dtype)
 
 @pytest.mark.parametrize(
     ("found", "expected"),
-    [({"amx_bf16": True}, torch.bfloat16), ({"avx512_bf16": True}, torch.float32), ({}, torch.float32)],
+    [({"amx_bf16": True}, torch.bfloat16), ({"avx512_bf16": True}, torch.bfloat16), ({}, torch.float32)],
 )
 def test_auto_is_bfloat16_where_a_cpu_has_circuits_for_it(monkeypatch, found, expected):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)

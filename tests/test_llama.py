@@ -116,6 +116,15 @@ def test_in_bfloat16_the_mean_square_is_taken_in_float32():
 # Rotary
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rotary_keeps_the_dtype(dtype):
+    """Otherwise queries and keys are float32 beside values in bfloat16."""
+    x = torch.randn(5, 4)
+    turned = Rotary(4, block_size=8)(x.to(dtype))
+    assert turned.dtype == dtype
+    torch.testing.assert_close(turned.float(), Rotary(4, block_size=8)(x), atol=0.02, rtol=0)
+
+
 @given(T=sizes, pairs=sizes, seed=seeds, base=st.sampled_from([10_000.0, 2.0]), start=st.integers(0, 9))
 def test_each_pair_turns_by_its_angle(T, pairs, seed, base, start):
     """A pair of channels is a complex number, and turning it a product."""

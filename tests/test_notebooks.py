@@ -14,14 +14,18 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
+import torch
 from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 from markdown_it import MarkdownIt
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from attention_course.examine.planted import BUGS, ONE_FILE, plant
 from attention_course.exercises import EXERCISES
+from attention_course.gpt import GPT, GPTConfig
 from attention_course.ladder import RUNGS
+from attention_course.plots import Heatmap, picture
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -496,3 +500,14 @@ def test_a_failing_cell_leaves_the_old_notebook_untouched(tmp_path):
     with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
         build.build(tmp_path / "tiny.py", tmp_path / "tiny.ipynb")
     assert (tmp_path / "tiny.ipynb").read_text() == "old"
+
+
+def test_whichever_bugs_rung_11_draws_their_tables_can_be_shown():
+    code = [cell.source for cell in cells(NOTEBOOKS / "11_an_empty_page.ipynb", "code")]
+    probe, tables = (
+        [source for source in code if words in source] for words in ("def moved(", "panels = []")
+    )
+    models = [plant(bug) for bug in BUGS.values() if bug.file == ONE_FILE and bug.finding]
+    for start in range(0, len(models), 24):
+        given = {"torch": torch, "GPT": GPT, "GPTConfig": GPTConfig, "Heatmap": Heatmap, "picture": picture}
+        exec("\n".join(probe + tables), given | {"broken": models[start : start + 24]})

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from training.small import without_clock
 
+from attention_course import speedrun as speedrun_module
 from attention_course.attention import Cache, leak_probe
 from attention_course.examine import examine
 from attention_course.gpt import GPT, Block, GPTConfig, generate
@@ -84,7 +85,8 @@ def test_a_step_of_muon_goes_equally_far_in_every_direction(shape, length):
     assert ((0.6 * length < values) & (values < 1.25 * length)).all()
 
 
-def test_muon_orthogonalises_nesterov_momentum_and_decays():
+def test_muon_orthogonalises_nesterov_momentum_and_decays(monkeypatch):
+    monkeypatch.setattr(speedrun_module, "autocast_dtype", lambda device: torch.float32)
     parameter = nn.Parameter(random(4, 4))
     optimizer = Muon([{"params": [parameter], "orthogonal": True}], lr=0.1, momentum=0.8, weight_decay=0.5)
     expected, mean = parameter.detach().clone(), torch.zeros(4, 4)
@@ -95,6 +97,18 @@ def test_muon_orthogonalises_nesterov_momentum_and_decays():
         step = 0.2 * parameter.grad + 0.8 * mean
         expected = expected * (1 - 0.1 * 0.5) - 0.1 * newton_schulz(step)
         torch.testing.assert_close(parameter.detach(), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_muon_orthogonalises_in_the_faster_dtype(monkeypatch, dtype):
+    asked = []
+    monkeypatch.setattr(speedrun_module, "autocast_dtype", lambda device: dtype)
+    monkeypatch.setattr(speedrun_module, "newton_schulz", lambda x: asked.append(x.dtype) or x)
+    parameter = nn.Parameter(torch.zeros(3, 3))
+    parameter.grad = random(3, 3)
+    Muon([{"params": [parameter], "orthogonal": True}], lr=1.0, momentum=0.0).step()
+    assert asked == [dtype]
+    torch.testing.assert_close(parameter.detach(), -parameter.grad.to(dtype).float())
 
 
 def test_the_rest_gets_adamw():

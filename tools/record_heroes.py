@@ -7,7 +7,6 @@ import math
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -258,28 +257,30 @@ def an_empty_page() -> dict[str, object]:
     }
 
 
-def first_words(tricks: list[str], run: dict[str, Any], steps: int, data: Data) -> list[dict[str, object]]:
-    """Train as in a run of recipes.json, for `steps` steps; return what the model writes every few steps."""
-    trainer, texts = speedrun(data, tricks, steps=run["steps"][-1]), []
+def first_words(tricks: list[str], run: dict[str, Tensor], data: Data) -> list[dict[str, object]]:
+    """Train as in a run of recipes.json, up to the mark; return what the model writes every few steps."""
+    every = recipes.measured()["every"]
+    trainer, texts = speedrun(data, tricks, steps=every * len(run["seconds"]), seed=int(run["seed"])), []
+    a_step = run["seconds"][0].item() / every
+    steps = int(run["marks"].median().item() / a_step)
     for step in range(steps + 1):
         if step % 10 == 0 or step == steps:
             text = write(trainer.model, data, 70).replace("\n", "↵")
-            texts.append({"seconds": significant(step * run["ms_a_step"] / 1000), "text": text})
+            texts.append({"seconds": significant(step * a_step), "text": text})
         trainer.step()
     return texts
 
 
 def speed_run() -> dict[str, object]:
     """Take the runs that have one trick more each, up to the mark; let the first and the last one write."""
-    data, stored = Data.of(load_text("stories")), recipes.measured()
+    data = Data.of(load_text("stories"))
     runners, texts = [], []
     for count in range(len(TRICKS) + 1):
         tricks = list(TRICKS)[:count]
-        run, curve = stored["runs"][f"{'1' * count:0<{len(TRICKS)}}"], recipes.run_of(set(tricks))
-        done = recipes.seconds_to_mark(curve["seconds"], curve["recall"])
-        before = curve["seconds"] < (done or math.inf)
-        seconds, recalls = [0.0, *curve["seconds"][before].tolist()], [0.0, *curve["recall"][before].tolist()]
-        if done:
+        run = recipes.run_of(set(tricks))
+        done, before = run["marks"].median().item(), run["seconds"] < run["marks"].median()
+        seconds, recalls = [0.0, *run["seconds"][before].tolist()], [0.0, *run["recall"][before].tolist()]
+        if done < math.inf:
             seconds, recalls = [*seconds, done], [*recalls, recipes.MARK]
         runners.append(
             {
@@ -290,8 +291,13 @@ def speed_run() -> dict[str, object]:
             }
         )
         if count in (0, len(TRICKS)):
-            texts.append(first_words(tricks, run, int(1000 * seconds[-1] / run["ms_a_step"]), data))
-    return {"machine": stored["machine"], "mark": recipes.MARK, "runners": runners, "texts": texts}
+            texts.append(first_words(tricks, run, data))
+    return {
+        "machine": recipes.measured()["machine"],
+        "mark": recipes.MARK,
+        "runners": runners,
+        "texts": texts,
+    }
 
 
 RECORDED = {

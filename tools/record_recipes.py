@@ -1,15 +1,17 @@
 """Record the runs behind the explorer of rung 10: `python tools/record_recipes.py` rewrites recipes.json.
 
-Every set of tricks trains on the stories, with one seed: 400 steps with Muon, as many as rung 8 without. Loss
-and recall are those of the first BLOCKS blocks and as many characters of the validation text. A step is timed
-apart from that: all sets take turns, so that other load affects all, and the median counts. OMP_NUM_THREADS
-says on how many threads.
+Every set of tricks trains on the stories, with SEEDS seeds: 400 steps with Muon, as many as rung 8 without.
+Loss and recall are those of the first BLOCKS blocks and as many characters of the validation text. A step is
+timed before, with nothing beside it: all sets take turns, so that other load affects all, and the median
+counts. OMP_NUM_THREADS says on how many threads. The runs that follow share the processors: half an hour.
 """
 
 import json
+import os
 import statistics
-import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -23,47 +25,58 @@ from attention_course.text import Data, load_text
 from attention_course.training import RECIPES, evaluate
 
 FILE = Path(explorers.__file__).parent / "recipes.json"
-EVERY, BLOCKS, TURNS = 25, 64, 7
+EVERY, BLOCKS, TURNS, SEEDS = 25, 64, 7, 5
 
 
-def trainer_of(data, digits):
+@cache
+def stories():
+    return Data.of(load_text("stories"))
+
+
+def trainer_of(digits, seed=0):
     tricks = [name for name, digit in zip(TRICKS, digits, strict=True) if digit == "1"]
-    trainer = speedrun(data, tricks, steps=400 if "muon" in tricks else RECIPES["stories"].steps)
+    steps = 400 if "muon" in tricks else RECIPES["stories"].steps
+    trainer = speedrun(stories(), tricks, steps=steps, seed=seed)
     trainer.recipe = replace(trainer.recipe, evaluate_every=10**9)
     return trainer
 
 
-def train(data, digits):
-    """Return steps, losses and recall of one run."""
-    trainer, run = trainer_of(data, digits), {"steps": [], "losses": [], "recall": []}
-    ids = data.val[: BLOCKS * trainer.block_size + 1]
+def train(digits, seed):
+    """Return losses and recall of one run, every EVERY steps."""
+    trainer, losses, recalls, tokenizer = trainer_of(digits, seed), [], [], stories().tokenizer
+    ids = stories().val[: BLOCKS * trainer.block_size + 1]
     while not trainer.done:
         trainer.step()
         if trainer.steps_done % EVERY == 0:
-            run["steps"].append(trainer.steps_done)
-            run["losses"].append(round(evaluate(trainer.model, ids), 4))
-            run["recall"].append(round(recall(trainer.model, data.tokenizer.decode(ids), data.tokenizer), 3))
-    return run
+            losses.append(round(evaluate(trainer.model, ids), 4))
+            recalls.append(round(recall(trainer.model, tokenizer.decode(ids), tokenizer), 3))
+    return losses, recalls
 
 
-def milliseconds(data, names):
+def milliseconds(names):
     """Return the median milliseconds of a step for each set of tricks; all take turns."""
-    trainers, taken = {name: trainer_of(data, name) for name in names}, {name: [] for name in names}
+    trainers, taken = {name: trainer_of(name) for name in names}, {name: [] for name in names}
     for _ in range(TURNS + 1):
         for name, trainer in trainers.items():
-            start = time.perf_counter()
+            before = trainer.seconds
             trainer.step()
-            taken[name].append(1000 * (time.perf_counter() - start))
+            taken[name].append(1000 * (trainer.seconds - before))
     return {name: round(statistics.median(times[1:]), 2) for name, times in taken.items()}
 
 
 def main():
-    data = Data.of(load_text("stories"))
     names = ["".join(digits) for digits in product("01", repeat=len(TRICKS))]
-    ms = milliseconds(data, names)
-    runs = {name: train(data, name) | {"ms_a_step": ms[name]} for name in tqdm(names)}
-    content = {"machine": machine("cpu"), "text": "stories", "tricks": list(TRICKS), "runs": runs}
-    FILE.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    ms = milliseconds(names)
+    pairs = list(product(names, range(SEEDS)))
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        results = tqdm(pool.map(train, *zip(*pairs, strict=True)), total=len(pairs))
+        trained = dict(zip(pairs, results, strict=True))
+    runs = {}
+    for name in names:
+        losses, recalls = zip(*(trained[name, seed] for seed in range(SEEDS)), strict=True)
+        runs[name] = {"ms_a_step": ms[name], "losses": losses, "recall": recalls}
+    about = {"machine": machine("cpu"), "text": "stories", "tricks": list(TRICKS), "every": EVERY}
+    FILE.write_text(json.dumps(about | {"runs": runs}) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

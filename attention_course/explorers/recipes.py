@@ -1,10 +1,11 @@
 """Rung 10: the tricks of the speed run as switches, and the measured runs behind them.
 
-recipes.json holds a run for each set of tricks, `tools/record_recipes.py` writes it: validation loss and
-recall after some steps, the milliseconds of a step, and the machine.
+recipes.json holds runs for each set of tricks, one a seed, `tools/record_recipes.py` writes it: validation
+loss and recall every few steps, the milliseconds of a step, and the machine.
 """
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -42,25 +43,32 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 
 
 def run_of(tricks: set[str]) -> dict[str, Tensor]:
-    """Return seconds, validation losses and recall (N,) of the run with these tricks."""
+    """Return the run with these tricks whose seed is the middle one of S, by the seconds to MARK.
+
+    Returns:
+        seconds, loss, recall: shape (N,), of that run.
+        seed: shape (), of that run.
+        marks: shape (S,), the seconds to MARK of all seeds, from the first to the last.
+    """
     name = "".join(str(int(trick in tricks)) for trick in measured()["tricks"])
     stored = measured()["runs"][name]
-    return {
-        "seconds": torch.tensor(stored["steps"]) * stored["ms_a_step"] / 1000,
-        "loss": torch.tensor(stored["losses"]),
-        "recall": torch.tensor(stored["recall"]),
-    }
+    losses, recall = torch.tensor(stored["losses"]), torch.tensor(stored["recall"])  # (S, N)
+    steps = measured()["every"] * torch.arange(1, losses.shape[1] + 1)
+    seconds = steps * stored["ms_a_step"] / 1000
+    marks, order = torch.tensor([seconds_to_mark(seconds, each) for each in recall]).sort()
+    seed = order[len(order) // 2]
+    return {"seconds": seconds, "loss": losses[seed], "recall": recall[seed], "seed": seed, "marks": marks}
 
 
-def seconds_to_mark(seconds: Tensor, recall: Tensor) -> float | None:
-    """Return the seconds until a recall of MARK, None if it is never reached.
+def seconds_to_mark(seconds: Tensor, recall: Tensor) -> float:
+    """Return the seconds until a recall of MARK, infinity if it is never reached.
 
     Recall begins at 0, and between two measurements it moves along a straight line.
     """
     seconds, recall = (torch.cat([torch.zeros(1), each]) for each in (seconds, recall))
     reached = (recall >= MARK).nonzero().flatten().tolist()
     if not reached:
-        return None
+        return math.inf
     before, after = reached[0] - 1, reached[0]
     share = (MARK - recall[before]) / (recall[after] - recall[before])
     return (seconds[before] + share * (seconds[after] - seconds[before])).item()
@@ -75,9 +83,9 @@ def compute(**switches: bool) -> dict[str, object]:
 def draw(figure: LiveFigure, rung_8: dict[str, Tensor], chosen: dict[str, Tensor], tricks: list[str]) -> None:
     """Show loss and recall of both runs over seconds; the caption says when each reached the mark."""
     seconds = torch.cat([rung_8["seconds"], chosen["seconds"]])
-    stored = measured()["runs"].values()
-    ends = [[each["steps"][at] * each["ms_a_step"] / 1000 for each in stored] for at in (0, -1)]
-    first, last = min(ends[0]), max(ends[1])
+    runs, every = measured()["runs"].values(), measured()["every"]
+    first = min(every * run["ms_a_step"] / 1000 for run in runs)
+    last = max(len(run["recall"][0]) * every * run["ms_a_step"] / 1000 for run in runs)
 
     def curves(of: str) -> dict[str, Tensor]:
         """Return one curve for each run, with gaps at the seconds of the other one."""
@@ -110,19 +118,28 @@ def draw(figure: LiveFigure, rung_8: dict[str, Tensor], chosen: dict[str, Tensor
 
 def words(rung_8: dict[str, Tensor], chosen: dict[str, Tensor], tricks: list[str]) -> str:
     """Return the caption: seconds to the mark, their share of rung 8's, and the machine."""
-    before, after = (seconds_to_mark(each["seconds"], each["recall"]) for each in (rung_8, chosen))
-
-    def reach(run: dict[str, Tensor], mark: float | None) -> str:
-        if mark is None:
-            last = format_number(run["recall"][-1].item())
-            return f"ends at a recall of {last} after {run['seconds'][-1]:.1f} s, below {MARK}"
-        return f"reaches a recall of {MARK} after {mark:.1f} s"
-
-    said = f"Rung 8's recipe {reach(rung_8, before)}. "
+    before, after = (run["marks"].median().item() for run in (rung_8, chosen))
+    seeds = len(chosen["marks"])
+    said = f"Rung 8's recipe {reach(rung_8)}. "
     if tricks:
-        share = f": {100 * after / before:.0f} % of the time" if before and after else ""
-        said += f"With {', '.join(tricks)} it {reach(chosen, after)}{share}. "
-    return f"{said}Measured on {measured()['machine']}."
+        share = f": {100 * after / before:.0f} % of the time" if max(before, after) < math.inf else ""
+        said += f"With {', '.join(tricks)} it {reach(chosen)}{share}. "
+    return f"{said}Each curve is the middle one of {seeds} seeds. Measured on {measured()['machine']}."
+
+
+def reach(run: dict[str, Tensor]) -> str:
+    """Return in words when the middle seed reached the mark, and the range of all; or where it ended."""
+    marks = run["marks"]
+    if marks.median() == math.inf:
+        last = format_number(run["recall"][-1].item())
+        return f"ends at a recall of {last} after {run['seconds'][-1]:.1f} s, below {MARK}"
+    return f"reaches a recall of {MARK} after {marks.median():.1f} s ({span(marks)})"
+
+
+def span(marks: Tensor) -> str:
+    """Return in words the range of the seconds of all seeds."""
+    last = "never" if marks[-1] == math.inf else f"{marks[-1]:.1f}"
+    return f"{marks[0]:.1f} to {last}"
 
 
 def below(explorer: Explorer) -> ipywidgets.VBox:

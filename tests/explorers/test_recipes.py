@@ -16,23 +16,31 @@ from attention_course.speedrun import TRICKS
 from attention_course.text import Data
 from attention_course.training import Recipe, Trainer
 
-
-def stored_run(ms_a_step, losses, recall):
-    steps = [10, 20, 30][: len(losses)]
-    return {"steps": steps, "losses": losses, "recall": recall, "ms_a_step": ms_a_step}
-
-
 MADE_UP = {
     "machine": "an abacus, one thread",
     "text": "stories",
     "tricks": ["warp", "drift"],
-    "runs": {
-        "00": stored_run(1000.0, [2.0, 1.0, 0.2], [0.0, 0.5, 1.0]),
-        "10": stored_run(250.0, [1.5, 0.5, 0.1], [0.5, 0.95, 1.0]),
-        "01": stored_run(500.0, [2.5, 2.0, 1.5], [0.0, 0.1, 0.25]),
-        "11": stored_run(100.0, [0.3], [0.95]),
+    "every": 10,
+    "runs": {  # of three seeds
+        "00": {
+            "ms_a_step": 1000.0,
+            "losses": [[2.0, 1.0, 0.2], [2.5, 1.5, 0.5], [1.0, 0.5, 0.1]],
+            "recall": [[0.0, 0.5, 1.0], [0.0, 0.0, 0.5], [0.95, 1.0, 1.0]],
+        },
+        "10": {
+            "ms_a_step": 250.0,
+            "losses": [[1.9, 0.6, 0.2], [1.5, 0.5, 0.1], [1.0, 0.3, 0.1]],
+            "recall": [[0.0, 0.0, 0.95], [0.5, 0.95, 1.0], [0.95, 1.0, 1.0]],
+        },
+        "01": {
+            "ms_a_step": 500.0,
+            "losses": [[2.5, 2.0, 1.5], [2.6, 2.1, 1.6], [2.0, 1.0, 0.9]],
+            "recall": [[0.0, 0.1, 0.25], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+        },
+        "11": {"ms_a_step": 100.0, "losses": [[0.3], [0.4], [0.2]], "recall": [[0.95], [0.95], [0.95]]},
     },
 }
+MIDDLE = {"00": 0, "10": 1, "01": 0, "11": 0}  # seeds
 
 
 @pytest.fixture
@@ -40,46 +48,58 @@ def made_up(monkeypatch):
     monkeypatch.setattr(recipes, "measured", lambda: MADE_UP)
 
 
+def said_of(run):
+    seconds, recall = ([0.0, *run[of].tolist()] for of in ("seconds", "recall"))
+    if max(recall) < 0.95 - 1e-6:
+        return f"ends at a recall of {written(recall[-1])} after {seconds[-1]:.1f} s"
+    first = next(i for i, share in enumerate(recall) if share >= 0.95 - 1e-6)
+    here = np.interp(0.95, recall[first - 1 : first + 1], seconds[first - 1 : first + 1])
+    marks = sorted(run["marks"].tolist())
+    last = f"{marks[-1]:.1f}" if marks[-1] < np.inf else "never"
+    return f"reaches a recall of 0.95 after {here:.1f} s ({marks[0]:.1f} to {last})"
+
+
 def says(out, **switches):
-    for run in (out["rung_8"], out["chosen"]):
-        seconds, recall = ([0.0, *run[of].tolist()] for of in ("seconds", "recall"))
-        if max(recall) < 0.95 - 1e-6:
-            yield f"ends at a recall of {written(recall[-1])} after {seconds[-1]:.1f} s"
-        else:
-            first = next(i for i, share in enumerate(recall) if share >= 0.95 - 1e-6)
-            here = np.interp(0.95, recall[first - 1 : first + 1], seconds[first - 1 : first + 1])
-            yield f"reaches a recall of 0.95 after {here:.1f} s"
+    yield from (said_of(run) for run in (out["rung_8"], out["chosen"]))
     on = [trick for trick, chosen in switches.items() if chosen]
     yield f"With {', '.join(on)} it " if on else "Rung 8's recipe "
-    yield f"Measured on {recipes.measured()['machine']}."
+    yield f"Each curve is the middle one of 5 seeds. Measured on {recipes.measured()['machine']}."
 
 
 def test_what_is_stored_is_a_run_for_each_set_of_tricks():
     stored = json.loads(recipes.FILE.read_text(encoding="utf-8"))
     assert stored["tricks"] == list(TRICKS)
     assert set(stored["runs"]) == {"".join(digits) for digits in product("01", repeat=len(TRICKS))}
+    assert stored["every"] > 0
     for run in stored["runs"].values():
-        assert len(run["steps"]) == len(run["losses"]) == len(run["recall"])
-        assert run["steps"] == sorted(set(run["steps"]))
+        losses, recall = np.array(run["losses"]), np.array(run["recall"])
+        assert losses.shape == recall.shape
+        assert len(losses) == 5
         assert run["ms_a_step"] > 0
-        assert all(0 <= share <= 1 for share in run["recall"])
+        assert ((recall >= 0) & (recall <= 1)).all()
 
 
-def test_each_set_of_tricks_shows_its_own_run(made_up):
+def test_each_set_of_tricks_shows_its_middle_run(made_up):
     for digits, run in MADE_UP["runs"].items():
         switches = {trick: digit == "1" for trick, digit in zip(("warp", "drift"), digits, strict=True)}
-        out = recipes.compute(**switches)
-        seconds = [step * run["ms_a_step"] / 1000 for step in run["steps"]]
+        out, seed = recipes.compute(**switches), MIDDLE[digits]
+        seconds = [run["ms_a_step"] * 10 * (i + 1) / 1000 for i in range(len(run["losses"][0]))]
         torch.testing.assert_close(out["chosen"]["seconds"], torch.tensor(seconds))
-        torch.testing.assert_close(out["chosen"]["loss"], torch.tensor(run["losses"]))
-        torch.testing.assert_close(out["chosen"]["recall"], torch.tensor(run["recall"]))
+        torch.testing.assert_close(out["chosen"]["loss"], torch.tensor(run["losses"][seed]))
+        torch.testing.assert_close(out["chosen"]["recall"], torch.tensor(run["recall"][seed]))
         torch.testing.assert_close(out["rung_8"]["seconds"], torch.tensor([10.0, 20.0, 30.0]))
+        assert out["chosen"]["seed"] == seed
+
+
+def test_the_marks_are_those_of_all_seeds_from_the_first_to_the_last(made_up):
+    assert recipes.run_of(set())["marks"].tolist() == pytest.approx([10, 29, float("inf")])
+    assert recipes.run_of({"warp"})["marks"].tolist() == pytest.approx([2.5, 5, 7.5])
 
 
 def test_the_mark_is_reached_between_two_measurements(made_up):
     seconds, recall = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0.1, 0.9, 1.0, 0.5])
     assert recipes.seconds_to_mark(seconds, recall) == pytest.approx(2.5)
-    assert recipes.seconds_to_mark(seconds, recall - 0.1) is None
+    assert recipes.seconds_to_mark(seconds, recall - 0.1) == float("inf")
     assert recipes.seconds_to_mark(seconds, recall + 0.95) == pytest.approx(0.95 / 1.05)
 
 
@@ -87,16 +107,21 @@ def test_the_mark_is_reached_between_two_measurements(made_up):
     ("warp", "drift", "said"),
     [
         (False, False, ""),
-        (True, False, " With warp it reaches a recall of 0.95 after 5.0 s: 17 % of the time."),
+        (True, False, " With warp it reaches a recall of 0.95 after 5.0 s (2.5 to 7.5): 17 % of the time."),
         (False, True, " With drift it ends at a recall of 0.25 after 15.0 s, below 0.95."),
-        (True, True, " With warp, drift it reaches a recall of 0.95 after 1.0 s: 3 % of the time."),
+        (
+            True,
+            True,
+            " With warp, drift it reaches a recall of 0.95 after 1.0 s (1.0 to 1.0): 3 % of the time.",
+        ),
     ],
 )
 def test_the_caption_compares_seconds_with_those_of_rung_8(made_up, warp, drift, said):
     explorer = explore("recipes")
     explorer.controls["warp"].value, explorer.controls["drift"].value = warp, drift
     assert explorer.figure.caption == (
-        f"Rung 8's recipe reaches a recall of 0.95 after 29.0 s.{said} Measured on an abacus, one thread."
+        f"Rung 8's recipe reaches a recall of 0.95 after 29.0 s (10.0 to never).{said} "
+        "Each curve is the middle one of 3 seeds. Measured on an abacus, one thread."
     )
 
 
@@ -109,7 +134,8 @@ def test_both_runs_are_drawn_over_their_own_seconds(made_up):
         for name, digits in (("rung 8", "00"), ("this recipe", "10")):
             x, y = panel.points(name)
             run = MADE_UP["runs"][digits]
-            kept = [(s * run["ms_a_step"] / 1000, v) for s, v in zip(run["steps"], run[of], strict=True)]
+            values = run[of][MIDDLE[digits]]
+            kept = [(run["ms_a_step"] * (i + 1) / 100, value) for i, value in enumerate(values)]
             assert list(zip(x.tolist(), y.tolist(), strict=True)) == [
                 (pytest.approx(s), pytest.approx(v)) for s, v in kept
             ]

@@ -244,7 +244,7 @@ def test_the_recipe_sets_the_precision_of_training_and_evaluation(precision):
 
 @pytest.mark.parametrize(
     ("found", "expected"),
-    [({"amx_bf16": True}, torch.bfloat16), ({"avx512_bf16": True}, torch.float32), ({}, torch.float32)],
+    [({"amx_bf16": True}, torch.bfloat16), ({"avx512_bf16": True}, torch.bfloat16), ({}, torch.float32)],
 )
 def test_auto_is_bfloat16_where_there_are_circuits_for_it(monkeypatch, found, expected):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
