@@ -2,8 +2,7 @@
 
 `speedrun(data, tricks)` returns the trainer of rung 8 with these tricks on. The model is a `GPT` with other
 parts, the optimizer is `Muon`, the schedule is linear; the text, the loop and the loss are those of rung 8.
-Rotary positions, Muon and a kind of token shift, there called smear, are among those of the speedrun of
-github.com/KellerJordan/modded-nanogpt.
+Rotary positions, Muon and a kind of token shift (smear) are in github.com/KellerJordan/modded-nanogpt, too.
 """
 
 from collections.abc import Collection, Iterable
@@ -36,6 +35,10 @@ TRICKS = {
 FAST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the model, and changes of the recipe
     "stories": (dict(block_size=128, n_layer=1, n_head=4, n_embd=64), dict(steps=400, batch_size=16)),
     "shakespeare": (dict(block_size=32, n_layer=1, n_head=4, n_embd=96), dict(steps=290, batch_size=32)),
+    "shakespeare-long": (
+        dict(block_size=128, n_layer=3, n_head=4, n_embd=128, dropout=0.1),
+        dict(steps=2500, batch_size=16, learning_rate=8e-3),
+    ),
 }
 ADAM_LR, MUON_LR, WARMUP = 2e-2, 5e-2, 10
 
@@ -117,9 +120,7 @@ class Muon(Optimizer):
 
 def muon_direction(state: dict[str, Any], gradient: Tensor, group: dict[str, Any]) -> Tensor:
     """Return the orthogonal matrix nearest to Nesterov's momentum, longer where there are more rows."""
-    if not state:
-        state["mean"] = torch.zeros_like(gradient)
-    mean = state["mean"].lerp_(gradient, 1 - group["momentum"])
+    mean = state.setdefault("mean", 0 * gradient).lerp_(gradient, 1 - group["momentum"])
     rows, cols = gradient.shape
     ahead = gradient.lerp(mean, group["momentum"]).to(autocast_dtype(gradient.device))
     return newton_schulz(ahead).type_as(gradient) * max(1, rows / cols) ** 0.5
@@ -219,7 +220,7 @@ def speedrun(
     Args:
         data: training and validation ids.
         tricks: names from TRICKS.
-        text: whose sizes and recipe to begin with, "stories" or "shakespeare".
+        text: whose sizes and recipe: "stories", "shakespeare", or "shakespeare-long", which takes minutes.
         steps: number of optimizer steps; the recipe's if left out.
         seed: of the parameters and the batches.
         device: of the model.
@@ -232,15 +233,14 @@ def speedrun(
     if isinstance(tricks, str):
         raise TypeError(f"speedrun: tricks is str, expected names, for example [{tricks!r}].")
     on = {name for name in tricks if look_up(name, TRICKS, "trick")}
-    fast = look_up(text, FAST, "text")
-    sizes, changes = fast if "shape" in on else (SIZES[text], {})
+    fast, base = look_up(text, FAST, "text"), text.removesuffix("-long")
+    sizes, changes = fast if "shape" in on else (SIZES[base], {})
     if "muon" in on:
-        changes = changes | {"learning_rate": ADAM_LR}
+        changes = {"learning_rate": ADAM_LR} | changes
     if "schedule" in on:
         changes = changes | {"warmup": WARMUP}
-    if steps is not None:
-        changes = changes | {"steps": steps}
-    recipe = replace(RECIPES[text], seed=seed, **changes)
+    given = {"seed": seed} | ({} if steps is None else {"steps": steps})
+    recipe = replace(RECIPES[base], **changes | given)
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         model = fast_gpt(GPTConfig(data.tokenizer.vocab_size, **sizes), on).to(device)

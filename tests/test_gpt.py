@@ -484,8 +484,15 @@ def test_a_precision_that_is_asked_for_is_that_of_the_products(precision, dtype)
 )
 def test_auto_is_bfloat16_where_a_cpu_has_circuits_for_it(monkeypatch, found, expected):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     with autocast("auto", torch.device("cpu")):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
+
+
+def test_auto_is_float32_where_pytorch_is_kept_from_bfloat16(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert autocast_dtype(torch.device("cpu")) is torch.float32
 
 
 @pytest.mark.parametrize("able", [True, False])

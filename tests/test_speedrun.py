@@ -193,8 +193,9 @@ def losses(trainer, steps=3):
 @pytest.mark.parametrize("text", FAST)
 def test_without_tricks_it_is_rung_8(text):
     torch.manual_seed(5)
-    model = GPT(GPTConfig(DATA.tokenizer.vocab_size, **SIZES[text]))
-    expected = Trainer(model, DATA, replace(RECIPES[text], seed=5))
+    base = text.removesuffix("-long")
+    model = GPT(GPTConfig(DATA.tokenizer.vocab_size, **SIZES[base]))
+    expected = Trainer(model, DATA, replace(RECIPES[base], seed=5))
     ours = speedrun(DATA, [], text=text, seed=5)
     assert ours.recipe == expected.recipe
     assert losses(ours) == losses(expected)
@@ -222,6 +223,15 @@ def test_each_trick_changes_what_it_says():
     assert changes("schedule") == none | {"recipe": {"warmup"}, "straight": True}
     assert changes("token_shift") == none | {"parts": {"ShiftedBlock", "TokenShift"}}
     assert changes("shape") == none | {"sizes": True, "recipe": {"steps", "batch_size"}}
+
+
+@pytest.mark.parametrize("text", FAST)
+def test_with_all_tricks_it_has_the_sizes_and_the_recipe_of_the_text(text):
+    sizes, changes = FAST[text]
+    trainer = speedrun(DATA, text=text)
+    assert {name: getattr(trainer.model.config, name) for name in sizes} == sizes
+    expected = {"learning_rate": ADAM_LR, "warmup": WARMUP} | changes
+    assert {name: getattr(trainer.recipe, name) for name in expected} == expected
 
 
 def test_muon_holds_the_matrices_of_the_blocks_and_adamw_all_else():

@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import torch
 
-from attention_course.gpt import GPT, GPTConfig, initialize
+from attention_course.gpt import GPT, GPTConfig, autocast_dtype, initialize
 from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import recall
 from attention_course.text import Data, load_text
@@ -58,9 +58,9 @@ def machine(device):
     """Say what measured: processor, instructions, threads and version; or the GPU."""
     if device != "cpu":
         return f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
-    able = torch.cpu.get_capabilities()
-    extra = [word for word, flag in (("bfloat16", "avx512_bf16"), ("AMX", "amx_bf16")) if able.get(flag)]
-    instructions = " + ".join([torch.backends.cpu.get_cpu_capability(), *extra])
+    able, instructions = torch.cpu.get_capabilities(), torch.backends.cpu.get_cpu_capability()
+    if autocast_dtype(torch.device(device)) == torch.bfloat16:
+        instructions += " with AMX" if able.get("amx_bf16") else " with bfloat16"
     name, threads = able.get("cpu_name") or platform.machine(), torch.get_num_threads()
     return f"{name}, {instructions}, {threads} thread{'s'[: threads > 1]}, PyTorch {torch.__version__}"
 
@@ -127,14 +127,17 @@ def bench(data, text, seed, device, only_ends):
     return last / reached[first] if last and reached[first] else None
 
 
-def long_run(data, steps, seed, device):
-    """Train with all tricks but the shape, and print the loss and the seconds that it takes."""
-    tricks = [name for name in TRICKS if name != "shape"]
-    trainer = speedrun(data, tricks, text="shakespeare", steps=steps, seed=seed, device=device)
+def long_run(data, seconds, seed, device):
+    """Train by the recipe for minutes, with as many steps as fit into `seconds`; print the loss."""
+    recipe = dict(text="shakespeare-long", seed=seed, device=device)
+    trial = speedrun(data, **recipe)
+    while trial.steps_done < TURNS:
+        trial.step()
+    trainer = speedrun(data, **recipe, steps=int(seconds * TURNS / trial.seconds))
     trainer.recipe = replace(trainer.recipe, evaluate_every=10**9)
     while not trainer.done:
         trainer.step()
-    loss = distance(trainer, "shakespeare")
+    loss, steps = distance(trainer, "shakespeare"), trainer.steps_done
     print(f"seed {seed}: {loss:.3f} after {steps} steps and {trainer.seconds:.0f} seconds", flush=True)
 
 
@@ -143,16 +146,16 @@ def main():
     parser.add_argument("--text", choices=STEPS, default="shakespeare")
     parser.add_argument("--seeds", type=int, default=1, help="repeat the first and the last row; five decide")
     parser.add_argument("--ends", action="store_true", help="the first and the last row only")
-    parser.add_argument("--steps", type=int, help="one long run of so many steps instead, without the shape")
+    parser.add_argument("--seconds", type=int, help="train for so long instead, and say how far it gets")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     torch.set_num_threads(min(torch.get_num_threads(), 8))
     data = Data.of(load_text({"shakespeare": "tiny-shakespeare"}.get(options.text, options.text)))
     data = replace(data, train=data.train.to(options.device), val=data.val.to(options.device))
     print(machine(options.device))
-    if options.steps:
+    if options.seconds:
         for seed in range(options.seeds):
-            long_run(data, options.steps, seed, options.device)
+            long_run(data, options.seconds, seed, options.device)
         return
     print(
         "to a recall of 0.95" if options.text == "stories" else "to the loss that nanoGPT's recipe ends with"

@@ -124,7 +124,8 @@ def words(rung_8: dict[str, Tensor], chosen: dict[str, Tensor], tricks: list[str
     if tricks:
         share = f": {100 * after / before:.0f} % of the time" if max(before, after) < math.inf else ""
         said += f"With {', '.join(tricks)} it {reach(chosen)}{share}. "
-    return f"{said}Each curve is the middle one of {seeds} seeds. Measured on {measured()['machine']}."
+    said += f"Shown is the middle one of {seeds} seeds, the range in brackets. "
+    return f"{said}Measured on {measured()['machine']}."
 
 
 def reach(run: dict[str, Tensor]) -> str:

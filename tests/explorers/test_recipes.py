@@ -63,7 +63,8 @@ def says(out, **switches):
     yield from (said_of(run) for run in (out["rung_8"], out["chosen"]))
     on = [trick for trick, chosen in switches.items() if chosen]
     yield f"With {', '.join(on)} it " if on else "Rung 8's recipe "
-    yield f"Each curve is the middle one of 5 seeds. Measured on {recipes.measured()['machine']}."
+    yield "Shown is the middle one of 5 seeds, the range in brackets. "
+    yield f"Measured on {recipes.measured()['machine']}."
 
 
 def test_what_is_stored_is_a_run_for_each_set_of_tricks():
@@ -121,7 +122,7 @@ def test_the_caption_compares_seconds_with_those_of_rung_8(made_up, warp, drift,
     explorer.controls["warp"].value, explorer.controls["drift"].value = warp, drift
     assert explorer.figure.caption == (
         f"Rung 8's recipe reaches a recall of 0.95 after 29.0 s (10.0 to never).{said} "
-        "Each curve is the middle one of 3 seeds. Measured on an abacus, one thread."
+        "Shown is the middle one of 3 seeds, the range in brackets. Measured on an abacus, one thread."
     )
 
 

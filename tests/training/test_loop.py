@@ -248,6 +248,7 @@ def test_the_recipe_sets_the_precision_of_training_and_evaluation(precision):
 )
 def test_auto_is_bfloat16_where_there_are_circuits_for_it(monkeypatch, found, expected):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     model = Spy()
     Trainer(model, DATA, replace(RECIPE, precision="auto")).step()
     assert model.seen == {expected}
