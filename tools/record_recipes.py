@@ -25,7 +25,7 @@ from attention_course.text import Data, load_text
 from attention_course.training import RECIPES, evaluate
 
 FILE = Path(explorers.__file__).parent / "recipes.json"
-EVERY, BLOCKS, TURNS, SEEDS = 25, 64, 7, 5
+EVERY, BLOCKS, TURNS, SEEDS = 25, 64, 7, 3
 
 
 @cache

@@ -324,9 +324,9 @@ rows = {
     for count in range(len(names) + 1)
 }
 print(measured()["machine"])
-print(f"{'':14} middle, first and last of five seeds")
+print(f"{'':14} middle, first and last of three seeds")
 for name, row in rows.items():
-    first, _, middle, _, last = row["marks"].tolist()
+    first, middle, last = row["marks"].tolist()
     print(f"{name:14} {middle:4.1f} s, {first:4.1f} to {last:4.1f}")
 
 # %% tags=["folded"]

@@ -63,7 +63,7 @@ def says(out, **switches):
     yield from (said_of(run) for run in (out["rung_8"], out["chosen"]))
     on = [trick for trick, chosen in switches.items() if chosen]
     yield f"With {', '.join(on)} it " if on else "Rung 8's recipe "
-    yield "Shown is the middle one of 5 seeds, the range in brackets. "
+    yield "Shown is the middle one of 3 seeds, the range in brackets. "
     yield f"Measured on {recipes.measured()['machine']}."
 
 
@@ -75,7 +75,7 @@ def test_what_is_stored_is_a_run_for_each_set_of_tricks():
     for run in stored["runs"].values():
         losses, recall = np.array(run["losses"]), np.array(run["recall"])
         assert losses.shape == recall.shape
-        assert len(losses) == 5
+        assert len(losses) == 3
         assert run["ms_a_step"] > 0
         assert ((recall >= 0) & (recall <= 1)).all()
 
