@@ -1,9 +1,10 @@
 """Record the runs behind the explorer of rung 10: `python tools/record_recipes.py` rewrites recipes.json.
 
-Every set of tricks trains on the stories, with SEEDS seeds: 400 steps with Muon, as many as rung 8 without.
-Loss and recall are those of the first BLOCKS blocks and as many characters of the validation text. A step is
-timed before, with nothing beside it: all sets take turns, so that other load affects all, and the median
-counts. OMP_NUM_THREADS says on how many threads. The runs that follow share the processors: half an hour.
+Every set of tricks trains on the stories, with SEEDS seeds: with Muon as many steps as the fast recipe,
+without it as many as rung 8. Loss and recall are those of the first BLOCKS blocks and as many characters of
+the validation text. A step is timed before, with nothing beside it: all sets take turns, so that other load
+affects all, and the median counts. OMP_NUM_THREADS says on how many threads. The runs that follow share the
+processors: half an hour.
 """
 
 import json
@@ -19,7 +20,7 @@ from bench_speedrun import machine
 from tqdm import tqdm
 
 from attention_course import explorers
-from attention_course.speedrun import TRICKS, speedrun
+from attention_course.speedrun import FAST, TRICKS, speedrun
 from attention_course.stories import recall
 from attention_course.text import Data, load_text
 from attention_course.training import RECIPES, evaluate
@@ -35,7 +36,7 @@ def stories():
 
 def trainer_of(digits, seed=0):
     tricks = [name for name, digit in zip(TRICKS, digits, strict=True) if digit == "1"]
-    steps = 400 if "muon" in tricks else RECIPES["stories"].steps
+    steps = FAST["stories"][1]["steps"] if "muon" in tricks else RECIPES["stories"].steps
     trainer = speedrun(stories(), tricks, steps=steps, seed=seed)
     trainer.recipe = replace(trainer.recipe, evaluate_every=10**9)
     return trainer
