@@ -55,7 +55,7 @@ def run_of(tricks: set[str]) -> dict[str, Tensor]:
     losses, recall = torch.tensor(stored["losses"]), torch.tensor(stored["recall"])  # (S, N)
     steps = measured()["every"] * torch.arange(1, losses.shape[1] + 1)
     seconds = steps * stored["ms_a_step"] / 1000
-    marks, order = torch.tensor([seconds_to_mark(seconds, each) for each in recall]).sort()
+    marks, order = torch.tensor([seconds_to_mark(seconds, each) for each in recall]).sort(stable=True)
     seed = order[len(order) // 2]
     return {"seconds": seconds, "loss": losses[seed], "recall": recall[seed], "seed": seed, "marks": marks}
 
