@@ -60,7 +60,7 @@ bench-speedrun: $(READY) ## time each trick of the speed run beside nanoGPT's re
 	$(RUN) tools/bench_speedrun.py $(OPTIONS)
 
 bench-attention: $(READY) ## measure seconds and memory of attention over T, with its table and without
-	$(RUN) tools/bench_attention.py
+	$(RUN) tools/bench_attention.py $(OPTIONS)
 
 bench-generate: $(READY) ## compare the cache with none, with transformers and with nanoGPT
 	$(RUN) tools/bench_generate.py

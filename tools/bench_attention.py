@@ -19,7 +19,9 @@ from attention_course.attention import attention, causal_mask
 from attention_course.flash import MemoryMeter, flash_attention
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
+HEADS, HEAD_SIZE, TURNS = 4, 64, 3
 TABLES = 6  # that exist at one time: scores, scaled and masked ones, weights, gradients
+MOST = 4 * 2**30  # bytes; where they would need more, the tables are left out
 
 
 def with_table(q, k, v):
@@ -82,23 +84,19 @@ def main():
         description="Seconds and memory of attention, with and without its table."
     )
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--head-size", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--gibibytes", type=float, default=4, help="leave the table out where it needs more")
     options = parser.parse_args()
     device, dtype = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, options.dtype)
     torch.manual_seed(0)
-    print(f"{machine(device)}\n{options.heads} heads of {options.head_size}, {options.dtype}, causal\n")
+    print(f"{machine(device)}\n{HEADS} heads of {HEAD_SIZE}, {options.dtype}, causal\n")
     print(f"{'T':>6}  {'way':8}{'forward s':>11}{'backward s':>12}{'peak MiB':>10}   seconds / PyTorch's")
     for T in options.lengths:
-        shape = (1, options.heads, T, options.head_size)
+        shape = (1, HEADS, T, HEAD_SIZE)
         inputs = [torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]
-        table = options.heads * T * T * dtype.itemsize
-        fits = TABLES * table <= options.gibibytes * 2**30
+        table = HEADS * T * T * dtype.itemsize
+        fits = TABLES * table <= MOST
         ways = {name: way for name, way in WAYS.items() if fits or way is not with_table}
-        found = measure(ways, device, inputs, options.turns)
+        found = measure(ways, device, inputs, TURNS)
         if not fits:
             print(f"{T:6}  table     left out: one table takes {table / 2**20:.0f} MiB")
         best = sum(found["PyTorch"][:2])
