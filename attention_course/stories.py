@@ -1,4 +1,4 @@
-"""Rung 8: a synthetic corpus of stories, its entropy, and how much of a story a model recalls.
+"""Rung 8: a synthetic corpus of stories, its entropy, and how many of its questions a model answers.
 
 A small grammar generates the stories, all equally likely. So their entropy is known exactly, and no model has
 a lower expected loss.
@@ -178,10 +178,10 @@ class Tokenizer(Protocol):
         ...
 
 
-def recall(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "auto") -> float:
+def answer_accuracy(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "auto") -> float:
     """Return the fraction of answers in a text of stories that the model predicts correctly.
 
-    Papers would say exact-match accuracy; it is not the recall of precision and recall.
+    Papers call this exact match.
 
     An answer is correct if the argmax is correct at each of its characters, given the true text before it
     (teacher forcing). Answers that end within the first block_size characters are skipped, and so are all
@@ -191,14 +191,14 @@ def recall(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "
         TypeError: an argument has the wrong type.
         ValueError: the text has no answer that counts, or the precision is unknown.
     """
-    check_type(model, nn.Module, "recall", "model")
-    check_type(tokenizer, Tokenizer, "recall", "tokenizer")
+    check_type(model, nn.Module, "answer_accuracy", "model")
+    check_type(tokenizer, Tokenizer, "answer_accuracy", "tokenizer")
     ids, block_size = tokenizer.encode(text), block_size_of(model)
     spans = [(start, end) for start, end in answers(text) if end > block_size][:1000]
     if not spans:
         raise ValueError(
-            f"recall: no answer in this text of {len(text)} characters has block_size = {block_size} before "
-            "it. Pass a longer text from write_stories()."
+            f"answer_accuracy: no answer in this text of {len(text)} characters has block_size = "
+            f"{block_size} before it. Pass a longer text from write_stories()."
         )
     right, device = 0, next(model.parameters()).device
     with evaluating(model), autocast(precision, device):

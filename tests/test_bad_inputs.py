@@ -45,8 +45,8 @@ from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Tex
 from attention_course.questions import ask
 from attention_course.smollm import BytePairTokenizer, chat, load_smollm, tokenizer_of
 from attention_course.stories import (
+    answer_accuracy,
     read_story,
-    recall,
     stories_entropy,
     write_stories,
 )
@@ -403,7 +403,7 @@ TEXTS = [
     *wrong(read_story, None, line=("", "Once upon a time")),
     *wrong(stories_entropy, None, text=("Kind Ann", "once\n")),
     *wrong(
-        recall,
+        answer_accuracy,
         {"model": gpt(), "text": STORIES, "tokenizer": TOKENIZER},
         model=NO_MODEL,
         text=("", "abc", "Ж"),

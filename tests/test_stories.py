@@ -1,4 +1,4 @@
-"""The stories are what their entropy claims, and recall counts the answers that a model gets right."""
+"""The stories are what their entropy claims, and answer_accuracy counts right answers."""
 
 import hashlib
 import itertools
@@ -23,10 +23,10 @@ from attention_course.stories import (
     STORIES,
     THINGS,
     Story,
+    answer_accuracy,
     answers,
     draw_story,
     read_story,
-    recall,
     stories_entropy,
     write_stories,
 )
@@ -227,14 +227,26 @@ def test_answers_of_a_stretch():
         (lambda: read_story(b"Kind Ann"), TypeError, "read_story: line is bytes"),
         (lambda: stories_entropy([A_STORY]), TypeError, "stories_entropy: text is list, expected str"),
         (lambda: answers(None), TypeError, "answers: text is NoneType"),
-        (lambda: recall(None, TEXT, LETTERS), TypeError, "recall: model is NoneType, expected Module"),
-        (lambda: recall(Reader(LETTERS), None, LETTERS), TypeError, "text is NoneType, expected str"),
         (
-            lambda: recall(Reader(LETTERS), TEXT, None),
+            lambda: answer_accuracy(None, TEXT, LETTERS),
             TypeError,
-            "recall: tokenizer is NoneType, expected Tokenizer",
+            "answer_accuracy: model is NoneType, expected Module",
         ),
-        (lambda: recall(Reader(LETTERS), TEXT, LETTERS, "int8"), ValueError, "no precision called 'int8'"),
+        (
+            lambda: answer_accuracy(Reader(LETTERS), None, LETTERS),
+            TypeError,
+            "text is NoneType, expected str",
+        ),
+        (
+            lambda: answer_accuracy(Reader(LETTERS), TEXT, None),
+            TypeError,
+            "answer_accuracy: tokenizer is NoneType, expected Tokenizer",
+        ),
+        (
+            lambda: answer_accuracy(Reader(LETTERS), TEXT, LETTERS, "int8"),
+            ValueError,
+            "no precision called 'int8'",
+        ),
     ],
 )
 @pytest.mark.usefixtures("shapes_unchecked")
@@ -249,7 +261,7 @@ def test_numbers_of_numpy_and_other_sources_of_chance_will_do():
     assert draw_story(np.random.default_rng(0)).text
 
 
-# Recall
+# Answer accuracy
 
 
 TEXT = write_stories(seed=1, characters=1500)
@@ -277,36 +289,36 @@ class Reader(nn.Module):
         return int(self.tokenizer.encode(told[len(begun)] if right else "?")[0])
 
 
-def test_a_reader_recalls_every_answer():
-    assert recall(Reader(LETTERS), TEXT, LETTERS) == 1
+def test_a_reader_gives_every_answer():
+    assert answer_accuracy(Reader(LETTERS), TEXT, LETTERS) == 1
 
 
-def test_recall_is_the_share_of_answers():
+def test_accuracy_is_the_share_of_answers():
     reader = Reader(LETTERS, keys=("place", "thing"))
     kept = [TEXT[:start] for start, end in answers(TEXT) if end > reader.block_size]
     right = sum(before.endswith((QUESTIONS["place"], QUESTIONS["thing"])) for before in kept)
-    assert recall(reader, TEXT, LETTERS) == right / len(kept)
+    assert answer_accuracy(reader, TEXT, LETTERS) == right / len(kept)
 
 
-def test_recall_shows_no_more_than_block_size_characters():
-    assert recall(Reader(LETTERS, block_size=45), TEXT, LETTERS) < 0.5
+def test_accuracy_shows_no_more_than_block_size_characters():
+    assert answer_accuracy(Reader(LETTERS, block_size=45), TEXT, LETTERS) < 0.5
 
 
 def test_an_answer_counts_when_block_size_characters_stand_before_its_last_one():
     end = next(end for _, end in answers(TEXT) if end > 160)
-    assert recall(Reader(LETTERS, block_size=end - 1), TEXT[: end + 1], LETTERS) == 1
+    assert answer_accuracy(Reader(LETTERS, block_size=end - 1), TEXT[: end + 1], LETTERS) == 1
     with pytest.raises(ValueError, match="no answer"):
-        recall(Reader(LETTERS, block_size=end), TEXT[: end + 1], LETTERS)
+        answer_accuracy(Reader(LETTERS, block_size=end), TEXT[: end + 1], LETTERS)
 
 
-def test_a_bigram_model_recalls_nothing():
+def test_a_bigram_model_answers_nothing():
     counts = torch.zeros(LETTERS.vocab_size, LETTERS.vocab_size)
     ids = LETTERS.encode(TEXT)
     counts.index_put_((ids[:-1], ids[1:]), torch.ones(len(ids) - 1), accumulate=True)
     model = BigramLanguageModel(LETTERS.vocab_size)
     model.table.weight.data = counts.add(1e-3).log()
     assert evaluate(model, ids, "float32") == pytest.approx(conditional_entropy(ids, 2), abs=0.02)
-    assert recall(model, TEXT, LETTERS) == 0
+    assert answer_accuracy(model, TEXT, LETTERS) == 0
 
 
 class Oracle(nn.Module):
@@ -327,28 +339,28 @@ class Oracle(nn.Module):
         return F.one_hot(told, LETTERS.vocab_size + 1).float() + self.bias
 
 
-def test_recall_asks_for_the_first_thousand_answers_with_block_size_characters_before_them():
+def test_accuracy_asks_for_the_first_thousand_answers_with_block_size_characters_before_them():
     text = write_stories(seed=2, characters=80_000)
     ids = LETTERS.encode(text)
     ends = [end for _, end in answers(text) if end > 160]
     stretches = [ids[end - 161 : end] for end in ends]
     oracle = Oracle(stretches[1:900], block_size=160)
-    assert recall(oracle, text, LETTERS) == 0.899
+    assert answer_accuracy(oracle, text, LETTERS) == 0.899
     assert len(oracle.asked) == 1000 < len(ends)
 
 
 @pytest.mark.parametrize("text", ["", "Sam gave Kim a ring. " * 20, TEXT[:150]])
-def test_recall_of_a_text_without_answers_is_refused(text):
+def test_accuracy_of_a_text_without_answers_is_refused(text):
     with pytest.raises(ValueError, match="no answer in this text"):
-        recall(Reader(LETTERS), text, LETTERS)
+        answer_accuracy(Reader(LETTERS), text, LETTERS)
 
 
 @pytest.mark.parametrize("mode", [True, False])
-def test_recall_is_without_dropout_and_leaves_the_mode_as_it_was(mode):
+def test_accuracy_is_without_dropout_and_leaves_the_mode_as_it_was(mode):
     torch.manual_seed(0)
     config = GPTConfig(LETTERS.vocab_size, block_size=7, n_layer=1, n_head=2, n_embd=6, dropout=0.9)
     model, modes = GPT(config).train(mode), set()
     model.register_forward_pre_hook(lambda model, _: modes.add(model.training))
-    recall(model, TEXT, LETTERS)
+    answer_accuracy(model, TEXT, LETTERS)
     assert modes == {False}
     assert model.training == mode

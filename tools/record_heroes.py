@@ -21,7 +21,7 @@ from attention_course.heads import TARGETS, head_scores, read_weights
 from attention_course.ladder import RUNGS
 from attention_course.smollm import load_smollm
 from attention_course.speedrun import TRICKS, speedrun
-from attention_course.stories import answers, read_story, recall, stories_entropy
+from attention_course.stories import answer_accuracy, answers, read_story, stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import Recipe, Trainer, evaluate, train
 
@@ -111,7 +111,7 @@ def bigram_to_gpt() -> dict[str, object]:
         {
             "name": name,
             "loss": significant(evaluate(model, rung["val_ids"])),
-            "recall": significant(recall(model, rung["val_text"], rung["tokenizer"])),
+            "accuracy": significant(answer_accuracy(model, rung["val_text"], rung["tokenizer"])),
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "line": write(model, rung["data"], 80, after=prompt).partition("\n")[0],
         }
@@ -279,15 +279,18 @@ def speed_run() -> dict[str, object]:
         tricks = list(TRICKS)[:count]
         run = recipes.run_of(set(tricks))
         done, before = run["marks"].median().item(), run["seconds"] < run["marks"].median()
-        seconds, recalls = [0.0, *run["seconds"][before].tolist()], [0.0, *run["recall"][before].tolist()]
+        seconds, accuracies = (
+            [0.0, *run["seconds"][before].tolist()],
+            [0.0, *run["accuracy"][before].tolist()],
+        )
         if done < math.inf:
-            seconds, recalls = [*seconds, done], [*recalls, recipes.MARK]
+            seconds, accuracies = [*seconds, done], [*accuracies, recipes.MARK]
         runners.append(
             {
                 "trick": tricks[-1].replace("_", " ") if tricks else "",
                 "why": TRICKS[tricks[-1]] if tricks else "AdamW on two layers, as rung 8 trains them.",
                 "seconds": list(map(significant, seconds)),
-                "recalls": list(map(significant, recalls)),
+                "accuracies": list(map(significant, accuracies)),
             }
         )
         if count in (0, len(TRICKS)):

@@ -1,7 +1,7 @@
 """Record the runs behind the explorer of rung 10: `python tools/record_recipes.py` rewrites recipes.json.
 
 Every set of tricks trains on the stories, with SEEDS seeds: with Muon as many steps as the fast recipe,
-without it as many as rung 8. Loss and recall are those of the first BLOCKS blocks and as many characters of
+without it as many as rung 8. Loss and accuracy are those of the first BLOCKS blocks and as many characters of
 the validation text. A step is timed before, with nothing beside it: all sets take turns, so that other load
 affects all, and the median counts. OMP_NUM_THREADS says on how many threads. The runs that follow share the
 processors: half an hour.
@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from attention_course import explorers
 from attention_course.speedrun import FAST, TRICKS, speedrun
-from attention_course.stories import recall
+from attention_course.stories import answer_accuracy
 from attention_course.text import Data, load_text
 from attention_course.training import RECIPES, evaluate
 
@@ -43,15 +43,15 @@ def trainer_of(digits, seed=0):
 
 
 def train(digits, seed):
-    """Return losses and recall of one run, every EVERY steps."""
-    trainer, losses, recalls, tokenizer = trainer_of(digits, seed), [], [], stories().tokenizer
+    """Return losses and accuracies of one run, every EVERY steps."""
+    trainer, losses, accuracies, tokenizer = trainer_of(digits, seed), [], [], stories().tokenizer
     ids = stories().val[: BLOCKS * trainer.block_size + 1]
     while not trainer.done:
         trainer.step()
         if trainer.steps_done % EVERY == 0:
             losses.append(round(evaluate(trainer.model, ids), 4))
-            recalls.append(round(recall(trainer.model, tokenizer.decode(ids), tokenizer), 3))
-    return losses, recalls
+            accuracies.append(round(answer_accuracy(trainer.model, tokenizer.decode(ids), tokenizer), 3))
+    return losses, accuracies
 
 
 def milliseconds(names):
@@ -74,8 +74,8 @@ def main():
         trained = dict(zip(pairs, results, strict=True))
     runs = {}
     for name in names:
-        losses, recalls = zip(*(trained[name, seed] for seed in range(SEEDS)), strict=True)
-        runs[name] = {"ms_a_step": ms[name], "losses": losses, "recall": recalls}
+        losses, accuracies = zip(*(trained[name, seed] for seed in range(SEEDS)), strict=True)
+        runs[name] = {"ms_a_step": ms[name], "losses": losses, "accuracy": accuracies}
     about = {"machine": machine("cpu"), "text": "stories", "tricks": list(TRICKS), "every": EVERY}
     FILE.write_text(json.dumps(about | {"runs": runs}) + "\n", encoding="utf-8")
 

@@ -12,7 +12,7 @@ from attention_course.examine.question import Candidate, asks, found
 from attention_course.examine.report import Finding
 from attention_course.examine.subject import CannotAskError, Subject
 from attention_course.plots import Lines
-from attention_course.stories import recall, stories_entropy, write_stories
+from attention_course.stories import answer_accuracy, stories_entropy, write_stories
 from attention_course.text import Data, conditional_entropy
 from attention_course.training import Recipe, Trainer
 from attention_course.training.loss import mean_loss
@@ -144,11 +144,11 @@ def above_entropy(candidate: Learner) -> Finding:
     return found(loss > 0.99 * entropy, said, expected)
 
 
-@asks("It recalls what it has read")
-def recalls(candidate: Learner) -> Finding:
+@asks("It answers from what it has read")
+def answers_from_the_text(candidate: Learner) -> Finding:
     """Count the answers in stories that it gives."""
     lesson = candidate.lesson
     tokenizer = lesson.data.tokenizer
-    share = recall(lesson.trainer.model, tokenizer.decode(lesson.data.val), tokenizer, "float32")
+    share = answer_accuracy(lesson.trainer.model, tokenizer.decode(lesson.data.val), tokenizer, "float32")
     said = f"{lesson.ended} {share:.0%} of the answers are right.".strip()
     return found(share > 0.9, said, otherwise="doubtful")

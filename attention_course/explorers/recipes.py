@@ -1,7 +1,7 @@
 """Rung 10: the tricks of the speed run as switches, and the measured runs behind them.
 
 recipes.json holds runs for each set of tricks, one a seed, `tools/record_recipes.py` writes it: validation
-loss and recall every few steps, the milliseconds of a step, and the machine.
+loss and answer accuracy every few steps, the milliseconds of a step, and the machine.
 """
 
 import json
@@ -20,11 +20,11 @@ from attention_course.explorers.figure import LiveFigure
 from attention_course.explorers.live_training import LiveTraining
 from attention_course.plots import Lines, format_number
 from attention_course.speedrun import speedrun
-from attention_course.stories import recall
+from attention_course.stories import answer_accuracy
 from attention_course.text import Data, load_text
 from attention_course.training import run
 
-MARK = 0.95  # the recall to be reached
+MARK = 0.95  # the answer accuracy to be reached
 FILE = Path(__file__).with_suffix(".json")
 
 
@@ -46,31 +46,37 @@ def run_of(tricks: set[str]) -> dict[str, Tensor]:
     """Return the run with these tricks whose seed is the middle one of S, by the seconds to MARK.
 
     Returns:
-        seconds, loss, recall: shape (N,), of that run.
+        seconds, loss, accuracy: shape (N,), of that run.
         seed: shape (), of that run.
         marks: shape (S,), the seconds to MARK of all seeds, from the first to the last.
     """
     name = "".join(str(int(trick in tricks)) for trick in measured()["tricks"])
     stored = measured()["runs"][name]
-    losses, recall = torch.tensor(stored["losses"]), torch.tensor(stored["recall"])  # (S, N)
+    losses, accuracies = torch.tensor(stored["losses"]), torch.tensor(stored["accuracy"])  # (S, N)
     steps = measured()["every"] * torch.arange(1, losses.shape[1] + 1)
     seconds = steps * stored["ms_a_step"] / 1000
-    marks, order = torch.tensor([seconds_to_mark(seconds, each) for each in recall]).sort(stable=True)
+    marks, order = torch.tensor([seconds_to_mark(seconds, each) for each in accuracies]).sort(stable=True)
     seed = order[len(order) // 2]
-    return {"seconds": seconds, "loss": losses[seed], "recall": recall[seed], "seed": seed, "marks": marks}
+    return {
+        "seconds": seconds,
+        "loss": losses[seed],
+        "accuracy": accuracy[seed],
+        "seed": seed,
+        "marks": marks,
+    }
 
 
-def seconds_to_mark(seconds: Tensor, recall: Tensor) -> float:
-    """Return the seconds until a recall of MARK, infinity if it is never reached.
+def seconds_to_mark(seconds: Tensor, accuracy: Tensor) -> float:
+    """Return the seconds until an answer accuracy of MARK, infinity if it is never reached.
 
-    Recall begins at 0, and between two measurements it moves along a straight line.
+    It begins at 0, and between two measurements it moves along a straight line.
     """
-    seconds, recall = (torch.cat([torch.zeros(1), each]) for each in (seconds, recall))
-    reached = (recall >= MARK).nonzero().flatten().tolist()
+    seconds, accuracy = (torch.cat([torch.zeros(1), each]) for each in (seconds, accuracy))
+    reached = (accuracy >= MARK).nonzero().flatten().tolist()
     if not reached:
         return math.inf
     before, after = reached[0] - 1, reached[0]
-    share = (MARK - recall[before]) / (recall[after] - recall[before])
+    share = (MARK - accuracy[before]) / (accuracy[after] - accuracy[before])
     return (seconds[before] + share * (seconds[after] - seconds[before])).item()
 
 
@@ -81,11 +87,11 @@ def compute(**switches: bool) -> dict[str, object]:
 
 
 def draw(figure: LiveFigure, rung_8: dict[str, Tensor], chosen: dict[str, Tensor], tricks: list[str]) -> None:
-    """Show loss and recall of both runs over seconds; the caption says when each reached the mark."""
+    """Show loss and accuracy of both runs over seconds; the caption says when each reached the mark."""
     seconds = torch.cat([rung_8["seconds"], chosen["seconds"]])
     runs, every = measured()["runs"].values(), measured()["every"]
     first = min(every * run["ms_a_step"] / 1000 for run in runs)
-    last = max(len(run["recall"][0]) * every * run["ms_a_step"] / 1000 for run in runs)
+    last = max(len(run["accuracy"][0]) * every * run["ms_a_step"] / 1000 for run in runs)
 
     def curves(of: str) -> dict[str, Tensor]:
         """Return one curve for each run, with gaps at the seconds of the other one."""
@@ -103,9 +109,9 @@ def draw(figure: LiveFigure, rung_8: dict[str, Tensor], chosen: dict[str, Tensor
             x_limits=(first, last),
         ),
         Lines(
-            "Recall",
+            "Answer accuracy",
             seconds,
-            curves("recall"),
+            curves("accuracy"),
             "seconds of training",
             "share of answers",
             log=False,
@@ -132,9 +138,9 @@ def reach(run: dict[str, Tensor]) -> str:
     """Return in words when the middle seed reached the mark, and the range of all; or where it ended."""
     marks = run["marks"]
     if marks.median() == math.inf:
-        last = format_number(run["recall"][-1].item())
-        return f"ends at a recall of {last} after {run['seconds'][-1]:.1f} s, below {MARK}"
-    return f"reaches a recall of {MARK} after {marks.median():.1f} s ({span(marks)})"
+        last = format_number(run["accuracy"][-1].item())
+        return f"ends at an answer accuracy of {last} after {run['seconds'][-1]:.1f} s, below {MARK}"
+    return f"reaches an answer accuracy of {MARK} after {marks.median():.1f} s ({span(marks)})"
 
 
 def span(marks: Tensor) -> str:
@@ -159,8 +165,8 @@ def below(explorer: Explorer) -> ipywidgets.VBox:
             box.children = [box.children[0], live]
             trainer = speedrun(data, tricks)
             run(trainer, callback=live)
-            share = recall(trainer.model, data.tokenizer.decode(data.val), data.tokenizer)
-            said.value = f"recall {share:.2f} after {trainer.seconds:.1f} s on this machine"
+            share = answer_accuracy(trainer.model, data.tokenizer.decode(data.val), data.tokenizer)
+            said.value = f"answer accuracy {share:.2f} after {trainer.seconds:.1f} s on this machine"
         except Exception as error:
             said.value = f"{type(error).__name__}: {error}"
         finally:

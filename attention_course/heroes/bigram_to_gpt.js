@@ -102,7 +102,7 @@ function play(stage, { floors, prompt, parts }) {
   const wide = (right - left) / parts.length;
   const x = (part) => left + wide * part;
   const y = (loss) => top + ((bottom - top) * Math.log(4 / loss)) / Math.log(4 / 0.085);
-  const percent = (recall) => `${Math.round(100 * recall)} %`;
+  const percent = (accuracy) => `${Math.round(100 * accuracy)} %`;
   let built = 0; // the last part that is there
   let chosen = null; // the part that is pointed at
   let started = false;
@@ -111,7 +111,7 @@ function play(stage, { floors, prompt, parts }) {
   for (const loss of [0.1, 0.2, 0.5, 1, 2, 4]) svg(stage.svg, "text", { x: left - 6, y: y(loss), class: "small muted end" }, String(loss));
   svg(stage.svg, "path", { d: `M ${left} ${top} V ${bottom} H ${right}`, class: "axis" });
   svg(stage.svg, "text", { x: left + 6, y: top - 8, class: "small start" }, "loss, on a logarithmic scale: low is good");
-  svg(stage.svg, "text", { x: left + 6, y: 238, class: "small start" }, "answers right (recall)");
+  svg(stage.svg, "text", { x: left + 6, y: 238, class: "small start" }, "answer accuracy");
   const stairs = parts.map((_, part) => {
     const node = svg(stage.svg, "g");
     const back = svg(node, "rect", { x: x(part) + 1, y: top, width: wide - 2, height: 324, rx: 4, fill: "var(--query)" });
@@ -126,7 +126,7 @@ function play(stage, { floors, prompt, parts }) {
     const tread = svg(node, "line", { x1: x(part), x2: x(part) + wide, class: "tread" });
     const loss = svg(node, "text", { x: middle, class: "small" }, number(parts[part].loss, 3));
     const bar = svg(node, "rect", { x: x(part) + 3, width: wide - 6, fill: "var(--weight)" });
-    const share = svg(node, "text", { x: middle, class: "small" }, percent(parts[part].recall));
+    const share = svg(node, "text", { x: middle, class: "small" }, percent(parts[part].accuracy));
     stage.point(node, part, PARTS[part][0], look);
     return { node, back, guess, rise, tread, loss, bar, share };
   });
@@ -159,7 +159,7 @@ function play(stage, { floors, prompt, parts }) {
     .tread { stroke: var(--weight); stroke-width: 4 }
   }`;
 
-  stage.paint = ({ there, levels, recalls }) => {
+  stage.paint = ({ there, levels, accuracies }) => {
     for (const { part, until, node } of pieces) {
       if (until < parts.length) fade(node, there[part] * (1 - there[until]));
       node.style.setProperty("--there", GHOST + (1 - GHOST) * there[part]);
@@ -170,8 +170,8 @@ function play(stage, { floors, prompt, parts }) {
       set(tread, { y1: levels[part], y2: levels[part] });
       set(rise, { y1: levels[Math.max(0, part - 1)], y2: levels[part] });
       set(loss, { y: levels[part] - 11 });
-      set(bar, { y: 290 - 34 * recalls[part], height: 34 * recalls[part] });
-      set(share, { y: 280 - 34 * recalls[part] });
+      set(bar, { y: 290 - 34 * accuracies[part], height: 34 * accuracies[part] });
+      set(share, { y: 280 - 34 * accuracies[part] });
     });
   };
 
@@ -198,7 +198,7 @@ function play(stage, { floors, prompt, parts }) {
   function tell() {
     const part = chosen ?? built;
     const known = part <= built;
-    const { loss, recall, line } = parts[part];
+    const { loss, accuracy, line } = parts[part];
     stairs.forEach(({ back }, at) => set(back, { "fill-opacity": at === chosen ? 0.15 : 0 }));
     for (const { part: of, node } of pieces) {
       node.classList.toggle("lit", of === built);
@@ -206,10 +206,10 @@ function play(stage, { floors, prompt, parts }) {
     }
     if (known) write(prompt + line);
     const [name, what] = PARTS[part];
-    const worth = known ? `Loss ${number(loss, 3)}, ${percent(recall)} of the answers right.` : "Guess what it is worth, then step to it.";
+    const worth = known ? `Loss ${number(loss, 3)}, ${percent(accuracy)} of the answers right.` : "Guess what it is worth, then step to it.";
     stage.say(started || chosen !== null ? `${name[0].toUpperCase()}${name.slice(1)}: ${what}. ${worth}` : FIRST);
     const answers = judge(prompt + line).filter((piece) => piece.right !== undefined);
-    stage.publish({ built, chosen, part: parts[part].name, shown: parts.slice(0, built + 1).map(({ loss, recall }) => [loss, recall]), answers });
+    stage.publish({ built, chosen, part: parts[part].name, shown: parts.slice(0, built + 1).map(({ loss, accuracy }) => [loss, accuracy]), answers });
   }
 
   const go = (part, ms) => {
@@ -219,7 +219,7 @@ function play(stage, { floors, prompt, parts }) {
     return stage.show({
       there: parts.map((_, at) => Number(at <= part)),
       levels: parts.map((_, at) => level(at)),
-      recalls: parts.map(({ recall }, at) => (at <= part ? recall : 0)),
+      accuracies: parts.map(({ accuracy }, at) => (at <= part ? accuracy : 0)),
     }, ms);
   };
   stage.player(parts.length - 1, (part) => {

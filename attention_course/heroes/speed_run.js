@@ -19,30 +19,30 @@ function play(stage, { machine, mark, runners, texts }) {
   const total = Math.ceil(Math.max(...runners.map(({ seconds }) => seconds.at(-1))));
   const moments = 120;
   const moment = (at) => (total * at) / moments;
-  const x = (recall) => left + ((finish - left) * recall) / mark;
+  const x = (accuracy) => left + ((finish - left) * accuracy) / mark;
   const lane = (runner) => first + pitch * runner;
   const time = (seconds) => zero + ((end - zero) * seconds) / total;
   const said = (seconds) => `${seconds.toFixed(1)} s`;
-  const percent = (recall) => `${Math.round(100 * recall)} %`;
+  const percent = (accuracy) => `${Math.round(100 * accuracy)} %`;
   const name = ({ trick }) => (trick ? `+ ${trick}` : "rung 8’s recipe");
   let at = 0; // which of the moments
   let looked = null; // the runner that is pointed at
 
-  // The recall at a time, between two measurements as if it rose evenly; it is recorded up to the mark.
-  const recallAt = ({ seconds, recalls }, now) => {
+  // The accuracy at a time, between two measurements as if it rose evenly; it is recorded up to the mark.
+  const accuracyAt = ({ seconds, accuracies }, now) => {
     const after = seconds.findIndex((measured) => measured > now);
-    if (after < 0) return recalls.at(-1);
+    if (after < 0) return accuracies.at(-1);
     const [from, to] = [seconds[after - 1], seconds[after]];
-    return between(recalls[after - 1], recalls[after], (now - from) / (to - from));
+    return between(accuracies[after - 1], accuracies[after], (now - from) / (to - from));
   };
-  const isDone = (runner, now) => runner.recalls.at(-1) === mark && runner.seconds.at(-1) <= now;
+  const isDone = (runner, now) => runner.accuracies.at(-1) === mark && runner.seconds.at(-1) <= now;
   // The last of the texts that was written by then.
   const textAt = (written, now) => written.filter(({ seconds }) => seconds <= now).at(-1);
 
   svg(stage.svg, "text", { x: left - 22, y: 12, class: "small muted end" }, "answers right");
-  for (const recall of [0, 0.25, 0.5, 0.75]) {
-    svg(stage.svg, "text", { x: x(recall), y: 12, class: "small muted" }, percent(recall));
-    svg(stage.svg, "line", { x1: x(recall), x2: x(recall), y1: 22, y2: bottom, stroke: "var(--faint)" });
+  for (const accuracy of [0, 0.25, 0.5, 0.75]) {
+    svg(stage.svg, "text", { x: x(accuracy), y: 12, class: "small muted" }, percent(accuracy));
+    svg(stage.svg, "line", { x1: x(accuracy), x2: x(accuracy), y1: 22, y2: bottom, stroke: "var(--faint)" });
   }
   svg(stage.svg, "text", { x: finish, y: 12, class: "small strong" }, `the mark: ${percent(mark)}`);
   svg(stage.svg, "line", { x1: finish, x2: finish, y1: 22, y2: bottom, stroke: "var(--text)", "stroke-width": 2, "stroke-dasharray": "5 4" });
@@ -83,10 +83,10 @@ function play(stage, { machine, mark, runners, texts }) {
   });
   svg(stage.svg, "text", { x: 10, y: ground + 110, class: "start small muted" }, `middle one of three seeds, on ${machine}`);
 
-  stage.paint = ({ now, recalls }) => {
+  stage.paint = ({ now, accuracies }) => {
     racing.forEach(({ trail, ball }, place) => {
-      set(trail, { x2: x(recalls[place]) });
-      set(ball, { cx: x(recalls[place]) });
+      set(trail, { x2: x(accuracies[place]) });
+      set(ball, { cx: x(accuracies[place]) });
     });
     set(handle, { transform: `translate(${time(now)} ${clockY})` });
   };
@@ -102,14 +102,14 @@ function play(stage, { machine, mark, runners, texts }) {
       return stage.say(`${name(runners[looked])}. ${why} ${end}.`);
     }
     const there = runners.filter((runner) => isDone(runner, now)).length;
-    const rest = isDone(runners[0], now) ? "Point at a lane to see why." : `Rung 8’s recipe answers ${percent(recallAt(runners[0], now))} of the questions.`;
+    const rest = isDone(runners[0], now) ? "Point at a lane to see why." : `Rung 8’s recipe answers ${percent(accuracyAt(runners[0], now))} of the questions.`;
     stage.say(`After ${said(now)}, ${there || "none"} of ${runners.length} ${there === 1 ? "has" : "have"} reached the mark. ${rest}`);
   };
 
   const go = (to, ms = 60) => {
     at = to;
     const now = moment(at);
-    const recalls = runners.map((runner) => recallAt(runner, now));
+    const accuracies = runners.map((runner) => accuracyAt(runner, now));
     const done = runners.map((runner) => isDone(runner, now));
     racing.forEach(({ ball, result }, place) => {
       result.textContent = done[place] ? `✓ ${said(runners[place].seconds.at(-1))}` : "";
@@ -122,8 +122,8 @@ function play(stage, { machine, mark, runners, texts }) {
       writeTo(words, written[row].text);
     });
     describe();
-    stage.publish({ now, recalls, done, texts: written.map(({ text }) => text) });
-    return stage.show({ now, recalls }, ms);
+    stage.publish({ now, accuracies, done, texts: written.map(({ text }) => text) });
+    return stage.show({ now, accuracies }, ms);
   };
   const player = stage.player(moments, (step) => go(step), 0);
   stage.drag(handle, "the clock", {

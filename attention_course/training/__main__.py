@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from attention_course.gpt import GPT, GPTConfig, generate
-from attention_course.stories import answers, recall
+from attention_course.stories import answer_accuracy, answers
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training.loop import Trainer, run
 from attention_course.training.recipe import RECIPES, SIZES
@@ -124,17 +124,17 @@ def print_progress(trainer: Trainer) -> None:
 
 
 def print_table(model: GPT, trainer: Trainer) -> None:
-    """Print the validation loss of n-gram tables counted in that text, and loss and recall of the model."""
+    """Print the losses of n-gram tables counted in the validation text, and what the model reaches on it."""
     data, precision = trainer.data, trainer.recipe.precision
     rows = [(f"best {n}-gram table, counted", "", conditional_entropy(data.val, n), "") for n in (1, 2, 3)]
     text = data.tokenizer.decode(data.val)
     has_answers = any(end > model.block_size for _, end in answers(text))
-    recalled = f"{recall(model, text, data.tokenizer, precision):.2f}" if has_answers else ""
+    answered = f"{answer_accuracy(model, text, data.tokenizer, precision):.2f}" if has_answers else ""
     size = f"{sum(p.numel() for p in model.parameters()):,}"
-    rows.append((f"GPT, {model.config.n_layer} layers", size, trainer.history.val_losses[-1], recalled))
-    print(f"\n{'model':28}{'parameters':>12}{'validation loss':>17}{'recall':>8}")
-    for name, parameters, loss, recalled in rows:
-        print(f"{name:28}{parameters:>12}{loss:17.3f}{recalled:>8}")
+    rows.append((f"GPT, {model.config.n_layer} layers", size, trainer.history.val_losses[-1], answered))
+    print(f"\n{'model':28}{'parameters':>12}{'validation loss':>17}{'answers':>9}")
+    for name, parameters, loss, answered in rows:
+        print(f"{name:28}{parameters:>12}{loss:17.3f}{answered:>9}")
     print()
 
 

@@ -54,7 +54,11 @@ from attention_course.gpt import (
 from attention_course.plots import Bars, Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
-from attention_course.stories import answers, recall, stories_entropy
+from attention_course.stories import (
+    answers,
+    answer_accuracy,
+    stories_entropy,
+)
 from attention_course.text import CharTokenizer, Data, get_batch
 from attention_course.text import (
     conditional_entropy,
@@ -282,12 +286,12 @@ print(tokenizer.decode(written[0]))
 #
 # ## Does it get the answers right?
 #
-# In the validation text, take the characters up to an answer. The model has **recalled** it if each character of the answer is the one that it finds most probable. **Recall** is the share of answers for which that is so. (It is not the recall of precision and recall.) There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
+# In the validation text, take the characters up to an answer. The model is right if each character of the answer is the one that it finds most probable. The share of answers that it gets right is its **answer accuracy** (papers say *exact match*). There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
 
 # %%
 start, end = answers(val_text)[6]
 print(repr(val_text[end - 50 : start]), "->", repr(val_text[start:end]))
-recall(bigram, val_text, tokenizer)
+answer_accuracy(bigram, val_text, tokenizer)
 
 # %% [markdown]
 # ## One part at a time
@@ -501,16 +505,16 @@ models["second layer"], histories["second layer"] = gpt, history
 # What is each part worth? The numbers are from the machine that ran the notebook last; on yours the last digit may differ.
 
 # %% tags=["folded", "nbval-ignore-output", "table", "proof"]
-# Table: parameters, loss and recall of each model; the claims below
+# Table: parameters, loss and answer accuracy of each model; the claims below
 losses = {name: evaluate(model, val_ids) for name, model in models.items()}
-recalls = {
-    name: recall(model, val_text, tokenizer)
+accuracies = {
+    name: answer_accuracy(model, val_text, tokenizer)
     for name, model in models.items()
 }
-print(f"{'part':18}{'parameters':>12}{'validation loss':>17}{'recall':>8}")
+print(f"{'part':18}{'parameters':>12}{'validation loss':>17}{'answers':>9}")
 for name, model in models.items():
     size = sum(p.numel() for p in model.parameters())
-    print(f"{name:18}{size:12,}{losses[name]:17.3f}{recalls[name]:8.2f}")
+    print(f"{name:18}{size:12,}{losses[name]:17.3f}{accuracies[name]:9.2f}")
 
 climbed = list(losses.values())
 assert climbed[1] > climbed[0]  # the mean is worse than the table
@@ -521,8 +525,8 @@ assert climbed[2] < climbed[0]
 assert abs(losses["mean of the past"] - floors["1-gram"]) < 0.05
 assert losses["position"] < 0.5 * losses["one head"]
 assert losses["four heads"] < 0.75 * losses["position"]
-assert max(list(recalls.values())[:-1]) < 0.6
-assert recalls["second layer"] > 0.9
+assert max(list(accuracies.values())[:-1]) < 0.6
+assert accuracies["second layer"] > 0.9
 
 # %% [markdown]
 # Row by row:
@@ -531,8 +535,8 @@ assert recalls["second layer"] > 0.9
 # - **One head** can choose where to look, and beats the table.
 # - **Position** tells it where each token is. The loss falls to less than half<!--shown-->.
 # - With **four heads** it falls again, by about half.
-# - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and recall hardly moves.
-# - With a **second layer** something new happens: nearly every answer is right. Before, models that cannot spell recalled next to nothing, and the others guessed among the words and got about one in eight. To find the answer takes two steps: each letter notes what comes before it, then a head looks for the right note. A layer does one step.
+# - **Feed-forward**, **residual** and **LayerNorm** (pre-norm) lower the loss further, and answer accuracy hardly moves.
+# - With a **second layer** something new happens: nearly every answer is right. Before, models that cannot spell answered next to nothing, and the others guessed among the words and got about one in eight. To find the answer takes two steps: each letter notes what comes before it, then a head looks for the right note. A layer does one step.
 #
 # ## What residual connections and LayerNorm are for
 #

@@ -44,7 +44,7 @@ from attention_course.plots import Heatmap, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
 from attention_course.smollm import load_smollm, skip_cells, smollm_path
-from attention_course.stories import recall, stories_entropy
+from attention_course.stories import answer_accuracy, stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import Recipe, train
 
@@ -263,13 +263,13 @@ shown.update(live)  # as it is now, for a page without a kernel
 # Does it find the answers in the stories?
 
 # %%
-share = recall(model, val_text, tokenizer)
+share = answer_accuracy(model, val_text, tokenizer)
 if not is_yours:
     assert share > 0.9
 print("above 0.9" if share > 0.9 else f"{share:.2f}: not yet")
 
 # %% [markdown]
-# “Not yet” has two usual reasons. One layer is not enough: an answer takes two (rung 8), unless tokens are shifted (rung 10). Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` begins with a standard deviation of 1, and with PyTorch's own beginnings ours still recalled only one in ten<!--given--> answers after 900<!--given--> steps. Begin each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# “Not yet” has two usual reasons. One layer is not enough: an answer takes two (rung 8), unless tokens are shifted (rung 10). Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` begins with a standard deviation of 1, and with PyTorch's own beginnings ours still gave only one in ten<!--given--> answers after 900<!--given--> steps. Begin each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
 # And does it write?
 

@@ -291,7 +291,7 @@ def test_a_recipe_is_trained_by_its_button_until_it_is_stopped(page):
     assert train.is_disabled()
     explorer.get_by_role("button", name="Stop").click()
     explorer.get_by_text(re.compile(r"^stopped after step \d+ of")).wait_for()
-    explorer.get_by_text(re.compile(r"^recall \d\.\d\d after .* on this machine$")).wait_for()
+    explorer.get_by_text(re.compile(r"^answer accuracy \d\.\d\d after .* on this machine$")).wait_for()
     assert train.is_enabled()
 
 

@@ -25,19 +25,19 @@ MADE_UP = {
         "00": {
             "ms_a_step": 1000.0,
             "losses": [[2.0, 1.0, 0.2], [2.5, 1.5, 0.5], [1.0, 0.5, 0.1]],
-            "recall": [[0.0, 0.5, 1.0], [0.0, 0.0, 0.5], [0.95, 1.0, 1.0]],
+            "accuracy": [[0.0, 0.5, 1.0], [0.0, 0.0, 0.5], [0.95, 1.0, 1.0]],
         },
         "10": {
             "ms_a_step": 250.0,
             "losses": [[1.9, 0.6, 0.2], [1.5, 0.5, 0.1], [1.0, 0.3, 0.1]],
-            "recall": [[0.0, 0.0, 0.95], [0.5, 0.95, 1.0], [0.95, 1.0, 1.0]],
+            "accuracy": [[0.0, 0.0, 0.95], [0.5, 0.95, 1.0], [0.95, 1.0, 1.0]],
         },
         "01": {
             "ms_a_step": 500.0,
             "losses": [[2.5, 2.0, 1.5], [2.6, 2.1, 1.6], [2.0, 1.0, 0.9]],
-            "recall": [[0.0, 0.1, 0.25], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+            "accuracy": [[0.0, 0.1, 0.25], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
         },
-        "11": {"ms_a_step": 100.0, "losses": [[0.3], [0.4], [0.2]], "recall": [[0.951], [0.95], [0.952]]},
+        "11": {"ms_a_step": 100.0, "losses": [[0.3], [0.4], [0.2]], "accuracy": [[0.951], [0.95], [0.952]]},
     },
 }
 MIDDLE = {"00": 0, "10": 1, "01": 0, "11": 0}  # seeds
@@ -49,14 +49,14 @@ def made_up(monkeypatch):
 
 
 def said_of(run):
-    seconds, recall = ([0.0, *run[of].tolist()] for of in ("seconds", "recall"))
-    if max(recall) < 0.95 - 1e-6:
-        return f"ends at a recall of {written(recall[-1])} after {seconds[-1]:.1f} s"
-    first = next(i for i, share in enumerate(recall) if share >= 0.95 - 1e-6)
-    here = np.interp(0.95, recall[first - 1 : first + 1], seconds[first - 1 : first + 1])
+    seconds, accuracy = ([0.0, *run[of].tolist()] for of in ("seconds", "accuracy"))
+    if max(accuracy) < 0.95 - 1e-6:
+        return f"ends at an answer accuracy of {written(accuracy[-1])} after {seconds[-1]:.1f} s"
+    first = next(i for i, share in enumerate(accuracy) if share >= 0.95 - 1e-6)
+    here = np.interp(0.95, accuracy[first - 1 : first + 1], seconds[first - 1 : first + 1])
     marks = sorted(run["marks"].tolist())
     last = f"{marks[-1]:.1f}" if marks[-1] < np.inf else "never"
-    return f"reaches a recall of 0.95 after {here:.1f} s ({marks[0]:.1f} to {last})"
+    return f"reaches an answer accuracy of 0.95 after {here:.1f} s ({marks[0]:.1f} to {last})"
 
 
 def says(out, **switches):
@@ -73,11 +73,11 @@ def test_what_is_stored_is_a_run_for_each_set_of_tricks():
     assert set(stored["runs"]) == {"".join(digits) for digits in product("01", repeat=len(TRICKS))}
     assert stored["every"] > 0
     for run in stored["runs"].values():
-        losses, recall = np.array(run["losses"]), np.array(run["recall"])
-        assert losses.shape == recall.shape
+        losses, accuracy = np.array(run["losses"]), np.array(run["accuracy"])
+        assert losses.shape == accuracy.shape
         assert len(losses) == 3
         assert run["ms_a_step"] > 0
-        assert ((recall >= 0) & (recall <= 1)).all()
+        assert ((accuracy >= 0) & (accuracy <= 1)).all()
 
 
 def test_each_set_of_tricks_shows_its_middle_run(made_up):
@@ -87,7 +87,7 @@ def test_each_set_of_tricks_shows_its_middle_run(made_up):
         seconds = [run["ms_a_step"] * 10 * (i + 1) / 1000 for i in range(len(run["losses"][0]))]
         torch.testing.assert_close(out["chosen"]["seconds"], torch.tensor(seconds))
         torch.testing.assert_close(out["chosen"]["loss"], torch.tensor(run["losses"][seed]))
-        torch.testing.assert_close(out["chosen"]["recall"], torch.tensor(run["recall"][seed]))
+        torch.testing.assert_close(out["chosen"]["accuracy"], torch.tensor(run["accuracy"][seed]))
         torch.testing.assert_close(out["rung_8"]["seconds"], torch.tensor([10.0, 20.0, 30.0]))
         assert out["chosen"]["seed"] == seed
 
@@ -98,22 +98,27 @@ def test_the_marks_are_those_of_all_seeds_from_the_first_to_the_last(made_up):
 
 
 def test_the_mark_is_reached_between_two_measurements(made_up):
-    seconds, recall = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0.1, 0.9, 1.0, 0.5])
-    assert recipes.seconds_to_mark(seconds, recall) == pytest.approx(2.5)
-    assert recipes.seconds_to_mark(seconds, recall - 0.1) == float("inf")
-    assert recipes.seconds_to_mark(seconds, recall + 0.95) == pytest.approx(0.95 / 1.05)
+    seconds, accuracy = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0.1, 0.9, 1.0, 0.5])
+    assert recipes.seconds_to_mark(seconds, accuracy) == pytest.approx(2.5)
+    assert recipes.seconds_to_mark(seconds, accuracy - 0.1) == float("inf")
+    assert recipes.seconds_to_mark(seconds, accuracy + 0.95) == pytest.approx(0.95 / 1.05)
 
 
 @pytest.mark.parametrize(
     ("warp", "drift", "said"),
     [
         (False, False, ""),
-        (True, False, " With warp it reaches a recall of 0.95 after 5.0 s (2.5 to 7.5): 17 % of the time."),
-        (False, True, " With drift it ends at a recall of 0.25 after 15.0 s, below 0.95."),
+        (
+            True,
+            False,
+            " With warp it reaches an answer accuracy of 0.95 after 5.0 s (2.5 to 7.5): 17 % of the time.",
+        ),
+        (False, True, " With drift it ends at an answer accuracy of 0.25 after 15.0 s, below 0.95."),
         (
             True,
             True,
-            " With warp, drift it reaches a recall of 0.95 after 1.0 s (1.0 to 1.0): 3 % of the time.",
+            " With warp, drift it reaches an answer accuracy of 0.95 after 1.0 s (1.0 to 1.0): "
+            "3 % of the time.",
         ),
     ],
 )
@@ -121,7 +126,7 @@ def test_the_caption_compares_seconds_with_those_of_rung_8(made_up, warp, drift,
     explorer = explore("recipes")
     explorer.controls["warp"].value, explorer.controls["drift"].value = warp, drift
     assert explorer.figure.caption == (
-        f"Rung 8's recipe reaches a recall of 0.95 after 29.0 s (10.0 to never).{said} "
+        f"Rung 8's recipe reaches an answer accuracy of 0.95 after 29.0 s (10.0 to never).{said} "
         "Shown is the middle one of 3 seeds, the range in brackets. Measured on an abacus, one thread."
     )
 
@@ -129,8 +134,8 @@ def test_the_caption_compares_seconds_with_those_of_rung_8(made_up, warp, drift,
 def test_both_runs_are_drawn_over_their_own_seconds(made_up):
     explorer = explore("recipes")
     explorer.controls["drift"].value = False
-    losses, recalls = explorer.figure.panels
-    for panel, of in ((losses, "losses"), (recalls, "recall")):
+    losses, accuracies = explorer.figure.panels
+    for panel, of in ((losses, "losses"), (accuracies, "accuracy")):
         assert list(panel.curves) == ["rung 8", "this recipe"]
         for name, digits in (("rung 8", "00"), ("this recipe", "10")):
             x, y = panel.points(name)
@@ -140,7 +145,7 @@ def test_both_runs_are_drawn_over_their_own_seconds(made_up):
             assert list(zip(x.tolist(), y.tolist(), strict=True)) == [
                 (pytest.approx(s), pytest.approx(v)) for s, v in kept
             ]
-    assert recalls.x_limits == (0, 30.0)
+    assert accuracies.x_limits == (0, 30.0)
     explorer.controls["warp"].value = False
     for panel in explorer.figure.panels:
         assert panel.points("this recipe")[1].tolist() == panel.points("rung 8")[1].tolist()
@@ -156,13 +161,13 @@ def trained(made_up, monkeypatch):
         model = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=16, n_layer=1, n_head=1, n_embd=8))
         return Trainer(model, data, Recipe(steps=2, batch_size=2, evaluate_every=2))
 
-    def recall(*given):
+    def answer_accuracy(*given):
         done.set()
         return 0.125
 
     small = Data.of(recipes.load_text("stories")[:4000])
     monkeypatch.setattr(recipes, "speedrun", speedrun)
-    monkeypatch.setattr(recipes, "recall", recall)
+    monkeypatch.setattr(recipes, "answer_accuracy", answer_accuracy)
     monkeypatch.setattr(recipes.Data, "of", lambda text: small)
     return asked, done
 
@@ -187,7 +192,7 @@ def test_the_button_trains_the_chosen_recipe(trained):
     assert asked == [["drift"]]
     live = below.children[1]
     assert live.bar.value == live.bar.max == 2
-    assert re.fullmatch(r"recall 0\.12 after \d+\.\d s on this machine", said.value)
+    assert re.fullmatch(r"answer accuracy 0\.12 after \d+\.\d s on this machine", said.value)
 
 
 def test_what_fails_is_said_beside_the_button(trained, monkeypatch):

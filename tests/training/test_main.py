@@ -59,7 +59,7 @@ def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
     for line in progress:
         steps, tokens = map(float, re.search(r"([\d.]+) steps/s +(\d+) tokens/s", line).groups())
         assert tokens / steps == pytest.approx(2 * GPTConfig(40).block_size, rel=0.05)
-    assert head.split() == ["model", "parameters", "validation", "loss", "recall"]
+    assert head.split() == ["model", "parameters", "validation", "loss", "answers"]
     assert [line.split()[:-1] for line in (unigram, bigram, trigram)] == [
         ["best", f"{n}-gram", "table,", "counted"] for n in (1, 2, 3)
     ]

@@ -41,9 +41,9 @@ def test_the_mean_is_a_step_back_and_every_later_part_a_step_down():
 
 
 def test_only_the_second_layer_finds_the_answers():
-    recalls = [part["recall"] for part in PARTS]
-    assert max(recalls[:-1]) < 0.2
-    assert recalls[-1] > 0.9
+    accuracies = [part["accuracy"] for part in PARTS]
+    assert max(accuracies[:-1]) < 0.2
+    assert accuracies[-1] > 0.9
     assert read_story(DATA["prompt"] + PARTS[-1]["line"])
 
 
@@ -77,7 +77,7 @@ def judged(line: str) -> list[dict]:
 
 
 def assert_shows(values: dict, built: int) -> None:
-    assert values["shown"] == [[part["loss"], part["recall"]] for part in PARTS[: built + 1]]
+    assert values["shown"] == [[part["loss"], part["accuracy"]] for part in PARTS[: built + 1]]
     assert values["answers"] == judged(PARTS[built]["line"])
 
 
@@ -92,7 +92,7 @@ def test_each_step_adds_a_part_its_stair_and_what_it_writes(show):
             rung.press("Step")
         assert_shows(rung.values, built)
         texts = stairs.nth(built).locator("text").all_text_contents()
-        assert texts[-2:] == [f"{part['loss']:.3f}", f"{100 * part['recall']:.0f} %"]
+        assert texts[-2:] == [f"{part['loss']:.3f}", f"{100 * part['accuracy']:.0f} %"]
         guesses = stairs.locator("text", has_text="?")
         assert sum(guess.is_visible() for guess in guesses.all()) == 2 * (len(PARTS) - 1 - built)
         heights.append(float(stairs.nth(built).locator(".tread").get_attribute("y1")))

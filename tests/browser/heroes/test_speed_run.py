@@ -13,13 +13,13 @@ from attention_course.text import Data, load_text
 
 DATA = hero("speed_run").data
 RUNNERS, TEXTS, MARK = DATA["runners"], DATA["texts"], DATA["mark"]
-DONE = [runner["seconds"][-1] if runner["recalls"][-1] == MARK else None for runner in RUNNERS]
+DONE = [runner["seconds"][-1] if runner["accuracies"][-1] == MARK else None for runner in RUNNERS]
 END = max(runner["seconds"][-1] for runner in RUNNERS)
 
 
-def recall_at(runner: dict, now: float) -> float:
-    """Return the recall between two measurements as if it rose evenly, and that of the last one after it."""
-    measured = list(zip(runner["seconds"], runner["recalls"], strict=True))
+def accuracy_at(runner: dict, now: float) -> float:
+    """Return the accuracy, between two measurements as if it rose evenly, after them the last one."""
+    measured = list(zip(runner["seconds"], runner["accuracies"], strict=True))
     for (start, low), (stop, high) in pairwise(measured):
         if start <= now < stop:
             return low + (high - low) * (now - start) / (stop - start)
@@ -39,7 +39,7 @@ def test_the_runs_are_those_of_recipes_up_to_the_mark():
         before = run["seconds"] < (done or END + 1)
         last = ([done], [MARK]) if done else ([], [])
         assert runner["seconds"][1:] == pytest.approx(run["seconds"][before].tolist() + last[0], rel=1e-3)
-        assert runner["recalls"][1:] == pytest.approx(run["recall"][before].tolist() + last[1], rel=1e-3)
+        assert runner["accuracies"][1:] == pytest.approx(run["accuracy"][before].tolist() + last[1], rel=1e-3)
         assert runner["seconds"][0] == 0
 
 
@@ -64,7 +64,7 @@ def test_they_write_gibberish_at_first_and_words_at_the_mark():
 def assert_shows(race, now: float) -> None:
     values = race.values
     assert values["now"] == pytest.approx(now)
-    assert values["recalls"] == pytest.approx([recall_at(runner, now) for runner in RUNNERS])
+    assert values["accuracies"] == pytest.approx([accuracy_at(runner, now) for runner in RUNNERS])
     done = [seconds is not None and seconds <= now for seconds in DONE]
     assert values["done"] == done
     assert values["texts"] == [
