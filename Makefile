@@ -56,7 +56,7 @@ format: $(READY) ## format the code and sort imports
 bench-explorers: $(READY) ## measure the time from key press to redrawn figure
 	$(RUN) tools/bench_explorers.py
 
-bench-speedrun: $(READY) ## time each trick of the speed run beside nanoGPT's recipe; OPTIONS="--help" lists more
+bench-speedrun: $(READY) ## time the recipes of the speed run beside nanoGPT's settings; OPTIONS="--help" lists more
 	$(RUN) tools/bench_speedrun.py $(OPTIONS)
 
 bench-attention: $(READY) ## measure seconds and memory of attention over T, with its table and without

@@ -6,7 +6,9 @@ import json
 import math
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -257,49 +259,49 @@ def an_empty_page() -> dict[str, object]:
     }
 
 
-def first_words(tricks: list[str], run: dict[str, Tensor], data: Data) -> list[dict[str, object]]:
-    """Train as in a run of recipes.json, up to the mark; return what the model writes every few steps."""
-    every = recipes.measured()["every"]
-    trainer, texts = speedrun(data, tricks, steps=every * len(run["seconds"]), seed=int(run["seed"])), []
-    a_step = run["seconds"][0].item() / every
-    steps = int(run["marks"].median().item() / a_step)
-    for step in range(steps + 1):
-        if step % 10 == 0 or step == steps:
+def first_words(name: str, run: dict[str, Any], data: Data) -> list[dict[str, object]]:
+    """Train as in a race of recipes.json, up to the mark; return what the model writes every few steps."""
+    recipe, every = recipes.measured()["recipes"][name], recipes.measured()["every"]
+    settings = {key: recipe[key] for key in ("learning_rate", "steps")}
+    trainer, texts = speedrun(data, recipe["tricks"], **settings, seed=run["seed"]), []
+    turns = [0.0, *run["seconds"].tolist()]
+    for turn, (before, after) in enumerate(pairwise(turns)):
+        for share in (0.0, 0.4, 0.8):
+            while trainer.steps_done < every * (turn + share):
+                trainer.step()
+            seconds = before + share * (after - before)
             text = write(trainer.model, data, 70).replace("\n", "↵")
-            texts.append({"seconds": significant(step * a_step), "text": text})
-        trainer.step()
-    return texts
+            texts.append({"seconds": significant(seconds), "text": text})
+    return [each for each in texts if each["seconds"] <= run["marks"].median()]
 
 
 def speed_run() -> dict[str, object]:
-    """Take the runs that have one trick more each, up to the mark; let the first and the last one write."""
+    """Take the races that have one trick more each, up to the mark; let the first and the last one write."""
     data = Data.of(load_text("stories"))
-    runners, texts = [], []
-    for count in range(len(TRICKS) + 1):
-        tricks = list(TRICKS)[:count]
-        run = recipes.run_of(set(tricks))
-        done, before = run["marks"].median().item(), run["seconds"] < run["marks"].median()
-        seconds, accuracies = (
-            [0.0, *run["seconds"][before].tolist()],
-            [0.0, *run["accuracy"][before].tolist()],
-        )
+    runners, above = [], None
+    names = ["rung 8", *[f"+ {trick}" for trick in TRICKS]]
+    for name, trick in zip(names, [None, *TRICKS], strict=True):
+        run = recipes.run_of(name)
+        seconds, accuracies = [0.0, *run["seconds"].tolist()], [0.0, *run["accuracy"].tolist()]
+        done = run["marks"][len(run["marks"]) // 2].item()
         if done < math.inf:
-            seconds, accuracies = [*seconds, done], [*accuracies, recipes.MARK]
+            seconds[-1], accuracies[-1] = done, recipes.MARK
         runners.append(
             {
-                "trick": tricks[-1].replace("_", " ") if tricks else "",
-                "why": TRICKS[tricks[-1]] if tricks else "AdamW on two layers, as rung 8 trains them.",
+                "trick": trick.replace("_", " ") if trick else "",
+                "why": TRICKS[trick] if trick else "AdamW on two layers, as rung 8 trains them.",
                 "seconds": list(map(significant, seconds)),
                 "accuracies": list(map(significant, accuracies)),
+                "differs": bool(above is not None and recipes.p_value(run["marks"], above) < recipes.LEVEL),
             }
         )
-        if count in (0, len(TRICKS)):
-            texts.append(first_words(tricks, run, data))
+        above = run["marks"]
     return {
         "machine": recipes.measured()["machine"],
+        "seeds": len(above),
         "mark": recipes.MARK,
         "runners": runners,
-        "texts": texts,
+        "texts": [first_words(name, recipes.run_of(name), data) for name in (names[0], names[-1])],
     }
 
 

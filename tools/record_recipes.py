@@ -1,83 +1,163 @@
-"""Record the runs behind the explorer of rung 10: `python tools/record_recipes.py` rewrites recipes.json.
+"""Tune the recipes of rung 10 and record their races: `python tools/record_recipes.py` rewrites recipes.json.
 
-Every set of tricks trains on the stories, with SEEDS seeds: with Muon as many steps as the fast recipe,
-without it as many as rung 8. Loss and accuracy are those of the first BLOCKS blocks and as many characters of
-the validation text. A step is timed before, with nothing beside it: all sets take turns, so that other load
-affects all, and the median counts. OMP_NUM_THREADS says on how many threads. The runs that follow share the
-processors: half an hour.
+There are ten recipes: rung 8's, one more trick in each of the next five, and all without one of the others.
+
+Tuning gives each recipe a learning rate and a number of steps of its own. It trains on nine tenths of the
+training text and asks the first questions of the last tenth, with seeds that no race uses. From a start it
+goes to the best neighbour on a grid until none is better; best is the fewest steps to the mark, the mean of
+three seeds, and settings with which a seed misses it are worse than all others. The three best are tried
+again with eight more seeds, and the best of these is raced.
+
+In a race all recipes train on the training text and take turns, EVERY steps each, so that other load affects
+all of them. Seconds are those that the steps took, of processor time on one thread. After each turn the
+model is asked the first questions of the validation text, and leaves the race once it has reached the mark.
+Two seeds race at a time. All together takes about an hour. With `--races` the recipes are not tuned again.
 """
 
+import argparse
 import json
-import os
 import statistics
+import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
-from itertools import product
-from pathlib import Path
 
+import torch
 from bench_speedrun import machine
 from tqdm import tqdm
 
-from attention_course import explorers
-from attention_course.speedrun import FAST, TRICKS, speedrun
+from attention_course.explorers.recipes import FILE, MARK
+from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import answer_accuracy
 from attention_course.text import Data, load_text
-from attention_course.training import RECIPES, evaluate
+from attention_course.training import evaluate
 
-FILE = Path(explorers.__file__).parent / "recipes.json"
-EVERY, BLOCKS, TURNS, SEEDS = 25, 64, 7, 3
+EVERY, CHARACTERS, FINALISTS = 25, 8193, 3
+SEEDS, TUNING_SEEDS, FINAL_SEEDS = range(8), range(100, 103), range(103, 111)
+LEARNING_RATES = [round(0.0025 * 1.5**i, 4) for i in range(9)]
+STEPS = [round(200 * 1.35**i) for i in range(7)]
+
+
+def recipes():
+    """Return the tricks of each recipe, by its name."""
+    names = list(TRICKS)
+    adding = {f"+ {name}": names[: count + 1] for count, name in enumerate(names)}
+    leaving = {f"without {name}": [each for each in names if each != name] for name in names[:-1]}
+    return {"rung 8": []} | adding | leaving
 
 
 @cache
-def stories():
-    return Data.of(load_text("stories"))
+def stories(held_out):
+    """Return the stories; held out are the last tenth of the training text, or the validation text."""
+    data = Data.of(load_text("stories"))
+    last = len(data.train) // 10
+    return replace(data, train=data.train[:-last], val=data.train[-last:]) if held_out else data
 
 
-def trainer_of(digits, seed=0):
-    tricks = [name for name, digit in zip(TRICKS, digits, strict=True) if digit == "1"]
-    steps = FAST["stories"][1]["steps"] if "muon" in tricks else RECIPES["stories"].steps
-    trainer = speedrun(stories(), tricks, steps=steps, seed=seed)
+def runner(tricks, learning_rate, steps, seed, held_out):
+    """Train, and yield the processor seconds, loss and answer accuracy every EVERY steps."""
+    data = stories(held_out)
+    trainer = speedrun(data, tricks, learning_rate=learning_rate, steps=steps, seed=seed)
     trainer.recipe = replace(trainer.recipe, evaluate_every=10**9)
-    return trainer
-
-
-def train(digits, seed):
-    """Return losses and accuracies of one run, every EVERY steps."""
-    trainer, losses, accuracies, tokenizer = trainer_of(digits, seed), [], [], stories().tokenizer
-    ids = stories().val[: BLOCKS * trainer.block_size + 1]
+    asked, seconds = data.val[:CHARACTERS], 0.0
+    text = data.tokenizer.decode(asked)
     while not trainer.done:
+        start = time.process_time()
         trainer.step()
-        if trainer.steps_done % EVERY == 0:
-            losses.append(round(evaluate(trainer.model, ids), 4))
-            accuracies.append(round(answer_accuracy(trainer.model, tokenizer.decode(ids), tokenizer), 3))
-    return losses, accuracies
+        seconds += time.process_time() - start
+        if trainer.steps_done % EVERY == 0 or trainer.done:
+            accuracy = answer_accuracy(trainer.model, text, data.tokenizer)
+            yield trainer.steps_done, seconds, 0.0 if held_out else evaluate(trainer.model, asked), accuracy
 
 
-def milliseconds(names):
-    """Return the median milliseconds of a step for each set of tricks; all take turns."""
-    trainers, taken = {name: trainer_of(name) for name in names}, {name: [] for name in names}
-    for _ in range(TURNS + 1):
-        for name, trainer in trainers.items():
-            before = trainer.seconds
-            trainer.step()
-            taken[name].append(1000 * (trainer.seconds - before))
-    return {name: round(statistics.median(times[1:]), 2) for name, times in taken.items()}
+def steps_to_mark(tricks, learning_rate, steps, seed):
+    """Return the steps until the mark; if it is missed, as many more than all as answers are missing."""
+    before = (0, 0.0)
+    for done, _, _, accuracy in runner(tricks, learning_rate, steps, seed, held_out=True):
+        if accuracy >= MARK:
+            share = (MARK - before[1]) / (accuracy - before[1])
+            return before[0] + share * (done - before[0])
+        before = (done, accuracy)
+    return 10_000 * (2 - before[1])
+
+
+def tune(tricks):
+    """Return the learning rate and the number of steps of a recipe, and the means of all that were tried."""
+    torch.set_num_threads(1)
+    tried = {}
+
+    def mean(at, seeds=TUNING_SEEDS):
+        if (at, seeds) not in tried:
+            rate, steps = LEARNING_RATES[at[0]], STEPS[at[1]]
+            taken = []
+            for seed in seeds:
+                taken.append(steps_to_mark(tricks, rate, steps, seed))
+                if taken[-1] > 1.2 * min(tried.values(), default=10**6):
+                    break
+            tried[at, seeds] = statistics.mean(taken)
+            print(f"{'+'.join(tricks) or 'rung 8':45} {rate:.4f} {steps:5} {tried[at, seeds]:8.0f}", flush=True)
+        return tried[at, seeds]
+
+    here, best = None, ((5, 3) if "muon" in tricks else (3, 4))
+    while here != best:
+        here = best
+        around = [(here[0] + i, here[1] + j) for i, j in ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))]
+        best = min((at for at in around if at[0] in range(9) and at[1] in range(7)), key=mean)
+    finalists = [at for at, _ in sorted(tried, key=tried.get)[:FINALISTS]]
+    tried.clear()
+    best = min(finalists, key=lambda at: mean(at, FINAL_SEEDS))
+    return {"learning_rate": LEARNING_RATES[best[0]], "steps": STEPS[best[1]]}
+
+
+def race(settings, seed):
+    """Return the seconds, losses and accuracies of each recipe; all take turns."""
+    torch.set_num_threads(1)
+    runners = {
+        name: runner(tricks, **settings[name], seed=seed, held_out=False)
+        for name, tricks in recipes().items()
+    }
+    curves = {name: [] for name in runners}
+    while runners:
+        for name, each in list(runners.items()):
+            turn = next(each, None)
+            if turn is not None:
+                curves[name].append([round(number, 4) for number in turn[1:]])
+            if turn is None or turn[3] >= MARK:
+                del runners[name]
+    return curves
 
 
 def main():
-    names = ["".join(digits) for digits in product("01", repeat=len(TRICKS))]
-    ms = milliseconds(names)
-    pairs = list(product(names, range(SEEDS)))
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        results = tqdm(pool.map(train, *zip(*pairs, strict=True)), total=len(pairs))
-        trained = dict(zip(pairs, results, strict=True))
-    runs = {}
-    for name in names:
-        losses, accuracies = zip(*(trained[name, seed] for seed in range(SEEDS)), strict=True)
-        runs[name] = {"ms_a_step": ms[name], "losses": losses, "accuracy": accuracies}
-    about = {"machine": machine("cpu"), "text": "stories", "tricks": list(TRICKS), "every": EVERY}
-    FILE.write_text(json.dumps(about | {"runs": runs}) + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(description="Tune the recipes of rung 10 and record their races.")
+    parser.add_argument("--races", action="store_true", help="do not tune again")
+    torch.set_num_threads(1)
+    if parser.parse_args().races:
+        known = json.loads(FILE.read_text(encoding="utf-8"))["recipes"]
+        settings = {name: {key: known[name][key] for key in ("learning_rate", "steps")} for name in recipes()}
+    else:
+        with ProcessPoolExecutor(2) as pool:
+            tuned = pool.map(tune, recipes().values())
+            settings = dict(zip(recipes(), tuned, strict=True))
+    with ProcessPoolExecutor(2) as pool:
+        races = list(tqdm(pool.map(race, [settings] * len(SEEDS), SEEDS), total=len(SEEDS)))
+    stored = {}
+    for name, tricks in recipes().items():
+        trainer = speedrun(stories(False), tricks, **settings[name])
+        seconds, losses, accuracy = (
+            [[turn[at] for turn in curves[name]] for curves in races] for at in range(3)
+        )
+        stored[name] = {
+            "tricks": tricks,
+            **settings[name],
+            "warmup": trainer.recipe.warmup,
+            "batch_size": trainer.recipe.batch_size,
+            "n_layer": trainer.model.config.n_layer,
+            "seconds": seconds,
+            "losses": losses,
+            "accuracy": accuracy,
+        }
+    about = {"machine": machine("cpu"), "text": "stories", "every": EVERY, "characters": CHARACTERS}
+    FILE.write_text(json.dumps(about | {"recipes": stored}) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""Rung 10: the tricks of the speed run as switches, and the measured runs behind them.
+"""Rung 10: the recipes of the speed run, each beside any other, and the races that were measured.
 
-recipes.json holds runs for each set of tricks, one a seed, `tools/record_recipes.py` writes it: validation
-loss and answer accuracy every few steps, the milliseconds of a step, and the machine.
+recipes.json is written by `tools/record_recipes.py`, which says how: for each recipe its settings, and for
+each seed the seconds, losses and answer accuracies every few steps, up to the mark.
 """
 
 import json
 import math
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -25,128 +26,132 @@ from attention_course.text import Data, load_text
 from attention_course.training import run
 
 MARK = 0.95  # the answer accuracy to be reached
+LEVEL = 0.01  # below this p a difference is called one
 FILE = Path(__file__).with_suffix(".json")
 
 
 @cache
 def measured() -> dict[str, Any]:
-    """Return what recipes.json holds: machine, text, tricks, and a run for each set of them."""
+    """Return what recipes.json holds: the machine, how it was measured, and the recipes by name."""
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return a switch for each trick; all are on at first."""
+    """Return two menus of recipes: at first the one with all tricks, beside that of rung 8."""
+    names = list(measured()["recipes"])
     return {
-        trick: ipywidgets.Checkbox(True, description=trick, indent=False, layout={"width": "auto"})
-        for trick in measured()["tricks"]
+        "recipe": ipywidgets.Dropdown(options=names, value="+ shape", description="recipe"),
+        "beside": ipywidgets.Dropdown(options=names, value="rung 8", description="beside"),
     }
 
 
-def run_of(tricks: set[str]) -> dict[str, Tensor]:
-    """Return the run with these tricks whose seed is the middle one of S, by the seconds to MARK.
+def run_of(name: str) -> dict[str, Any]:
+    """Return the middle one of the S runs of a recipe, by the seconds to MARK.
 
     Returns:
         seconds, loss, accuracy: shape (N,), of that run.
-        seed: shape (), of that run.
-        marks: shape (S,), the seconds to MARK of all seeds, from the first to the last.
+        seed: which of the seeds it is.
+        marks: shape (S,), the seconds to MARK with each seed, from the first to the last.
     """
-    name = "".join(str(int(trick in tricks)) for trick in measured()["tricks"])
-    stored = measured()["runs"][name]
-    losses, accuracies = torch.tensor(stored["losses"]), torch.tensor(stored["accuracy"])  # (S, N)
-    steps = measured()["every"] * torch.arange(1, losses.shape[1] + 1)
-    seconds = steps * stored["ms_a_step"] / 1000
-    marks, order = torch.tensor([seconds_to_mark(seconds, each) for each in accuracies]).sort(stable=True)
-    seed = order[len(order) // 2]
-    return {
-        "seconds": seconds,
-        "loss": losses[seed],
-        "accuracy": accuracy[seed],
-        "seed": seed,
-        "marks": marks,
-    }
+    recipe = measured()["recipes"][name]
+    marks = torch.tensor([*map(seconds_to_mark, recipe["seconds"], recipe["accuracy"])])
+    seed = marks.argsort(stable=True)[len(marks) // 2].item()
+    of = {"seconds": "seconds", "loss": "losses", "accuracy": "accuracy"}
+    middle = {name: torch.tensor(recipe[stored][seed]) for name, stored in of.items()}
+    return {**middle, "seed": seed, "marks": marks.sort().values}
 
 
-def seconds_to_mark(seconds: Tensor, accuracy: Tensor) -> float:
+def seconds_to_mark(seconds: list[float], accuracy: list[float]) -> float:
     """Return the seconds until an answer accuracy of MARK, infinity if it is never reached.
 
     It begins at 0, and between two measurements it moves along a straight line.
     """
-    seconds, accuracy = (torch.cat([torch.zeros(1), each]) for each in (seconds, accuracy))
-    reached = (accuracy >= MARK).nonzero().flatten().tolist()
-    if not reached:
-        return math.inf
-    before, after = reached[0] - 1, reached[0]
-    share = (MARK - accuracy[before]) / (accuracy[after] - accuracy[before])
-    return (seconds[before] + share * (seconds[after] - seconds[before])).item()
+    before = (0.0, 0.0)
+    for now in zip(seconds, accuracy, strict=True):
+        if now[1] >= MARK:
+            return before[0] + (now[0] - before[0]) * (MARK - before[1]) / (now[1] - before[1])
+        before = now
+    return math.inf
 
 
-def compute(**switches: bool) -> dict[str, object]:
-    """Return the run of rung 8's recipe, that of the chosen one, and the tricks that are switched on."""
-    tricks = [trick for trick in measured()["tricks"] if switches[trick]]
-    return {"rung_8": run_of(set()), "chosen": run_of(set(tricks)), "tricks": tricks}
+def p_value(one: Tensor, other: Tensor) -> float:
+    """Return how often chance alone makes two groups of times differ as much as these do.
+
+    This is the two-sided exact rank-sum test (Wilcoxon 1945; `scipy.stats.mannwhitneyu` with
+    method="exact" where no times are equal). All times are ranked, and equal ones share their ranks, so that
+    "never" is one time among others. Of all ways to deal the ranks to two groups of these sizes, it is the
+    share in which the sum of one group is as far from its mean as here, or farther.
+
+    Args:
+        one: times, shape (S,).
+        other: times, shape (R,).
+    """
+    times = torch.cat([one, other])
+    ranks = ((times[:, None] > times).sum(-1) + (times[:, None] >= times).sum(-1) + 1) / 2
+    sums = torch.tensor([sum(dealt) for dealt in combinations(ranks.tolist(), len(one))])
+    distance = (sums - ranks.mean() * len(one)).abs()
+    here = (ranks[: len(one)].sum() - ranks.mean() * len(one)).abs()
+    return (distance >= here - 1e-6).double().mean().item()
 
 
-def draw(figure: LiveFigure, rung_8: dict[str, Tensor], chosen: dict[str, Tensor], tricks: list[str]) -> None:
-    """Show loss and accuracy of both runs over seconds; the caption says when each reached the mark."""
-    seconds = torch.cat([rung_8["seconds"], chosen["seconds"]])
-    runs, every = measured()["runs"].values(), measured()["every"]
-    first = min(every * run["ms_a_step"] / 1000 for run in runs)
-    last = max(len(run["accuracy"][0]) * every * run["ms_a_step"] / 1000 for run in runs)
+def compute(recipe: str, beside: str) -> dict[str, Any]:
+    """Return the middle runs of both recipes, their names, and the p of the difference of all runs."""
+    chosen, other = run_of(recipe), run_of(beside)
+    p = p_value(chosen["marks"], other["marks"])
+    return {"chosen": chosen, "other": other, "names": (recipe, beside), "p": p}
+
+
+def draw(
+    figure: LiveFigure, chosen: dict[str, Any], other: dict[str, Any], names: tuple[str, str], p: float
+) -> None:
+    """Show loss and answer accuracy of both runs over seconds, and say when all runs reached the mark."""
+    runs = {"beside": other, "recipe": chosen}
+    every = [run_of(name)["seconds"] for name in measured()["recipes"]]
+    first, last = min(run[0].item() for run in every), max(run[-1].item() for run in every)
+    seconds = torch.cat([run["seconds"] for run in runs.values()])
 
     def curves(of: str) -> dict[str, Tensor]:
         """Return one curve for each run, with gaps at the seconds of the other one."""
-        theirs, ours = rung_8[of], chosen[of]
-        gaps = torch.nan
-        return {"rung 8": torch.cat([theirs, gaps * ours]), "this recipe": torch.cat([gaps * theirs, ours])}
+        gaps = {name: torch.nan * run[of] for name, run in runs.items()}
+        return {name: torch.cat(list({**gaps, name: run[of]}.values())) for name, run in runs.items()}
 
+    loss, accuracy, over = "Validation loss", "Answer accuracy", "seconds of training"
     figure.show(
+        Lines(loss, seconds, curves("loss"), over, "nats per character", x_limits=(first, last)),
         Lines(
-            "Validation loss",
-            seconds,
-            curves("loss"),
-            "seconds of training",
-            "nats per character",
-            x_limits=(first, last),
-        ),
-        Lines(
-            "Answer accuracy",
+            accuracy,
             seconds,
             curves("accuracy"),
-            "seconds of training",
+            over,
             "share of answers",
             log=False,
             levels={"mark": MARK},
             x_limits=(0, last),
         ),
-        caption=words(rung_8, chosen, tricks),
+        caption=words(chosen, other, names, p),
     )
 
 
-def words(rung_8: dict[str, Tensor], chosen: dict[str, Tensor], tricks: list[str]) -> str:
-    """Return the caption: seconds to the mark, their share of rung 8's, and the machine."""
-    before, after = (run["marks"].median().item() for run in (rung_8, chosen))
+def words(chosen: dict[str, Any], other: dict[str, Any], names: tuple[str, str], p: float) -> str:
+    """Return the caption: when both reached the mark, whether that is a difference, and the machine."""
+    said = f"{names[1]}: {reach(other)}. "
+    if names[0] != names[1]:
+        verdict = "a difference" if p < LEVEL else "chance may have done it"
+        share = format_number(p) if p >= 0.0005 else "below 0.0005"
+        said += f"{names[0]}: {reach(chosen)}. p = {share}: {verdict}. ".replace("= below", "is below")
     seeds = len(chosen["marks"])
-    said = f"Rung 8's recipe {reach(rung_8)}. "
-    if tricks:
-        share = f": {100 * after / before:.0f} % of the time" if max(before, after) < math.inf else ""
-        said += f"With {', '.join(tricks)} it {reach(chosen)}{share}. "
-    said += f"Shown is the middle one of {seeds} seeds, the range in brackets. "
-    return f"{said}Measured on {measured()['machine']}."
+    return f"{said}Middle one of {seeds} seeds, the range in brackets. Measured on {measured()['machine']}."
 
 
-def reach(run: dict[str, Tensor]) -> str:
-    """Return in words when the middle seed reached the mark, and the range of all; or where it ended."""
-    marks = run["marks"]
-    if marks.median() == math.inf:
-        last = format_number(run["accuracy"][-1].item())
-        return f"ends at an answer accuracy of {last} after {run['seconds'][-1]:.1f} s, below {MARK}"
-    return f"reaches an answer accuracy of {MARK} after {marks.median():.1f} s ({span(marks)})"
+def reach(run: dict[str, Any]) -> str:
+    """Return in words when the middle seed reached the mark, and the range of all."""
+    first, middle, last = (said(run["marks"][at].item()) for at in (0, len(run["marks"]) // 2, -1))
+    return f"the mark after {middle} ({first} to {last})"
 
 
-def span(marks: Tensor) -> str:
-    """Return in words the range of the seconds of all seeds."""
-    last = "never" if marks[-1] == math.inf else f"{marks[-1]:.1f}"
-    return f"{marks[0]:.1f} to {last}"
+def said(seconds: float) -> str:
+    """Return the seconds in words."""
+    return "never" if seconds == math.inf else f"{seconds:.1f} s"
 
 
 def below(explorer: Explorer) -> ipywidgets.VBox:
@@ -158,12 +163,13 @@ def below(explorer: Explorer) -> ipywidgets.VBox:
     said = ipywidgets.Label()
     box = ipywidgets.VBox([ipywidgets.HBox([button, said])])
 
-    def training(tricks: list[str]) -> None:
+    def training(recipe: dict[str, Any]) -> None:
         try:
             data = Data.of(load_text("stories"))
             live = LiveTraining(data.tokenizer)
             box.children = [box.children[0], live]
-            trainer = speedrun(data, tricks)
+            settings = {name: recipe[name] for name in ("learning_rate", "steps")}
+            trainer = speedrun(data, recipe["tricks"], **settings)
             run(trainer, callback=live)
             share = answer_accuracy(trainer.model, data.tokenizer.decode(data.val), data.tokenizer)
             said.value = f"answer accuracy {share:.2f} after {trainer.seconds:.1f} s on this machine"
@@ -173,9 +179,9 @@ def below(explorer: Explorer) -> ipywidgets.VBox:
             button.disabled = False
 
     def start(_: ipywidgets.Button) -> None:
-        tricks = [trick for trick, control in explorer.controls.items() if control.value]
-        button.disabled, said.value = True, f"training with {', '.join(tricks) or 'no trick'}"
-        Thread(target=training, args=(tricks,), daemon=True).start()
+        name = explorer.controls["recipe"].value
+        button.disabled, said.value = True, f"training: {name}"
+        Thread(target=training, args=(measured()["recipes"][name],), daemon=True).start()
 
     button.on_click(start)
     return box

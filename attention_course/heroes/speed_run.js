@@ -11,7 +11,7 @@ function writeTo(node, text) {
   svg(node, "tspan", {}, rest);
 }
 
-function play(stage, { machine, mark, runners, texts }) {
+function play(stage, { machine, seeds, mark, runners, texts }) {
   const [left, finish, first, pitch] = [150, 520, 44, 34]; // the lanes
   const bottom = first + pitch * (runners.length - 0.5);
   const clockY = bottom + 48;
@@ -81,7 +81,7 @@ function play(stage, { machine, mark, runners, texts }) {
     const words = svg(stage.svg, "text", { x: 14, y: ground + 34 + 46 * row, class: "start code" });
     return { title, words, who: row ? "with all tricks" : name(runner) };
   });
-  svg(stage.svg, "text", { x: 10, y: ground + 110, class: "start small muted" }, `middle one of three seeds, on ${machine}`);
+  svg(stage.svg, "text", { x: 10, y: ground + 110, class: "start small muted" }, `middle one of ${seeds} seeds, on ${machine}`);
 
   stage.paint = ({ now, accuracies }) => {
     racing.forEach(({ trail, ball }, place) => {
@@ -95,9 +95,9 @@ function play(stage, { machine, mark, runners, texts }) {
     const now = moment(at);
     racing.forEach(({ back }, place) => set(back, { "fill-opacity": place === looked ? 0.15 : 0 }));
     if (looked !== null) {
-      const { why, seconds } = runners[looked];
+      const { why, seconds, differs } = runners[looked];
       const above = runners[looked - 1];
-      const share = above && isDone(above, Infinity) ? `, ${number(seconds.at(-1) / above.seconds.at(-1))} of the time of the lane above` : "";
+      const share = above && isDone(above, Infinity) ? `, ${number(seconds.at(-1) / above.seconds.at(-1))} of the time of the lane above${differs ? "" : ", which may be chance"}` : "";
       const end = isDone(runners[looked], Infinity) ? `It reaches the mark after ${said(seconds.at(-1))}${share}` : "It does not reach the mark";
       return stage.say(`${name(runners[looked])}. ${why} ${end}.`);
     }

@@ -25,7 +25,6 @@ hero("speed_run")
 
 # %% tags=["folded"]
 # Imports
-import itertools
 import math
 import platform
 import time
@@ -38,6 +37,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attention_course.attention import (
     Cache,
+    attend,
     attention,
     causal_mask,
     leak_probe,
@@ -46,15 +46,18 @@ from attention_course.attention import (
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.explorers.recipes import (
+    LEVEL,
     MARK,
     measured,
+    p_value,
     run_of,
+    said,
 )
 from attention_course.flash import (
     MemoryMeter,
     flash_attention,
 )
-from attention_course.gpt import evaluating
+from attention_course.gpt import autocast, autocast_dtype, evaluating
 from attention_course.llama import Llama, LlamaConfig, Rotary
 from attention_course.plots import Lines, picture
 from attention_course.progress import progress
@@ -67,7 +70,7 @@ from attention_course.speedrun import (
 )
 from attention_course.stories import answer_accuracy
 from attention_course.text import Data, get_batch, load_text
-from attention_course.training import evaluate, run
+from attention_course.training import RECIPES, evaluate, run
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -78,11 +81,11 @@ progress("speed_run")
 #
 # A comparison of two ways to compute something is a **benchmark**. It is easy to get wrong, and nothing fails if you do. These are the rules of this rung.
 #
-# 1. Same text, same mark. Both sides train until the same number is reached, measured in the same way. Here that is an answer accuracy of 0.95<!--given--> on the validation text of the stories.
+# 1. Same text, same mark. Both sides train until the same number is reached, measured in the same way. Here it is an answer accuracy of 0.95<!--given--> on the first 8,192<!--given--> characters of the validation text.
 # 2. Seconds, not steps. A step may become slower.
 # 3. Both sides in one run, taking turns. What else the machine does then slows both.
-# 4. A range, not one number: several rounds, and several seeds where a model is trained.
-# 5. Nothing is chosen on the text that decides. Learning rates and sizes are tuned on a held-out part of the *training* text.
+# 4. Several rounds, and several seeds where a model is trained, because one number says nothing about chance.
+# 5. Each side at its best, and nothing chosen on the text that decides. Every recipe gets a learning rate and a number of steps of its own, tuned on a held-out part of the *training* text.
 # 6. Each figure has its machine beside it.
 
 # %% tags=["folded"]
@@ -123,8 +126,23 @@ for name, each in in_turns(same).items():
     print(f"{name:14} {median:.2f} ms, from {least:.2f} to {most:.2f}")
 
 # %% [markdown]
-# The two differ, and there is nothing to find. A difference counts if the ranges do not overlap.
-#
+# The two differ, although there is nothing to find. So before you call a difference one, ask how often chance alone would make one as large. The **rank-sum test** (Wilcoxon 1945) answers that. Put the times of both sides in one row, from the shortest to the longest. If both sides are equally fast, every way to deal the places to them is equally likely. The share of ways that set the two as far apart as you see them, or farther, is the **p-value**.
+
+# %% tags=["nbval-ignore-output"]
+p = p_value(*(torch.tensor(times) for times in same.values()))
+print(f"p = {p:.2f}")
+
+# %% [markdown]
+# On this page we call a difference one if p is below 0.01<!--shown-->, as the speed runs of modded-nanogpt do. With five times on each side, that takes two groups that do not overlap anywhere. Now compare two that do differ.
+
+# %%
+assert LEVEL == 0.01
+apart = torch.arange(10.0)
+p = p_value(apart[:5], apart[5:])
+print(f"p = {p:.3f}")  # 2 of 252 ways: all five first, or all five last
+assert p < LEVEL
+
+# %% [markdown]
 # ## Rung 8's recipe
 #
 # `speedrun(data, tricks)` makes the trainer of rung 8, with the tricks that you name. Without any, it is rung 8's recipe.
@@ -133,6 +151,7 @@ for name, each in in_turns(same).items():
 data = Data.of(load_text("stories"))
 V = data.tokenizer.vocab_size
 plain = speedrun(data, [])
+assert plain.recipe == RECIPES["stories"]
 sizes = plain.model.config
 print(sizes)
 for trick, reason in TRICKS.items():
@@ -303,7 +322,7 @@ picture(
 # All tricks at once, on your machine. Does it reach the mark?
 
 # %% tags=["table"]
-fast = speedrun(data, TRICKS, steps=600)
+fast = speedrun(data, TRICKS)
 run(fast, name="all tricks")
 val_text = data.tokenizer.decode(data.val)
 reached = answer_accuracy(fast.model, val_text, data.tokenizer)
@@ -315,103 +334,59 @@ print(
 )
 
 # %% [markdown]
-# And what was each trick worth? Each row below is the row above with one more trick. These runs were measured beforehand, on the machine that the cell names, with answer accuracy measured every 25<!--given--> steps. The seconds are those until it first reached the mark; the run above went on to the end. With each seed, parameters and batches are others. A trick counts if its range lies below that of the row above.
+# And what was each trick worth? Each row below is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with eight<!--given--> seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. The p-value in each row compares it with the row above.
 
 # %% tags=["folded"]
-# Table: seconds to the mark, one more trick in each row
-names = list(TRICKS)
-rows = {
-    f"+ {names[count - 1]}" if count else "rung 8": run_of(
-        set(names[:count])
+# Table: settings, and seconds to the mark, one more trick in each row
+recipes = measured()["recipes"]
+marks = {name: run_of(name)["marks"] for name in recipes}
+asked = answers(data.tokenizer.decode(data.val[: measured()["characters"]]))
+print(f"{measured()['machine']}; {len(marks['rung 8'])} seeds")
+
+
+def row(name, other):
+    settings = recipes[name]
+    each = marks[name]
+    middle = said(each[len(each) // 2].item())
+    span = f"{said(each[0].item())} to {said(each[-1].item())}"
+    p = "" if name == other else f"{p_value(each, marks[other]):8.4f}"
+    numbers = (settings[of] for of in ("n_layer", "batch_size", "steps"))
+    print(
+        f"{name:20}{settings['learning_rate']:8.4f}",
+        *(f"{number:6}" for number in numbers),
+        f"{middle:>8}  {span:16}{p}",
     )
-    for count in range(len(names) + 1)
-}
-print(measured()["machine"])
-print(f"{'':14} middle, first and last of three seeds")
-for name, row in rows.items():
-    first, middle, last = row["marks"].tolist()
-    print(f"{name:14} {middle:4.1f} s, {first:4.1f} to {last:4.1f}")
-ranges = [row["marks"] for row in rows.values()]
-below = [b.max() < a.min() for a, b in itertools.pairwise(ranges)]
-assert below == [False, True, False, False, True]
 
-# %% tags=["folded"]
-# Picture: answer accuracy over seconds, one more trick in each curve
-gaps = {name: torch.nan * row["accuracy"] for name, row in rows.items()}
-picture(
-    Lines(
-        "Answer accuracy, one more trick in each curve",
-        torch.cat([row["seconds"] for row in rows.values()]),
-        {
-            name: torch.cat(list({**gaps, name: row["accuracy"]}.values()))
-            for name, row in rows.items()
-        },
-        "seconds of training",
-        "share of answers",
-        log=False,
-        levels={"mark": MARK},
-    ),
-    alt="Answer accuracy over seconds of training for six recipes. Each has one "
-    "more trick than the one before. The one with all tricks reaches the "
-    "mark long before rung 8's.",
-)
+
+print(f"{'':20}lr      layers batch steps  middle  range           p")
+adding = ["rung 8", *(f"+ {trick}" for trick in TRICKS)]
+for above, name in zip([adding[0], *adding], adding):
+    row(name, above)
 
 # %% [markdown]
-# All five together need less than half the time of rung 8, whatever the seed. Two rows lie below the row above with every seed: rotary and the smaller shape. The ranges of the other three overlap with those above. With three seeds one cannot say whether they help there.
+# TABLE-PROSE
 #
 # ## Explore: recipes
 #
-# **Which trick is missed most?** Switch one off at a time. Then try each one alone: which of them makes it slower, and which never arrives? The button trains your choice on your machine.
+# **Which trick is missed most?** EXPLORE-PROSE The button trains the recipe on your machine.
 
 # %% tags=["folded"]
-# Explorer: the tricks as switches, and the measured runs
+# Explorer: any recipe beside any other, as they were measured
 explore("recipes")
 
 # %% [markdown]
-# Alone, no trick is worth much. Rotary positions alone are slower than rung 8, and one layer alone never arrives: it finds few answers, with token shift seven in ten, and with all five all of them. But take one of the five away, and the rest gets slower; without token shift, or without rotary positions, it never arrives. So the worth of a trick is not a number: it depends on what is already there, and on the text. That is why each row is measured on top of the row above, and why nobody should sell a trick by its best case.
+# WITHOUT-PROSE
 
 # %% tags=["folded"]
-# Check: seconds to the mark of each trick alone, and of all
-alone = {}
-for tricks in ([], *([name] for name in TRICKS), list(TRICKS)):
-    marks = run_of(set(tricks))["marks"]
-    middle = alone[" ".join(tricks)] = marks.median().item()
-    said = f"{middle:.1f} s" if middle < math.inf else "never"
-    print(f"{' '.join(tricks) or 'rung 8':46}{said}")
-for tricks in ({"shape"}, {"shape", "token_shift"}, set(TRICKS)):
-    last = run_of(tricks)["accuracy"][-1]
-    print(
-        f"one layer, {len(tricks) - 1} other tricks: answer accuracy {last:.2f}"
-    )
-assert alone["shape"] == math.inf
-assert alone["rotary"] > alone[""]
-every = alone.pop(" ".join(TRICKS))
-assert every < 0.5 * alone[""]
-assert min(alone.values()) > 0.75 * alone[""]
-for trick in TRICKS:
-    rest = run_of({*TRICKS} - {trick})["marks"].median().item()
-    said = f"{rest:.1f} s" if rest < math.inf else "never"
-    print(f"without {trick:38}{said}")
-    assert rest > every
-    assert (rest == math.inf) == (trick in ("token_shift", "rotary"))
+# Table: all tricks without one, beside all of them
+every = adding[-1]
+for name in (every, *(name for name in recipes if name not in adding)):
+    row(name, every)
 
 # %% [markdown]
 # ## Beside nanoGPT
 #
-# Rung 8's recipe is ours. Many know the one that nanoGPT's readme names for a laptop: four layers, 2000<!--given--> steps on Tiny Shakespeare, without a GPU. How long does it take, and how long do all five tricks take, with sizes of their own, until they have the loss with which it ends?
-#
-# | precision of ours | nanoGPT's recipe | all five tricks | times as fast |
-# |---|---|---|---|
-# | float32 | 70<!--given--> to 80<!--given--> s | 3.0<!--given--> to 4.1<!--given--> s | 19<!--given--> to 24<!--given--> |
-# | bfloat16 | 70<!--given--> to 88<!--given--> s | 2.2<!--given--> to 2.9<!--given--> s | 28<!--given--> to 33<!--given--> |
-#
-# Five seeds each, both sides in one run, taking turns, on two threads of an AMD EPYC; PyTorch 2.13<!--given-->, in the first row with AVX2 alone. nanoGPT's recipe ends at a loss of 1.90<!--given--> to 1.92<!--given--> on the whole validation text. Sizes and steps of ours were chosen on the last tenth of the training text, by rule 5.
-#
-# A number in bfloat16 takes 16 bits in place of 32: its exponent is as long as that of float32, its fraction has 7 bits in place of 23. This processor multiplies matrices of such numbers faster. On one without instructions for it they are slower. nanoGPT's script uses them on a GPU only.
-#
-# And with three minutes? `speedrun(data, text="shakespeare-long")` has three layers. It ends at 1.51<!--given--> in bfloat16, at 1.55<!--given--> in float32 with AVX2. nanoGPT's readme has 1.47<!--given-->, for a larger model after three minutes on a GPU.
-#
-# All of this can be repeated: `make bench-speedrun OPTIONS="--ends --seeds 5"`, and `OPTIONS="--seconds 175"`.
+# NANO
 #
 # ## Attention without its table
 #
@@ -633,13 +608,15 @@ picture(
 #
 # ## Under the roof
 #
-# How fast could it be? Two numbers of a machine say a lot. How many products can it do in a second, if all it needs is at hand? And how many bytes can it fetch from memory in a second?
+# How fast could it be? Two numbers of a machine say a lot. How many products can it do per second, if everything it needs is at hand? And how many bytes can it fetch from memory per second?
 #
-# A product and a sum are two **FLOPs**, floating-point operations. A matrix product (n, k) @ (k, m) takes 2 · n · k · m of them. `FlopCounterMode` counts those of all matrix products.
+# A product and a sum are two **FLOPs**, floating-point operations. A matrix product (n, k) @ (k, m) takes 2 · n · k · m of them. `FlopCounterMode` counts those of all matrix products. The ceiling depends on the type of the numbers, so we measure it with the one in which our training multiplies on your machine.
 
 # %% tags=["nbval-ignore-output"]
+cpu = torch.device("cpu")
+dtype = autocast_dtype(cpu)  # in which the run multiplies on this machine
 n = 1024
-a, b, c = torch.randn(3, n, n)
+a, b, c = torch.randn(3, n, n).to(dtype)
 long = torch.randn(2, 2**24)
 sides = {
     "product": lambda: torch.mm(a, b, out=c),
@@ -648,8 +625,8 @@ sides = {
 quickest = {name: each[0] for name, each in in_turns(sides).items()}
 most_flops = 2 * n**3 / quickest["product"]
 most_bytes = long.nbytes / quickest["copy"]  # half read, half written
-print(f"{most_flops / 1e9:.0f} billion FLOPs a second")
-print(f"{most_bytes / 1e9:.1f} billion bytes a second")
+print(f"{most_flops / 1e9:.0f} billion FLOPs per second in {dtype}")
+print(f"{most_bytes / 1e9:.1f} billion bytes per second")
 
 # %% tags=["folded"]
 # Check: what FlopCounterMode counts
@@ -659,58 +636,48 @@ with FlopCounterMode(display=False) as counter:
 assert counter.get_total_flops() == 2 * n**3  # nothing for LayerNorm
 
 # %% [markdown]
-# A step that does many FLOPs with each byte that it fetches is limited by the first number: it is **compute-bound**. A step that does few waits for its bytes: it is **memory-bound**. Draw what is possible over the FLOPs for each byte, and you get a slope and a ceiling: the **roofline** (Williams et al. 2009). At f FLOPs for each byte, memory allows f times its bytes a second, and the processor its most; the smaller of the two is the roof.
+# A step that does many FLOPs with each byte that it fetches can be limited by the first number, and is then **compute-bound**. A step that does few can be waiting for its bytes, and is then **memory-bound**. Draw what is possible over the FLOPs for each byte, and you get a slope and a ceiling: the **roofline** (Williams et al. 2009). At f FLOPs for each byte, memory allows f times its bytes a second, and the processor its most; the smaller of the two is the roof.
 #
 # Where do the parts of our recipe stand?
 
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Measure: FLOPs, bytes and seconds of four parts of a training step
-n_embd = sizes.n_embd
-rows = 16 * 128  # tokens of a batch
+n_embd, batch = sizes.n_embd, plain.recipe.batch_size
+rows, hidden = batch * 128, 4 * n_embd  # tokens of a batch
 x = torch.randn(rows, n_embd)
-block = plain.model.transformer.h[0]
-heads = torch.randn(3, 16 * 4, 128, n_embd // 4)
-matrices = torch.randn(4, 50_000)  # parameter, gradient, mean, square
-causal = causal_mask(128)
-
-
-def adam():
-    p, g, mean, square = matrices
-    mean.lerp_(g, 0.1)
-    square.lerp_(g * g, 0.05)
-    p.sub_(1e-3 * mean / (square.sqrt() + 1e-8))
-
-
-hidden = 4 * n_embd
+into = torch.randn(hidden, n_embd).to(dtype)
+heads = torch.randn(3, batch, 4, 128, n_embd // 4).to(dtype)
+numbers = sum(p.numel() for p in plain.model.parameters())
+size = into.element_size()
 parts = {  # what is run, its FLOPs, its bytes
-    "MLP": (
-        lambda: block.mlp(x),
-        4 * rows * n_embd * hidden,
-        4 * (2 * rows * n_embd + 2 * rows * hidden + 2 * n_embd * hidden),
+    "matrix product": (
+        lambda x=x.to(dtype): F.linear(x, into),
+        2 * rows * n_embd * hidden,
+        size * (rows * n_embd + rows * hidden + n_embd * hidden),
     ),
     "attention": (
-        lambda: attention(*heads, causal),
+        lambda: attend(*heads, is_causal=True),
         4 * heads[0].numel() * 128,
-        4 * (4 * heads[0].numel() + 4 * 64 * 128 * 128),
+        size * 4 * heads[0].numel(),
     ),
     "LayerNorm": (
         lambda: F.layer_norm(x, (n_embd,)),
         8 * x.numel(),
         4 * 2 * x.numel(),
     ),
-    "AdamW": (adam, 12 * 50_000, 4 * 7 * 50_000),
+    "AdamW": (plain.optimizer.step, 12 * numbers, 4 * 7 * numbers),
 }
 with torch.no_grad():
     with FlopCounterMode(display=False) as counter:
-        parts["MLP"][0]()
-    assert counter.get_total_flops() == parts["MLP"][1]
+        parts["matrix product"][0]()
+    assert counter.get_total_flops() == parts["matrix product"][1]
     took = in_turns({name: part[0] for name, part in parts.items()}, 20)
-print("FLOPs for each byte, billion FLOPs a second: the roof, and reached")
+print(f"{'':16}per byte    roof reached  (billion FLOPs per second)")
 for name, (_, flops, count) in parts.items():
     roof = min(flops / count * most_bytes, most_flops) / 1e9
     reached = flops / took[name][10] / 1e9
-    print(f"{name:10}{flops / count:6.1f}{roof:8.1f}{reached:8.1f}")
+    print(f"{name:16}{flops / count:8.1f}{roof:8.1f}{reached:8.1f}")
 
 # %% tags=["folded"]
 # Picture: the roofline of your machine
@@ -743,14 +710,15 @@ picture(
         "billion FLOPs a second",
     ),
     alt="The roofline, both axes logarithmic: a slope that bends into a "
-    "ceiling. LayerNorm and AdamW are far to the left, under the slope, "
-    "attention is right of them, and the MLP farthest to the right.",
+    "ceiling. LayerNorm and AdamW are far to the left, under the slope; "
+    "attention and the matrix product are far to the right, under the "
+    "ceiling.",
 )
 
 # %% [markdown]
 # (FLOPs and bytes of LayerNorm and AdamW are counted by hand, of the others by their shapes: a part reads its inputs and writes its output once. A processor also has a small fast memory, its cache. What fits in there can stand above the slope.)
 #
-# LayerNorm and the optimizer do next to nothing with each number that they fetch. A faster processor would not help them; fewer bytes would. That is what fused kernels, 16-bit numbers and FlashAttention are for.
+# ROOF
 
 # %% tags=["folded"]
 # Question
@@ -775,11 +743,11 @@ assert 1.1 < counted / rule < 1.5
 # How much of what is possible did the run reach?
 
 # %% tags=["nbval-ignore-output"]
-flops_a_second = counted / (fast.seconds / fast.steps_done)
-print(f"{100 * flops_a_second / most_flops:.0f} % of the ceiling")
+flops_per_second = counted / (fast.seconds / fast.steps_done)
+print(f"{100 * flops_per_second / most_flops:.0f} % of the ceiling")
 
 # %% [markdown]
-# Where the rest goes we have not measured. Small steps that wait for memory, the optimizer and Python are likely. Larger models come closer to the ceiling, because their products are larger.
+# Both numbers are for the same type of number, which is the only fair way to divide them. We have not measured where the rest goes; small products, calls that take longer than what they compute, and Python are likely. Larger models come closer to the ceiling, because their products are larger.
 #
 # ## Break it
 #
@@ -953,7 +921,7 @@ check("speed_up", my_speed_up)
 # %% [markdown]
 # ## In the wild
 #
-# - modded-nanogpt is a race to train a model as good as GPT-2 on eight H100 GPUs: from 45<!--given--> minutes in 2024 to less than two in 2026, with one rule: the same loss on the same text. Muon comes from there, and a kind of token shift is in it, called smear.
+# - modded-nanogpt is a race to train a model as good as GPT-2 on eight H100 GPUs: from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include the ones that you used here: everybody reads the same text, and a new record needs enough runs to show, at p < 0.01, that the mean loss is reached. Muon comes from there, and a kind of token shift is in it, called smear.
 # - `torch.optim.Muon` is in PyTorch. Large models have been trained with variants of it: Kimi K2 has a trillion parameters.
 # - `F.scaled_dot_product_attention` chooses between FlashAttention and other kernels. On a GPU, a mask tensor keeps it from the fastest; `is_causal=True` does not.
 # - vLLM serves many people at once. It cuts the cache into pages, so that texts of any length share the memory (Kwon et al. 2023). How many texts fit beside the parameters is a matter of their keys and values.

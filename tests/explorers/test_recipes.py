@@ -1,14 +1,13 @@
-"""The explorer of rung 10: each set of tricks shows its own measured run, beside rung 8's."""
+"""The explorer of rung 10: each recipe shows its own measured race, beside that of any other."""
 
 import json
+import math
 import re
-from itertools import product
+from itertools import pairwise
 from threading import Event
 
-import numpy as np
 import pytest
 import torch
-from explorers.words import written
 
 from attention_course.explorers import explore, recipes
 from attention_course.gpt import GPT, GPTConfig
@@ -16,31 +15,39 @@ from attention_course.speedrun import TRICKS
 from attention_course.text import Data
 from attention_course.training import Recipe, Trainer
 
+INF = math.inf
 MADE_UP = {
     "machine": "an abacus, one thread",
-    "text": "stories",
-    "tricks": ["warp", "drift"],
     "every": 10,
-    "runs": {  # of three seeds
-        "00": {
-            "ms_a_step": 1000.0,
-            "losses": [[2.0, 1.0, 0.2], [2.5, 1.5, 0.5], [1.0, 0.5, 0.1]],
-            "accuracy": [[0.0, 0.5, 1.0], [0.0, 0.0, 0.5], [0.95, 1.0, 1.0]],
+    "recipes": {  # with three seeds
+        "rung 8": {
+            "tricks": [],
+            "learning_rate": 0.01,
+            "steps": 30,
+            "seconds": [[10.0, 20.0, 30.0], [10.0, 20.0, 30.0], [10.0]],
+            "losses": [[2.0, 1.0, 0.2], [2.5, 1.5, 0.5], [1.0]],
+            "accuracy": [[0.0, 0.5, 1.0], [0.0, 0.0, 0.5], [0.95]],
         },
-        "10": {
-            "ms_a_step": 250.0,
-            "losses": [[1.9, 0.6, 0.2], [1.5, 0.5, 0.1], [1.0, 0.3, 0.1]],
-            "accuracy": [[0.0, 0.0, 0.95], [0.5, 0.95, 1.0], [0.95, 1.0, 1.0]],
+        "+ warp": {
+            "tricks": ["warp"],
+            "learning_rate": 0.02,
+            "steps": 20,
+            "seconds": [[2.5, 5.0, 7.5], [2.5, 5.0], [2.5]],
+            "losses": [[1.9, 0.6, 0.2], [1.5, 0.5], [1.0]],
+            "accuracy": [[0.0, 0.0, 0.95], [0.5, 0.95], [0.95]],
         },
-        "01": {
-            "ms_a_step": 500.0,
-            "losses": [[2.5, 2.0, 1.5], [2.6, 2.1, 1.6], [2.0, 1.0, 0.9]],
-            "accuracy": [[0.0, 0.1, 0.25], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+        "+ shape": {
+            "tricks": ["warp", "shape"],
+            "learning_rate": 0.03,
+            "steps": 10,
+            "seconds": [[5.0, 10.0], [5.0, 10.0], [5.0, 10.0]],
+            "losses": [[2.5, 2.0], [2.6, 2.1], [2.0, 1.0]],
+            "accuracy": [[0.0, 0.25], [0.0, 0.0], [0.0, 0.95]],
         },
-        "11": {"ms_a_step": 100.0, "losses": [[0.3], [0.4], [0.2]], "accuracy": [[0.951], [0.95], [0.952]]},
     },
 }
-MIDDLE = {"00": 0, "10": 1, "01": 0, "11": 0}  # seeds
+MARKS = {"rung 8": [10, 29, INF], "+ warp": [2.5, 5, 7.5], "+ shape": [10, INF, INF]}
+MIDDLE = {"rung 8": 0, "+ warp": 1, "+ shape": 0}
 
 
 @pytest.fixture
@@ -48,107 +55,100 @@ def made_up(monkeypatch):
     monkeypatch.setattr(recipes, "measured", lambda: MADE_UP)
 
 
-def said_of(run):
-    seconds, accuracy = ([0.0, *run[of].tolist()] for of in ("seconds", "accuracy"))
-    if max(accuracy) < 0.95 - 1e-6:
-        return f"ends at an answer accuracy of {written(accuracy[-1])} after {seconds[-1]:.1f} s"
-    first = next(i for i, share in enumerate(accuracy) if share >= 0.95 - 1e-6)
-    here = np.interp(0.95, accuracy[first - 1 : first + 1], seconds[first - 1 : first + 1])
-    marks = sorted(run["marks"].tolist())
-    last = f"{marks[-1]:.1f}" if marks[-1] < np.inf else "never"
-    return f"reaches an answer accuracy of 0.95 after {here:.1f} s ({marks[0]:.1f} to {last})"
-
-
-def says(out, **switches):
-    yield from (said_of(run) for run in (out["rung_8"], out["chosen"]))
-    on = [trick for trick, chosen in switches.items() if chosen]
-    yield f"With {', '.join(on)} it " if on else "Rung 8's recipe "
-    yield "Shown is the middle one of 3 seeds, the range in brackets. "
+def says(out, recipe, beside):
+    for name, run in zip((recipe, beside), (out["chosen"], out["other"]), strict=True):
+        middle = run["marks"][len(run["marks"]) // 2]
+        yield f"{name}: the mark after {'never' if middle == INF else f'{middle:.1f} s'}"
+    if recipe != beside:
+        yield "a difference" if out["p"] < 0.01 else "chance may have done it"
     yield f"Measured on {recipes.measured()['machine']}."
 
 
-def test_what_is_stored_is_a_run_for_each_set_of_tricks():
+def test_what_is_stored_are_races_of_each_recipe_up_to_the_mark():
     stored = json.loads(recipes.FILE.read_text(encoding="utf-8"))
-    assert stored["tricks"] == list(TRICKS)
-    assert set(stored["runs"]) == {"".join(digits) for digits in product("01", repeat=len(TRICKS))}
-    assert stored["every"] > 0
-    for run in stored["runs"].values():
-        losses, accuracy = np.array(run["losses"]), np.array(run["accuracy"])
-        assert losses.shape == accuracy.shape
-        assert len(losses) == 3
-        assert run["ms_a_step"] > 0
-        assert ((accuracy >= 0) & (accuracy <= 1)).all()
+    adding = [f"+ {trick}" for trick in TRICKS]
+    leaving = [f"without {trick}" for trick in list(TRICKS)[:-1]]
+    assert list(stored["recipes"]) == ["rung 8", *adding, *leaving]
+    for recipe in stored["recipes"].values():
+        assert len(recipe["seconds"]) >= 5
+        for seconds, losses, accuracy in zip(
+            *(recipe[of] for of in ("seconds", "losses", "accuracy")), strict=True
+        ):
+            assert len(seconds) == len(losses) == len(accuracy)
+            assert all(before < after for before, after in pairwise([0, *seconds]))
+            assert all(0 <= share <= 1 for share in accuracy)
+            assert max([0, *accuracy[:-1]]) < recipes.MARK  # nobody goes on after the mark
+            turns = math.ceil(recipe["steps"] / stored["every"])
+            assert accuracy[-1] >= recipes.MARK or len(seconds) == turns
 
 
-def test_each_set_of_tricks_shows_its_middle_run(made_up):
-    for digits, run in MADE_UP["runs"].items():
-        switches = {trick: digit == "1" for trick, digit in zip(("warp", "drift"), digits, strict=True)}
-        out, seed = recipes.compute(**switches), MIDDLE[digits]
-        seconds = [run["ms_a_step"] * 10 * (i + 1) / 1000 for i in range(len(run["losses"][0]))]
-        torch.testing.assert_close(out["chosen"]["seconds"], torch.tensor(seconds))
-        torch.testing.assert_close(out["chosen"]["loss"], torch.tensor(run["losses"][seed]))
-        torch.testing.assert_close(out["chosen"]["accuracy"], torch.tensor(run["accuracy"][seed]))
-        torch.testing.assert_close(out["rung_8"]["seconds"], torch.tensor([10.0, 20.0, 30.0]))
-        assert out["chosen"]["seed"] == seed
+def test_each_recipe_shows_its_middle_race(made_up):
+    for name, recipe in MADE_UP["recipes"].items():
+        run, seed = recipes.run_of(name), MIDDLE[name]
+        assert run["seed"] == seed
+        assert run["marks"].tolist() == pytest.approx(MARKS[name])
+        for of, stored in {"seconds": "seconds", "loss": "losses", "accuracy": "accuracy"}.items():
+            assert run[of].tolist() == pytest.approx(recipe[stored][seed])
 
 
-def test_the_marks_are_those_of_all_seeds_from_the_first_to_the_last(made_up):
-    assert recipes.run_of(set())["marks"].tolist() == pytest.approx([10, 29, float("inf")])
-    assert recipes.run_of({"warp"})["marks"].tolist() == pytest.approx([2.5, 5, 7.5])
-
-
-def test_the_mark_is_reached_between_two_measurements(made_up):
-    seconds, accuracy = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0.1, 0.9, 1.0, 0.5])
+def test_the_mark_is_reached_between_two_measurements():
+    seconds, accuracy = [1.0, 2.0, 3.0], [0.1, 0.9, 1.0]
     assert recipes.seconds_to_mark(seconds, accuracy) == pytest.approx(2.5)
-    assert recipes.seconds_to_mark(seconds, accuracy - 0.1) == float("inf")
-    assert recipes.seconds_to_mark(seconds, accuracy + 0.95) == pytest.approx(0.95 / 1.05)
+    assert recipes.seconds_to_mark(seconds[:2], accuracy[:2]) == INF
+    assert recipes.seconds_to_mark(seconds, [1.0, 1.0, 1.0]) == pytest.approx(0.95)
 
 
 @pytest.mark.parametrize(
-    ("warp", "drift", "said"),
+    ("one", "other", "p"),
     [
-        (False, False, ""),
+        ([1, 2, 3, 4, 5], [6, 7, 8, 9, 10], 2 / 252),
+        ([6, 7, 8, 9, 10], [1, 2, 3, 4, 5], 2 / 252),
+        ([1, 2, 3, 4, 6], [5, 7, 8, 9, 10], 4 / 252),
+        ([1, 2, INF], [INF, INF, INF], 8 / 20),  # their ranks are 1, 2 and four times 4.5
+        ([1.0, 2.0], [1.0, 2.0], 1.0),
+    ],
+)
+def test_p_is_that_of_the_exact_rank_sum_test(one, other, p):
+    found = recipes.p_value(*(torch.tensor(times, dtype=torch.float64) for times in (one, other)))
+    assert found == pytest.approx(p)
+
+
+def test_two_equal_groups_differ_by_chance_as_often_as_p_says():
+    torch.manual_seed(0)
+    found = sum(recipes.p_value(*torch.randn(2, 5)) < 0.05 for _ in range(400))
+    assert 0.01 < found / 400 < 0.06  # 8 of 252 sums lie so far out: 0.032
+
+
+@pytest.mark.parametrize(
+    ("recipe", "beside", "said"),
+    [
+        ("rung 8", "rung 8", "rung 8: the mark after 29.0 s (10.0 s to never). "),
         (
-            True,
-            False,
-            " With warp it reaches an answer accuracy of 0.95 after 5.0 s (2.5 to 7.5): 17 % of the time.",
-        ),
-        (False, True, " With drift it ends at an answer accuracy of 0.25 after 15.0 s, below 0.95."),
-        (
-            True,
-            True,
-            " With warp, drift it reaches an answer accuracy of 0.95 after 1.0 s (1.0 to 1.0): "
-            "3 % of the time.",
+            "+ warp",
+            "rung 8",
+            "rung 8: the mark after 29.0 s (10.0 s to never). "
+            "+ warp: the mark after 5.0 s (2.5 s to 7.5 s). p = 0.10: chance may have done it. ",
         ),
     ],
 )
-def test_the_caption_compares_seconds_with_those_of_rung_8(made_up, warp, drift, said):
+def test_the_caption_says_when_both_reach_the_mark_and_whether_they_differ(made_up, recipe, beside, said):
     explorer = explore("recipes")
-    explorer.controls["warp"].value, explorer.controls["drift"].value = warp, drift
+    explorer.controls["recipe"].value, explorer.controls["beside"].value = recipe, beside
     assert explorer.figure.caption == (
-        f"Rung 8's recipe reaches an answer accuracy of 0.95 after 29.0 s (10.0 to never).{said} "
-        "Shown is the middle one of 3 seeds, the range in brackets. Measured on an abacus, one thread."
+        f"{said}Middle one of 3 seeds, the range in brackets. Measured on an abacus, one thread."
     )
 
 
-def test_both_runs_are_drawn_over_their_own_seconds(made_up):
+def test_both_races_are_drawn_over_their_own_seconds(made_up):
     explorer = explore("recipes")
-    explorer.controls["drift"].value = False
-    losses, accuracies = explorer.figure.panels
-    for panel, of in ((losses, "losses"), (accuracies, "accuracy")):
-        assert list(panel.curves) == ["rung 8", "this recipe"]
-        for name, digits in (("rung 8", "00"), ("this recipe", "10")):
-            x, y = panel.points(name)
-            run = MADE_UP["runs"][digits]
-            values = run[of][MIDDLE[digits]]
-            kept = [(run["ms_a_step"] * (i + 1) / 100, value) for i, value in enumerate(values)]
-            assert list(zip(x.tolist(), y.tolist(), strict=True)) == [
-                (pytest.approx(s), pytest.approx(v)) for s, v in kept
-            ]
-    assert accuracies.x_limits == (0, 30.0)
-    explorer.controls["warp"].value = False
-    for panel in explorer.figure.panels:
-        assert panel.points("this recipe")[1].tolist() == panel.points("rung 8")[1].tolist()
+    explorer.controls["recipe"].value = "+ warp"
+    for panel, of in zip(explorer.figure.panels, ("losses", "accuracy"), strict=True):
+        for curve, name in (("beside", "rung 8"), ("recipe", "+ warp")):
+            stored, seed = MADE_UP["recipes"][name], MIDDLE[name]
+            x, y = panel.points(curve)
+            assert x.tolist() == pytest.approx(stored["seconds"][seed])
+            assert y.tolist() == pytest.approx(stored[of][seed])
+    assert explorer.figure.panels[1].x_limits == (0, 30.0)
 
 
 @pytest.fixture
@@ -156,8 +156,8 @@ def trained(made_up, monkeypatch):
     """Let the button train two steps; return what it was asked for, and an event at the end."""
     asked, done = [], Event()
 
-    def speedrun(data, tricks):
-        asked.append(tricks)
+    def speedrun(data, tricks, **settings):
+        asked.append((tricks, settings))
         model = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=16, n_layer=1, n_head=1, n_embd=8))
         return Trainer(model, data, Recipe(steps=2, batch_size=2, evaluate_every=2))
 
@@ -180,23 +180,23 @@ def wait_until_enabled(button):
     pytest.fail("the training does not end")
 
 
-def test_the_button_trains_the_chosen_recipe(trained):
+def test_the_button_trains_the_chosen_recipe_as_it_was_tuned(trained):
     asked, done = trained
     explorer = explore("recipes")
-    explorer.controls["warp"].value = False
+    explorer.controls["recipe"].value = "+ warp"
     below = explorer.children[2]
     button, said = below.children[0].children
     button.click()
     assert done.wait(60)
     wait_until_enabled(button)
-    assert asked == [["drift"]]
+    assert asked == [(["warp"], {"learning_rate": 0.02, "steps": 20})]
     live = below.children[1]
     assert live.bar.value == live.bar.max == 2
     assert re.fullmatch(r"answer accuracy 0\.12 after \d+\.\d s on this machine", said.value)
 
 
 def test_what_fails_is_said_beside_the_button(trained, monkeypatch):
-    def broken(data, tricks):
+    def broken(data, tricks, **settings):
         raise FloatingPointError("training has diverged")
 
     monkeypatch.setattr(recipes, "speedrun", broken)

@@ -33,14 +33,19 @@ def test_each_runner_has_one_trick_more_than_the_one_before():
 
 def test_the_runs_are_those_of_recipes_up_to_the_mark():
     assert (DATA["machine"], MARK) == (recipes.measured()["machine"], recipes.MARK)
-    for count, (runner, done) in enumerate(zip(RUNNERS, DONE, strict=True)):
-        run = recipes.run_of(set(list(TRICKS)[:count]))
-        assert (done or math.inf) == pytest.approx(run["marks"].median().item(), rel=1e-3)
-        before = run["seconds"] < (done or END + 1)
-        last = ([done], [MARK]) if done else ([], [])
-        assert runner["seconds"][1:] == pytest.approx(run["seconds"][before].tolist() + last[0], rel=1e-3)
-        assert runner["accuracies"][1:] == pytest.approx(run["accuracy"][before].tolist() + last[1], rel=1e-3)
-        assert runner["seconds"][0] == 0
+    above = None
+    names = ["rung 8", *[f"+ {trick}" for trick in TRICKS]]
+    for name, runner, done in zip(names, RUNNERS, DONE, strict=True):
+        run = recipes.run_of(name)
+        middle = run["marks"][DATA["seeds"] // 2].item()
+        assert (done or math.inf) == pytest.approx(middle, rel=1e-3)
+        assert len(run["marks"]) == DATA["seeds"]
+        assert runner["seconds"][0] == runner["accuracies"][0] == 0
+        assert runner["seconds"][1:-1] == pytest.approx(run["seconds"][:-1].tolist(), rel=1e-3)
+        assert runner["accuracies"][1:-1] == pytest.approx(run["accuracy"][:-1].tolist(), rel=1e-3)
+        differs = above is not None and recipes.p_value(run["marks"], above) < recipes.LEVEL
+        assert runner["differs"] == differs
+        above = run["marks"]
 
 
 def test_all_tricks_together_are_faster_than_none():
@@ -120,6 +125,7 @@ def test_a_lane_says_why_its_trick_helps_and_what_it_costs(show):
         race.wait_for_words(f"{DONE[at]:.1f} s" if DONE[at] else "does not reach the mark")
         if at and DONE[at] and DONE[at - 1]:
             race.wait_for_words("of the time of the lane above")
+            assert ("chance" in race.figure.locator(".words").text_content()) != runner["differs"]
 
 
 @pytest.mark.slow
