@@ -1,7 +1,9 @@
-"""What five public documents print, against our functions: to 4 decimals, and where they are wrong.
+"""What five public documents print, against our functions, to 4 decimals.
 
 The documents are lecture notes, notebooks and an article on attention from which learners come. Their
-printed numbers depend on PyTorch's random numbers, as those of the notebooks do.
+printed numbers depend on PyTorch's random numbers, as those of the notebooks do. The article is Raschka's
+(2024), "Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention
+in LLMs".
 """
 
 import pytest
@@ -25,10 +27,9 @@ def test_this_pytorch_draws_the_random_numbers_of_the_documents():
 
 @pytest.fixture
 def article():
-    """Return the article's six tokens, as printed, and its three matrices."""
+    """Return the article's six tokens, "Life is short, eat dessert first", and its three matrices."""
     torch.manual_seed(123)
     embedding = torch.nn.Embedding(50_000, 3)
-    # Its printed embedding belongs to these ids, not to the printed [0, 4, 3, 2, 5, 1].
     x = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
     assert_prints_as(x[:2], [[0.3374, -0.1778, -0.3035], [0.1794, 1.8951, 0.4954]])
     torch.manual_seed(123)
@@ -40,16 +41,6 @@ def test_notes_running_mean(mean):
     torch.manual_seed(1)
     printed = [[-1.5256, -0.7502], [-1.0898, -1.1799], [-0.7599, -0.9896], [-0.8149, -1.1445]]
     assert_prints_as(mean(torch.randn(8, 2))[:4], printed)
-
-
-def test_notes_unbatched_loop_averages_averages():
-    torch.manual_seed(1)
-    x = torch.randn(8, 2)
-    xbow = x.clone()
-    for t in range(8):
-        xbow[t] = xbow[: t + 1].mean(dim=0)
-    assert_prints_as(xbow[2], [-0.9052, -0.8464])  # the notes print (-0.7599, -0.9896), the right mean
-    assert not torch.allclose(xbow, causal_mean_loop(x))  # the notes print True
 
 
 @pytest.mark.parametrize("mean", MEANS)
@@ -76,8 +67,6 @@ def test_article_scores_and_weights(article):
     q, k = x @ W_query, x @ W_key
     assert_prints_as(q[2] @ k.T, [0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
     assert_prints_as(attention_weights(q, k)[2], [0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
-    printed = torch.tensor([0.1834, 0.0452, 0.6561, 0.0133, 0.1906, 0.2885])
-    assert printed.sum() > 1.37  # as weights these are impossible
 
 
 def test_article_self_attention(article):
@@ -96,7 +85,6 @@ def test_article_causal_weights(article):
     weights = attention_weights(x @ W_query, x @ W_key, causal_mask(6))
     assert_prints_as(weights[3], [0.2232, 0.3242, 0.2078, 0.2449, 0, 0])
     assert_prints_as(weights[4], [0.1536, 0.3145, 0.1325, 0.1849, 0.2145, 0])
-    # Its table "before renormalizing" repeats these two rows; really they are:
     multiplied = attention_weights(x @ W_query, x @ W_key) * causal_mask(6)
     assert_prints_as(multiplied[3, :4], [0.1505, 0.2187, 0.1401, 0.1651])
     assert_prints_as(multiplied[4, :5], [0.1347, 0.2758, 0.1162, 0.1621, 0.1881])

@@ -142,8 +142,17 @@ assert not changed[-1]
 changed
 
 # %% [markdown]
-# Tokens go into the mean like words into a bag, and come out in no order: "dog bites man" and "man bites dog" end in the same mean. Hence the name **bag of words**. The tokens are lost as well: a mean of (3, 6) can come from many pairs.
+# Tokens go into the mean like words into a bag, and come out in no order: "dog bites man" and "man bites dog" end in the same mean. Hence the name **bag of words**.
 #
+# From one mean you cannot recover the tokens, because many pairs have the mean (3, 6). From all of them you can. Multiply a mean by its number of tokens, and you have their sum; take away the sum before it, and one token is left.
+
+# %%
+for t in range(1, len(x)):
+    token = (t + 1) * means[t] - t * means[t - 1]
+    torch.testing.assert_close(token, x[t])
+token, x[t]
+
+# %% [markdown]
 # ## No looking ahead
 #
 # Change one input at a time, and see which outputs move. That gives a matrix: one row for each output, one column for each changed input.
@@ -182,7 +191,7 @@ running_means = x.cumsum(dim=0) / counts[:, None]  # (T, C) / (T, 1)
 torch.testing.assert_close(running_means, causal_mean_loop(x))
 
 # %% [markdown]
-# Why not stay with the running sum? In attention, each position determines for itself how much each earlier token counts. That takes one number for each pair of positions: a T × T matrix. [Rung 2](02_tril_matmul.ipynb) builds it.
+# Why not stay with the running sum? In softmax attention (rung 3), each position determines for itself how much each earlier token counts. That takes one number for each pair of positions: a T × T matrix. (Linear attention, by Katharopoulos et al. 2020, gives up some of that freedom and stays with running sums.) [Rung 2](02_tril_matmul.ipynb) builds it.
 #
 # ## Prove
 #
@@ -215,20 +224,20 @@ explore("bag_of_words")
 #
 # ## Break it
 #
-# This loop comes from published notes. The shapes are right, and the notes print that it agrees with the correct version.
+# Here is a bug that is easy to write. It runs, and the shapes are right.
 
 
 # %%
-def published_loop(x):
-    xbow = x.clone()  # bag of words of x
-    for t in range(len(xbow)):
-        past = xbow[: t + 1]
+def broken_loop(x):
+    out = x.clone()
+    for t in range(len(out)):
+        past = out[: t + 1]
         mean = past.mean(dim=0)
-        xbow[t] = mean
-    return xbow
+        out[t] = mean
+    return out
 
 
-published_loop(x)
+broken_loop(x)
 
 # %% [markdown]
 # Compare it with the right means, (2, 8), (3, 6), (4, 4), (3, 4), and find the line.
@@ -238,13 +247,13 @@ published_loop(x)
 ask("find_the_loop_bug")
 
 # %% [markdown]
-# Row 2 reads row 1, which no longer holds a token, but a mean. Rows 0 and 1 are still right. Comparing all rows shows the mistake, also on the notes' own input.
+# Row 2 reads row 1, which no longer holds a token, but a mean. Rows 0 and 1 are still right, so a check of the first two rows would miss it. Compare all rows.
 
 # %% tags=["folded"]
-# Check: on the notes' input the loop is wrong, by more than rounding
+# Check: from row 2 on the loop is wrong, by more than rounding
 torch.manual_seed(1)
-notes_x = torch.randn(8, 2)
-error = (published_loop(notes_x) - causal_mean_loop(notes_x)).abs()
+x_random = torch.randn(8, 2)
+error = (broken_loop(x_random) - causal_mean_loop(x_random)).abs()
 assert (error[:2] < 1e-6).all()
 assert error[2:].max() > 0.1
 

@@ -299,7 +299,7 @@ broken
 ask("which_way_it_broadcasts")
 
 # %% [markdown]
-# One line catches it, wherever weights are computed: the rows sum to 1.
+# One check catches this wherever the weights of a mean are computed: does every row sum to 1?
 
 # %%
 broken.sum(dim=-1)

@@ -21,7 +21,7 @@ hero("masked_softmax")
 # %% [markdown]
 # ## The question
 #
-# In rung 2 no weight was negative, and each row summed to 1. What a model computes can be any number. How do we turn such numbers into weights, and keep the future out?
+# In rung 2 the weights of a mean were never negative and summed to 1 in each row. What a model computes can be any number. How do we turn such numbers into weights, and keep the future out?
 
 # %% tags=["folded"]
 # Imports
@@ -191,11 +191,11 @@ for T in (1, 2, 7, 32):
 # %% [markdown]
 # ## Two ways to mask
 #
-# Now with scores that are not all equal. They are from the article "Introduction to Attention Mechanisms in Three Transformer Models and PyTorch Implementation", for the six words of "The sun rises in the east". The article mixes up their order, and we keep it: the, sun, the, in, east, rises. Rung 4 computes them. They have been divided by √2; rung 5 explains why.
+# Now with scores that are not all equal. They come from the worked example of Raschka (2024), [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention), for the six words of "Life is short, eat dessert first". Rung 4 computes them. They have been divided by √2; rung 5 explains why.
 
 # %% tags=["folded"]
-# Data: article_scores of six tokens, divided by √2
-article_scores = (
+# Data: dessert_scores of the six words, divided by √2
+dessert_scores = (
     torch.tensor(
         [
             [0.0613, -0.3491, 0.1443, -0.0437, -0.1303, 0.1076],
@@ -215,30 +215,18 @@ article_scores = (
 # %%
 T = 6
 mask = torch.ones(T, T, dtype=torch.bool).tril()  # now for six tokens
-masked = article_scores.masked_fill(~mask, float("-inf"))
+masked = dessert_scores.masked_fill(~mask, float("-inf"))
 before = torch.softmax(masked, dim=-1)
-article_scores[2:4], before[2:4]
+dessert_scores[2:4], before[2:4]
 
 # %% [markdown]
 # The second way: softmax over everything, then multiply by the mask. All rows but the last now sum to less than 1. Divide each row by its sum, and both ways agree.
 
 # %%
-multiplied = torch.softmax(article_scores, dim=-1) * mask
+multiplied = torch.softmax(dessert_scores, dim=-1) * mask
 renormalized = multiplied / multiplied.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(renormalized, before)
 multiplied[2:4], multiplied.sum(dim=-1)
-
-# %% [markdown]
-# After the multiplication the article prints 0.2449<!--shown--> for query 3, the word "in", on itself. Ours is 0.165<!--shown-->. The printed number belongs to the next step, the division.
-
-# %% tags=["folded"]
-# Check: 0.165 after the product, 0.2449 after the division
-torch.testing.assert_close(
-    multiplied[3, 3], torch.tensor(0.1651), atol=1e-4, rtol=0
-)
-torch.testing.assert_close(
-    renormalized[3, 3], torch.tensor(0.2449), atol=1e-4, rtol=0
-)
 
 # %% [markdown]
 # In float32 the two ways can differ. If a hidden score is far above all visible ones, the visible weights are rounded to 0 (**underflow**), and the division is 0/0.
@@ -305,13 +293,14 @@ picture(
 #
 # ## A fully masked row
 #
-# A mask can hide every key of a query, for example in a text of a batch that is empty. Such a row is **fully masked**. Its softmax is 0/0, NaN, which soon spreads through a whole model. PyTorch's own attention function, `F.scaled_dot_product_attention`, returns zeros for such a query. It takes three inputs (rung 4); here all three are `x`, and row 0 is fully masked.
+# A mask can hide every key of a query, for example when one text of a batch is empty. Such a row is **fully masked**. Its softmax is NaN, because the stable softmax subtracts the largest score, and −∞ − (−∞) is not a number. (Without the subtraction it would be 0/0.) A NaN soon spreads through a whole model. PyTorch's own attention function, `F.scaled_dot_product_attention`, returns zeros for such a query. It takes three inputs (rung 4); here all three are `x`, and row 0 is fully masked.
 
 # %%
 x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
 nothing_for_0 = torch.tensor([[False, False], [True, True]])
 out = F.scaled_dot_product_attention(x, x, x, attn_mask=nothing_for_0)
-torch.softmax(torch.full((2,), float("-inf")), dim=-1), out[0, 0]
+nothing = torch.full((2,), float("-inf"))
+nothing - nothing.amax(), torch.softmax(nothing, dim=-1), out[0, 0]
 
 # %% [markdown]
 # ## Why not a large negative number

@@ -21,10 +21,12 @@ hero("query_key_value")
 # %% [markdown]
 # ## The question
 #
-# In rung 3 we wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
+# In rung 3 we mostly wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
 
 # %% tags=["folded"]
 # Imports
+from itertools import permutations
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -109,28 +111,24 @@ torch.testing.assert_close(scores, scores.T)
 #
 # ## One query by hand
 #
-# We follow one query through the article of rung 3. Its sentence has six words. Each gets a number, its **id**: its place in the sorted list.
+# We follow one query through the worked example of rung 3. It is from Raschka (2024), [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The sentence has six words. Each gets a number, its **id**: its place in the sorted list.
 
 # %%
-sentence = ["The", "sun", "rises", "in", "the", "east"]
-ids = {word: i for i, word in enumerate(sorted(sentence))}
-[ids[word] for word in sentence]
+words = ["Life", "is", "short", "eat", "dessert", "first"]
+ids = torch.tensor([sorted(words).index(word) for word in words])
+ids
 
 # %% [markdown]
-# An **embedding** is a table with one vector for each id; the vector is called the embedding of its token, too. The article's table has random numbers. In a model they are learned. (`detach()` drops the bookkeeping that only training needs.)
-#
-# The article prints these six rows, and not in the order of the sentence. We keep its order for now.
+# An **embedding** is a table with one vector for each id; the vector is called the embedding of its token, too. This table has random numbers; in a model they are learned. (`detach()` drops the bookkeeping that only training needs.)
 
 # %%
 torch.manual_seed(123)
 embedding = nn.Embedding(50_000, 3)
-order = [0, 4, 5, 2, 1, 3]  # the ids of its rows
-words = [sorted(sentence)[i] for i in order]
-x = embedding(torch.tensor(order)).detach()  # (T, n_embd) = (6, 3)
-words, x
+x = embedding(ids).detach()  # (T, n_embd) = (6, 3)
+x
 
 # %% tags=["folded"]
-# Check: the six rows as the article prints them
+# Check: the six rows as Raschka prints them
 printed = torch.tensor(
     [
         [0.3374, -0.1778, -0.3035],
@@ -153,7 +151,7 @@ W_key = torch.rand(3, 2)
 W_value = torch.rand(3, 4)
 
 # %% [markdown]
-# The token at index 2, "the", asks. Every token, itself included, offers a key.
+# The token at index 2, "short", asks. Every token, itself included, offers a key.
 
 # %%
 query = x[2] @ W_query  # (2,)
@@ -169,7 +167,7 @@ scores = keys @ query  # (6, 2) @ (2,) is (6,)
 score_of_key_0, scores
 
 # %% [markdown]
-# The best match is again the token itself, and the worst is "sun". This has no meaning: the matrices are random.
+# The best match is again the token itself, and the worst is "is". This has no meaning, because the matrices are random.
 #
 # Softmax turns the scores into weights. Before it, they are divided by the square root of the head_size, here √2: rung 5 explains why.
 
@@ -181,29 +179,20 @@ weights = torch.softmax(scores / 2**0.5, dim=-1)
 picture(
     Bars("scores of query 2", scores, words, "key", (-1.5, 1)),
     Bars("weights of query 2", weights, words, "key", (0, 0.4)),
-    alt="Bars of six scores and six weights. 'the', the token itself, has "
-    "the highest of both, and 'sun' the lowest.",
+    alt="Bars of six scores and six weights. 'short', the token itself, "
+    "has the highest of both, and 'is' the lowest.",
 )
 
 # %% tags=["folded"]
 # Check: the scores, the best and the worst match, the weights
 expected = torch.tensor([0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
 torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)
-assert words[scores.argmax()] == "the"
-assert words[scores.argmin()] == "sun"
+assert words[scores.argmax()] == "short"
+assert words[scores.argmin()] == "is"
 expected = torch.tensor([0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
 torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
 
 # %% [markdown]
-# The article prints other weights. What is wrong with them?
-
-# %%
-printed = torch.tensor([0.1834, 0.0452, 0.6561, 0.0133, 0.1906, 0.2885])
-print(f"ours: {weights.sum():.4f}, printed: {printed.sum():.4f}")
-
-# %% [markdown]
-# No softmax gives weights that sum to more than 1, so the article's code did not print these.
-#
 # The output for this token is the mean of the *values*, with these weights. It is also called the **context vector**.
 
 # %%
@@ -226,13 +215,13 @@ output = weights @ v  # (6, 6) @ (6, 4) is (6, 4)
 torch.testing.assert_close(output[2], context)
 
 # %% [markdown]
-# The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: that of "rises" for "sun" is not that of "sun" for "rises".
+# The transpose puts the keys into columns, so that each query, a row, meets each key. The scores are no longer symmetric: the score that "is" gives "first" differs from the one that "first" gives "is".
 
 # %%
 scores[1, 5], scores[5, 1]
 
 # %% tags=["folded"]
-# Check: the six rows of outputs as the article prints them
+# Check: the six rows of outputs as Raschka prints them
 printed = torch.tensor(
     [
         [-0.1564, 0.1028, -0.0763, -0.0764],
@@ -268,7 +257,7 @@ def attention_weights(q, k, mask=None, scale=None):
 torch.testing.assert_close(attention_weights(q, k), weights)
 
 # %% [markdown]
-# The last line looks superfluous: the weight of a hidden key is 0 already. It is there for a fully masked row, whose softmax is 0/0, NaN (rung 3). Here row 0 is one. `causal_mask` makes the mask of rung 3.
+# The last line looks superfluous: the weight of a hidden key is 0 already. It is there for a fully masked row, whose softmax is NaN (rung 3). Below, row 0 is such a row. `causal_mask` makes the mask of rung 3.
 
 # %%
 mask = causal_mask(6)
@@ -325,7 +314,7 @@ ask("shape_of_the_weights")
 weights.shape, out.shape
 
 # %% [markdown]
-# Each sequence has an attention matrix of its own. In rungs 2 and 3 all sequences had the same weights.
+# Each sequence has an attention matrix of its own. In rung 2 all sequences shared the same weights.
 
 # %% tags=["folded"]
 # Picture: the weights of two sequences
@@ -476,22 +465,22 @@ assert found[4, 3] > 0.99
 #
 # ## Who talks to whom
 #
-# The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here is the article's sentence again: `sun` holds its tokens.
+# The attention weights also define a **directed graph**: the tokens are its nodes, and an arrow from s to t, as wide as weight [t, s], says how much t takes from s. Here are the six words again: `dessert` holds their tokens.
 
 # %% tags=["folded"]
-# Data: the article's head, without a mask and with it: no arrow back
+# Data: the head from above, without a mask and with it: no arrow back
 torch.manual_seed(123)
-sun = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
+dessert = embedding(ids).detach()
 W_query, W_key = torch.rand(3, 2), torch.rand(3, 2)
 W_value = torch.rand(3, 4)
 
 
-def head_of_the_article(x, mask=None):
+def dessert_head(x, mask=None):
     return attention(x @ W_query, x @ W_key, x @ W_value, mask)
 
 
-_, everywhere = head_of_the_article(sun)
-_, only_back = head_of_the_article(sun, causal_mask(6))
+_, everywhere = dessert_head(dessert)
+_, only_back = dessert_head(dessert, causal_mask(6))
 assert not only_back.triu(diagonal=1).any()
 
 
@@ -500,11 +489,13 @@ assert not only_back.triu(diagonal=1).any()
 def graph(axes, weights, names):
     for t, row in enumerate(weights.tolist()):
         box = {
-            "boxstyle": "round,pad=0.4",
+            "boxstyle": "round,pad=0.55",
             "fc": "white",
             "linewidth": 6 * row[t],
         }
-        axes.text(t, 0, names[t], ha="center", va="center", bbox=box)
+        axes.text(
+            t, 0, names[t], ha="center", va="center", bbox=box, size=8
+        )
         for s, weight in enumerate(row):
             colour, side = (BLUE, 0.3) if s < t else (SKY, -0.3)
             look = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=-0.5"}
@@ -545,39 +536,44 @@ moved
 ask("tokens_in_another_order")
 
 # %% [markdown]
-# Here are the words of the article in the right order. Each has the same context vector as before, in its new place. "the" was at index 2 and is at index 4 now.
+# Here is the sentence turned around: "Eat dessert first, life is short". Each word has the same context vector as before, in its new place. "short" was at index 2 and is at index 5 now. The same happens in every other order of the six words.
 
 # %%
-right_order = [words.index(word) for word in sentence]
-output = head_of_the_article(sun)[0]
-reordered = head_of_the_article(sun[right_order])[0]
-torch.testing.assert_close(reordered, output[right_order])
-torch.testing.assert_close(reordered[4], context)
-reordered[4]
+turned = [3, 4, 5, 0, 1, 2]
+output = dessert_head(dessert)[0]
+for order in map(list, permutations(range(6))):
+    reordered = dessert_head(dessert[order])[0]
+    torch.testing.assert_close(reordered, output[order])
+context, dessert_head(dessert[turned])[0][5]
 
 # %% [markdown]
 # So attention without a mask works on a *set* of vectors. Permute the inputs, and the outputs are permuted in the same way: it is **permutation-equivariant**. "dog bites man" and "man bites dog" are one set, as for the bag of words in rung 1.
 #
-# A causal mask changes this only a little. Output t then depends on which tokens come before it, but in one head not on their order. Swap the first two words, and only their own outputs change:
+# What does a causal mask change? A single head then knows which tokens came before, but still not in which order. Swap the first two words, and only their own two outputs change. Put a second head on top of the first, and all six change, because output 0 of the first head tells the second one which word came first.
 
 # %%
 swapped = [1, 0, 2, 3, 4, 5]
-before, _ = head_of_the_article(sun, causal_mask(6))
-after, _ = head_of_the_article(sun[swapped], causal_mask(6))
-((after - before).abs() > 1e-4).any(dim=-1)
+torch.manual_seed(0)
+second = Head(n_embd=4, head_size=4)
+one = [
+    dessert_head(x, causal_mask(6))[0] for x in (dessert, dessert[swapped])
+]
+two = [second(x, causal_mask(6))[0] for x in one]
+for before, after in (one, two):
+    print(((after - before).abs() > 1e-4).any(dim=-1))
 
 # %% [markdown]
-# The simplest remedy is to put the position into the token. A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8. Now it matters which word is where.
+# So a model with heads on top of heads can work out the order from the mask alone, and language models trained without positions come close to those with them (Haviv et al. 2022). Still, most models are told where each token is, and the simplest way is to put the position into the token. A vector that represents the position of a token is its **positional embedding**. GPT-2 *adds* it to the token's embedding, and so does our model in rung 8. Now it matters which word is where.
 #
-# The potato had its position appended, as channels of its own. That is a special case of adding: give the letters zeros in the last channels and the positions zeros in the first. So a model that adds can learn to keep the two apart, and n_embd does not grow.
+# The potato had its position appended, as channels of its own. That is a special case of adding: give the letters zeros in the last channels and the positions zeros in the first. So a model that adds can keep the two apart if it has channels to spare, and let them share channels where that does no harm.
 
 # %% tags=["folded"]
 # Check: with positions added, the order matters; the potato's x is a sum
 torch.manual_seed(0)
 places = torch.randn(6, 3)
-output = head_of_the_article(sun + places)[0]
-reordered = head_of_the_article(sun[right_order] + places)[0]
-assert (reordered - output[right_order]).abs().max() > 0.1
+output = dessert_head(dessert + places)[0]
+reordered = dessert_head(dessert[turned] + places)[0]
+assert (reordered - output[turned]).abs().max() > 0.1
 
 letters_only = torch.cat([letter, torch.zeros(6, 6)], dim=-1)
 positions_only = torch.cat([torch.zeros(6, 4), position], dim=-1)
@@ -639,78 +635,49 @@ explore("query_key_value")
 #
 # ## Break it
 #
-# This function does what a published notebook does under the heading "complete self-attention". (We put the missing scale in, so that one mistake remains.) It runs, its shapes are right, and its weights sum to 1.
+# Here is a bug that is easy to write. The function runs, its shapes are right, and its weights sum to 1.
 
 # %% tags=["folded"]
-# Data: the notebook's tokens, and three matrices
-published_x = torch.tensor(
-    [
-        [0.2688, 0.3804, -1.7762, 0.8495],
-        [-0.1935, -0.3447, -0.3844, 0.7467],
-        [1.3795, -0.3551, 0.0151, -1.9090],
-    ]
-)
+# Data: three tokens, and three matrices
 torch.manual_seed(0)
+x = torch.randn(3, 4)
 W_query, W_key, W_value = (
     torch.randn(4, 4, requires_grad=True) for _ in range(3)
 )
 
 
 # %%
-def published_attention(x, W_query, W_key, W_value):
+def almost_a_head(x, W_query, W_key, W_value):
     q, k, v = (x @ W for W in (W_query, W_key, W_value))
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
     weights = torch.softmax(scores, dim=-1)
     return weights @ x
 
 
-published_attention(published_x, W_query, W_key, W_value).shape
+almost_a_head(x, W_query, W_key, W_value).shape
 
 # %% tags=["folded"]
 # Question
 ask("find_the_head_bug")
 
 # %% [markdown]
-# The values are computed, and then the weights mix `x`. The shapes agree because d_v = C = 4. The numbers that the notebook prints show it: its weights times its `x` give its output.
-
-# %% tags=["folded"]
-# Check: the notebook's weights times its x
-its_weights = torch.tensor(
-    [
-        [0.9988, 0.0012, 0.0000],
-        [0.5519, 0.2705, 0.1777],
-        [0.9991, 0.0009, 0.0000],
-    ]
-)
-its_output = torch.tensor(
-    [
-        [0.2683, 0.3796, -1.7746, 0.8493],
-        [0.3411, 0.0536, -1.0815, 0.3316],
-        [0.2684, 0.3798, -1.7749, 0.8494],
-    ]
-)
-torch.testing.assert_close(
-    its_weights @ published_x, its_output, atol=1e-3, rtol=0
-)
-
-# %% [markdown]
+# The values are computed, and then the weights mix `x`. The shapes agree because d_v = C = 4.
+#
 # Two checks catch it. The first: try sizes that are all different. With d_v = 5 the output should have 5 channels.
 
 # %%
-published_attention(published_x, W_query, W_key, torch.randn(4, 5)).shape
+almost_a_head(x, W_query, W_key, torch.randn(4, 5)).shape
 
 # %% [markdown]
 # The second: every matrix should get a **gradient**, the derivatives of one number with respect to the matrix's entries. Our number is the sum of all outputs. `backward()` goes through the steps of the forward pass in reverse, applies the chain rule at each, and writes the gradients into `.grad`: this is **backpropagation**. Training needs it for every step. Using a trained model, which is called **inference**, does not. PyTorch keeps gradients for tensors made with `requires_grad=True`, as all three are. Here W_value gets none, so training would never change it.
 
 # %%
-published_attention(published_x, W_query, W_key, W_value).sum().backward()
+almost_a_head(x, W_query, W_key, W_value).sum().backward()
 [W.grad is None for W in (W_query, W_key, W_value)]
 
 # %% tags=["folded"]
 # Check: with the values mixed, W_value gets a gradient
-correct, _ = attention(
-    published_x @ W_query, published_x @ W_key, published_x @ W_value
-)
+correct, _ = attention(x @ W_query, x @ W_key, x @ W_value)
 correct.sum().backward()
 assert W_value.grad is not None
 
