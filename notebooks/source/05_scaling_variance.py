@@ -164,17 +164,18 @@ picture(
 )
 
 # %% [markdown]
-# Such a softmax is called **saturated**. To see when it happens, take 500 queries with 8 keys each, and look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows are below it, half above.
+# Such a softmax is called **saturated**. To see when it happens, take 1000 queries with 8 keys each, and look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows are below it, half above.
 
 # %%
+torch.manual_seed(0)
 T = 8
-q, k = torch.randn(500, 1, 1024), torch.randn(500, T, 1024)
+q, k = torch.randn(1000, 1, 1024), torch.randn(1000, T, 1024)
 q, k = q.double(), k.double()
 
 
 def rows_of_weights(head_size, scale):
     products = q[..., :head_size] * k[..., :head_size]
-    scores = products.sum(dim=-1) * scale  # (500, T)
+    scores = products.sum(dim=-1) * scale  # (1000, T)
     return torch.softmax(scores, dim=-1)
 
 
@@ -307,16 +308,15 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: median {norms.median():.4f}, mean {norms.mean():.2f}")
 
 # %% [markdown]
-# Without a scale, at head_size 64<!--shown-->, the median is less than a fifth<!--shown--> of what it is at head_size 1. At 1024<!--shown--> it is practically 0. The mean falls much more slowly, about like 1/√head_size: with 16 times as many channels, it falls from 64 to 1024 to about a quarter. Nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
+# Without a scale, at head_size 64<!--shown--> the median is below 0.1<!--shown-->, and at 1024<!--shown--> it is practically 0. The mean falls much more slowly, about like 1/√head_size: from 256 to 1024, with four times as many channels, it about halves. Nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
 
 # %% tags=["folded"]
 # Check: median and mean fall without a scale, and the median stays with it
-norms = {d: jacobian_norm(rows_of_weights(d, 1.0)) for d in (1, 64, 1024)}
-for d, share in ((64, 1 / 5), (1024, 1e-4)):
-    assert norms[d].median() < share * norms[1].median()
-assert norms[1024].median() < 1e-5
-assert 1 / 5 < norms[1024].mean() / norms[64].mean() < 1 / 3
-fifth = norms[1024].sort().values[-100:].sum()  # of 500 rows
+norms = {d: jacobian_norm(rows_of_weights(d, 1.0)) for d in (64, 256, 1024)}
+for d, largest in ((64, 0.1), (1024, 1e-5)):
+    assert norms[d].median() < largest
+assert 0.4 < norms[1024].mean() / norms[256].mean() < 0.65
+fifth = norms[1024].sort().values[-200:].sum()
 assert fifth > 0.9 * norms[1024].sum()
 assert medians(jacobian_norm, scaled).min() > 0.3
 
