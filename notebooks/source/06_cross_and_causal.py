@@ -710,7 +710,7 @@ picture(
 # %% [markdown]
 # Nobody told the model what a year is, or where to find it. From top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for.
 #
-# One date could be luck. Over the 1,000<!--shown--> held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->. For most dates the last row looks at the day, and the two rows of the month at its name.
+# One date could be luck. Over the 1,000<!--shown--> held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than 80 %<!--shown-->. For most dates the last row looks at the day, and the last row of the month at its name.
 
 # %% tags=["folded"]
 # Check: where the rows of the year, the day and the month look
@@ -721,12 +721,11 @@ day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
 for digit in range(4):
     on_the_digit = looked[:, digit] == year + digit
     assert len(on_the_digit) == 1_000
-    assert on_the_digit.float().mean() > 0.9
+    assert on_the_digit.float().mean() > 0.8
 
-assert (looked[:, 9] < day_ends).float().mean() > 0.9
-for row in (5, 6):
-    in_month = (looked[:, row] > day_ends) & (looked[:, row] < year - 1)
-    assert in_month.float().mean() > 0.7
+assert (looked[:, 9] < day_ends).float().mean() > 0.5
+in_month = (looked[:, 6] > day_ends) & (looked[:, 6] < year - 1)
+assert in_month.float().mean() > 0.5
 
 # %% [markdown]
 # ## What a map can tell you
@@ -764,31 +763,20 @@ assert shares[~own].min() > 0.8
 # %% [markdown]
 # Without the key at its own place, a digit is right in fewer than 40 %<!--shown--> of the dates; guessing would get one in ten or so. Without the key of another digit, it is right in more than 80 %<!--shown-->. So each digit of the year is indeed read where the map says it is.
 #
-# Now the two dashes. The first one gives more than half<!--shown--> of its weight to the space after the day, for more than nine out of ten<!--shown--> dates.
-
-# %% tags=["folded"]
-# Check: where the first dash looks
-torch.testing.assert_close(weights[:, 4].sum(dim=-1), torch.ones(1_000))
-after_day = position == day_ends[:, None]  # (1000, 17)
-on_the_space = weights[:, 4][after_day]  # (1000,)
-assert (on_the_space > 0.5).float().mean() > 0.9
-assert on_the_space.mean() > 0.8
+# Now the two dashes. Their rows of the map sum to 1 like all others, so each dash has a favourite, the character that gets its largest weight.
 
 # %% tags=["folded"]
 # Question
 ask("weight_on_the_dash")
 
-# %% [markdown]
-# A dash, for more than 95 %<!--shown--> of the dates: that space was not needed. We also hid, for each date and each of its two dashes, the character that gets the dash's largest weight: it is still written. Such a weight need not mean anything: a row has to sum to 1, so its weight has to go somewhere.
-
-# %% tags=["folded"]
-# Check: the dashes without the space, and without what they look at most
-shares = share_right(padding[held_out] & ~after_day[:, None])
-assert shares[4] > 0.95
-for row in (4, 7):
+# %%
+for row in (4, 7):  # the two dashes
     favourite = position == looked[:, row, None]  # (1000, 17)
     shares = share_right(padding[held_out] & ~favourite[:, None])
     assert shares[row] > 0.95
+
+# %% [markdown]
+# A dash, for more than 95 %<!--shown--> of the dates, and the second dash is no different. So the favourite was not needed. Such a weight need not mean anything: a row has to sum to 1, so its weight has to go somewhere.
 
 # %% [markdown]
 # A last caution: column s is what the encoder made of the character at s. Ours was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
