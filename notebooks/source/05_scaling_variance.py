@@ -305,7 +305,9 @@ picture(
 # %%
 for d in (1, 64, 256, 1024):
     norms = jacobian_norm(rows_of_weights(d, 1.0))
-    print(f"head_size {d:4}: median {norms.median():.4f}, mean {norms.mean():.2f}")
+    print(
+        f"head_size {d:4}: median {norms.median():.4f}, mean {norms.mean():.2f}"
+    )
 
 # %% [markdown]
 # Without a scale, at head_size 64<!--shown--> the median is below 0.1<!--shown-->, and at 1024<!--shown--> it is practically 0. The mean falls much more slowly, about like 1/√head_size: from 256 to 1024, with four times as many channels, it about halves. Nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
@@ -419,7 +421,7 @@ assert math.e / (math.e + 127 / math.e) < 0.06
 ask("loss_of_random_logits")
 
 # %% [markdown]
-# Logits that come straight from an `nn.Embedding` are such random numbers before training, because its initialization has mean 0 and variance 1. Here are 20,000<!--shown--> rows of them.
+# Logits that come straight from an `nn.Embedding` are such random numbers before training, because its initialization has mean 0 and variance 1..
 
 # %%
 torch.manual_seed(0)
@@ -501,7 +503,9 @@ def share_collapsed(head_size, scale):
 
 for d in (16, 64):
     without, with_it = share_collapsed(d, 1.0), share_collapsed(d, d**-0.5)
-    print(f"head_size {d}: {without:.1%} without a scale, {with_it:.1%} with it")
+    print(
+        f"head_size {d}: {without:.1%} without a scale, {with_it:.1%} with it"
+    )
 
 # %% tags=["folded"]
 # Check: the shares of rows in which one key has nearly all the weight
@@ -563,7 +567,9 @@ ask("find_the_odd_line")
 # Two checks catch it. One compares the output with that of PyTorch's function, as in rung 4. The other needs nothing to compare with: use q and k of variance 1, and measure the variance of the scores.
 
 # %%
-by_torch = F.scaled_dot_product_attention(query(x), key(x), x, attn_mask=mask)
+by_torch = F.scaled_dot_product_attention(
+    query(x), key(x), x, attn_mask=mask
+)
 difference = (weights @ x - by_torch).abs().max()
 assert difference > 0.5
 print(f"largest difference from PyTorch's output: {difference:.1f}")
