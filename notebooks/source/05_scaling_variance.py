@@ -294,9 +294,9 @@ def jacobian_norm(weights):
 # Picture: the norm of the Jacobian over head_size
 picture(
     compared("Jacobian of softmax, of a row", jacobian_norm, "norm"),
-    alt="The median norm of the Jacobian over head_size, both axes logarithmic. "
-    "Without a scale it falls below a hundred-thousandth. With it, it "
-    "stays the same.",
+    alt="The median norm of the Jacobian over head_size, both axes "
+    "logarithmic. Without a scale it falls below a hundred-thousandth. "
+    "With it, it stays the same.",
 )
 
 # %% [markdown]
@@ -480,7 +480,7 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key begin to get all the weight? And what brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, and sooner or later one key gets nearly all the weight of the row. Then the Jacobian is close to 0. Try other rows, too. Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64<!--given--> here).
+# Drag head_size to the right with the scale on "none": the scores spread out, and sooner or later one key gets nearly all the weight of the row. Then the Jacobian is close to 0. Try other rows, too. Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64 here).
 #
 # The dashed curve is a normal density with the variance that the formula predicts. The scores approach it as head_size grows; at small head_size they are more peaked.
 
@@ -489,7 +489,7 @@ torch.testing.assert_close(
 explore("scaling_variance")
 
 # %% [markdown]
-# Where one key takes over depends on the row. Some rows collapse early, some not even at 64<!--given-->, and many change their favourite on the way, because every new channel changes all six scores. These eight rows are the first that were drawn. To see what is usual, count over 4,000 rows of six keys: in how many does one key have more than 0.95 of the weight?
+# Where one key takes over depends on the row. Some rows collapse early, some not even at 64, and many change their favourite on the way, because every new channel changes all six scores. These eight rows are the first that were drawn. To see what is usual, count over 4,000 rows of six keys: in how many does one key have more than 0.95 of the weight?
 
 # %%
 torch.manual_seed(0)
@@ -509,12 +509,12 @@ for d in (16, 64):
 
 # %% tags=["folded"]
 # Check: the shares of rows in which one key has nearly all the weight
-assert 1 / 5 < share_collapsed(16, 1.0) < 1 / 3
-assert 1 / 2 < share_collapsed(64, 1.0) < 2 / 3
+for d, least in ((16, 1 / 5), (64, 1 / 2)):
+    assert share_collapsed(d, 1.0) > least
 assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 
 # %% [markdown]
-# Without a scale that happens in more than a fifth<!--shown--> of the rows at head_size 16, and in more than half<!--shown--> at 64. 1/√head_size brings the others back, at every head_size. 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64<!--given--> the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64<!--given-->, where the two are the same number.
+# Without a scale, at head_size 16<!--shown--> that happens in more than a fifth<!--shown--> of the rows, and at 64<!--shown--> in more than half<!--shown-->. 1/√head_size brings the others back, at every head_size. 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64 the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64, where the two are the same number.
 #
 # ## Break it
 #

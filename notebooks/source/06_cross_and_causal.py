@@ -417,7 +417,7 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# Here is the last step of the worked example from rung 4, by Sebastian Raschka: [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention) (2024). The six tokens of "Life is short, eat dessert first" look at eight others, which are random.
+# Here is the last step of the worked example from rung 4, by Sebastian Raschka (2024): [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six tokens of "Life is short, eat dessert first" look at eight others, which are random.
 
 # %% tags=["folded"]
 # Data: the six tokens, three matrices and eight other tokens
