@@ -305,9 +305,8 @@ picture(
 # %%
 for d in (1, 64, 256, 1024):
     norms = jacobian_norm(rows_of_weights(d, 1.0))
-    print(
-        f"head_size {d:4}: median {norms.median():.4f}, mean {norms.mean():.2f}"
-    )
+    both = f"median {norms.median():.4f}, mean {norms.mean():.2f}"
+    print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
 # Without a scale, at head_size 64<!--shown--> the median is below 0.1<!--shown-->, and at 1024<!--shown--> it is practically 0. The mean falls much more slowly, about like 1/√head_size: from 256 to 1024, with four times as many channels, it about halves. Nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
@@ -502,9 +501,9 @@ def share_collapsed(head_size, scale):
 
 
 for d in (16, 64):
-    without, with_it = share_collapsed(d, 1.0), share_collapsed(d, d**-0.5)
+    none, scaled = share_collapsed(d, 1.0), share_collapsed(d, d**-0.5)
     print(
-        f"head_size {d}: {without:.1%} without a scale, {with_it:.1%} with it"
+        f"head_size {d}: {none:.1%} without a scale, {scaled:.1%} with it"
     )
 
 # %% tags=["folded"]
@@ -518,7 +517,7 @@ assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 #
 # ## Break it
 #
-# Everybody writes this bug once. This is how attention weights are computed in Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY) (2023), rewritten with our names; [the code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed. The model has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
+# Everybody writes this bug once. This is how attention weights are computed in Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), rewritten with our names; [the code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed. The model has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
 
 
 # %%
