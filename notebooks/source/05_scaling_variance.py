@@ -501,10 +501,8 @@ def share_collapsed(head_size, scale):
 
 
 for d in (16, 64):
-    none, scaled = share_collapsed(d, 1.0), share_collapsed(d, d**-0.5)
-    print(
-        f"head_size {d}: {none:.1%} without a scale, {scaled:.1%} with it"
-    )
+    none, roots = share_collapsed(d, 1.0), share_collapsed(d, d**-0.5)
+    print(f"head_size {d}: {none:.1%} without a scale, {roots:.1%} with it")
 
 # %% tags=["folded"]
 # Check: the shares of rows in which one key has nearly all the weight
