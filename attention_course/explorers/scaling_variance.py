@@ -13,8 +13,7 @@ from attention_course.plots import Bars, Histogram, format_number
 LARGEST = 64  # head_size
 N_EMBD = 64
 PAIRS = 8192
-MOST_KEYS = 7
-ROW_SEED = 9554  # a row whose entropy falls steadily; in others two keys may tie for a while
+ROWS, T = 8, 6  # queries to choose from, keys of each
 FRAME = 32.0  # scores from -FRAME to FRAME are shown
 BINS = 97  # odd, so that one bin is centred at 0
 HEAD_SIZES = sorted({round(2 ** (step / 4)) for step in range(4 * LARGEST.bit_length() - 3)})
@@ -27,7 +26,7 @@ SCALES = {
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return head_size on a logarithmic slider, the scale, both variances, and the number of keys."""
+    """Return head_size on a logarithmic slider, the scale, both variances, and the row."""
     variance = {"min": 0.25, "max": 4, "step": 0.25, "layout": {"width": "250px"}}
     return {
         "head_size": ipywidgets.SelectionSlider(
@@ -41,7 +40,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
         ),
         "var_q": ipywidgets.FloatSlider(1.0, description="variance of q", **variance),
         "var_k": ipywidgets.FloatSlider(1.0, description="variance of k", **variance),
-        "T": ipywidgets.IntSlider(6, 2, MOST_KEYS, description="keys T", layout={"width": "230px"}),
+        "row": ipywidgets.IntSlider(0, 0, ROWS - 1, description="row", layout={"width": "230px"}),
     }
 
 
@@ -53,18 +52,17 @@ def unit_scores() -> tuple[Tensor, Tensor]:
     picks a row, and a step of head_size changes each score a little.
 
     Returns:
-        Scores of pairs, shape (LARGEST, PAIRS), and of one query with each key, (LARGEST, MOST_KEYS).
+        Scores of pairs, shape (LARGEST, PAIRS), and of rows of scores, (ROWS, LARGEST, T).
     """
     generator = torch.Generator().manual_seed(0)
     pairs = torch.randn(LARGEST, PAIRS, generator=generator)
     pairs *= torch.randn(LARGEST, PAIRS, generator=generator)
-    generator.manual_seed(ROW_SEED)
-    one_query = torch.randn(LARGEST, 1, generator=generator)
-    keys = torch.randn(LARGEST, MOST_KEYS, generator=generator)
-    return pairs.cumsum_(dim=0), (one_query * keys).double().cumsum(dim=0)
+    queries = torch.randn(ROWS, LARGEST, 1, generator=generator)
+    keys = torch.randn(ROWS, LARGEST, T, generator=generator)
+    return pairs.cumsum_(dim=0), (queries * keys).double().cumsum(dim=1)
 
 
-def predicted_density(variance: Tensor, points: int) -> Tensor:
+def normal_density(variance: Tensor, points: int) -> Tensor:
     """Return the normal density, averaged over a bin width, at points from -FRAME to FRAME.
 
     Without the average, a peak narrower than a bin would be far above any bar.
@@ -76,18 +74,18 @@ def predicted_density(variance: Tensor, points: int) -> Tensor:
     return inside / 2 / (2 * half)
 
 
-def compute(head_size: int, scale: str, var_q: float, var_k: float, T: int) -> dict[str, Tensor]:
+def compute(head_size: int, scale: str, var_q: float, var_k: float, row: int) -> dict[str, Tensor]:
     """Return measured and predicted statistics of the scores, and one row of weights with its Jacobian."""
-    pairs, row = unit_scores()
+    pairs, rows = unit_scores()
     factor = SCALES[scale](head_size)
     spread = math.sqrt(var_q * var_k) * factor
     scores = pairs[head_size - 1] * spread
-    weights = torch.softmax(row[head_size - 1, :T] * spread, dim=-1)
+    weights = torch.softmax(rows[row, head_size - 1] * spread, dim=-1)
     predicted = torch.tensor(head_size * var_q * var_k * factor**2, dtype=torch.float64)
     counts = torch.histc(scores, BINS, -FRAME, FRAME)
     return {
         "density": counts / PAIRS / (2 * FRAME / BINS),
-        "curve": predicted_density(predicted, 4 * BINS + 1),
+        "curve": normal_density(predicted, 4 * BINS + 1),
         "measured": scores.var(),
         "predicted": predicted,
         "outside": 1 - counts.sum() / PAIRS,
@@ -117,14 +115,13 @@ def draw(
     jacobian: Tensor,
 ) -> None:
     """Show the scores and the weights; the caption compares measured and predicted values."""
-    T = len(weights)
     keys = [str(key) for key in range(T)]
     entropy = torch.special.entr(weights).sum().item()
     alive = torch.stack([torch.tensor(entropy / math.log(T)), jacobian.float()])
     lost = f"score ({100 * outside.item():.0f} % lie outside this frame)" if outside > 0.005 else "score"
     figure.show(
         Histogram("Scores of random q and k", density, (-FRAME, FRAME), lost, curve),
-        Bars(f"Weights of one query on {T} keys", weights, keys, "key", (0, 1), room=MOST_KEYS),
+        Bars(f"Weights of one query on {T} keys", weights, keys, "key", (0, 1)),
         Bars("Entropy, Jacobian", alive, ["entropy / ln T", "Jacobian"], "of these weights", (0, 1)),
         caption=(
             f"Variance of the scores: {readout(measured.item())} measured, {readout(predicted.item())} "

@@ -10,6 +10,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   const peak = 78; // pixels; kept for every head_size, so that the bell widens and does not sink
   const [floor, tall, pitch, size] = [404, 130, 49, 8]; // the bars of weights, the radius of a key
   const [hub, hubY, radius, full] = [536, 392, 80, 0.5]; // the meter, and the largest norm that any weights have
+  const low = full / 10; // below it, the words say that the weights hardly move
   const x = (score) => middle + unit * score;
   const bar = (key) => 34 + pitch * key;
   const deviations = counts[0].map((_, i) => (i - (counts[0].length - 1) / 2) * bin); // the middle of each bin
@@ -41,7 +42,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   }
   svg(stage.svg, "text", { x: 10, y: 16, class: "start" }, `${pairs.toLocaleString("en")} scores of random queries and keys`);
   const [prediction, legend] = [35, 54].map((y) => svg(stage.svg, "text", { x: 10, y, class: "start small muted" }));
-  legend.textContent = "circles: the 8 keys of one query";
+  legend.textContent = "circles: the 8 keys of a typical query";
   svg(stage.svg, "text", { x: 10, y: 247, class: "start" }, "softmax ↓");
 
   const mirror = svg(stage.svg, "path", { stroke: "var(--muted)" });
@@ -129,10 +130,10 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     const most = Math.max(...weights);
     const wide = `most scores lie within ±${number(2 * deviation() * factor(), 1)}`;
     const winner = `key ${weights.indexOf(most)} gets ${most.toFixed(2)} of the weight`;
-    if (divided) return stage.say(`Every score ÷ ${root}: ${wide}, whatever head_size is, and ${winner}. The model can learn.`);
+    if (divided) return stage.say(`Every score ÷ ${root}: ${wide}, whatever head_size is, and ${winner}. The weights follow the scores.`);
     const follow =
-      norm < 0.2
-        ? `The weights ${norm < 0.01 ? "no longer follow the scores: it stops learning" : "hardly follow the scores: it learns slowly"}. Press ÷ √head_size.`
+      norm < low
+        ? "The needle is in the lowest tenth: almost no gradient reaches q and k. Press ÷ √head_size."
         : "Drag ↔ to the right for more numbers, or press Play.";
     stage.say(`A query of ${size} ${size === 1 ? "number" : "numbers"}: ${wide}, and ${winner}. ${follow}`);
   };
@@ -143,7 +144,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     const heights = counts[at].map((count) => (peak * count * Math.sqrt(2 * Math.PI)) / (pairs * bin));
     setting.textContent = `head_size = ${head_sizes[at]}`;
     prediction.textContent = divided ? "dashed: bells of width √head_size and 1" : "dashed: a bell of width √head_size";
-    reading.textContent = `${norm.toFixed(3)}: it ${norm < 0.01 ? "cannot" : norm < 0.2 ? "can hardly" : "can"} learn`;
+    reading.textContent = norm.toFixed(3);
     stage.publish({ head_size: head_sizes[at], divided, scores: row, weights, norm });
     const width = { wide: deviation(), shown: deviation() * factor() };
     const arrived = stage.show({ ...width, heights, scores: row, levels: stack(row), weights, norm });

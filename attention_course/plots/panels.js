@@ -409,7 +409,7 @@ const KINDS = {
         curve.forEach((value, i) => pen.lineTo(left + (w * i) / (curve.length - 1), y(value)));
         pen.stroke();
         pen.setLineDash([]);
-        label(pen, "╌ predicted", left + 90, 10, "left");
+        label(pen, "╌ normal", left + 90, 10, "left");
       }
       pen.strokeStyle = theme.faint;
       pen.lineWidth = 1;

@@ -222,14 +222,14 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """A histogram as a density, with an optional curve of the predicted density.
+    """A histogram as a density, with an optional normal density to compare it with.
 
     Attributes:
         title: the title.
         density: shape (bins,): fraction of the values in each bin, divided by the bin width.
         limits: limits of the x axis, from the first bin to the last.
         x_label: the label of the x axis, with its unit.
-        curve: shape (N,): the predicted density at N evenly spaced points between the limits.
+        curve: shape (N,): the normal density at N evenly spaced points between the limits.
 
     Raises:
         TypeError: density or curve is not a tensor of real numbers.

@@ -105,7 +105,7 @@ masked, unmasked = (
 assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()
 
 # %% [markdown]
-# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token either way, so its output stays. With a second head on top it would not: the earlier outputs have changed, and the last query of the second head looks at those. So a decoder that was trained with the mask needs it while it generates, too, even though only its last output is used then.
+# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token either way, so its output stays. With a second head on top it would not: the earlier outputs have changed, and the last query of the second head looks at those. So a decoder that was trained with the mask also needs it while it generates, even though only its last output is used then, as long as it recomputes the earlier positions; with a cache (below) it does not.
 #
 # Nothing else differs: pass `Head` a mask, or leave it out.
 
@@ -417,13 +417,14 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# The article of rung 4 goes on to this: its six tokens look at eight others. The numbers that it prints are right.
+# Here is the last step of the worked example from rung 4, by Sebastian Raschka (2024): [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six tokens of "Life is short, eat dessert first" look at eight others, which are random.
 
 # %% tags=["folded"]
-# Data: the numbers of the article
+# Data: the six tokens, three matrices and eight other tokens
 torch.manual_seed(123)
 embedding = nn.Embedding(50_000, 3)
-six = embedding(torch.tensor([0, 4, 5, 2, 1, 3])).detach()  # (6, 3)
+ids = torch.tensor([0, 4, 5, 2, 1, 3])  # places in the sorted list of words
+six = embedding(ids).detach()  # (6, 3)
 torch.manual_seed(123)
 W_query, W_key = torch.rand(3, 2), torch.rand(3, 2)
 W_value = torch.rand(3, 4)
@@ -437,7 +438,7 @@ cross.value.weight.data = W_value.T
 output, weights = cross(six, eight)
 
 # %% tags=["folded"]
-# Check and picture: the numbers as the article prints them
+# Check and picture: weights, and the output as Raschka prints it
 printed = torch.tensor(
     [
         [0.4231, 0.8665, 0.6503, 1.0042],
@@ -464,7 +465,7 @@ picture(
 )
 
 # %% [markdown]
-# So the lengths may differ. The article then says that both sequences must have the same number of channels. They need not: only queries and keys must agree, because they meet in a dot product.
+# So the lengths may differ, and so may the numbers of channels. Only queries and keys must agree, because they meet in a dot product.
 
 # %%
 wide = torch.randn(8, 5)  # 8 tokens of 5 channels
@@ -496,7 +497,7 @@ torch.testing.assert_close(
 #
 # ## A working example: dates
 #
-# We have all the parts of a small translation model. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. The parts change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**.
+# We have nearly all the parts of a small translation model; the rest we borrow from rung 8. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. The parts change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**.
 #
 # We draw 21,000<!--shown--> dates at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged on them.
 #
@@ -610,15 +611,16 @@ print("input:  ", ">" + targets[0][:-1])
 print("target: ", targets[0])
 
 # %% [markdown]
-# 500 steps, each with a batch of 64 dates that are not held out. (The optimizer, AdamW, is Adam that also shrinks all parameters a little in each step.)
+# 800 steps, each with a batch of 64 dates that are not held out. The steps get smaller and smaller, so that the last ones only polish. (The optimizer, AdamW, is Adam that also shrinks all parameters a little in each step.)
 
 # %%
 torch.manual_seed(2)
 encoder = Encoder(n_embd=64, head_size=16, d_v=8)
 decoder = Decoder(n_embd=64, n_context=64 + 2 * 8, head_size=16)
 parameters = [*encoder.parameters(), *decoder.parameters()]
-optimizer = torch.optim.AdamW(parameters, lr=2e-3)
-for _ in tqdm(range(500), bar_format="training {bar}"):
+optimizer = torch.optim.AdamW(parameters)
+for step in tqdm(range(800), bar_format="training {bar}"):
+    optimizer.param_groups[0]["lr"] = 4e-3 * (1 - step / 800)
     batch = torch.randint(1_000, 21_000, (64,))
     context = encoder(source[batch], padding[batch])
     logits, _ = decoder(shifted[batch], context, padding[batch])
@@ -649,20 +651,36 @@ def rewrite(texts):
 
 
 # %% [markdown]
-# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 95 %<!--shown-->. So one of the dates below may have a wrong digit: the model is small, and was trained for seconds.
+# Here is the date from above, and two others.
+
+# %%
+found, _ = rewrite(["3 march 1998", "24 december 2024", "7 july 1066"])
+assert found == ["1998-03-03", "2024-12-24", "1066-07-07"]
+found
+
+# %% [markdown]
+# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 98 %<!--shown-->.
 
 # %% tags=["folded"]
-# Check: more than 95 % of the held-out dates are right
+# Check: more than 98 % of the held-out dates are right
 written, weights = rewrite(sources[:1_000])
 right = sum(a == b for a, b in zip(written, targets))
-assert right / 1_000 > 0.95
+assert right / 1_000 > 0.98
 
 # %% [markdown]
 # **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999<!--given-->.
 
 # %% tags=["nbval-ignore-output"]
 my_date = "14 march 1879"
-rewrite(["3 march 1998", "24 december 2024", my_date])[0]
+rewrite([my_date])[0]
+
+# %% [markdown]
+# Now make it fail. A year of three digits should be written with a 0 in front, `0998`. But no date that the model has learned to write began with 0, so it begins with another digit, and the year is wrong.
+
+# %% tags=["nbval-ignore-output"]
+too_early, _ = rewrite(["3 march 998"])
+assert too_early != ["0998-03-03"]
+too_early
 
 # %% [markdown]
 # ## The map
@@ -692,7 +710,7 @@ picture(
 # %% [markdown]
 # Nobody told the model what a year is, or where to find it. From top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for.
 #
-# One date could be luck. Over the 1,000<!--shown--> held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than nine out of ten<!--shown-->. For most dates the last row looks at the day, and the two rows of the month at its name.
+# One date could be luck. Over the 1,000<!--shown--> held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than 80 %<!--shown-->. For most dates the last row looks at the day, and the last row of the month at its name.
 
 # %% tags=["folded"]
 # Check: where the rows of the year, the day and the month look
@@ -703,19 +721,22 @@ day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
 for digit in range(4):
     on_the_digit = looked[:, digit] == year + digit
     assert len(on_the_digit) == 1_000
-    assert on_the_digit.float().mean() > 0.9
+    assert on_the_digit.float().mean() > 0.8
 
-assert (looked[:, 9] < day_ends).float().mean() > 0.9
-for row in (5, 6):
-    in_month = (looked[:, row] > day_ends) & (looked[:, row] < year - 1)
-    assert in_month.float().mean() > 0.7
+assert (looked[:, 9] < day_ends).float().mean() > 0.5
+in_month = (looked[:, 6] > day_ends) & (looked[:, 6] < year - 1)
+assert in_month.float().mean() > 0.5
 
 # %% [markdown]
 # ## What a map can tell you
 #
-# A weight says how much of which value went into the mix. Whether the character *depends* on it is another question. To answer it, change something and see what happens: an **ablation** takes a part away. This cell hides the year, which begins at `year` in each source, in the mask of the cross-attention. It uses teacher forcing, so that one mistake does not lead to the next.
+# A weight says how much of which value went into the mix. Whether the character *depends* on it is another question. To answer it, change something and see what happens: an **ablation** takes a part away.
+#
+# The map says that each digit of the year is read at its own place. If that is true, a digit should come out wrong when the cross-attention cannot see the key at its place, and right when the key of another digit is hidden. Both could fail: a head of the encoder sees two characters to either side, so the keys beside a digit may know it as well.
+#
+# The next cell hides one key in each of the 1,000 dates. Its table has a row for each digit whose key is hidden, and a column for each digit of the year: the share of dates in which it comes out right. It uses teacher forcing, so that one mistake does not lead to the next. What do you expect on the diagonal, and what elsewhere?
 
-# %%
+# %% tags=["nbval-ignore-output"]
 held_out, position = slice(0, 1_000), torch.arange(17)
 
 
@@ -726,39 +747,36 @@ def share_right(mask):
     return (logits.argmax(dim=-1) == target[held_out]).float().mean(dim=0)
 
 
-without_year = padding[held_out] & (position < year[:, None])[:, None]
-shares = share_right(without_year)
-assert (shares[:4] < 0.2).all()
-assert (shares[4:] > 0.9).all()
-
-# %% [markdown]
-# Of the year's digits, fewer than two in ten<!--shown--> come out right, and of all that comes after them more than nine out of ten<!--shown-->. So the year is read where the map says it is.
-#
-# Now the two dashes. The first one gives more than half<!--shown--> of its weight to the space after the day, for more than nine out of ten<!--shown--> dates.
+rows = []
+for digit in range(4):
+    others = position != (year + digit)[:, None]  # (1000, 17)
+    rows.append(share_right(padding[held_out] & others[:, None])[:4])
+shares = torch.stack(rows)
+shares
 
 # %% tags=["folded"]
-# Check: where the first dash looks
-torch.testing.assert_close(weights[:, 4].sum(dim=-1), torch.ones(1_000))
-after_day = position == day_ends[:, None]  # (1000, 17)
-on_the_space = weights[:, 4][after_day]  # (1000,)
-assert (on_the_space > 0.5).float().mean() > 0.9
-assert on_the_space.mean() > 0.8
+# Check: a digit needs its own key, and no other one of the year
+own = torch.eye(4, dtype=torch.bool)
+assert shares[own].max() < 0.4
+assert shares[~own].min() > 0.8
+
+# %% [markdown]
+# Without the key at its own place, a digit is right in fewer than 40 %<!--shown--> of the dates; guessing would get one in ten or so. Without the key of another digit, it is right in more than 80 %<!--shown-->. So each digit of the year is indeed read where the map says it is.
+#
+# Now the two dashes. Their rows of the map sum to 1 like all others, so each dash has a favourite, the character that gets its largest weight.
 
 # %% tags=["folded"]
 # Question
 ask("weight_on_the_dash")
 
-# %% [markdown]
-# A dash, for more than 95 %<!--shown--> of the dates: that space was not needed. We also hid, for each date and each of its two dashes, the character that gets the dash's largest weight: it is still written. Such a weight need not mean anything: a row has to sum to 1, so its weight has to go somewhere.
-
-# %% tags=["folded"]
-# Check: the dashes without the space, and without what they look at most
-shares = share_right(padding[held_out] & ~after_day[:, None])
-assert shares[4] > 0.95
-for row in (4, 7):
+# %%
+for row in (4, 7):  # the two dashes
     favourite = position == looked[:, row, None]  # (1000, 17)
     shares = share_right(padding[held_out] & ~favourite[:, None])
     assert shares[row] > 0.95
+
+# %% [markdown]
+# A dash, for more than 95 %<!--shown--> of the dates, and the second dash is no different. So the favourite was not needed. Such a weight need not mean anything: a row has to sum to 1, so its weight has to go somewhere.
 
 # %% [markdown]
 # A last caution: column s is what the encoder made of the character at s. Ours was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
@@ -778,7 +796,7 @@ explore("cross_and_causal")
 #
 # ## Break it
 #
-# This bug was, with other names, in the published code of a well-known book (rasbt/LLMs-from-scratch, issue 1061). It is meant to be a causal head. The shapes are right, and there is no warning.
+# Here is a bug that is easy to write. The function is meant to be a causal head. The shapes are right, and there is no warning.
 
 
 # %%
