@@ -3,16 +3,16 @@
 A head is named by its layer and its place in that layer, (layer, head), both counted from 0.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import product
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention_course.attention import record_weights
-from attention_course.checks import check_batch_of_ids, check_ids, check_targets, check_type
+from attention_course.checks import check_ids, check_targets, check_type
 from attention_course.gpt import GPT, evaluating
 
 
@@ -64,46 +64,13 @@ def head_scores(weights: Float[Tensor, "*L_H T T"], targets: Bool[Tensor, "T T"]
     return on_targets[..., targets.any(dim=-1)].mean(dim=-1)
 
 
-Hook = Callable[[nn.Module, tuple[Tensor]], Tensor | None]  # gets a module and its inputs; may change them
-
-
 @contextmanager
-def before_projection(model: GPT, hooks: Mapping[int, Hook]) -> Iterator[None]:
-    """Call a hook with what enters the output projection of each of some layers, (B, T, n_embd)."""
-    projections = [block.get_submodule("attn.c_proj") for block in model.transformer.h]
-    handles = [projections[layer].register_forward_pre_hook(hook) for layer, hook in hooks.items()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def mean_outputs(model: GPT, ids: Int[Tensor, "B T"]) -> Float[Tensor, "L H D"]:
-    """Return the mean output of each head over ids (B, T), shape (n_layer, n_head, head_size)."""
-    check_type(model, GPT, "mean_outputs", "model")
-    check_batch_of_ids(ids, "mean_outputs")
-    n_layer, n_head = model.config.n_layer, model.config.n_head
-    means: dict[int, Tensor] = {}
-
-    def record(layer):
-        return lambda module, inputs: means.update({layer: inputs[0].mean(dim=(0, 1)).view(n_head, -1)})
-
-    with evaluating(model), before_projection(model, {layer: record(layer) for layer in range(n_layer)}):
-        model(ids)
-    return torch.stack([means[layer] for layer in range(n_layer)])
-
-
-@contextmanager
-def ablate(
-    model: GPT, heads: Collection[tuple[int, int]], means: Float[Tensor, "L H D"] | None = None
-) -> Iterator[None]:
-    """Replace the output of heads by zeros, or by means, before the output projection.
+def ablate(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
+    """Replace the output of heads by zeros, before the output projection.
 
     Args:
         model: a GPT or a Llama.
         heads: pairs (layer, head).
-        means: the outputs that are put in, (n_layer, n_head, head_size); see `mean_outputs`. None: zeros.
 
     Raises:
         TypeError: the model is not a GPT, or heads not a collection.
@@ -120,14 +87,19 @@ def ablate(
                 f"{n_layer - 1} and a head from 0 to {n_head - 1}."
             )
 
-    def without(layer, dead):
+    def without(dead):
         def hook(module, inputs):
             outputs = inputs[0].unflatten(-1, (n_head, -1)).clone()  # (B, T, n_head, head_size)
-            outputs[:, :, dead] = 0 if means is None else means[layer, dead]
+            outputs[:, :, dead] = 0
             return outputs.flatten(-2)
 
         return hook
 
     dead = {layer: [head for at, head in heads if at == layer] for layer, _ in heads}
-    with before_projection(model, {layer: without(layer, some) for layer, some in dead.items()}):
+    projections = [block.get_submodule("attn.c_proj") for block in model.transformer.h]
+    hooks = [projections[layer].register_forward_pre_hook(without(some)) for layer, some in dead.items()]
+    try:
         yield
+    finally:
+        for hook in hooks:
+            hook.remove()

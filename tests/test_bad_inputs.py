@@ -30,7 +30,7 @@ from attention_course.averaging import causal_mean_loop, causal_mean_matmul, cau
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import EXPLORERS, LiveTraining, explore
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig, generate
-from attention_course.heads import TARGETS, ablate, head_scores, mean_outputs, previous_token, read_weights
+from attention_course.heads import TARGETS, ablate, head_scores, previous_token, read_weights
 from attention_course.llama import (
     GroupedQueryAttention,
     Llama,
@@ -381,7 +381,6 @@ SMOLLM = [
     *wrong(chat, None, question=(None, b"why", ["why"])),
     *wrong(load_smollm, None, precision=("int8", None, 16)),
     *wrong(read_weights, {"model": gpt(), "ids": ids[0]}, model=(*NO_MODEL, table(V)), ids=NO_IDS),
-    *wrong(mean_outputs, {"model": gpt(), "ids": ids}, model=(*NO_MODEL, table(V)), ids=(None, ids[0])),
     *(case for target in TARGETS.values() for case in wrong(target, None, ids=NO_IDS)),
     *wrong(
         head_scores,

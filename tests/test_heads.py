@@ -16,7 +16,6 @@ from attention_course.heads import (
     first_token,
     followed_before,
     head_scores,
-    mean_outputs,
     previous_token,
     read_weights,
 )
@@ -207,26 +206,3 @@ def test_one_head_that_looks_back_is_needed_and_the_other_is_not(smollm, twice):
     assert losses[18, 6] - losses[None] > 1
     assert losses[16, 0] - losses[None] > 2
     assert losses[11, 1] - losses[None] < 0.6
-
-
-def test_mean_outputs_are_the_means_of_what_enters_the_projection(model):
-    ids = torch.randint(13, (2, 7), generator=torch.Generator().manual_seed(1))
-    seen = []
-    for block in model.transformer.h:
-        block.attn.c_proj.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    model.eval()(ids)
-    by_hand = torch.stack([x.flatten(0, 1).mean(dim=0).view(5, 6) for x in seen])
-    torch.testing.assert_close(mean_outputs(model, ids), by_hand)
-
-
-def test_a_head_can_be_replaced_by_its_mean(model):
-    one, two = torch.tensor([[4]]), torch.tensor([[4, 9]])
-    heads = [(0, 1), (2, 3), (2, 4)]
-    model.eval()
-    before = model(one), model(two)
-    with ablate(model, heads, mean_outputs(model, one)):
-        torch.testing.assert_close(model(one), before[0])  # the mean of one output is that output
-        assert not torch.allclose(model(two), before[1], atol=1e-3)
-        replaced = model(one)
-    with ablate(model, heads):
-        assert not torch.allclose(model(one), replaced, atol=1e-3)
