@@ -64,6 +64,26 @@ def test_the_smoke_test_runs_what_make_check_runs():
     assert f"pytest {words}\n" in read("Makefile")
 
 
+ONES = "one|two|three|four|five|six|seven|eight|nine"
+TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+SEVERAL = rf"(?:[7-9]|[1-9]\d\d?|seven|eight|nine|{TEENS}|(?:{TENS})(?:-(?:{ONES}))?|(?:a )?hundred|dozen)"
+PARTS = "rungs|notebooks|questions|exercises|mistakes|explorers|heroes|bugs|tests"
+COUNT = rf"(?<![\w.,-])(?<!rung )(?<!rungs ){SEVERAL}(?: (?!of |and |or )[a-z]+)? (?:{PARTS})\b"
+COMPUTED = "attention_course/examine/bugs.md"  # written by tests/examine/bugs.py
+
+
+def test_no_count_of_what_grows_is_typed_by_hand():
+    """Fewer than seven may be some of them; CHANGELOG.md says what was true then."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    texts = r".*\.(md|py|toml|yml|html|js|cff)|\w+|.*heroes/\w+\.json"
+    left_out = {"CHANGELOG.md", COMPUTED}
+    names = [name for name in tracked if re.fullmatch(texts, name) and not name.startswith("tests/")]
+    assert len(names) > 100
+    counts = [(n, found) for n in {*names} - left_out for found in re.findall(COUNT, read(n), re.I)]
+    assert counts == []
+
+
 def test_contributing_names_what_is_there():
     """Paths in code quotes, but for those of a rung to be made, and targets of make."""
     quoted = re.findall(r"`([^`]+)`", read("CONTRIBUTING.md"))
