@@ -1,6 +1,7 @@
 """Shared by all tests: properties that are tried the same way each time."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -24,6 +25,14 @@ def shapes_unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def listening():
+    """Interrupts arrive even if the tests run in the background, where the shell lets them be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

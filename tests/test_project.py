@@ -1,10 +1,11 @@
 """What stands around the course: workflows, how to cite it, one version, and one list of quick tests."""
 
+import ast
 import json
 import re
 import shutil
 import subprocess
-import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -16,7 +17,7 @@ WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
 
 def run(command: str, *arguments) -> None:
     """Run a command of this environment."""
-    path = shutil.which(command, path=Path(sys.executable).parent)
+    path = shutil.which(command, path=sysconfig.get_path("scripts"))
     done = subprocess.run([path, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -62,6 +63,36 @@ def test_the_smoke_test_runs_what_make_check_runs():
     (quick,) = re.findall(r"^QUICK = (.+)$", read(".ci/smoke.py"), re.M)
     words = " ".join(f'"{word}"' if " " in word else word for word in json.loads(quick))
     assert f"pytest {words}\n" in read("Makefile")
+
+
+ONES = "one|two|three|four|five|six|seven|eight|nine"
+TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+SEVERAL = rf"(?:[7-9]|[1-9]\d\d?|seven|eight|nine|{TEENS}|(?:{TENS})(?:-(?:{ONES}))?|(?:a )?hundred|dozen)"
+PARTS = "rungs|notebooks|questions|exercises|mistakes|explorers|heroes|bugs|tests"
+COUNT = rf"(?<![\w.,-])(?<!rung )(?<!rungs ){SEVERAL}(?: (?!of |and |or )[a-z]+)? (?:{PARTS})\b"
+COMPUTED = "attention_course/examine/bugs.md"  # written by tests/examine/bugs.py
+
+
+def test_no_count_of_what_grows_is_typed_by_hand():
+    """Fewer than seven may be some of them; CHANGELOG.md says what was true then."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    texts = r".*\.(md|py|toml|yml|html|js|cff)|\w+|.*heroes/\w+\.json"
+    left_out = {"CHANGELOG.md", COMPUTED}
+    names = [name for name in tracked if re.fullmatch(texts, name) and not name.startswith("tests/")]
+    assert len(names) > 100
+    counts = [(n, found) for n in {*names} - left_out for found in re.findall(COUNT, read(n), re.I)]
+    assert counts == []
+
+
+def test_nothing_that_windows_lacks_is_imported_at_the_top():
+    """There a test would not even be collected; inside a function, or by importorskip, it may be."""
+    lacks = {"curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "termios", "tty"}
+    for path in [*ROOT.glob("attention_course/**/*.py"), *ROOT.glob("tests/**/*.py")]:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert lacks.isdisjoint(name.split(".")[0] for name in names), f"{path}:{node.lineno}"
 
 
 def test_contributing_names_what_is_there():

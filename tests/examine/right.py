@@ -1,4 +1,4 @@
-"""Right models, most of them not ours: random parameters, small sizes."""
+"""Right models, ours and others': random parameters, small sizes."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""No false alarm: nothing is wrong with right models, most of them not ours."""
+"""No false alarm: nothing is wrong with right models, ours and others'."""
 
 import pytest
 import torch

@@ -217,7 +217,7 @@ def test_the_smallest_models_are_examined(V, block_size):
     assert report, report
 
 
-def test_stopping_keeps_what_was_found():
+def test_stopping_keeps_what_was_found(listening):
     def stops(ids):
         if threading.active_count() and next(calls) == 4:
             signal.raise_signal(signal.SIGINT)

@@ -126,7 +126,7 @@ def test_little_is_shown_whole():
     ]
 
 
-def test_the_learners_interrupt_ends_the_process():
+def test_the_learners_interrupt_ends_the_process(listening):
     answer = written("def answer(x):\n    while True: pass")
     threading.Timer(1, signal.raise_signal, [signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):

@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ def figures() -> str:
 @pytest.mark.parametrize("together", [heroes, figures])
 def test_no_name_is_undefined_and_none_unused(together, tmp_path):
     (tmp_path / "together.js").write_text(together(), encoding="utf-8")
-    oxlint = shutil.which("oxlint", path=Path(sys.executable).parent)
+    oxlint = shutil.which("oxlint", path=sysconfig.get_path("scripts"))
     command = [oxlint, "--config", ROOT / ".oxlintrc.json", "together.js"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -29,7 +29,7 @@ from attention_course.text import CharTokenizer
 from attention_course.training import Trainer, load_model, read_checkpoint, run
 from attention_course.training.checkpoint import FORMAT
 
-on_unix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions and block counts")
+on_unix = pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions, locks and block counts")
 
 
 def test_a_resumed_training_is_the_uninterrupted_one_bit_by_bit(saved):
@@ -318,6 +318,7 @@ def test_a_linked_checkpoint_stays_a_link_and_keeps_its_permissions(tmp_path):
     assert [path.name for path in target.parent.iterdir()] == ["real.pt"]
 
 
+@on_unix
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_a_new_checkpoint_has_the_usual_permissions(tmp_path, mask):
     usual = os.umask(mask)
@@ -328,6 +329,7 @@ def test_a_new_checkpoint_has_the_usual_permissions(tmp_path, mask):
     assert stat.S_IMODE((tmp_path / "run.pt").stat().st_mode) == 0o666 & ~mask
 
 
+@on_unix
 def test_files_with_names_like_that_of_a_checkpoint_are_left_alone(tmp_path):
     names = ("run.pt.partial", "run.partial", ".run.pt.lock", "run.pt.lock", "b")
     mine = {name: tmp_path / name for name in names}

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +17,8 @@ from attention_course.gpt import GPT, GPTConfig
 from attention_course.stories import write_stories
 from attention_course.text import Data
 from attention_course.training import Recipe, Trainer, read_checkpoint
+
+resource = pytest.importorskip("resource", reason="Windows limits and kills processes in another way")
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "attention_course.training", "--batch-size=2", "--sample=1"]
