@@ -60,7 +60,7 @@ def run_of(tricks: set[str]) -> dict[str, Tensor]:
     return {
         "seconds": seconds,
         "loss": losses[seed],
-        "accuracy": accuracy[seed],
+        "accuracy": accuracies[seed],
         "seed": seed,
         "marks": marks,
     }
