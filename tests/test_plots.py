@@ -1,6 +1,7 @@
 """Every panel can be drawn; pictures carry their words."""
 
 import base64
+import json
 import math
 import re
 from dataclasses import replace
@@ -24,8 +25,9 @@ from attention_course.plots import (
     Text,
     picture,
 )
-from attention_course.plots.drawing import width_of
+from attention_course.plots.drawing import script
 
+CONTEXT = script()
 SVG = "{http://www.w3.org/2000/svg}"
 ANCHORS = {"start": 0, "middle": 0.5, "end": 1}  # the part of a text that is left of its x
 PANELS = [
@@ -82,7 +84,7 @@ def boxes_of(image: ElementTree.Element) -> dict[str, tuple[float, ...]]:
         left, top = map(float, re.findall(r"[\d.]+", group.get("transform")))
         for index, text in enumerate(group.iter(f"{SVG}text")):
             size, x, y = (float(text.get(name)) for name in ("font-size", "x", "y"))
-            length = size * width_of(text.text or "")
+            length = CONTEXT.eval(f"widthOf({json.dumps(text.text or '')}, {size})")
             start = x - ANCHORS[text.get("text-anchor")] * length
             box = (start, y - size / 2, start + length, y + size / 2)
             if text.get("transform"):  # from bottom to top

@@ -100,10 +100,11 @@ def _address(server: subprocess.Popen) -> str:
 
 
 @contextmanager
-def browser(chromium: str):
-    """Start the browser."""
+def browser(chromium: str, environment: dict[str, str] | None = None):
+    """Start the browser, with these environment variables beside those of this process."""
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        env = os.environ | (environment or {})
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS, env=env)
         yield started
         started.close()
 

@@ -34,8 +34,6 @@ const REMEMBERED = 200; // pictures of a figure
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const PINS = ["Enter", " "];
 const KEPT = [...Object.keys(ARROWS), ...PINS, "Escape"];
-const INVITATION = "Point at a cell or a bar, tap it, or go there with Tab and the arrow keys, to read it here. A click or Enter pins it.";
-const DRAGGING = " Drag a bar, or choose one with ← and → and move it with ↑ and ↓.";
 
 function render({ model, el }) {
   const root = element(el, "div", { className: "attention-figure" });
@@ -160,18 +158,19 @@ function render({ model, el }) {
     while (row.children.length > panels.length) row.lastChild.remove();
     while (row.children.length < panels.length) addPanel(row.children.length);
     const theme = themeOf(document.body);
-    cells = panels.map((panel) => KINDS[panel.kind].cells?.call(KINDS[panel.kind], panel, theme));
+    cells = panels.map((panel) => KINDS[panel.kind].cells?.(panel));
     const seen = cells[looked.panel];
     const told = looked.cell >= 0 && looked.cell < seen?.count ? seen.tell(looked.cell) : "";
     const linked = (told && seen.axes?.(looked.cell)) || {};
     panels.forEach((panel, index) => {
-      const [title, canvas] = row.children[index].children;
+      const box = row.children[index];
+      const [title, canvas] = box.children;
       title.textContent = panel.title;
       canvas.setAttribute("aria-label", [panel.title, ...(panel.kind === "Text" ? panel.rows : [])].join("\n"));
       canvas.tabIndex = cells[index] ? 0 : -1;
       canvas.style.touchAction = panel.controls?.length ? "none" : "";
-      const [width, height] = KINDS[panel.kind].size(panel, theme);
-      title.style.padding = aside(panel, theme);
+      const [width, height] = KINDS[panel.kind].size(panel);
+      [box.style.width, title.style.padding] = around(panel);
       const pen = penOf(canvas, width, height);
       KINDS[panel.kind].draw(pen, panel, [width, height], theme);
       if (!told) return;
@@ -181,8 +180,7 @@ function render({ model, el }) {
     });
     const others = cells.filter((other) => other !== seen).map((other) => other?.says?.(linked));
     const belongs = told && (product(panels, panels[looked.panel], linked) || others.filter(Boolean).join("; "));
-    const invited = cells.some(Boolean) ? INVITATION + (panels.some((panel) => panel.controls?.length) ? DRAGGING : "") : "";
-    const words = told ? [pinned ? "Pinned: " : "", told, belongs && ` ${belongs}`].join("") : invited;
+    const words = told ? [pinned ? "Pinned: " : "", told, belongs && ` ${belongs}`].join("") : invitation(panels);
     error.textContent = failed && `This could not be drawn. ${failed.replace(/\.$/, "")}. Move a control to go on.`;
     row.style.opacity = failed ? 0.35 : 1;
     if (readout.textContent !== words) readout.textContent = words;

@@ -116,9 +116,9 @@ function play(stage, { lines, findings, pages }) {
   // What the examiner says.
   svg(stage.svg, "text", { x: 10, y: 348, class: "small muted start" }, "The examiner sees no line of it. It finds:");
   const said = findings.map((name, at) => {
-    const [x, y] = [at < 3 ? 10 : 236, 370 + 21 * (at % 3)];
+    const [x, y] = [at < 3 ? 10 : 250, 370 + 21 * (at % 3)];
     const sign = svg(stage.svg, "text", { x: x + 6, y, class: "strong" });
-    return { sign, words: svg(stage.svg, "text", { x: x + 20, y, class: "start" }, name) };
+    return { sign, words: svg(stage.svg, "text", { x: x + 20, y, class: "small start" }, name) };
   });
 
   const style = svg(stage.svg, "style");

@@ -79,7 +79,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   const needle = svg(stage.svg, "path", { stroke: "var(--text)", "stroke-width": 3, "stroke-linecap": "round" });
   svg(stage.svg, "circle", { cx: hub, cy: hubY, r: 5, fill: "var(--text)" });
   const question = ["If the scores move a little,", "how far do the weights move?"];
-  question.forEach((words, at) => svg(stage.svg, "text", { x: hub, y: hubY - radius - 42 + 19 * at }, words));
+  question.forEach((words, at) => svg(stage.svg, "text", { x: hub, y: hubY - radius - 42 + 19 * at, class: "small" }, words));
   [0, full].forEach((end, at) => svg(stage.svg, "text", { x: hub + radius * (2 * at - 1), y: hubY + 13, class: "small muted" }, end));
   const reading = svg(stage.svg, "text", { x: hub, y: hubY + 27 });
 
@@ -99,7 +99,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     set(undivided, { points: bellOf(wide) });
     set(theory, { points: bellOf(shown) });
     set(handle, { transform: `translate(${x(2 * wide)} 0)` });
-    set(label, { transform: `translate(${Math.min(x(2 * wide) - 6, WIDTH - 202)} 0)` });
+    set(label, { transform: `translate(${Math.min(x(2 * wide) - 6, WIDTH - 222)} 0)` });
     set(mirror, { d: `M${x(-2 * wide)} ${grip + 14}V${ground}` });
     keys.forEach((key) => {
       const [from, to, top] = [x(scores[key]), bar(key), floor - tall * weights[key]];

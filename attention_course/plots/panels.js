@@ -69,19 +69,28 @@ function label(pen, text, x, y, align = "center") {
 // A label that is read from bottom to top, inside the canvas even where what it names is short.
 function upright(pen, text, x, y) {
   pen.save();
-  pen.translate(x, Math.max(y, pen.measureText(text).width / 2 + 2));
+  pen.translate(x, Math.max(y, widthOf(text, parseFloat(pen.font)) / 2 + 2));
   pen.rotate(-Math.PI / 2);
   label(pen, text, 0, 0);
   pen.restore();
 }
 
-const ruler = document.createElement("canvas").getContext("2d");
+// How wide the letters from space to ~ are in DejaVu Sans, which is wider than most, in 2048ths of the font's size.
+// All geometry comes from these: what a reader's own fonts measured would move the picture from page to page.
+const WIDTHS = [
+  651, 821, 942, 1716, 1303, 1946, 1597, 563, 799, 799, 1024, 1716, 651, 739, 651, 690, 1303, 1303, 1303, 1303, 1303,
+  1303, 1303, 1303, 1303, 1303, 690, 690, 1716, 1716, 1716, 1087, 2048, 1401, 1405, 1430, 1577, 1294, 1178, 1587, 1540,
+  604, 604, 1343, 1141, 1767, 1532, 1612, 1235, 1612, 1423, 1300, 1251, 1499, 1401, 2025, 1403, 1251, 1403, 799, 690,
+  799, 1716, 1024, 1024, 1255, 1300, 1126, 1300, 1260, 721, 1300, 1298, 569, 569, 1186, 569, 1995, 1298, 1253, 1300,
+  1300, 842, 1067, 803, 1298, 1212, 1675, 1212, 1212, 1075, 1303, 690, 1303, 1716,
+];
 
-// How wide the widest of some texts is; Lines.size is asked before there is a canvas to draw on.
-function widest(texts, font) {
-  ruler.font = font;
-  return Math.ceil(Math.max(0, ...texts.map((text) => ruler.measureText(text).width)));
+// The room that a text takes, at most, in letters of this many pixels; signs and letters of other scripts count as wide.
+function widthOf(text, px) {
+  const widths = [...text].map((letter) => WIDTHS[letter.codePointAt() - 32] ?? (letter < "\u2e80" ? 1716 : 2048));
+  return widths.reduce((total, width) => total + (px * width) / 2048, 0);
 }
+const widest = (texts, px) => Math.ceil(Math.max(0, ...texts.map((text) => widthOf(text, px))));
 
 // Values in words, as plots.format_numbers writes them: all alike, and a tie, which only odd eighths are, goes to the
 // even digit.
@@ -142,17 +151,17 @@ function product(panels, panel, { [panel.row_label]: row, [panel.column_label]: 
   return "";
 }
 
-// Every kind of panel: size(panel, theme) in CSS pixels, draw(pen, panel, size, theme), and off(panel, theme), twice
-// how far the middle of its plot is right of the middle of its canvas, if it is. One whose cells can be read also has
-// cells(panel, theme): how many there are, the box of each, and what it says in words. And where they can be linked:
+// Every kind of panel: size(panel) in CSS pixels, draw(pen, panel, size, theme), and off(panel), twice how far the
+// middle of its plot is right of the middle of its canvas, if it is. One whose cells can be read also has
+// cells(panel): how many there are, the box of each, and what it says in words. And where they can be linked:
 // the places of a cell, as { axis: index }, and for such places the boxes of what belongs to them, and their words.
 const KINDS = {
   Heatmap: {
     margin: { top: 4, right: 6, bottom: 40 },
-    left: ({ rows }, theme) => Math.max(48, widest(rows, theme.font(11)) + 28), // with the name of their axis
+    left: ({ rows }) => Math.max(48, widest(rows, 11) + 28), // with the name of their axis
     gridded: 14, // pixels of a cell from which lines stand between two
-    off(panel, theme) {
-      return this.left(panel, theme) - this.margin.right;
+    off(panel) {
+      return this.left(panel) - this.margin.right;
     },
     // Width and height that are kept for any shape, so that nothing moves.
     most: { across: 36, few: 44, down: 28, all: 250, any: 62 }, // pixels of a cell (of few columns), of all, of a cell in any shape
@@ -160,22 +169,22 @@ const KINDS = {
       const cell = this.most.all / Math.max(rows, columns);
       return [columns * Math.min(columns > 4 ? this.most.across : this.most.few, cell), rows * Math.min(this.most.down, cell)];
     },
-    size(panel, theme) {
+    size(panel) {
       const { top, right, bottom } = this.margin;
       const [width, height] = this.room(panel);
-      return [this.left(panel, theme) + right + width, top + bottom + height];
+      return [this.left(panel) + right + width, top + bottom + height];
     },
     // Width and height of a cell, which is a square on a sheet of maps, and the left edge of the first.
-    grid(panel, theme) {
+    grid(panel) {
       const [width, height] = this.room(panel);
       const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(this.most.any, side));
       const cell = panel.tile.length ? [Math.min(across, down), Math.min(across, down)] : [across, down];
-      return [...cell, this.left(panel, theme) + (width - cell[0] * panel.columns.length) / 2];
+      return [...cell, this.left(panel) + (width - cell[0] * panel.columns.length) / 2];
     },
     // On a sheet of maps, a cell and its row belong to one of the maps.
-    cells(panel, theme) {
+    cells(panel) {
       const { top } = this.margin;
-      const [across, down, left] = this.grid(panel, theme);
+      const [across, down, left] = this.grid(panel);
       const [rows, columns] = [panel.rows.length, panel.columns.length];
       const tiled = panel.tile.length > 0;
       const side = panel.tile.length || Math.max(rows, columns);
@@ -227,7 +236,7 @@ const KINDS = {
     draw(pen, panel, _, theme) {
       const { top } = this.margin;
       const values = floats(panel.values);
-      const [across, down, left] = this.grid(panel, theme);
+      const [across, down, left] = this.grid(panel);
       const [rows, columns] = [panel.rows.length, panel.columns.length];
       const [x, y] = [(index) => left + across * (index % columns), (index) => top + down * Math.floor(index / columns)];
       const [width, height] = [across * columns, down * rows];
@@ -243,9 +252,9 @@ const KINDS = {
       for (let r = side; r < rows; r += side + 1) pen.fillRect(left, top + down * r, width, down);
       for (let c = side; c < columns; c += side + 1) pen.fillRect(left + across * c, top, across, height);
       const longest = panel.texts.reduce((one, other) => (other.length > one.length ? other : one), "");
-      const font = [12, 11].map(theme.font).find((font) => widest([longest], font) <= across - 2);
-      if (down >= 12 && font) {
-        pen.font = font;
+      const px = [12, 11].find((px) => widest([longest], px) <= across - 2);
+      if (down >= 12 && px) {
+        pen.font = theme.font(px);
         panel.texts.forEach((text, index) => {
           pen.fillStyle = inkOn(shade(values[index] / panel.limit, theme));
           label(pen, text, x(index) + across / 2, y(index) + down / 2);
@@ -275,26 +284,26 @@ const KINDS = {
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
       const step = (room, cell) => (panel.tile.length ? 1 : Math.ceil(room / cell));
-      const [tall, wide] = [step(13, down), step(widest(panel.columns, pen.font) + 2, across)];
+      const [tall, wide] = [step(13, down), step(widest(panel.columns, 11) + 2, across)];
       for (let r = 0; r < rows; r += tall) label(pen, panel.rows[r], left - 6, top + down * (r + 0.5), "right");
       for (let c = 0; c < columns; c += wide) label(pen, panel.columns[c], left + across * (c + 0.5), top + height + 10);
       pen.font = theme.font(12);
       const [down_label, across_label] = [panel.row_label, panel.column_label].map((axis) => (rows * columns > side * side ? `${panel.tile_label} and ${axis}` : axis));
       label(pen, across_label, left + width / 2, top + height + 31);
-      upright(pen, down_label, left - this.left(panel, theme) + 10, top + height / 2);
+      upright(pen, down_label, left - this.left(panel) + 10, top + height / 2);
     },
   },
 
   Bars: {
     // Room for any name, and for any value within the limits.
-    size({ labels, room, limits }, theme) {
-      const longest = widest([...labels, ...limits.map((limit) => limit.toFixed(2).replace("-", "−"))], theme.font(12));
+    size({ labels, room, limits }) {
+      const longest = widest([...labels, ...limits.map((limit) => limit.toFixed(2).replace("-", "−"))], 12);
       return [Math.max(164, (longest + 4) * room + 16), 175];
     },
     top: 20,
     bottom: ({ limits: [low] }) => (low < 0 ? 56 : 40),
-    cells(panel, theme) {
-      const [width, height] = this.size(panel, theme);
+    cells(panel) {
+      const [width, height] = this.size(panel);
       const [low, high] = panel.limits;
       const heights = floats(panel.heights);
       const slot = (width - 16) / panel.labels.length;
@@ -367,7 +376,7 @@ const KINDS = {
         pen.fillRect(along, 5, 10, 10);
         pen.fillStyle = theme.text;
         label(pen, name, along + 14, 11, "left");
-        along += 14 + pen.measureText(name).width + 14;
+        along += 14 + widthOf(name, 11) + 14;
       });
       values.forEach((value, index) => {
         const [row, at] = [Math.floor(index / series), index % series];
@@ -465,7 +474,7 @@ const KINDS = {
       pen.fillStyle = theme.text;
       panel.points.forEach((point, index) => {
         const [x, y] = at(point);
-        const fits = x + 9 + pen.measureText(panel.labels[index]).width < corner[0];
+        const fits = x + 9 + widthOf(panel.labels[index], 12) < corner[0];
         label(pen, panel.labels[index], fits ? x + 9 : x - 9, y - 9, fits ? "left" : "right");
       });
     },
@@ -541,32 +550,32 @@ const KINDS = {
   Lines: {
     margin: { left: 60, bottom: 40 },
     plot: [336, 200],
-    off(panel, theme) {
-      return this.margin.left - this.right(panel, theme);
+    off(panel) {
+      return this.margin.left - this.right(panel);
     },
     row: 17, // of the legend, above the plot
     apart: 20, // markers along a curve, at least
-    right: (panel, theme) => 12 + widest(panel.levels.map((level) => level.label), theme.font(11)),
+    right: (panel) => 12 + widest(panel.levels.map((level) => level.label), 11),
     // Where each entry of the legend stands: next to the one before, or in a new row if there is no room.
-    legend(panel, theme) {
+    legend(panel) {
       let [x, row] = [0, 0];
       const places = panel.curves.map(({ name }) => {
-        const width = 36 + widest([name], theme.font(11)) + 14;
+        const width = 36 + widest([name], 11) + 14;
         if (x > 0 && x + width > this.plot[0]) [x, row] = [0, row + 1];
         x += width;
         return [x - width, row];
       });
       return { places, height: places.length ? this.row * (row + 1) + 6 : 8 };
     },
-    size(panel, theme) {
+    size(panel) {
       const [w, h] = this.plot;
       const { left, bottom } = this.margin;
-      return [left + w + this.right(panel, theme), this.legend(panel, theme).height + h + bottom];
+      return [left + w + this.right(panel), this.legend(panel).height + h + bottom];
     },
     draw(pen, panel, [, height], theme) {
       const { left } = this.margin;
       const [w, h] = this.plot;
-      const { places, height: top } = this.legend(panel, theme);
+      const { places, height: top } = this.legend(panel);
       const scale = panel.log ? Math.log : (value) => value;
       const share = (value, [low, high]) => (scale(value) - scale(low)) / (scale(high) - scale(low));
       const x = (value) => left + w * share(value, panel.x_limits);
@@ -668,10 +677,23 @@ const KINDS = {
   },
 };
 
-// The padding that moves a title from the middle of a canvas to that of the plot, as far as there is room.
-function aside(panel, theme) {
+const AS_WIDE = 15; // pixels of letters that are as wide as the bold ones of a title, which have 13
+
+// The width of a panel with its title, and the padding that moves the title from the middle of the canvas to that of
+// the plot, as far as there is room.
+function around(panel) {
   const kind = KINDS[panel.kind];
-  const spare = Math.max(0, kind.size(panel, theme)[0] - widest([panel.title], theme.font(15))); // as wide as bold ones of 13
-  const off = kind.off?.(panel, theme) ?? 0;
-  return `0 ${Math.min(spare, Math.max(0, -off))}px 0 ${Math.min(spare, Math.max(0, off))}px`;
+  const [[width], title] = [kind.size(panel), widest([panel.title], AS_WIDE)];
+  const [spare, off] = [Math.max(0, width - title), kind.off?.(panel) ?? 0];
+  const [left, right] = [off, -off].map((side) => Math.min(spare, Math.max(0, side)));
+  return [`${Math.max(width, title)}px`, `0 ${right}px 0 ${left}px`];
+}
+
+const INVITATION = "Point at a cell or a bar, tap it, or go there with Tab and the arrow keys, to read it here. A click or Enter pins it.";
+const DRAGGING = " Drag a bar, or choose one with ← and → and move it with ↑ and ↓.";
+
+// What a reader can do with the panels, in words.
+function invitation(panels) {
+  if (!panels.some((panel) => KINDS[panel.kind].cells?.(panel))) return "";
+  return INVITATION + (panels.some((panel) => panel.controls?.length) ? DRAGGING : "");
 }

@@ -24,9 +24,6 @@ class Pen {
     const opacity = this.globalAlpha < 1 && this.globalAlpha;
     this.shapes.push({ name, attributes: { ...attributes, ...stroke, opacity, transform: this.transform }, colours, text });
   }
-  measureText(text) {
-    return { width: parseFloat(this.font) * widthOf(text) }; // widthOf is written in Python
-  }
   fillText(text, x, y) {
     const [size, family] = [parseFloat(this.font), this.font.includes("monospace") && "monospace"];
     const anchor = { left: "start", center: "middle", right: "end" }[this.textAlign];
@@ -91,13 +88,10 @@ class Pen {
   }
 }
 
-const document = { createElement: () => ({ getContext: () => new Pen() }) }; // all that panels.js asks of a page
-
 const WIDEST = 840; // pixels of a row of panels
 const [BESIDE, BELOW] = [12, 10]; // pixels between panels
 const TITLE = { "font-size": 13, "font-weight": 600, "text-anchor": "middle" };
 const LINE = 17; // pixels of a line of a title
-const AS_WIDE = "15px sans-serif"; // as the bold letters of a title
 
 // A title in lines that are no wider than this, if its words are not.
 function broken(title, width) {
@@ -120,14 +114,14 @@ function linesOf(title, width) {
 // The shapes of a panel in each theme, the lines of its title, and the room that they take.
 function drawn(panel, themes) {
   const kind = KINDS[panel.kind];
-  const [width, height] = kind.size(panel, themes[0]);
+  const [width, height] = kind.size(panel);
   const shapes = themes.map((theme) => {
     const pen = new Pen();
     kind.draw(pen, panel, [width, height], theme);
     return pen.shapes;
   });
   const lines = linesOf(panel.title, width + BESIDE);
-  const middle = (width + (kind.off?.(panel, themes[0]) ?? 0)) / 2; // of the plot, and of the title above it
+  const middle = (width + (kind.off?.(panel) ?? 0)) / 2; // of the plot, and of the title above it
   const half = widest(lines, AS_WIDE) / 2;
   const left = Math.max(0, half - middle);
   return { shapes, lines, middle, left, width: left + Math.max(width, middle + half), height };

@@ -1,21 +1,29 @@
 """The script of the panels in Python: how a text is measured, and how a state is handed over."""
 
 import math
+from pathlib import Path
 from threading import Thread
 
+import matplotlib
 import numpy as np
 import pytest
 import quickjs
+from matplotlib.ft2font import FT2Font
 
 from attention_course.plots import Text, picture
-from attention_course.plots.drawing import script, width_of, written
+from attention_course.plots.drawing import script, written
 
 
-def test_texts_are_measured_in_font_sizes():
-    assert width_of("") == 0
-    assert width_of("0000") == pytest.approx(4 * width_of("0"))
-    assert width_of("i") < width_of("0") < width_of("W") < 1.1
-    assert width_of("−√⟨日\U0010ffff") > 0, "what has no glyph takes room, too"
+def test_letters_are_as_wide_as_those_of_dejavu():
+    font = FT2Font(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"))
+    font.set_size(1, 72)
+    advances = [font.load_char(code).linearHoriAdvance / 2**16 for code in range(32, 127)]
+    context = script()
+    assert [context.eval(f"widthOf(String.fromCodePoint({code}), 1)") for code in range(32, 127)] == advances
+    assert context.eval('widthOf("−√⟨日\U0010ffff", 1)') > 3, "what stands in no table takes room, too"
+    assert context.eval('widthOf("four", 12)') == pytest.approx(
+        12 * sum(advances[ord(letter) - 32] for letter in "four")
+    )
 
 
 def test_the_script_reads_every_number():

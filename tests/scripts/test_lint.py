@@ -32,7 +32,7 @@ def scripts_of_heroes() -> list[Path]:
 
 def figures() -> str:
     """Return the panels, the figure that draws them in a browser, and the pen that does so in Python."""
-    pen = function(read("plots/pen.js"), "widthOf", "[document, svgOf]")
+    pen = function(read("plots/pen.js"), "", "svgOf")
     return f"{read('plots/panels.js', 'explorers/figure.js')}\nexport const still = {pen};\n"
 
 

@@ -276,26 +276,24 @@ def control_html(control: dict, explorer: str) -> str:
     )
 
 
-STILL = """(panels) => {
-  const theme = themeIn(false, (_, otherwise) => otherwise);
-  return JSON.stringify({
-    drawn: panels.map((panel) => [svgOf([{ ...panel, title: "" }]), aside(panel, theme)]),
-    readable: panels.some(({ kind }) => KINDS[kind].cells),
-  });
-}"""
+STILL = """(panels) => JSON.stringify({
+  drawn: panels.map((panel) => [svgOf([{ ...panel, title: "" }]), ...around(panel)]),
+  invitation: invitation(panels),
+})"""
 
 
 def still(states: list[dict], caption: str) -> str:
     """Return a figure as figure.js makes it, of images: nothing moves when the live one takes its place."""
     figure = json.loads(script().eval(f"({STILL})({written(states)})"))
     panels = [
-        f'<div><div class="attention-title" style="padding:{padding}">{html.escape(state["title"])}</div>'
+        f'<div style="width:{width}"><div class="attention-title" style="padding:{padding}">'
+        f"{html.escape(state['title'])}</div>"
         f'<img alt="" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"></div>'
-        for state, (svg, padding) in zip(states, figure["drawn"], strict=True)
+        for state, (svg, width, padding) in zip(states, figure["drawn"], strict=True)
     ]
     return (
         f'<div class="attention-figure"><div class="attention-panels">{"".join(panels)}</div>'
-        f'<p class="attention-readout">{"&nbsp;" * figure["readable"]}</p>'
+        f'<p class="attention-readout" style="visibility:hidden">{figure["invitation"]}</p>'
         f'<p class="attention-caption">{html.escape(caption)}</p></div>'
     )
 

@@ -43,9 +43,12 @@ class Show:
 
 
 @pytest.fixture(scope="module")
-def show(chromium_path):
-    """Open a hero: `show("bag_of_words")`; `show(name, reduced_motion="reduce")` for who wants none."""
-    with lab.browser(chromium_path) as browser:
+def show(chromium_path, letters, request):
+    """Open a hero: `show("bag_of_words")`; `show(name, reduced_motion="reduce")` for who wants none.
+
+    A test can have the letters of its browser wider.
+    """
+    with lab.browser(chromium_path, letters(request.param) if hasattr(request, "param") else None) as browser:
         contexts = []
 
         def opened(name: str, **options) -> Show:

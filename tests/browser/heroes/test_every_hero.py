@@ -49,6 +49,7 @@ def play_to_the_end(hero) -> None:
         play.first.wait_for(timeout=60_000)
 
 
+@pytest.mark.parametrize("show", [1.1], ids="letters x {}".format, indirect=True)
 def test_it_runs_and_can_be_read(show, name):
     hero = show(name, reduced_motion="reduce")
     assert hero.figure.locator("svg").count() == 1

@@ -38,8 +38,9 @@ def address(site, serve) -> str:
 
 
 @pytest.fixture(scope="module")
-def chromium(chromium_path):
-    with lab.browser(chromium_path) as browser:
+def chromium(chromium_path, letters, request):
+    """Start the browser; a test can have it with letters of other widths."""
+    with lab.browser(chromium_path, letters(request.param) if hasattr(request, "param") else None) as browser:
         yield browser
 
 

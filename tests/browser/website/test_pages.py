@@ -9,6 +9,7 @@ from attention_course.questions import BACK, QUESTIONS
 PAGES = ["", *(f"{rung.name}/" for rung in RUNGS)]
 
 
+@pytest.mark.parametrize("chromium", [0.85, 1.15], ids="letters x {}".format, indirect=True)
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_asks_nobody_else_and_fits_a_phone(visit, path):
     """`visit` checks the requests."""
