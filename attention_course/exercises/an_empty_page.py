@@ -190,9 +190,12 @@ class Model:
 
         Raises:
             ValueError: ids is not of shape (B, T).
+            IndexError: an id is not in the vocabulary.
         """
         if ids.dim() != 2:
             raise ValueError(f"model: ids has shape {tuple(ids.shape)}, expected (B, T).")
+        if ids.min() < 0 or ids.max() >= len(self.table):
+            raise IndexError(f"model: an id is not in the vocabulary, which ends with {len(self.table) - 1}.")
         return KINDS[self.kind](self.table[ids])
 
 
@@ -222,6 +225,7 @@ def weighted(*weights: float) -> Callable[[Tensor], Tensor]:
 KINDS = {
     "bag of words": running_sum,
     "bigram": lambda x: x,
+    "bigram that grows": lambda x: x * torch.arange(1, x.shape[1] + 1)[:, None],
     "trigram": weighted(1.0, -0.5),
     "window of 3": window(3),
     "window of 4": window(4),
@@ -236,15 +240,32 @@ KINDS = {
 
 
 def draw_models(generator: torch.Generator) -> list[tuple]:
-    """Draw a model of each kind and a text of 2 to 8 tokens; one of the texts has equal neighbours."""
-    lengths = (7, 2, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3)
+    """Draw a model of each kind and a text of 2 to 8 tokens; one of the texts has equal neighbours.
+
+    Logits are large, tiny, all negative, or every other one is 0 but for rounding; or they rise together.
+    The token that a text begins with is the first of the vocabulary in one, and the last one in another.
+    """
+    lengths = (7, 2, 5, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3)
     drawn = []
     for kind, T in zip(KINDS, lengths, strict=True):
         V = T + 3
         table = torch.rand(V, V, generator=generator) + torch.eye(V)
         ids = torch.randperm(V, generator=generator)[:T]
-        if kind == "positions":
+        if kind == "bag of words":
+            ids[ids == 0], ids[0] = ids[0].clone(), 0
+            table = 1e3 * (table - table[ids].mean(dim=0) * (torch.arange(V) % 2))
+        elif kind == "window of 3":
+            table *= -1e3
+        elif kind == "window of 4":
+            table -= table[ids[-4:]].mean(dim=0) * (torch.arange(V) % 2)
+        elif kind == "positions":
             ids[1] = ids[2]
+            table *= 1e-9
+        elif kind == "early positions":
+            ids[ids == V - 1], ids[0] = ids[0].clone(), V - 1
+        elif kind == "recency":  # later tokens of the vocabulary have larger logits
+            ids = torch.cat([torch.tensor([V - 1]), ids[ids < V - 1].sort().values])[:T]
+            table += 3 * torch.arange(V)[:, None]
         drawn.append((Model(kind, table), ids))
     return sorted(drawn, key=lambda arguments: len(arguments[1]))
 

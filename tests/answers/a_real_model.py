@@ -37,6 +37,13 @@ def rms_in_numpy(x, weight, eps):
     return torch.from_numpy(a / np.sqrt((a**2).mean(-1, keepdims=True) + np.float32(eps))) * weight
 
 
+@wrong("rms_norm", "detached")
+def rms_with_a_constant_root(x, weight, eps):
+    with torch.no_grad():
+        factor = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+    return x * factor * weight
+
+
 @wrong("rms_norm", "mean_subtracted")
 def rms_by_layer_norm(x, weight, eps):
     return F.layer_norm(x, (x.shape[-1],), weight, None, eps)

@@ -242,6 +242,13 @@ def newton_whole(x, a, b, c):
 
 wrong(
     "newton_schulz_step",
+    "detached",
+    newton_with_a_constant_gram=lambda x, a, b, c: (
+        a * x + (b * (gram := (x @ x.T).detach()) + c * gram @ gram) @ x
+    ),
+)
+wrong(
+    "newton_schulz_step",
     newton_classical=lambda x, a, b, c: 1.5 * x - 0.5 * x @ x.T @ x,
     newton_polar=lambda x, a, b, c: (usv := torch.linalg.svd(x, full_matrices=False))[0] @ usv[2],
 )
