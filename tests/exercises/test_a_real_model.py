@@ -59,6 +59,11 @@ def test_the_wrong_ways_to_merge_lead_elsewhere(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_a_table_holds_pairs_in_another_order_than_they_were_learned_in(seed):
+    assert any(list(merges.values()) != sorted(merges.values()) for _, merges in inputs("encode_word", seed))
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_rows_of_recorded_weights_are_causal_and_sum_to_1(seed):
     for weights, ids in inputs("find_induction_head", seed):
         assert not weights.triu(1).any()
@@ -112,11 +117,12 @@ def test_a_step_is_that_of_the_cache():
 def test_a_word_is_encoded_as_the_library_does(seed):
     for ids, merges in inputs("encode_word", seed):
         spelled = {token: chr(token) for token in {*ids.tolist(), *sum(merges, ())} if token < 256}
-        for (left, right), token in merges.items():
-            spelled[token] = spelled[left] + spelled[right]
+        learned = sorted(merges, key=merges.get)
+        for left, right in learned:
+            spelled[merges[left, right]] = spelled[left] + spelled[right]
         numbers = {text: token for token, text in spelled.items()}
         assert len(numbers) == len(spelled)
-        pairs = [(spelled[left], spelled[right]) for left, right in merges]
+        pairs = [(spelled[left], spelled[right]) for left, right in learned]
         found = Tokenizer(models.BPE(numbers, pairs)).encode("".join(map(chr, ids.tolist()))).ids
         assert rung.encode_word(ids, merges).tolist() == found
 
@@ -127,7 +133,7 @@ def test_the_head_found_has_the_highest_score_of_induction(seed):
         scores = head_scores(weights, followed_before(ids))
         found = rung.find_induction_head(weights, ids)
         assert scores[tuple(found)] == scores.max()
-        assert scores.flatten().sort().values[-2] < 0.9 * scores.max()
+        assert scores.flatten().sort().values[-2] < 0.98 * scores.max()
 
 
 # Texts
