@@ -311,6 +311,7 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
         draw("aaa", "a a"),
         draw("abcab", "b c", "a b"),
         (torch.tensor([97, 98, 99]), {(98, 99): 257, (97, 98): 256}),
+        (torch.tensor([97, 98, 99]), {(98, 99): 256, (97, 98): 257}),
         draw("abcd", "b c", "a b", "c d", "a bc"),
         draw("abcd", "a b", "c d", "ab c"),
         draw("abc", "a b", "ab c"),
@@ -336,6 +337,7 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
         ids = torch.randperm(50, generator=generator)[:half].repeat(2)
         weights = torch.rand(18, T, T, generator=generator).tril()
         weights[-1, half:, [0, *range(half + 1, T)]] = 0  # all of its weight lies on what followed, unsorted
+        weights[-2, half:, half:] = 0  # all of its weight lies on the first half
         weights = weights / weights.sum(dim=-1, keepdim=True)
         between = torch.randint(half + 1, T - 1, (1,), generator=generator)
         planted = {  # the distance that a head looks back, the share of its weight there, and its rows
@@ -362,7 +364,7 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
         while True:
             layers = torch.randperm(n_layer, generator=generator)
             heads = torch.randperm(n_head, generator=generator)
-            aimless = layers[0] * n_head + heads[0] in (15, 16)
+            aimless = layers[0] * n_head + heads[0] == 15
             if aimless and layers.argmin() != heads.argmin():  # so that (layer, head) is not (head, layer)
                 return weights[layers][:, heads], ids
 

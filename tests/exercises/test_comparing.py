@@ -66,8 +66,7 @@ def test_gradients_are_those_of_the_reference_on_every_path():
     assert holds(lambda x, unused: x * (x @ x) / 2, *x)
     assert not holds(lambda x, unused: x * x.detach().square().mean(), *x)
     assert not holds(lambda x, unused: x.detach() * x.square().mean(), *x)
-    with pytest.raises(RuntimeError, match="does not require grad"):
-        holds(lambda x, unused: spread(x, unused).detach(), *x)
+    assert not holds(lambda x, unused: spread(x, unused).detach(), *x)
 
 
 def test_nan_and_a_write_in_place_are_no_detachment():
