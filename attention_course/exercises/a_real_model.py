@@ -312,6 +312,7 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
         draw("abcab", "b c", "a b"),
         (torch.tensor([97, 98, 99]), {(98, 99): 257, (97, 98): 256}),
         (torch.tensor([97, 98, 99]), {(98, 99): 256, (97, 98): 257}),
+        (torch.tensor([97, 98, 99]), {(97, 98): 256, (98, 99): 257}),
         draw("abcd", "b c", "a b", "c d", "a bc"),
         draw("abcd", "a b", "c d", "ab c"),
         draw("abc", "a b", "ab c"),
@@ -338,22 +339,22 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
         weights = torch.rand(18, T, T, generator=generator).tril()
         weights[-1, half:, [0, *range(half + 1, T)]] = 0  # all of its weight lies on what followed, unsorted
         weights[-2, half:, half:] = 0  # all of its weight lies on the first half
+        weights[-6, half:, 1 : half + 1] = 0  # none of its weight lies on what followed
         weights = weights / weights.sum(dim=-1, keepdim=True)
         between = torch.randint(half + 1, T - 1, (1,), generator=generator)
         planted = {  # the distance that a head looks back, the share of its weight there, and its rows
-            0: (half - 1, 0.85, t[half:]),  # the induction head
+            0: (half - 1, 0.85, t),  # the induction head
             1: (half, 0.8, t),
             2: (half + 1, 0.8, t),
-            3: (half - 1, 0.95, t[half:-1]),
+            3: (half - 1, 0.95, t[:-1]),
             4: (1, 0.8, t),
             5: (half - 1, 0.98, t[half : half + 1]),
-            6: (half - 1, 0.66, t[half:]),
-            7: (half - 1, 0.63, t[half:]),
+            6: (half - 1, 0.63, t),
+            7: (half - 1, 0.66, t),
             8: (0, 0.8, t),
             9: (half - 1, 0.95, t[half + 1 :]),
             10: (half - 1, 1.0, between),
             11: (T, 0.8, t),
-            12: (half - 1, 0.8, t[half - 1 :]),
             13: (half - 1, 0.98, t[-1:]),
             14: (half - 2, 0.8, t),
         }

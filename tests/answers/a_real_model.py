@@ -528,11 +528,14 @@ wrong(
 wrong(
     "attend_with_cache",
     "joined_along_another_dimension",
-    cached_side_by_side=lambda q, k, v, past_k, past_v, rotate: package.attend(
-        rotate(q, _positions(q, past_k)),
-        torch.cat((past_k, k), -1),
-        torch.cat((past_v, v), -1),
-        is_causal=True,
+    cached_side_by_side=lambda q, k, v, past_k, past_v, rotate: (
+        torch.softmax(
+            rotate(q, _positions(q, past_k))
+            @ torch.cat((past_k, rotate(k, _positions(q, past_k))), dim=1).mT
+            / q.shape[-1] ** 0.5,
+            dim=-1,
+        )
+        @ torch.cat((past_v, v), dim=1)
     ),
 )
 wrong(
@@ -693,7 +696,7 @@ def encode_without_a_loop(ids, merges):
     return torch.tensor(tokens)
 
 
-@wrong("encode_word", "learned_last_first")
+@wrong("encode_word", "order_of_the_dict")
 def encode_from_the_end_of_the_table(ids, merges):
     tokens = ids.tolist()
     while pairs := [pair for pair in reversed(merges) if pair in _pairs(tokens)]:
@@ -843,11 +846,6 @@ def find_without_the_last_query(weights, ids):
     return _place(_score(weights, torch.arange(half, 2 * half - 1), half))
 
 
-@wrong("find_induction_head", "all_queries_counted")
-def find_by_all_queries(weights, ids):
-    return _place(_score(weights, torch.arange(len(ids)), len(ids) // 2))
-
-
 @wrong("find_induction_head", "best_layer_first")
 def find_the_layer_first(weights, ids):
     half = len(ids) // 2
@@ -878,6 +876,13 @@ wrong(
 wrong(
     "find_induction_head",
     find_a_tuple=lambda weights, ids: tuple(find_by_loops(weights, ids).tolist()),
-    find_the_scores=lambda weights, ids: weights.diagonal(1 - len(ids) // 2, dim1=2, dim2=3).mean(-1),
     find_the_last_head_of_the_layer=lambda weights, ids: torch.tensor([find_by_loops(weights, ids)[0], -1]),
+)
+
+wrong(
+    "find_induction_head",
+    "returns_the_scores",
+    find_the_scores=lambda weights, ids: _score(
+        weights, torch.arange(len(ids) // 2, len(ids)), len(ids) // 2
+    ),
 )

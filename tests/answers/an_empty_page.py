@@ -339,7 +339,7 @@ def context_with_token_0_in_each_place(model, ids):
     return (moved.cumsum(0) > 0).sum()
 
 
-@wrong("context_length")
+@wrong("context_length", "always_the_whole_text")
 def context_of_the_text(model, ids):
     return torch.tensor(len(ids))
 
@@ -349,7 +349,7 @@ def context_as_an_int(model, ids):
     return int(context_in_one_batch(model, ids))
 
 
-@wrong("context_length")
+@wrong("context_length", "absolute_tolerance", "cuts_the_text")
 def context_by_cutting_the_text(model, ids):
     last = _last(model, ids[None])
     for length in range(1, len(ids) + 1):
