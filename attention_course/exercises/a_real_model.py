@@ -340,6 +340,7 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
         weights[-1, half:, [0, *range(half + 1, T)]] = 0  # all of its weight lies on what followed, unsorted
         weights[-2, half:, half:] = 0  # all of its weight lies on the first half
         weights[-6, half:, 1 : half + 1] = 0  # none of its weight lies on what followed
+        weights[3, -1, half] = weights[9, half, 1] = 0  # nor any of the last query's, of the first one's
         weights = weights / weights.sum(dim=-1, keepdim=True)
         between = torch.randint(half + 1, T - 1, (1,), generator=generator)
         planted = {  # the distance that a head looks back, the share of its weight there, and its rows

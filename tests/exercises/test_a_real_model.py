@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from attention_course.attention import Cache, attend, attention, causal_mask
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises import a_real_model as rung
+from attention_course.exercises.comparing import same
 from attention_course.heads import followed_before, head_scores
 from attention_course.llama import RMSNorm, Rotary
 from attention_course.smollm import SMOLLM
@@ -53,9 +54,9 @@ def test_sizes_that_a_wrong_answer_confuses_are_equal_in_one_input_and_differ_in
 @pytest.mark.parametrize("seed", range(20))
 def test_the_wrong_ways_to_merge_lead_elsewhere(seed):
     for mistake in EXERCISES["encode_word"].mistakes:
-        drawn = inputs("encode_word", seed)
-        ends = [mistake.function(*given).tolist() != rung.encode_word(*given).tolist() for given in drawn]
-        assert any(ends), mistake
+        drawn = judging.trial(EXERCISES["encode_word"], seed)
+        ends = [drawn.outcome(mistake, i) for i in range(len(drawn.inputs))]
+        assert not all(same(*pair, 0) for pair in zip(drawn.targets, ends, strict=True)), mistake
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -133,7 +134,7 @@ def test_the_head_found_has_the_highest_score_of_induction(seed):
         scores = head_scores(weights, followed_before(ids))
         found = rung.find_induction_head(weights, ids)
         assert scores[tuple(found)] == scores.max()
-        assert scores.flatten().sort().values[-2] < 0.98 * scores.max()
+        assert scores.flatten().sort().values[-2] < 0.95 * scores.max()
 
 
 # Texts
