@@ -56,7 +56,7 @@ def test_the_wrong_ways_to_merge_lead_elsewhere(seed):
     for mistake in EXERCISES["encode_word"].mistakes:
         drawn = judging.trial(EXERCISES["encode_word"], seed)
         ends = [drawn.outcome(mistake, i) for i in range(len(drawn.inputs))]
-        assert not all(same(*pair, 0) for pair in zip(drawn.targets, ends, strict=True)), mistake
+        assert not all(same(*pair, 0.0) for pair in zip(drawn.targets, ends, strict=True)), mistake
 
 
 @pytest.mark.parametrize("seed", range(5))
