@@ -38,6 +38,7 @@ def answers(candidate: Candidate) -> Finding:
         (B * T, V): "merged",
         (B, V, T): "turned",
         (T, B, V): "exchanged",
+        (): "loss",
         (B, T): "number",
     }
     return found(
@@ -216,6 +217,21 @@ def past_used(candidate: Candidate) -> Finding:
     )
 
 
+@asks("A prefix alone gives the same logits")
+def prefix_alone(candidate: Candidate) -> Finding:
+    """Compare a text with its beginnings."""
+    stirred, T = candidate.steady, candidate.short
+    ids = stirred.draw(2, T, seed=6)
+    logits = stirred.logits(ids)
+    alone = {n: stirred.logits(ids[:, :n]) for n in sorted({1, min(2, T), T // 2 or 1, max(1, T - 1)})}
+    for n in alone:
+        if not bool(alone[n].isfinite().all()):
+            return found(False, f"NaN or inf for a text of length {n}.", "Finite logits.", "nan")
+    worst = max(alone, key=lambda n: gap(logits[:, :n], alone[n]))
+    said = f"The first {worst} of {T} tokens, read alone: logits differ from those in the full text by"
+    return same(stirred, logits[:, :worst], alone[worst], said)
+
+
 @asks("The context is as long as it says")
 def full_context(candidate: Candidate) -> Finding:
     """Change the first tokens of a full block, and look at its last output."""
@@ -264,21 +280,6 @@ def order_used(candidate: Candidate) -> Finding:
     limit = stirred.tolerance(logits)
     said = f"Two early tokens change places: the last logits move by {away:.2g}."
     return found(away > limit, said, f"More than rounding, {limit:.1g}.")
-
-
-@asks("A prefix alone gives the same logits")
-def prefix_alone(candidate: Candidate) -> Finding:
-    """Compare a text with its beginnings."""
-    stirred, T = candidate.steady, candidate.short
-    ids = stirred.draw(2, T, seed=6)
-    logits = stirred.logits(ids)
-    alone = {n: stirred.logits(ids[:, :n]) for n in sorted({1, min(2, T), T // 2 or 1, max(1, T - 1)})}
-    for n in alone:
-        if not bool(alone[n].isfinite().all()):
-            return found(False, f"NaN or inf for a text of length {n}.", "Finite logits.", "nan")
-    worst = max(alone, key=lambda n: gap(logits[:, :n], alone[n]))
-    said = f"The first {worst} of {T} tokens, read alone: logits differ from those in the full text by"
-    return same(stirred, logits[:, :worst], alone[worst], said)
 
 
 @asks("A token's own output depends most on itself")

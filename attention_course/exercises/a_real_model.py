@@ -163,7 +163,7 @@ def leftmost_pair_first(ids, merges):
 def longest_token_first(ids, merges):
     """Take the longest token that the rest of the word begins with."""
     spelled = {}
-    for (left, right), token in merges.items():
+    for (left, right), token in sorted(merges.items(), key=lambda item: item[1]):
         spelled[token] = spelled.get(left, [left]) + spelled.get(right, [right])
     rest, tokens = ids.tolist(), []
     while rest:
@@ -273,6 +273,7 @@ def draw_steps(generator: torch.Generator) -> list[tuple]:
 def draw_words(generator: torch.Generator) -> list[tuple]:
     """Draw words and tables of merges: nothing to merge, equal letters in a row, pairs that compete.
 
+    The pairs of a table are in any order, and in one not in that of learning.
     The last tables are learned from random words, merging a random pair at each step.
     """
 
@@ -283,7 +284,11 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
         known, table = dict(zip("abcd", letters(4), strict=True)), {}
         for new_id, (left, right) in enumerate(map(str.split, merges), start=256):
             known[left + right] = table[known[left], known[right]] = new_id
-        return torch.tensor([known[letter] for letter in word]), table
+        return torch.tensor([known[letter] for letter in word]), shuffled(table)
+
+    def shuffled(table):
+        pairs = list(table.items())
+        return dict(pairs[i] for i in torch.randperm(len(pairs), generator=generator).tolist())
 
     def learn(n_letters, T, n):
         alphabet = torch.tensor(letters(n_letters))
@@ -297,7 +302,7 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
             if pairs:
                 pair = pairs[int(torch.randint(len(pairs), (), generator=generator))]
                 table[pair], spelled[new_id] = new_id, spelled[pair[0]] + spelled[pair[1]]
-        return other, table
+        return other, shuffled(table)
 
     return [
         draw("a", "a b"),
@@ -305,8 +310,12 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
         draw("cab", "a b"),
         draw("aaa", "a a"),
         draw("abcab", "b c", "a b"),
+        (torch.tensor([97, 98, 99]), {(98, 99): 257, (97, 98): 256}),
+        (torch.tensor([97, 98, 99]), {(98, 99): 256, (97, 98): 257}),
+        (torch.tensor([97, 98, 99]), {(97, 98): 256, (98, 99): 257}),
         draw("abcd", "b c", "a b", "c d", "a bc"),
         draw("abcd", "a b", "c d", "ab c"),
+        draw("abc", "a b", "ab c"),
         draw("cadbac", "b a", "c a", "a d", "a c", "d b"),
         draw("aaaaa", "a a", "aa a"),
         draw("dabcabcbc", "a b", "b c", "ab c", "abc abc"),
@@ -317,44 +326,51 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_recordings(generator: torch.Generator) -> list[tuple]:
-    """Draw the weights of 15 heads and their ids: one induction head, and others that are taken for it.
+    """Draw the weights of 18 heads and their ids: one induction head, and others that are taken for it.
 
-    Six look elsewhere; two look there with less weight, in one layer; three do in a single row only.
+    Six look elsewhere; two look there with less weight, in one layer; others do so in some rows only. The
+    first head of all looks nowhere in particular.
     """
 
     def draw(n_layer, n_head, half):
         T = 2 * half
         t = torch.arange(T)
         ids = torch.randperm(50, generator=generator)[:half].repeat(2)
-        weights = torch.rand(15, T, T, generator=generator).tril()
+        weights = torch.rand(18, T, T, generator=generator).tril()
         weights[-1, half:, [0, *range(half + 1, T)]] = 0  # all of its weight lies on what followed, unsorted
+        weights[-2, half:, half:] = 0  # all of its weight lies on the first half
+        weights[-6, half:, 1 : half + 1] = 0  # none of its weight lies on what followed
+        weights[3, -1, half] = weights[9, half, 1] = 0  # nor any of the last query's, of the first one's
         weights = weights / weights.sum(dim=-1, keepdim=True)
         between = torch.randint(half + 1, T - 1, (1,), generator=generator)
-        planted = [  # the distance that a head looks back, the share of its weight there, and its rows
-            (half - 1, 0.75, t),  # the induction head
-            (half, 0.8, t),
-            (half + 1, 0.8, t),
-            (1, 0.8, t),
-            (half - 1, 1.0, t[half : half + 1]),
-            (half - 1, 1.0, between),
-            (half - 1, 0.4, t),
-            (half - 1, 0.4, t),
-            (0, 0.8, t),
-            (T, 0.8, t),
-            (half - 1, 1.0, t[-1:]),
-            (half - 2, 0.8, t),
-        ]
-        for head, (distance, share, rows) in enumerate(planted):
+        planted = {  # the distance that a head looks back, the share of its weight there, and its rows
+            0: (half - 1, 0.85, t),  # the induction head
+            1: (half, 0.8, t),
+            2: (half + 1, 0.8, t),
+            3: (half - 1, 0.95, t[:-1]),
+            4: (1, 0.8, t),
+            5: (half - 1, 0.98, t[half : half + 1]),
+            6: (half - 1, 0.63, t),
+            7: (half - 1, 0.66, t),
+            8: (0, 0.8, t),
+            9: (half - 1, 0.95, t[half + 1 :]),
+            10: (half - 1, 1.0, between),
+            11: (T, 0.8, t),
+            13: (half - 1, 0.98, t[-1:]),
+            14: (half - 2, 0.8, t),
+        }
+        for head, (distance, share, rows) in planted.items():
             weights[head, rows] *= 1 - share
             weights[head, rows, (rows - distance).clamp(min=0)] += share
         weights = weights.view(n_layer, n_head, T, T)
-        layers = torch.randperm(n_layer, generator=generator)
-        heads = torch.randperm(n_head, generator=generator)
-        if layers.argmin() == heads.argmin():  # so that (layer, head) is not (head, layer)
-            heads = heads.roll(1)
-        return weights[layers][:, heads], ids
+        while True:
+            layers = torch.randperm(n_layer, generator=generator)
+            heads = torch.randperm(n_head, generator=generator)
+            aimless = layers[0] * n_head + heads[0] == 15
+            if aimless and layers.argmin() != heads.argmin():  # so that (layer, head) is not (head, layer)
+                return weights[layers][:, heads], ids
 
-    return [draw(*sizes) for sizes in ((3, 5, 4), (5, 3, 5), (3, 5, 6), (5, 3, 7))]
+    return [draw(*sizes) for sizes in ((3, 6, 4), (6, 3, 5), (3, 6, 5), (6, 3, 4))]
 
 
 # Properties

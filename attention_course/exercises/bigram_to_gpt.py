@@ -1,7 +1,7 @@
 """Rung 8: a batch with its targets, the loss, embeddings, a block, and the sampling loop."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attention_course.attention import attention, causal_mask
-from attention_course.exercises.comparing import close, differentiable, not_detached, reached
+from attention_course.exercises.comparing import close, differentiable
 from attention_course.exercises.exercise import Property, exercise
 
 
@@ -335,15 +335,20 @@ def identity_parts(block, x, attn, mlp, ln_1, ln_2):
     return close(y + ln_2(y), block(x, torch.clone, torch.clone, ln_1, ln_2))
 
 
-def gradients_reach_all_parts(block, x, *parts):
-    """Multiply the output of each part by a scalar, and check that gradients reach all of these."""
-    x = x.clone().requires_grad_()
-    scales = [torch.ones((), requires_grad=True) for _ in parts]
-    scaled = [
-        lambda tokens, part=part, scale=scale: scale * part(tokens)
-        for part, scale in zip(parts, scales, strict=True)
-    ]
-    return reached(block(x, *scaled), [x, *scales])
+def with_scales(block):
+    """Return the block as a function of x and a factor for the output of each part."""
+
+    def scaled(x, *given):
+        parts, scales = given[:4], given[4:]
+        return block(x, *[lambda t, p=p, s=s: s * p(t) for p, s in zip(parts, scales, strict=True)])
+
+    return scaled
+
+
+def gradients_are_those_of_the_reference(block, *arguments):
+    """Compare gradients of x, and of factors for the outputs of all parts."""
+    holds = differentiable(with_scales(pre_norm_block)).holds
+    return holds(with_scales(block), *arguments, *torch.ones(4))
 
 
 def in_two_parts(generate, model, ids, block_size, draws):
@@ -409,7 +414,7 @@ OF_A_BLOCK = (
         "If attention returns zeros and the MLP its input, the output is x + ln_2(x).",
         lambda f, x, a, m, ln_1, ln_2: close(x + ln_2(x), f(x, torch.zeros_like, torch.clone, ln_1, ln_2)),
     ),
-    not_detached(gradients_reach_all_parts),
+    replace(differentiable(pre_norm_block), holds=gradients_are_those_of_the_reference),
 )
 OF_A_TEXT = (
     Property(

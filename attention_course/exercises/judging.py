@@ -192,26 +192,36 @@ def named(drawn: Trial, cases: list[Case]) -> Verdict | None:
     if found is None:
         return None
     names, message = found
-    case = next(case for case in cases if not case.is_right() and not case.outcome.error)
+    wrong = [case for case in cases if not case.is_right()]
+    case = next((case for case in wrong if not case.outcome.error), wrong[0])
+    if error := raised(case):
+        message = f"{error} {message}"
     return mistaken(drawn.exercise, names, message, details(cases, case))
 
 
 def recognize(drawn: Trial, cases: list[Case]) -> tuple[tuple[str, ...], str] | None:
     """Find the mistake that matches the answer: one, a pair, or one with a different first or last row.
 
+    Where all that is wrong is an error, its words have to be those of the mistake's.
+
     Returns:
         The names of the mistakes, and the feedback.
     """
     exercise = drawn.exercise
-    if all(case.is_right() or case.outcome.error for case in cases):
+    if all(case.is_right() for case in cases):
         return None
     wrong_first = sorted(range(len(cases)), key=lambda i: cases[i].is_right())
-    constant = all_one_number(cases)  # matches many pairs, and is evidence for none
-    for mistake in exercise.mistakes if constant else (*exercise.mistakes, *exercise.pairs):
+    errors_alone = all(case.is_right() or case.outcome.error for case in cases)
+    alone = errors_alone or all_one_number(cases)  # matches many pairs, and is evidence for none
+    for mistake in exercise.mistakes if alone else (*exercise.mistakes, *exercise.pairs):
         outcomes = ((drawn.outcome(mistake, i), cases[i].outcome) for i in wrong_first)
-        if all(same(theirs, yours, exercise.tolerance) for theirs, yours in outcomes):
+        if all(
+            same(theirs, yours, exercise.tolerance)
+            and not (errors_alone and str(theirs.error) != str(yours.error))
+            for theirs, yours in outcomes
+        ):
             return mistake.names, mistake.message
-    if constant or min(case.target.value.dim() for case in cases) < 2:
+    if alone or min(case.target.value.dim() for case in cases) < 2:
         return None
     for mistake in exercise.mistakes:
         place = differing_place((drawn.outcome(mistake, i) for i in range(len(cases))), cases)

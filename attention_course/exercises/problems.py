@@ -3,6 +3,7 @@
 import inspect
 import textwrap
 from dataclasses import dataclass
+from itertools import permutations
 
 import torch
 from torch import Tensor
@@ -60,11 +61,18 @@ def wrong_type(case: Case) -> str | None:
     if value is None:
         return f"Your function returned None for {case}. Does every path through it end in a `return`?"
     if isinstance(value, tuple):
-        return (
-            f"Your function returned {len(value)} things, and one tensor is expected: the one that the task "
-            "asks for. (`attention(...)[0]` is the output of attention; `torch.stack` joins tensors.)"
-        )
+        shapes = [part.shape if isinstance(part, Tensor) else () for part in value]
+        target = case.target.value.shape
+        advice = "`torch.stack` joins tensors, and `torch.tensor` makes one of numbers."
+        if target in shapes:
+            advice = f"Return `[{shapes.index(target)}]` of it alone, as `attention(...)[0]` is the output."
+        return f"Your function returned {len(value)} things, and one tensor is expected. {advice}"
     advice = "Make one with `torch.stack` or `torch.tensor`, or begin with `torch.zeros` and fill its rows."
+    if any(prop.mistake == "detached" for prop in case.exercise.properties):
+        advice = (
+            "Compute with tensors from start to end, and join them with `torch.stack` or `torch.cat`: "
+            "gradients do not get through a list of numbers, NumPy, or `torch.tensor`."
+        )
     kind = f"{value.layout} tensor on {value.device}" if isinstance(value, Tensor) else type(value).__name__
     return f"Your function returned a {kind}, where a plain tensor is expected. {advice}"
 
@@ -75,20 +83,45 @@ def wrong_shape(case: Case) -> str | None:
     if yours == target:
         return None
     advice = f"It has {len(yours)} dimensions instead of {len(target)}."
-    if len(yours) == len(target):
+    orders = [
+        order
+        for order in permutations(range(len(target)))
+        if len(yours) == len(target)
+        and same(case.target, permuted(case.outcome, order), case.exercise.tolerance)
+    ]
+    if orders:
+        advice = f"The values are right, in another order of dimensions: `.permute{orders[0]}` mends it."
+    elif len(yours) == len(target):
         wrong = [dim for dim in range(len(target)) if yours[dim] != target[dim]]
         advice = " ".join(f"Dimension {dim} is {yours[dim]}, expected {target[dim]}." for dim in wrong)
     return f"For {case} your result has shape {yours}, and the target has shape {target}. {advice}"
 
 
+def permuted(outcome: Outcome, order: tuple[int, ...]) -> Outcome:
+    """Return the outcome with the dimensions of its value in another order."""
+    return Outcome(outcome.arguments, outcome.value.permute(order))
+
+
 def wrong_dtype(case: Case) -> str | None:
-    """The tensor has another dtype. Without a float argument, any floating dtype is accepted."""
+    """The tensor has another dtype. Any integer one is accepted; any float one without a float argument."""
     yours, target = case.outcome.value.dtype, case.target.value.dtype
     given = any(isinstance(a, Tensor) and a.is_floating_point() for a in case.arguments)
-    if yours == target or (not given and yours.is_floating_point and target.is_floating_point):
+    if yours == target or (kind(yours) == kind(target) and not (given and yours.is_floating_point)):
         return None
-    advice = f"PyTorch rarely mixes the two in one product. Make the result with dtype {target}."
-    return f"Your result has dtype {yours}, and the target has dtype {target}. {advice}"
+    advice = "PyTorch rarely mixes the two in one product."
+    if kind(yours) != kind(target):
+        advice = f"These are {kind(yours)}, where {kind(target)} are expected."
+    if kind(yours) == "integers":
+        advice += " A tensor made of integers alone, as by `torch.full(size, 1)`, cuts off all fractions."
+    seen = f"Your result has dtype {yours}, and the target has dtype {target}."
+    return f"{seen} {advice} Make the result with dtype {target}."
+
+
+def kind(dtype: torch.dtype) -> str:
+    """Return "booleans", "integers", "floats" or "complex numbers"."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return "floats" if dtype.is_floating_point else "complex numbers"
+    return "booleans" if dtype == torch.bool else "integers"
 
 
 def changed_input(case: Case) -> str | None:
@@ -106,7 +139,11 @@ def not_finite(case: Case) -> str | None:
     bad = ~case.outcome.value.isfinite() & case.target.value.isfinite()
     if not bad.any():
         return None
-    why = "NaN comes from 0/0, from the mean of nothing, or from inf - inf; inf from exp of a large number."
+    why = (
+        "NaN comes from 0/0, from the mean of nothing, from inf - inf, or from 0 * inf; inf from a division "
+        "by 0, from exp of a large number, or from numbers that grow in a loop. Print what you compute, step "
+        "by step, and find the first of them."
+    )
     return f"For {case}, {bad.sum()} of {bad.numel()} values are NaN or inf, and the target has none. {why}"
 
 
@@ -133,19 +170,21 @@ PROBLEMS = {
 def one_rank_only(cases: list[Case], case: Case) -> str:
     """Return advice if the answer fails only for tokens (T, C), or only for tokens (B, T, C)."""
     ranks = [c.arguments[0].dim() if isinstance(c.arguments[0], Tensor) else 0 for c in cases]
-    if set(ranks) != {2, 3}:
+    few, *more = sorted(set(ranks))
+    if few < 2 or len(more) != 1:
         return ""
     rank = case.arguments[0].dim()
     for c, its in zip(cases, ranks, strict=True):
         lucky = its == rank and c.arguments[0].shape[-2] == 1  # T = 1 can come out right by accident
         if not lucky and c.is_right() == (its == rank):
             return ""
+    short, long = "(T, C)", "(B, T, C)" if more[0] == 3 else "(B, n_head, T, C)"
     if rank == 2:
         return (
-            " It works for (B, T, C) and not for (T, C), and `x` may be either. Count from the end: "
+            f" It works for {long} and not for {short}, and `x` may be either. Count from the end: "
             "`x.shape[-2]`, `x[..., t, :]`, dim=-2 in place of dim=1, and dim=-1 in place of dim=2."
         )
     return (
-        " It works for (T, C) and not for (B, T, C): there, `len(x)` and `x.shape[0]` are B. Count from the "
+        f" It works for {short} and not for {long}: there, `len(x)` and `x.shape[0]` are B. Count from the "
         "end: `x.shape[-2]`, `x[..., t, :]`, dim=-2 in place of dim=0, and dim=-1 in place of dim=1."
     )

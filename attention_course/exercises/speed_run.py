@@ -105,14 +105,6 @@ def speed_up(old: Float[Tensor, "2 n_old"], new: Float[Tensor, "2 n_new"], mark:
     return torch.stack([*found, found[0] / found[1]])
 
 
-def five_steps(x, a, b, c):
-    """Scale, and take five steps, as Muon does."""
-    x = x / x.norm()
-    for _ in range(5):
-        x = newton_schulz_step(x, a, b, c)
-    return x
-
-
 # Inputs
 
 
@@ -154,7 +146,7 @@ def draw_matrices(generator: torch.Generator) -> list[tuple]:
 
 
 def draw_plans(generator: torch.Generator) -> list[tuple]:
-    """Draw peaks, steps, warmups and decays: with a plateau, without, without warmup, without decay."""
+    """Draw peaks, the first of them an integer, and schedules: with each part, and without each."""
 
     def size(least, most):
         return int(torch.randint(least, most + 1, (), generator=generator))
@@ -168,7 +160,7 @@ def draw_plans(generator: torch.Generator) -> list[tuple]:
         (size(2, 4), 0, size(5, 7)),
         (size(5, 9), size(15, 25), size(10, 14)),
     ):
-        peak = 1.0 if not plans else size(2, 9) / 10
+        peak = 1 if not plans else size(2, 9) / 10
         plans.append((peak, warmup + plateau + decay, warmup, decay))
     return plans
 
@@ -176,11 +168,13 @@ def draw_plans(generator: torch.Generator) -> list[tuple]:
 def draw_curves(generator: torch.Generator) -> list[tuple]:
     """Draw two curves and a mark: falling, noisy with several crossings, and with a mark too low for one.
 
+    One curve touches the mark, and rises again.
+
     The new one takes less time for a step in most, and both are measured at times of their own.
     """
 
-    def curve(losses, step):
-        losses = torch.tensor(losses) + 0.02 * torch.rand(len(losses), generator=generator)
+    def curve(losses, step, noise=0.02):
+        losses = torch.tensor(losses) + noise * torch.rand(len(losses), generator=generator)
         seconds = (step * (0.5 + torch.rand(len(losses), generator=generator))).cumsum(dim=0)
         return torch.stack([seconds, losses])
 
@@ -196,25 +190,29 @@ def draw_curves(generator: torch.Generator) -> list[tuple]:
         (curve(falling, 3.0), curve(quick, 20.0), marks[2]),
         (curve(falling[:3], 4.0), curve(quick, 3.0), 2.3),
         (curve(noisy, 4.0), curve(falling[:4], 1.0), 2.1),
+        (curve([4.0, 2.5, 3.0, 2.0], 4.0, noise=0), curve(falling, 2.0), 2.5),
     ]
 
 
 # Properties
 
 
-def held_one_at_a_time(average, blocks):
-    """Give each block once, and see whether earlier ones still exist when the next is asked for."""
+def most_held(average, blocks):
+    """Give each block once; return how many earlier ones exist at most when the next is asked for.
+
+    It is more than all of them if the result is another one.
+    """
     given: list[list[weakref.ref]] = []
-    held = False
+    held = 0
 
     def once():
         nonlocal held
         for pair in blocks:
-            held |= any(each() is not None for old in given[:-1] for each in old)
+            held = max(held, sum(any(each() is not None for each in old) for old in given[:-1]))
             given.append([weakref.ref(each) for each in pair])
             yield pair
 
-    return close(average(blocks), average(once())) and not held
+    return held if close(average(blocks), average(once())) else len(blocks.pairs)
 
 
 def in_reverse(average, blocks):
@@ -255,12 +253,21 @@ OF_AN_AVERAGE = (
     Property("The order of the blocks does not matter.", in_reverse),
     Property("A number added to all scores changes nothing.", higher_by_three),
     Property(
-        "Each block is read once, and then forgotten.",
-        held_one_at_a_time,
+        "Each block is read once, and not all are kept.",
+        lambda f, blocks: most_held(f, blocks) < 2,
         "all_blocks_held",
-        "The mean is right, but your function keeps all blocks, or reads them more than once. Think of more "
+        "The mean is right, but your function keeps the blocks, or reads them more than once. Think of more "
         "scores than fit into memory. Go through `blocks` in one loop, and carry three things from block to "
         "block: the largest score, the sum of the exps, and the weighted sum of the values.",
+    ),
+    Property(
+        "No block is kept.",
+        lambda f, blocks: most_held(f, blocks) == 0,
+        "one_block_held",
+        "The mean is right, and you go through the blocks once, but an earlier block is still in memory. A "
+        "view keeps the whole block that it looks into: `scores[i]` and `values[i]` are views, and so is the "
+        "result of Python's `max(scores)`. Take `scores.max()`, or `.clone()` what you carry on. Is it a "
+        "name from before the loop, such as that of the first block? `del` it when you are done with it.",
     ),
 )
 OF_A_STEP = (
@@ -286,7 +293,7 @@ OF_A_COMPARISON = (
 
 EXERCISES = (
     exercise(__name__, online_softmax, draw_blocks, OF_AN_AVERAGE),
-    exercise(__name__, newton_schulz_step, draw_matrices, OF_A_STEP, functions=(five_steps,)),
+    exercise(__name__, newton_schulz_step, draw_matrices, OF_A_STEP),
     exercise(__name__, learning_rate_schedule, draw_plans, OF_A_SCHEDULE),
     exercise(__name__, speed_up, draw_curves, OF_A_COMPARISON),
 )

@@ -37,6 +37,13 @@ def rms_in_numpy(x, weight, eps):
     return torch.from_numpy(a / np.sqrt((a**2).mean(-1, keepdims=True) + np.float32(eps))) * weight
 
 
+@wrong("rms_norm", "detached")
+def rms_with_a_constant_root(x, weight, eps):
+    with torch.no_grad():
+        factor = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+    return x * factor * weight
+
+
 @wrong("rms_norm", "mean_subtracted")
 def rms_by_layer_norm(x, weight, eps):
     return F.layer_norm(x, (x.shape[-1],), weight, None, eps)
@@ -81,6 +88,15 @@ wrong(
     "rms_norm",
     rms_by_pytorch=lambda x, weight, eps: F.rms_norm(x, weight.shape, weight, eps),
     rms_for_batches_only=lambda x, weight, eps: x / (x**2).mean(2, keepdim=True).add(eps).sqrt() * weight,
+)
+wrong(
+    "rms_norm",
+    "root_before_the_mean",
+    rms_of_the_length=lambda x, weight, eps: x / (x.norm(dim=-1, keepdim=True) / x.shape[-1] + eps) * weight,
+)
+wrong(
+    "rms_norm",
+    "epsilon_in_another_place",
     rms_epsilon_on_each_side=lambda x, weight, eps: (
         x / ((x * x).mean(-1, keepdim=True) + eps).sqrt().add(eps) * weight
     ),
@@ -200,6 +216,26 @@ def rotate_without_a_minus(x, positions, base):
 
 wrong(
     "rotate",
+    "sinusoids_added",
+    rotate_by_adding_sinusoids=lambda x, positions, base: (
+        x + torch.stack(((a := _angles(x, positions, base)).sin(), a.cos()), dim=-1).flatten(-2)
+    ),
+)
+wrong(
+    "rotate",
+    "integer_division",
+    rotate_with_whole_exponents=lambda x, positions, base: (
+        x
+        * (
+            angles := (
+                positions[:, None] * base ** (-torch.arange(0, x.shape[-1], 2) // x.shape[-1])
+            ).repeat_interleave(2, -1)
+        ).cos()
+        + torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2) * angles.sin()
+    ),
+)
+wrong(
+    "rotate",
     "angle_for_each_channel",
     rotate_with_an_angle_for_each_channel=lambda x, positions, base: (
         x * (angles := positions[:, None] * base ** (-torch.arange(x.shape[-1]) / x.shape[-1])).cos()
@@ -209,9 +245,6 @@ wrong(
 
 wrong(
     "rotate",
-    rotate_by_adding_sinusoids=lambda x, positions, base: (
-        x + torch.stack(((a := _angles(x, positions, base)).sin(), a.cos()), dim=-1).flatten(-2)
-    ),
     rotate_along_dimension_1=lambda x, positions, base: rotate_by_complex_numbers(
         x.transpose(0, 1), positions, base
     ).transpose(0, 1),
@@ -319,8 +352,37 @@ def grouped_with_the_triangle_of_a_square(q, k, v):
 
 wrong(
     "grouped_attention",
+    "key_heads_reversed",
     grouped_key_heads_in_reverse=lambda q, k, v: _causal(q, *_copies(q, k.flip(1), v.flip(1))),
+)
+wrong(
+    "grouped_attention",
+    "heads_merged",
     grouped_merged_to_tokens=lambda q, k, v: _causal(q, *_copies(q, k, v)).transpose(1, 2).flatten(2),
+)
+wrong(
+    "grouped_attention",
+    "heads_not_copied",
+    grouped_without_copies=lambda q, k, v: (
+        torch.softmax(
+            (q @ k.mT / math.sqrt(q.shape[3])).masked_fill(
+                ~package.causal_mask(q.shape[2], k.shape[2]), -torch.inf
+            ),
+            dim=-1,
+        )
+        @ v
+    ),
+)
+wrong(
+    "grouped_attention",
+    "no_mask",
+    grouped_causal_where_square=lambda q, k, v: F.scaled_dot_product_attention(
+        q, *_copies(q, k, v), is_causal=q.shape[2] == k.shape[2]
+    ),
+)
+wrong(
+    "grouped_attention",
+    grouped_tokens_first=lambda q, k, v: _causal(q, *_copies(q, k, v)).transpose(1, 2),
     grouped_for_queries_and_keys_as_many=lambda q, k, v: package.attention(
         q, *_copies(q, k, v), package.causal_mask(k.shape[2])
     )[0],
@@ -462,11 +524,25 @@ wrong(
     cached_that_empties_the_cache=lambda q, k, v, past_k, past_v, rotate: (
         package.attend(*_rotated(q, k, v, past_k, past_v, rotate), is_causal=True) + 0 * past_k.zero_().sum()
     ),
-    cached_side_by_side=lambda q, k, v, past_k, past_v, rotate: package.attend(
-        rotate(q, _positions(q, past_k)),
-        torch.cat((past_k, k), -1),
-        torch.cat((past_v, v), -1),
-        is_causal=True,
+)
+wrong(
+    "attend_with_cache",
+    "joined_along_another_dimension",
+    cached_side_by_side=lambda q, k, v, past_k, past_v, rotate: (
+        torch.softmax(
+            rotate(q, _positions(q, past_k))
+            @ torch.cat((past_k, rotate(k, _positions(q, past_k))), dim=1).mT
+            / q.shape[-1] ** 0.5,
+            dim=-1,
+        )
+        @ torch.cat((past_v, v), dim=1)
+    ),
+)
+wrong(
+    "attend_with_cache",
+    "wrong_alignment",
+    cached_causal_for_several=lambda q, *given: F.scaled_dot_product_attention(
+        *_rotated(q, *given), is_causal=q.shape[2] > 1
     ),
 )
 
@@ -521,7 +597,7 @@ def encode_one_place_at_a_time(ids, merges):
 @right("encode_word")
 def encode_in_tensors(ids, merges):
     tokens = ids.clone()
-    for (left, right_), new_id in merges.items():
+    for (left, right_), new_id in sorted(merges.items(), key=lambda item: item[1]):
         places = ((tokens[:-1] == left) & (tokens[1:] == right_)).nonzero().flatten().tolist()
         keep, end = torch.ones(len(tokens), dtype=torch.bool), -1
         for i in places:
@@ -529,6 +605,46 @@ def encode_in_tensors(ids, merges):
                 tokens[i], keep[i + 1], end = new_id, False, i + 1
         tokens = tokens[keep]
     return tokens
+
+
+@right("encode_word")
+def encode_to_int32(ids, merges):
+    return encode_as_minbpe(ids, merges).int()
+
+
+@wrong("encode_word", "order_of_the_dict")
+def encode_once_through_the_dict(ids, merges):
+    tokens = ids.tolist()
+    for pair, new_id in merges.items():
+        tokens = _merge(tokens, pair, new_id)
+    return torch.tensor(tokens)
+
+
+@wrong("encode_word", "order_of_the_dict")
+def encode_by_ranks_of_the_dict(ids, merges):
+    ranks, tokens = {pair: rank for rank, pair in enumerate(merges)}, ids.tolist()
+    while pairs := [pair for pair in _pairs(tokens) if pair in ranks]:
+        best = min(pairs, key=ranks.get)
+        tokens = _merge(tokens, best, merges[best])
+    return torch.tensor(tokens)
+
+
+@wrong("encode_word", "nothing_merged")
+def encode_with_tensors_as_keys(ids, merges):
+    tokens = list(ids)
+    while pairs := [pair for pair in _pairs(tokens) if pair in merges]:
+        best = min(pairs, key=lambda pair: merges[pair])
+        tokens = _merge(tokens, best, merges[best])
+    return torch.tensor(tokens)
+
+
+@wrong("encode_word", "no_pair_left")
+def encode_until_min_fails(ids, merges):
+    tokens = ids.tolist()
+    while len(tokens) > 0:
+        best = min([pair for pair in _pairs(tokens) if pair in merges], key=merges.get)
+        tokens = _merge(tokens, best, merges[best])
+    return torch.tensor(tokens)
 
 
 @wrong("encode_word", "merged_by_frequency")
@@ -580,7 +696,7 @@ def encode_without_a_loop(ids, merges):
     return torch.tensor(tokens)
 
 
-@wrong("encode_word", "learned_last_first")
+@wrong("encode_word", "order_of_the_dict")
 def encode_from_the_end_of_the_table(ids, merges):
     tokens = ids.tolist()
     while pairs := [pair for pair in reversed(merges) if pair in _pairs(tokens)]:
@@ -720,6 +836,24 @@ def find_where_most_weight_lies(weights, ids):
     return _place(weights.sum(-2).amax(-1))
 
 
+def _score(weights, queries, half):
+    return weights[:, :, queries, queries - half + 1].mean(-1)
+
+
+@wrong("find_induction_head", "last_query_left_out")
+def find_without_the_last_query(weights, ids):
+    half = len(ids) // 2
+    return _place(_score(weights, torch.arange(half, 2 * half - 1), half))
+
+
+@wrong("find_induction_head", "best_layer_first")
+def find_the_layer_first(weights, ids):
+    half = len(ids) // 2
+    scores = _score(weights, torch.arange(half, 2 * half), half)
+    layer = scores.sum(1).argmax()
+    return torch.stack([layer, scores[layer].argmax()])
+
+
 wrong(
     "find_induction_head",
     "counted_from_1",
@@ -742,6 +876,13 @@ wrong(
 wrong(
     "find_induction_head",
     find_a_tuple=lambda weights, ids: tuple(find_by_loops(weights, ids).tolist()),
-    find_the_scores=lambda weights, ids: weights.diagonal(1 - len(ids) // 2, dim1=2, dim2=3).mean(-1),
     find_the_last_head_of_the_layer=lambda weights, ids: torch.tensor([find_by_loops(weights, ids)[0], -1]),
+)
+
+wrong(
+    "find_induction_head",
+    "returns_the_scores",
+    find_the_scores=lambda weights, ids: _score(
+        weights, torch.arange(len(ids) // 2, len(ids)), len(ids) // 2
+    ),
 )

@@ -104,6 +104,32 @@ def page_of_logits(vocab_size, block_size):
     return torch.zeros(1, block_size, vocab_size)
 
 
+@wrong("gpt", "The first loss is near ln V")
+class PageOfLargeTables(Page):
+    def __init__(self, vocab_size, block_size):
+        super().__init__(vocab_size, block_size)
+        nn.init.normal_(self.tokens.weight)
+        self.head.weight = nn.Parameter(8 * self.tokens.weight.detach())
+
+
+@wrong("gpt", "A prefix alone gives the same logits")
+class PageOfViews(Page):
+    def attend(self, x):
+        B, T, C = x.shape
+        parts = torch.cat([each(x) for each in self.qkv], dim=-1).chunk(3, dim=-1)
+        q, k, v = (part.reshape(B, 2, T, C // 2) for part in parts)
+        age = (torch.arange(T)[:, None] - torch.arange(T)).clamp(min=0)
+        scores = q @ k.mT / math.sqrt(C // 2) + self.ages[:, age]
+        weights = scores.masked_fill(torch.ones(T, T).triu(1).bool(), -torch.inf).softmax(dim=-1)
+        return self.join((weights @ v).reshape(B, T, C))
+
+
+@wrong("gpt", "It answers ids with logits")
+class PageOfALoss(Page):
+    def forward(self, ids):
+        return nn.functional.cross_entropy(super().forward(ids).flatten(0, 1), ids.flatten())
+
+
 # swaps_noticed
 
 
@@ -168,13 +194,44 @@ def swaps_any_logit(model, ids):
     return moved > 1e-5 * before.abs().max()
 
 
+def _moved(model, ids, others):
+    last = _last(model, ids[None])
+    return last, _last(model, others) - last
+
+
+@wrong("swaps_noticed", "absolute_tolerance")
+def swaps_by_a_fixed_number(model, ids):
+    return _moved(model, ids, _swapped(ids))[1].abs().amax(dim=-1) > 1e-5
+
+
+@wrong("swaps_noticed", "largest_without_abs")
+def swaps_by_the_largest_with_its_sign(model, ids):
+    last, moved = _moved(model, ids, _swapped(ids))
+    return moved.abs().amax(dim=-1) > 1e-5 * last.max()
+
+
+@wrong("swaps_noticed", "each_logit_alone")
+def swaps_by_allclose(model, ids):
+    last = _last(model, ids[None])[0]
+    return torch.tensor([not torch.allclose(new, last) for new in _last(model, _swapped(ids))])
+
+
+@wrong("swaps_noticed", "nudges_pile_up")
+def swaps_in_one_copy(model, ids):
+    row, last, found = ids.clone(), _last(model, ids[None]), []
+    for i in range(len(ids) - 1):
+        row[[i, i + 1]] = row[[i + 1, i]]
+        found.append((_last(model, row[None]) - last).abs().max() > 1e-5 * last.abs().max())
+    return torch.stack(found)
+
+
 @wrong("swaps_noticed", "inverted_answer")
 def swaps_not_noticed(model, ids):
     return ~swaps_in_one_batch(model, ids)
 
 
 @wrong("swaps_noticed")
-def swaps_with_the_token_after_next(model, ids):
+def swaps_of_all_that_follow(model, ids):
     rows = [torch.cat([ids[:i], ids[i:].roll(1)]) for i in range(len(ids) - 1)]
     return _differ(model, ids, torch.stack(rows))
 
@@ -223,6 +280,43 @@ def context_by_cumulative_sum(model, ids):
     return (_matters(model, ids).cumsum(0) > 0).sum()
 
 
+@wrong("context_length", "absolute_tolerance")
+def context_by_a_fixed_number(model, ids):
+    moved = _moved(model, ids, _changed(ids, model(ids[None]).shape[-1]))[1]
+    return ((moved.abs().amax(dim=-1) > 1e-5).cumsum(0) > 0).sum()
+
+
+@wrong("context_length", "largest_without_abs")
+def context_by_the_largest_with_its_sign(model, ids):
+    last, moved = _moved(model, ids, _changed(ids, model(ids[None]).shape[-1]))
+    return ((moved.abs().amax(dim=-1) > 1e-5 * last.max()).cumsum(0) > 0).sum()
+
+
+@wrong("context_length", "leaves_the_vocabulary")
+def context_with_the_next_token(model, ids):
+    last = _last(model, ids[None])
+    for s in range(len(ids)):
+        row = ids.clone()
+        row[s] += 1
+        if (_last(model, row[None]) - last).abs().max() > 1e-5 * last.abs().max():
+            return torch.tensor(len(ids) - s)
+    return torch.tensor(0)
+
+
+@wrong("context_length", "no_token_taken_for_one")
+def context_by_argmax_of_nothing(model, ids):
+    return torch.tensor(len(ids) - int(_matters(model, ids).int().argmax()))
+
+
+@wrong("context_length", "cuts_the_text")
+def context_by_cutting(model, ids):
+    last = _last(model, ids[None])
+    for length in range(1, len(ids) + 1):
+        if (_last(model, ids[None, -length:]) - last).abs().max() < 1e-5 * last.abs().max():
+            return torch.tensor(length)
+    return torch.tensor(len(ids))
+
+
 @wrong("context_length", "counts_those_that_matter")
 def context_as_a_number_of_tokens(model, ids):
     return torch.tensor(sum(bool(each) for each in _matters(model, ids)))
@@ -245,7 +339,7 @@ def context_with_token_0_in_each_place(model, ids):
     return (moved.cumsum(0) > 0).sum()
 
 
-@wrong("context_length")
+@wrong("context_length", "always_the_whole_text")
 def context_of_the_text(model, ids):
     return torch.tensor(len(ids))
 
@@ -255,7 +349,7 @@ def context_as_an_int(model, ids):
     return int(context_in_one_batch(model, ids))
 
 
-@wrong("context_length")
+@wrong("context_length", "absolute_tolerance", "cuts_the_text")
 def context_by_cutting_the_text(model, ids):
     last = _last(model, ids[None])
     for length in range(1, len(ids) + 1):

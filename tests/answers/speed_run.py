@@ -67,6 +67,38 @@ def online_kept_divided(blocks):
     return out
 
 
+@wrong("online_softmax", "one_block_held")
+def online_with_a_view_of_a_block(blocks):
+    m, num, den = torch.tensor(-torch.inf), 0.0, 0.0
+    for scores, values in blocks:
+        new = max(m, max(scores))
+        e = (scores - new).exp()
+        num, den, m = num * (m - new).exp() + e @ values, den * (m - new).exp() + e.sum(), new
+    return num / den
+
+
+@wrong("online_softmax", "one_block_held")
+def online_with_names_of_the_first_block(blocks):
+    rest = iter(blocks)
+    scores_0, values_0 = next(rest)
+    m = scores_0.max()
+    num, den = (scores_0 - m).exp() @ values_0, (scores_0 - m).exp().sum()
+    for scores, values in rest:
+        new = torch.maximum(m, scores.max())
+        e = (scores - new).exp()
+        num, den, m = num * (m - new).exp() + e @ values, den * (m - new).exp() + e.sum(), new
+    return num / den
+
+
+@wrong("online_softmax", "first_maximum_for_all")
+def online_with_the_first_maximum(blocks):
+    m, num, den = None, 0.0, 0.0
+    for scores, values in blocks:
+        m = scores.max() if m is None else m
+        num, den = num + (scores - m).exp() @ values, den + (scores - m).exp().sum()
+    return num / den
+
+
 @wrong("online_softmax", "all_blocks_held")
 def online_with_everything_joined(blocks):
     scores, values = zip(*blocks, strict=True)
@@ -157,7 +189,11 @@ def online_last_block(blocks):
 
 wrong(
     "online_softmax",
+    "scores_ignored",
     online_plain_mean=lambda blocks: torch.cat([values for _, values in blocks]).mean(0),
+)
+wrong(
+    "online_softmax",
     online_by_index=lambda blocks: blocks[0][0].softmax(0) @ blocks[0][1],
 )
 
@@ -232,6 +268,21 @@ def newton_of_a_sum(x, a, b, c):
 
 
 @wrong("newton_schulz_step", "five_steps")
+def newton_five_times(x, a, b, c):
+    for _ in range(5):
+        A = x @ x.T
+        x = a * x + (b * A + c * A @ A) @ x
+    return x
+
+
+@wrong("newton_schulz_step", "not_transposed_back")
+def newton_of_a_wide_matrix(x, a, b, c):
+    x = x.T if x.shape[0] > x.shape[1] else x
+    A = x @ x.T
+    return a * x + (b * A + c * A @ A) @ x
+
+
+@wrong("newton_schulz_step", "five_steps")
 def newton_whole(x, a, b, c):
     x = x / x.norm()
     for _ in range(5):
@@ -242,7 +293,26 @@ def newton_whole(x, a, b, c):
 
 wrong(
     "newton_schulz_step",
+    "detached",
+    newton_with_a_constant_gram=lambda x, a, b, c: (
+        a * x + (b * (gram := (x @ x.T).detach()) + c * gram @ gram) @ x
+    ),
+)
+wrong(
+    "newton_schulz_step",
+    "coefficients_ignored",
     newton_classical=lambda x, a, b, c: 1.5 * x - 0.5 * x @ x.T @ x,
+)
+wrong(
+    "newton_schulz_step",
+    "one_power_too_many",
+    newton_of_seventh_degree=lambda x, a, b, c: (
+        a * x + b * x @ x.T @ x + c * (x @ x.T) @ (x @ x.T) @ (x @ x.T) @ x
+    ),
+)
+wrong(
+    "newton_schulz_step",
+    "singular_values_of_1",
     newton_polar=lambda x, a, b, c: (usv := torch.linalg.svd(x, full_matrices=False))[0] @ usv[2],
 )
 
@@ -337,11 +407,41 @@ def schedule_without_decay(peak, steps, warmup, decay):
     return schedule_by_cases(peak, steps, warmup, 0)
 
 
+@wrong("learning_rate_schedule", "integer_division")
+def schedule_in_whole_numbers(peak, steps, warmup, decay):
+    def rate(t):
+        if t < warmup:
+            return peak * (t + 1) // warmup
+        return peak * (steps - t) // decay if t >= steps - decay else peak
+
+    return torch.tensor([float(rate(t)) for t in range(steps)])
+
+
+@wrong("learning_rate_schedule", "slice_of_minus_zero")
+def schedule_from_the_end(peak, steps, warmup, decay):
+    rates = torch.full((steps,), float(peak))
+    rates[:warmup] = peak * torch.arange(1, warmup + 1) / warmup
+    rates[-decay:] = peak * torch.arange(decay, 0, -1) / decay
+    return rates
+
+
+@wrong("learning_rate_schedule")
+def schedule_in_a_table_of_integers(peak, steps, warmup, decay):
+    rates = torch.full((steps,), peak)
+    for t in range(steps):
+        rates[t] = schedule_by_cases(peak, steps, warmup, decay)[t]
+    return rates
+
+
 wrong(
     "learning_rate_schedule",
+    "divided_by_zero",
     schedule_divides_by_0=lambda peak, steps, warmup, decay: torch.tensor(
         [peak * min(1, (t + 1) / warmup, (steps - t) / decay) for t in range(steps)]
     ),
+)
+wrong(
+    "learning_rate_schedule",
     schedule_of_one_rate=lambda peak, steps, warmup, decay: peak,
 )
 
@@ -453,16 +553,33 @@ def speed_up_in_steps(old, new, mark):
     return torch.tensor([a, b, a / b])
 
 
+@wrong("speed_up", "strictly_below")
+def speed_up_below_the_mark(old, new, mark):
+    marks = (torch.nextafter(torch.tensor(mark), torch.tensor(-1.0)).item() for _ in range(2))
+    a, b = (_first(*each, below) for each, below in zip((old, new), marks, strict=True))
+    return torch.tensor([a, b, a / b])
+
+
+@wrong("speed_up", "clock_of_old")
+def speed_up_by_one_clock(old, new, mark):
+    a, b = (_first(old[0], each[1], mark) for each in (old, new))
+    return torch.tensor([a, b, a / b])
+
+
 wrong(
     "speed_up",
+    "ratio_alone",
     speed_up_ratio_alone=lambda old, new, mark: torch.tensor(_first(*old, mark) / _first(*new, mark)),
+)
+wrong(
+    "speed_up",
     speed_up_whole_curve=lambda old, new, mark: torch.tensor(
         np.array([np.interp(-mark, -each[1].numpy(), each[0].numpy()) for each in (old, new, old)])
     ),
 )
 
 
-@wrong("speed_up")
+@wrong("speed_up", "never_not_noticed")
 def speed_up_without_never(old, new, mark):
     found = []
     for seconds, losses in (old, new):

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from attention_course.attention import Cache, attend, attention, causal_mask
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises import a_real_model as rung
+from attention_course.exercises.comparing import same
 from attention_course.heads import followed_before, head_scores
 from attention_course.llama import RMSNorm, Rotary
 from attention_course.smollm import SMOLLM
@@ -53,9 +54,14 @@ def test_sizes_that_a_wrong_answer_confuses_are_equal_in_one_input_and_differ_in
 @pytest.mark.parametrize("seed", range(20))
 def test_the_wrong_ways_to_merge_lead_elsewhere(seed):
     for mistake in EXERCISES["encode_word"].mistakes:
-        drawn = inputs("encode_word", seed)
-        ends = [mistake.function(*given).tolist() != rung.encode_word(*given).tolist() for given in drawn]
-        assert any(ends), mistake
+        drawn = judging.trial(EXERCISES["encode_word"], seed)
+        ends = [drawn.outcome(mistake, i) for i in range(len(drawn.inputs))]
+        assert not all(same(*pair, 0.0) for pair in zip(drawn.targets, ends, strict=True)), mistake
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_holds_pairs_in_another_order_than_they_were_learned_in(seed):
+    assert any(list(merges.values()) != sorted(merges.values()) for _, merges in inputs("encode_word", seed))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -112,11 +118,12 @@ def test_a_step_is_that_of_the_cache():
 def test_a_word_is_encoded_as_the_library_does(seed):
     for ids, merges in inputs("encode_word", seed):
         spelled = {token: chr(token) for token in {*ids.tolist(), *sum(merges, ())} if token < 256}
-        for (left, right), token in merges.items():
-            spelled[token] = spelled[left] + spelled[right]
+        learned = sorted(merges, key=merges.get)
+        for left, right in learned:
+            spelled[merges[left, right]] = spelled[left] + spelled[right]
         numbers = {text: token for token, text in spelled.items()}
         assert len(numbers) == len(spelled)
-        pairs = [(spelled[left], spelled[right]) for left, right in merges]
+        pairs = [(spelled[left], spelled[right]) for left, right in learned]
         found = Tokenizer(models.BPE(numbers, pairs)).encode("".join(map(chr, ids.tolist()))).ids
         assert rung.encode_word(ids, merges).tolist() == found
 
@@ -127,7 +134,7 @@ def test_the_head_found_has_the_highest_score_of_induction(seed):
         scores = head_scores(weights, followed_before(ids))
         found = rung.find_induction_head(weights, ids)
         assert scores[tuple(found)] == scores.max()
-        assert scores.flatten().sort().values[-2] < 0.9 * scores.max()
+        assert scores.flatten().sort().values[-2] < 0.95 * scores.max()
 
 
 # Texts

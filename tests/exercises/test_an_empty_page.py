@@ -152,7 +152,14 @@ def test_what_is_said_of_bugs_seen_from_outside():
 # Models that are asked from outside
 
 CONTEXT = {
-    **{"bigram": 1, "trigram": 2, "window of 3": 3, "window of 4": 4, "the third last": 3},
+    **{
+        "bigram": 1,
+        "bigram that grows": 1,
+        "trigram": 2,
+        "window of 3": 3,
+        "window of 4": 4,
+        "the third last": 3,
+    },
     **{"every other token": 5, "no token": 0},
 }
 
