@@ -77,7 +77,7 @@ mixture = 0.7 * v[2] + 0.3 * v[6]
 mixture, mixture.topk(2).indices
 
 # %% [markdown]
-# Now `topk` reads both cards, and in their order. But a linear layer after the head, which our models below have, cannot read both, as long as the two weights do not depend on the cards. Let the first card get a fixed share s, and the second 1 − s. For each answer, the linear layer gives a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
+# Now `topk` reads both cards, and in their order. But a linear layer after the head, which two of our models below have, cannot read both, as long as the two weights do not depend on the cards. Let the first card get a fixed share s, and the second 1 − s. For each answer, the linear layer gives a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
 #
 # 1. On two 2s both answers are 2, on two 6s both are 6. So either lead is larger on mix(2, 2) than on mix(6, 6), where mix(a, b) = s · v_a + (1 − s) · v_b is the mixture of the cards a and b, with values v_a and v_b.
 # 2. For any values and any share, mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). A linear layer keeps this equation. So turning (6, 2) into (2, 6) changes either lead by 2s − 1 times a positive number.
@@ -295,7 +295,7 @@ assert 2 * least < most < 5 * least
 #
 # Two heads share the work: one follows the first name, the other the second.
 #
-# How does a single head manage with the ReLU? Its shares hardly depend on the cards either, but one of them is more than twice<!--shown--> the other. That is how you pack two digits into one number.
+# How does a single head manage with the ReLU? Its shares hardly depend on the cards either, but one of them is more than twice the other. That is how you pack two digits into one number.
 
 # %%
 hands = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
