@@ -521,7 +521,7 @@ assert 0.98 < sizes[control] / sizes["second layer"] < 1
 # Each model was trained once, with one seed and with the same learning rate (the table of pairs has its own), so small differences mean little. The numbers are from the machine that ran the notebook last; on yours they may differ a little.
 
 # %% tags=["folded", "nbval-ignore-output", "table", "proof"]
-# Table: parameters, loss and answer accuracy of each model; the claims below
+# Table: parameters, loss and answers of each model; the claims below
 losses = {name: evaluate(model, val_ids) for name, model in models.items()}
 accuracies = {
     name: answer_accuracy(model, val_text, tokenizer)
