@@ -7,6 +7,7 @@ import pytest
 
 from attention_course.ladder import RUNGS
 from attention_course.questions import BACK, QUESTIONS
+from attention_course.training import RECIPES
 
 NOTEBOOKS = [rung.name for rung in RUNGS]
 DENSITY = 2
@@ -230,10 +231,10 @@ def test_an_error_is_shown_in_words_and_the_next_change_recovers(page):
 @pytest.mark.parametrize("notebook", ["08_bigram_to_gpt"], indirect=True)
 def test_the_gpt_has_trained_and_can_be_looked_into(notebook, page):
     """The bar is full, the button rests, the model has written; the head that was found can be chosen."""
-    live = page.locator(".attention-live-training")
-    assert "450 steps in" in live.inner_text()
+    live, steps = page.locator(".attention-live-training"), RECIPES["stories"].steps
+    assert f"{steps} steps in" in live.inner_text()
     assert live.locator("button").is_disabled()
-    assert "Written after step 450" in live.locator(".attention-panels").get_attribute("aria-label")
+    assert f"Written after step {steps}" in live.locator(".attention-panels").get_attribute("aria-label")
     looked, drawn = page.locator(".attention-explorer").all()
     found = page.locator(".jp-OutputArea", has_text="= layers, texts, heads, queries, keys").inner_text()
     head = int(re.search(r"head (\d): \d+ %", found)[1])

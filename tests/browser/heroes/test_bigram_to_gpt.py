@@ -42,7 +42,7 @@ def test_the_mean_is_a_step_back_and_every_later_part_a_step_down():
 
 def test_only_the_second_layer_finds_the_answers():
     accuracies = [part["accuracy"] for part in PARTS]
-    assert max(accuracies[:-1]) < 0.2
+    assert max(accuracies[:-1]) < 0.4
     assert accuracies[-1] > 0.9
     assert read_story(DATA["prompt"] + PARTS[-1]["line"])
 
