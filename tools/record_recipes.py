@@ -5,8 +5,8 @@ There are ten recipes: rung 8's, one more trick in each of the next five, and al
 Tuning gives each recipe a learning rate and a number of steps of its own. It trains on nine tenths of the
 training text and asks the first questions of the last tenth, with seeds that no race uses. From a start it
 goes to the best neighbour on a grid until none is better; best is the fewest steps to the mark, the mean of
-three seeds, and settings with which a seed misses it are worse than all others. The three best are tried
-again with eight more seeds, and the best of these is raced.
+three seeds, and settings with which a seed misses it are worse than all others. The five best are tried
+again with eight other seeds, and the best of these is raced.
 
 In a race all recipes train on the training text and take turns, EVERY steps each, so that other load affects
 all of them. Seconds are those that the steps took, of processor time on one thread. After each turn the
@@ -32,7 +32,7 @@ from attention_course.stories import answer_accuracy
 from attention_course.text import Data, load_text
 from attention_course.training import evaluate
 
-EVERY, CHARACTERS, FINALISTS = 25, 8193, 3
+EVERY, CHARACTERS, FINALISTS = 25, 8193, 5
 SEEDS, TUNING_SEEDS, FINAL_SEEDS = range(8), range(100, 103), range(103, 111)
 LEARNING_RATES = [round(0.0025 * 1.5**i, 4) for i in range(9)]
 STEPS = [round(200 * 1.35**i) for i in range(7)]
@@ -95,7 +95,9 @@ def tune(tricks):
                 if taken[-1] > 1.2 * min(tried.values(), default=10**6):
                     break
             tried[at, seeds] = statistics.mean(taken)
-            print(f"{'+'.join(tricks) or 'rung 8':45} {rate:.4f} {steps:5} {tried[at, seeds]:8.0f}", flush=True)
+            print(
+                f"{'+'.join(tricks) or 'rung 8':45} {rate:.4f} {steps:5} {tried[at, seeds]:8.0f}", flush=True
+            )
         return tried[at, seeds]
 
     here, best = None, ((5, 3) if "muon" in tricks else (3, 4))
