@@ -33,7 +33,10 @@ TRICKS = {
 }
 
 FAST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the model, and changes of the recipe
-    "stories": (dict(block_size=128, n_layer=1, n_head=4, n_embd=64), dict(steps=600, batch_size=16)),
+    "stories": (
+        dict(block_size=128, n_layer=1, n_head=4, n_embd=64),
+        dict(steps=660, batch_size=16, learning_rate=1.27e-2),
+    ),
     "shakespeare": (dict(block_size=32, n_layer=1, n_head=4, n_embd=96), dict(steps=290, batch_size=32)),
     "shakespeare-long": (
         dict(block_size=128, n_layer=3, n_head=4, n_embd=128, dropout=0.1),

@@ -25,7 +25,7 @@ from attention_course.text import Data, load_text
 from attention_course.training import SIZES, Recipe, Trainer, evaluate, parameter_groups
 
 TURNS, EVERY = 100, 5
-PLAIN = dict(steps=700, learning_rate=2.5e-3)  # without tricks
+PLAIN = dict(steps=600, learning_rate=2.5e-3)  # without tricks
 NANO_GPT = Recipe(
     steps=2000,
     batch_size=12,

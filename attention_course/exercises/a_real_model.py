@@ -174,6 +174,15 @@ def longest_token_first(ids, merges):
     return torch.tensor(tokens)
 
 
+def digits_replaced(ids, merges):
+    """Replace in a text of numbers."""
+    text = " ".join(map(str, ids.tolist()))
+    while pairs := [pair for pair in pairwise(map(int, text.split())) if pair in merges]:
+        left, right = best = min(pairs, key=lambda pair: merges[pair])
+        text = text.replace(f"{left} {right}", str(merges[best]))
+    return torch.tensor([int(token) for token in text.split()])
+
+
 # Inputs
 
 
@@ -313,6 +322,7 @@ def draw_words(generator: torch.Generator) -> list[tuple]:
         (torch.tensor([97, 98, 99]), {(98, 99): 257, (97, 98): 256}),
         (torch.tensor([97, 98, 99]), {(98, 99): 256, (97, 98): 257}),
         (torch.tensor([97, 98, 99]), {(97, 98): 256, (98, 99): 257}),
+        (torch.tensor([97, 98, 7, 98]), {(7, 98): 256}),
         draw("abcd", "b c", "a b", "c d", "a bc"),
         draw("abcd", "a b", "c d", "ab c"),
         draw("abc", "a b", "ab c"),
@@ -341,13 +351,14 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
         weights[-2, half:, half:] = 0  # all of its weight lies on the first half
         weights[-6, half:, 1 : half + 1] = 0  # none of its weight lies on what followed
         weights[3, -1, half] = weights[9, half, 1] = 0  # nor any of the last query's, of the first one's
+        weights[0, half - 1, 0] = 0  # nor any of the query's before the second half
         weights = weights / weights.sum(dim=-1, keepdim=True)
         between = torch.randint(half + 1, T - 1, (1,), generator=generator)
         planted = {  # the distance that a head looks back, the share of its weight there, and its rows
-            0: (half - 1, 0.85, t),  # the induction head
+            0: (half - 1, 0.85, t[half:]),  # the induction head
             1: (half, 0.8, t),
             2: (half + 1, 0.8, t),
-            3: (half - 1, 0.95, t[:-1]),
+            3: (half - 1, 0.95, t[half:-1]),
             4: (1, 0.8, t),
             5: (half - 1, 0.98, t[half : half + 1]),
             6: (half - 1, 0.63, t),
@@ -362,6 +373,7 @@ def draw_recordings(generator: torch.Generator) -> list[tuple]:
         for head, (distance, share, rows) in planted.items():
             weights[head, rows] *= 1 - share
             weights[head, rows, (rows - distance).clamp(min=0)] += share
+        weights[7, half - 1] = t == 0  # by one query more it would win
         weights = weights.view(n_layer, n_head, T, T)
         while True:
             layers = torch.randperm(n_layer, generator=generator)
@@ -500,7 +512,7 @@ EXERCISES = (
         encode_word,
         draw_words,
         OF_AN_ENCODING,
-        functions=(leftmost_pair_first, longest_token_first),
+        functions=(leftmost_pair_first, longest_token_first, digits_replaced),
     ),
     exercise(__name__, find_induction_head, draw_recordings, OF_A_SEARCH),
 )

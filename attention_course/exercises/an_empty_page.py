@@ -250,7 +250,7 @@ KINDS = {
 
 
 def draw_models(generator: torch.Generator) -> list[tuple]:
-    """Draw a model of each kind and a text of 2 to 8 tokens; one of the texts has equal neighbours.
+    """Draw a model of each kind and a text of 2 to 8 tokens: one has equal neighbours, one is all zeros.
 
     Logits are large, tiny, all negative, or every other one is 0 but for rounding; or they rise together.
     The token that a text begins with is the first of the vocabulary in one, and the last one in another.
@@ -264,6 +264,10 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
         if kind == "bag of words":
             ids[ids == 0], ids[0] = ids[0].clone(), 0
             table = 1e3 * (table - table[ids].mean(dim=0) * (torch.arange(V) % 2))
+        elif kind == "bigram that grows":
+            ids *= 0
+        elif kind == "trigram":  # its moves add up to 0
+            table -= table.mean(dim=1, keepdim=True)
         elif kind == "window of 3":
             table *= -1e3
         elif kind == "window of 4":
@@ -303,6 +307,16 @@ def nearest_in_place_of_furthest(model, ids):
     return matters.any() * (matters.argmax() + 1)
 
 
+def binary_search(model, ids):
+    """Take it for granted that all tokens behind the earliest matter."""
+    matters = reach(model, ids).tolist()
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if matters[middle] else (middle + 1, high)
+    return torch.tensor(len(ids) - low)
+
+
 def says_of(kind: str, expected: Callable[[int], list | int]) -> Callable[..., bool]:
     """Make a property: of a model of this kind, and T different tokens, the answer is `expected(T)`."""
 
@@ -334,6 +348,6 @@ EXERCISES = (
         context_length,
         draw_models,
         OF_A_CONTEXT,
-        (counts_those_that_matter, stops_at_the_first_gap, nearest_in_place_of_furthest),
+        (counts_those_that_matter, stops_at_the_first_gap, nearest_in_place_of_furthest, binary_search),
     ),
 )

@@ -17,6 +17,7 @@ from attention_course.exercises.comparing import comparable, different, is_plain
 from attention_course.exercises.exercise import Exercise, Mistake, Property
 from attention_course.exercises.problems import (
     PROBLEMS,
+    SELF_EXPLAINING,
     Case,
     not_finite,
     one_rank_only,
@@ -38,7 +39,8 @@ class Verdict:
     Attributes:
         exercise: its name.
         passed: whether the answer is right.
-        mistakes: names of the recognized mistakes, from the catalogue; usually one or none.
+        mistakes: names of the recognized mistakes, from the catalogue, or one of `SELF_EXPLAINING`; usually
+            one or none.
         headline: the verdict in a few words.
         message: what was found, and what to do.
         details: HTML, shown below the message.
@@ -285,7 +287,8 @@ def unnamed(cases: list[Case]) -> Verdict | None:
                 message += one_rank_only(cases, case)
             if problem in (not_finite, wrong_values):
                 message += right_but_for(cases)
-            return Verdict(exercise.name, False, (), f"not yet: {headline}", message, details(cases, case))
+            names = (problem.__name__,) if problem in SELF_EXPLAINING else ()
+            return Verdict(exercise.name, False, names, f"not yet: {headline}", message, details(cases, case))
     return None
 
 

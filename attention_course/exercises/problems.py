@@ -165,6 +165,7 @@ PROBLEMS = {
     not_finite: "NaN or inf",
     wrong_values: "wrong values",
 }
+SELF_EXPLAINING = (wrong_type, wrong_dtype, changed_input)  # their message says what the mistake is
 
 
 def one_rank_only(cases: list[Case], case: Case) -> str:

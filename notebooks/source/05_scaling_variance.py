@@ -420,7 +420,7 @@ assert math.e / (math.e + 127 / math.e) < 0.06
 ask("loss_of_random_logits")
 
 # %% [markdown]
-# Logits that come straight from an `nn.Embedding` are such random numbers before training, because its initialization has mean 0 and variance 1..
+# Logits that come straight from an `nn.Embedding` are such random numbers before training, because its initialization has mean 0 and variance 1.
 
 # %%
 torch.manual_seed(0)

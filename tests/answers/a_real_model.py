@@ -779,7 +779,7 @@ def find_by_loops(weights, ids):
 
 @right("find_induction_head")
 def find_by_the_diagonal(weights, ids):
-    scores = weights.diagonal(1 - len(ids) // 2, dim1=-2, dim2=-1).mean(-1)
+    scores = weights.diagonal(1 - len(ids) // 2, dim1=-2, dim2=-1)[..., 1:].mean(-1)
     layer, head = divmod(scores.argmax().item(), weights.shape[1])
     return torch.tensor([layer, head])
 
@@ -816,13 +816,13 @@ def find_head_and_layer(weights, ids):
 
 @wrong("find_induction_head", "divided_by_n_layer")
 def find_with_the_wrong_divisor(weights, ids):
-    scores = weights.diagonal(1 - len(ids) // 2, dim1=-2, dim2=-1).mean(-1)
+    scores = weights.diagonal(1 - len(ids) // 2, dim1=-2, dim2=-1)[..., 1:].mean(-1)
     return torch.tensor(divmod(int(scores.argmax()), len(weights)))
 
 
 @wrong("find_induction_head", "max_in_place_of_mean")
 def find_the_largest_weight_there(weights, ids):
-    return _place(weights.diagonal(1 - len(ids) // 2, dim1=-2, dim2=-1).amax(-1))
+    return _place(weights.diagonal(1 - len(ids) // 2, dim1=-2, dim2=-1)[..., 1:].amax(-1))
 
 
 @wrong("find_induction_head", "scores_all_equal")
@@ -870,7 +870,7 @@ wrong(
     "find_induction_head",
     "counted_in_a_row",
     find_one_number=lambda weights, ids: (
-        weights.diagonal(1 - len(ids) // 2, dim1=2, dim2=3).mean(-1).argmax()
+        weights.diagonal(1 - len(ids) // 2, dim1=2, dim2=3)[..., 1:].mean(-1).argmax()
     ),
 )
 wrong(

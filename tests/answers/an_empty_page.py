@@ -349,7 +349,7 @@ def context_as_an_int(model, ids):
     return int(context_in_one_batch(model, ids))
 
 
-@wrong("context_length", "absolute_tolerance", "cuts_the_text")
+@wrong("context_length", "cuts_the_text")
 def context_by_cutting_the_text(model, ids):
     last = _last(model, ids[None])
     for length in range(1, len(ids) + 1):

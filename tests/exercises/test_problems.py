@@ -20,6 +20,7 @@ from attention_course.exercises import check
 def test_an_answer_of_the_wrong_type(answer, type_name):
     verdict = bad(answer)
     assert verdict.headline == "not yet: wrong type"
+    assert verdict.mistakes == ("wrong_type",)
     assert f"returned a {type_name}" in verdict.message
 
 
@@ -48,6 +49,7 @@ def test_an_answer_of_the_wrong_shape(answer):
 def test_an_answer_of_the_wrong_dtype(dtype):
     verdict = bad(lambda x: mean_of_past(x).to(dtype))
     assert verdict.headline == "not yet: wrong dtype"
+    assert verdict.mistakes == ("wrong_dtype",)
     assert str(dtype) in verdict.message
 
 
@@ -66,6 +68,7 @@ def test_an_answer_that_changes_its_input():
 
     verdict = bad(in_place)
     assert verdict.headline == "not yet: it changes its input"
+    assert verdict.mistakes == ("changed_input",)
     assert "`x`" in verdict.message
 
 
