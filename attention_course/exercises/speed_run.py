@@ -64,7 +64,7 @@ def newton_schulz_step(
     return a * x + (b * gram + c * gram @ gram) @ x
 
 
-def learning_rate_schedule(peak: float, steps: int, warmup: int, decay: int) -> Float[Tensor, " steps"]:
+def learning_rate_schedule(peak: int | float, steps: int, warmup: int, decay: int) -> Float[Tensor, " steps"]:
     """Return the learning rate of each step: linear warmup, the peak, then linear decay.
 
     Args:
@@ -109,7 +109,7 @@ def speed_up(old: Float[Tensor, "2 n_old"], new: Float[Tensor, "2 n_new"], mark:
 
 
 def draw_blocks(generator: torch.Generator) -> list[tuple]:
-    """Draw blocks whose maximum rises, falls, and does both; the last hold scores near 1000 and -1000."""
+    """Draw blocks whose maximum rises, falls, and does both; some hold scores near 1000 and -1000."""
 
     def draw(sizes, levels, spread=1.0):
         pairs = []
@@ -128,6 +128,7 @@ def draw_blocks(generator: torch.Generator) -> list[tuple]:
         draw([3, 2, 3], [1000, 1001, 0]),
         draw([2, 2, 2], [-1001, -1000, -1000]),
         draw([2, 1, 3], [-500, 500, 498]),
+        draw([4, 3, 4], [0, 100, 0], 300.0),
     ]
 
 

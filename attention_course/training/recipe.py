@@ -108,7 +108,7 @@ SIZES = {
     "shakespeare-gpu": dict(block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2),
 }
 RECIPES = {
-    "stories": Recipe(steps=550, learning_rate=1e-2),
+    "stories": Recipe(steps=1200, learning_rate=8.4e-3),
     "shakespeare": Recipe(steps=1100, batch_size=20, learning_rate=2.5e-3, evaluate_every=100),
     "shakespeare-gpu": Recipe(steps=5000, batch_size=64, learning_rate=2e-3, warmup=200, evaluate_every=250),
 }

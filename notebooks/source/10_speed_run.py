@@ -25,11 +25,11 @@ hero("speed_run")
 
 # %% tags=["folded"]
 # Imports
-import math
 import platform
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -57,7 +57,7 @@ from attention_course.flash import (
     MemoryMeter,
     flash_attention,
 )
-from attention_course.gpt import autocast, autocast_dtype, evaluating
+from attention_course.gpt import autocast_dtype, evaluating
 from attention_course.llama import Llama, LlamaConfig, Rotary
 from attention_course.plots import Lines, picture
 from attention_course.progress import progress
@@ -162,7 +162,7 @@ for trick, reason in TRICKS.items():
 #
 # ## Token shift
 #
-# In rung 8 one layer could not find the answers: a letter has to note what comes before it, and only then can a head look for the note. That took two layers.
+# In rung 8 one layer got only some of the answers: a letter has to note what comes before it, and only then can a head look for the note. That took two layers.
 #
 # The note can be had for less. Ahead of attention, and again ahead of the MLP, **token shift** mixes each token with the one before it (Peng et al. 2023), each channel by a share of its own:
 #
@@ -334,13 +334,12 @@ print(
 )
 
 # %% [markdown]
-# And what was each trick worth? Each row below is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with eight<!--given--> seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. The p-value in each row compares it with the row above.
+# And what was each trick worth? Each row below is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with six<!--given--> seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. The p-value in each row compares it with the row above.
 
 # %% tags=["folded"]
 # Table: settings, and seconds to the mark, one more trick in each row
 recipes = measured()["recipes"]
 marks = {name: run_of(name)["marks"] for name in recipes}
-asked = answers(data.tokenizer.decode(data.val[: measured()["characters"]]))
 print(f"{measured()['machine']}; {len(marks['rung 8'])} seeds")
 
 
@@ -363,19 +362,39 @@ adding = ["rung 8", *(f"+ {trick}" for trick in TRICKS)]
 for above, name in zip([adding[0], *adding], adding):
     row(name, above)
 
+
 # %% [markdown]
-# TABLE-PROSE
+# Look at the p-values before you read on. Which of these tricks makes a difference?
+# %% tags=["folded"]
+# Check: what the table shows
+def p_of(one, other):
+    return p_value(marks[one], marks[other])
+
+
+names = ("+ token_shift", "+ rotary", "+ muon", "+ schedule")
+assert all(p_of(name, "rung 8") >= LEVEL for name in names)
+assert all(p_of(*pair) >= LEVEL for pair in pairwise(names))
+for slow in ("rung 8", "+ schedule"):
+    assert p_of("+ shape", slow) < LEVEL
+middle = {name: each[len(each) // 2] for name, each in marks.items()}
+assert middle["+ shape"] < middle["rung 8"] / 2
+assert middle["+ token_shift"] > middle["rung 8"]
+
+# %% [markdown]
+# Only the last one. The first four rows below rung 8's do not differ from the row above by more than chance may have done, and none of them differs from rung 8's either. Token shift alone looks even slower. Then comes the smaller shape, and with it all five tricks together take less than half of the time of rung 8's recipe. (Six seeds find large differences only. A trick that saves a tenth of the time may be among the four, and this table could not show it.)
+#
+# So is the small shape all that counts, and the rest for nothing? A table that adds tricks one by one cannot say. It shows what each is worth to the recipe above it, and the recipes above had two layers.
 #
 # ## Explore: recipes
 #
-# **Which trick is missed most?** EXPLORE-PROSE The button trains the recipe on your machine.
+# **Which trick is missed most?** Choose a recipe “without” one trick, and compare it with “+ shape”, which has all of them. Their learning rates and steps were tuned in the same way. The button trains the recipe on your machine.
 
 # %% tags=["folded"]
 # Explorer: any recipe beside any other, as they were measured
 explore("recipes")
 
 # %% [markdown]
-# WITHOUT-PROSE
+# Here are the same numbers as a table. The p-value now compares each row with the one that has all tricks.
 
 # %% tags=["folded"]
 # Table: all tricks without one, beside all of them
@@ -383,7 +402,20 @@ every = adding[-1]
 for name in (every, *(name for name in recipes if name not in adding)):
     row(name, every)
 
+# %% tags=["folded"]
+# Check: what the table shows
+for trick, missed in (("token_shift", 4), ("rotary", 5), ("muon", 1)):
+    name = f"without {trick}"
+    assert marks[name].isinf().sum() == missed
+    assert p_of(name, every) < LEVEL
+assert middle["without muon"] > 2 * middle[every]
+assert p_of("without schedule", every) >= LEVEL
+
 # %% [markdown]
+# Now token shift and rotary positions are what the recipe cannot do without. With either of them missing, most seeds never reach the mark, at any setting that we tried. Without Muon it takes more than twice as long. For the straight line, chance may have done it.
+#
+# The same tricks that did nothing for two layers carry the recipe of one layer. Two layers can make their own note of the letter before; one layer has to be given it. What a trick is worth depends on what else is there.
+#
 # ## Beside nanoGPT
 #
 # NANO
@@ -682,6 +714,8 @@ for name, (_, flops, count) in parts.items():
 # %% tags=["folded"]
 # Picture: the roofline of your machine
 per_byte = torch.tensor([f / b for _, f, b in parts.values()])
+assert per_byte[2:].max() <= 1
+assert per_byte[:2].min() > 20
 speed = torch.tensor(
     [f / took[name][10] / 1e9 for name, (_, f, _) in parts.items()]
 )
@@ -718,7 +752,9 @@ picture(
 # %% [markdown]
 # (FLOPs and bytes of LayerNorm and AdamW are counted by hand, of the others by their shapes: a part reads its inputs and writes its output once. A processor also has a small fast memory, its cache. What fits in there can stand above the slope.)
 #
-# ROOF
+# LayerNorm and AdamW do at most one FLOP for each byte<!--shown-->. They stand under the slope, so at best they are as fast as their bytes arrive. The matrix product and attention do more than twenty<!--shown-->, and stand under the ceiling.
+#
+# Which side a part is on is only half of what the picture says. A part is memory-bound if it *reaches* the slope, and compute-bound if it reaches the ceiling. One that stays far below both is bound by neither, and a faster memory would do little for it. In a model as small as ours a call is over so soon that starting it can take longer than the work.
 
 # %% tags=["folded"]
 # Question
@@ -929,7 +965,7 @@ check("speed_up", my_speed_up)
 #
 # ## Three sentences to remember
 #
-# 1. Five tricks with good reasons take less than half the time together; what one is worth depends on the others, so measure.
+# 1. Five tricks take less than half of the time together, and hardly one of them helps by itself: what a trick is worth depends on the others, so measure.
 # 2. Softmax needs no whole row: a running maximum, a running sum and one correction are enough, and memory grows like T.
 # 3. A speed-up counts if both sides did the same work, to the same mark, in turns, and the clock waited for both.
 #

@@ -270,7 +270,7 @@ if not is_yours:
 print("above 0.9" if share > 0.9 else f"{share:.2f}: not yet")
 
 # %% [markdown]
-# “Not yet” has two usual reasons. One layer is not enough: an answer takes two (rung 8), unless tokens are shifted (rung 10). Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` is initialized with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# “Not yet” has two usual reasons. One layer is not enough: who got it takes two (rung 8), unless tokens are shifted (rung 10). Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` is initialized with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
 # And does it write?
 
