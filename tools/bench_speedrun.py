@@ -6,10 +6,10 @@ validation text, the same way for all. The mark is the loss with which nanoGPT's
 
 Those are the ones in its readme for a CPU (github.com/karpathy/nanoGPT, "I only have a macbook"): `train.py`
 with block_size 64, batch_size 12, 4 layers, 4 heads, n_embd 128, 2000 steps, no dropout, in float32. They are
-meant for comfort, not for speed. Here they run in our trainer, with PyTorch's fused AdamW, as ours do. The
-model without tricks has the same sizes. Ours are in bfloat16 where that is faster. Learning rate and steps of
-both, and the sizes of the one with all tricks, were chosen on the last tenth of the training text, after
-training on the rest: `--held-out` trains and measures so.
+meant for comfort, not for speed. Here they run in our trainer, with PyTorch's fused AdamW. The model without
+tricks has the same sizes and the same optimizer. Ours are in bfloat16 where that is faster. Learning rate and
+steps of both, and the sizes of the one with all tricks, were chosen on the last tenth of the training text,
+after training on the rest: `--held-out` trains and measures so.
 """
 
 import argparse

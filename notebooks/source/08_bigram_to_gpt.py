@@ -33,20 +33,19 @@ from pathlib import Path
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from IPython.display import display
-
 from attention_course.attention import (
     MultiHeadAttention,
     causal_mask,
     leak_probe,
+    record_weights,
 )
-from attention_course.attention import record_weights
 from attention_course.averaging import causal_mean_matmul
 from attention_course.exercises import check
 from attention_course.explorers import LiveTraining, explore
 from attention_course.gpt import (
     GPT,
     GPTConfig,
+    evaluating,
     generate,
     sinusoidal_positions,
 )
@@ -54,13 +53,15 @@ from attention_course.plots import Bars, Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
 from attention_course.stories import (
-    answers,
     answer_accuracy,
+    answers,
     stories_entropy,
 )
-from attention_course.text import CharTokenizer, Data, get_batch
 from attention_course.text import (
+    CharTokenizer,
+    Data,
     conditional_entropy,
+    get_batch,
     load_text,
     train_val_split,
 )
@@ -73,6 +74,7 @@ from attention_course.training import (
     run,
     train,
 )
+from IPython.display import display
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
