@@ -121,7 +121,8 @@ def in_turns(sides, rounds=5):
 # %% tags=["nbval-ignore-output"]
 x = torch.randn(512, 512)
 same = {"one side": lambda: x @ x, "the same again": lambda: x @ x}
-for name, each in in_turns(same).items():
+took = in_turns(same)
+for name, each in took.items():
     least, median, most = (1000 * each[i] for i in (0, 2, -1))
     print(f"{name:14} {median:.2f} ms, from {least:.2f} to {most:.2f}")
 
@@ -129,7 +130,7 @@ for name, each in in_turns(same).items():
 # The two differ, although there is nothing to find. So before you call a difference one, ask how often chance alone would make one as large. The **rank-sum test** (Wilcoxon 1945) answers that. Put the times of both sides in one row, from the shortest to the longest. If both sides are equally fast, every way to deal the places to them is equally likely. The share of ways that set the two as far apart as you see them, or farther, is the **p-value**.
 
 # %% tags=["nbval-ignore-output"]
-p = p_value(*(torch.tensor(times) for times in same.values()))
+p = p_value(*map(torch.tensor, took.values()))
 print(f"p = {p:.2f}")
 
 # %% [markdown]
