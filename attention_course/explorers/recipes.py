@@ -19,7 +19,7 @@ from torch import Tensor
 from attention_course.explorers.engine import Explorer
 from attention_course.explorers.figure import LiveFigure
 from attention_course.explorers.live_training import LiveTraining
-from attention_course.plots import Lines, format_number
+from attention_course.plots import Lines
 from attention_course.speedrun import speedrun
 from attention_course.stories import answer_accuracy
 from attention_course.text import Data, load_text
@@ -137,8 +137,7 @@ def words(chosen: dict[str, Any], other: dict[str, Any], names: tuple[str, str],
     said = f"{names[1]}: {reach(other)}. "
     if names[0] != names[1]:
         verdict = "a difference" if p < LEVEL else "chance may have done it"
-        share = format_number(p) if p >= 0.0005 else "below 0.0005"
-        said += f"{names[0]}: {reach(chosen)}. p = {share}: {verdict}. ".replace("= below", "is below")
+        said += f"{names[0]}: {reach(chosen)}. p = {p:.4f}: {verdict}. "
     seeds = len(chosen["marks"])
     return f"{said}Middle one of {seeds} seeds, the range in brackets. Measured on {measured()['machine']}."
 

@@ -127,7 +127,7 @@ def test_two_equal_groups_differ_by_chance_as_often_as_p_says():
             "+ warp",
             "rung 8",
             "rung 8: the mark after 29.0 s (10.0 s to never). "
-            "+ warp: the mark after 5.0 s (2.5 s to 7.5 s). p = 0.10: chance may have done it. ",
+            "+ warp: the mark after 5.0 s (2.5 s to 7.5 s). p = 0.1000: chance may have done it. ",
         ),
     ],
 )
