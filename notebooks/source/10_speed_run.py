@@ -335,7 +335,7 @@ print(
 )
 
 # %% [markdown]
-# And what was each trick worth? Each row below is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with six<!--given--> seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. The p-value in each row compares it with the row above.
+# And what was each trick worth? Each row below is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with six<!--given--> seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. “Never” stands for a run that had not reached it after its last step. The p-value in each row compares it with the row above.
 
 # %% tags=["folded"]
 # Table: settings, and seconds to the mark, one more trick in each row

@@ -36,14 +36,14 @@ def test_the_mean_is_a_step_back_and_every_later_part_a_step_down():
     assert losses[0] == pytest.approx(FLOORS["2-gram"], abs=0.02)
     assert losses[1] == pytest.approx(FLOORS["1-gram"], abs=0.05)
     assert losses[2] < FLOORS["2-gram"]
-    assert losses[4] < FLOORS["3-gram"] < losses[3]
+    assert losses[3] < FLOORS["3-gram"]
     assert FLOORS["grammar"] < losses[-1]
 
 
-def test_only_the_second_layer_finds_the_answers():
+def test_only_the_second_layer_finds_nearly_all_answers():
     accuracies = [part["accuracy"] for part in PARTS]
-    assert max(accuracies[:-1]) < 0.4
-    assert accuracies[-1] > 0.9
+    assert max(accuracies[:-1]) < 0.8
+    assert accuracies[-1] > 0.95
     assert read_story(DATA["prompt"] + PARTS[-1]["line"])
 
 
