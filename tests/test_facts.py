@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from attention_course import gpt
 from attention_course.exercises import EXERCISES
 from attention_course.questions import QUESTIONS
-from attention_course.stories import ORDERS, THINGS, Story, write_stories
+from attention_course.stories import NAMES, ORDERS, Story, write_stories
 from attention_course.text import CharTokenizer, conditional_entropy
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -112,10 +112,10 @@ def test_no_bigram_table_is_below_the_counted_floor(tokens, seed):
 
 
 def test_the_story_of_the_question_is_one_and_there_are_as_many_things_as_it_says():
-    told = re.search(r"`(.*?) What", QUESTIONS["what_one_layer_gets"]["question"])[1]
+    told = re.search(r"`(.*?) Who", QUESTIONS["what_one_layer_gets"]["question"])[1]
     names = re.match(r"Kind (\w+) gave poor (\w+) a (\w+) at the (\w+)\.", told).groups()
     assert Story(*names, ORDERS[0]).text.startswith(told)
-    assert f"one of the {len(THINGS)} things" in right("what_one_layer_gets")
+    assert f"one of the {len(NAMES)} names" in right("what_one_layer_gets")
 
 
 def test_with_unshifted_targets_the_loss_falls_to_0_and_one_letter_is_repeated():

@@ -371,11 +371,10 @@ def test_every_internal_link_leads_somewhere(path):
 # What a learner does with them
 
 LONG = {  # the steps of training runs, and a sample of heads
-    "06_cross_and_causal": r"(?<=range\()500\b",
+    "06_cross_and_causal": r"(?<=range\()800\b",
     "07_multi_head": r"(?<=steps=)1000\b",
     "08_bigram_to_gpt": r"(?<=steps=)300\b",
     "09_a_real_model": r"(?<=controls = )24\b",
-    "10_speed_run": r"(?<=steps=)\d+\b",
 }
 
 

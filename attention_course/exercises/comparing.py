@@ -61,7 +61,7 @@ def where_all_lie(marked: Tensor) -> set[tuple[int, int]]:
 def gradients(function: Callable, arguments: tuple) -> list[Tensor]:
     """Return the gradient of one number made of the output, for each float tensor among the arguments.
 
-    The number is the sum of the output, with random weights that are the same each time.
+    The number is the sum of the output, with random factors that are the same each time.
     """
     given = tuple(
         a.clone().requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a

@@ -331,11 +331,12 @@ assert reached > MARK
 
 # %% tags=["nbval-ignore-output"]
 print(
-    f"answer accuracy {reached:.2f} after {fast.seconds:.1f} s on this machine"
+    f"answer accuracy {reached:.2f} "
+    f"after {fast.seconds:.1f} s on this machine"
 )
 
 # %% [markdown]
-# And what was each trick worth? Each row below is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with six<!--given--> seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. “Never” stands for a run that had not reached it after its last step. The p-value in each row compares it with the row above.
+# And what was each trick worth? Each row below is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with six seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. “Never” stands for a run that had not reached it after its last step. The p-value in each row compares it with the row above.
 
 # %% tags=["folded"]
 # Table: settings, and seconds to the mark, one more trick in each row
@@ -755,7 +756,7 @@ picture(
 # %% [markdown]
 # (FLOPs and bytes of LayerNorm and AdamW are counted by hand, of the others by their shapes: a part reads its inputs and writes its output once. A processor also has a small fast memory, its cache. What fits in there can stand above the slope.)
 #
-# LayerNorm and AdamW do at most one FLOP for each byte<!--shown-->. They stand under the slope, so at best they are as fast as their bytes arrive. The matrix product and attention do more than twenty<!--shown-->, and stand under the ceiling.
+# LayerNorm and AdamW do at most one FLOP for each byte. They stand under the slope, so at best they are as fast as their bytes arrive. The matrix product and attention do more than 20<!--shown-->, and stand under the ceiling.
 #
 # Which side a part is on is only half of what the picture says. A part is memory-bound if it *reaches* the slope, and compute-bound if it reaches the ceiling. One that stays far below both is bound by neither, and a faster memory would do little for it. In a model as small as ours a call is over so soon that starting it can take longer than the work.
 
@@ -960,7 +961,7 @@ check("speed_up", my_speed_up)
 # %% [markdown]
 # ## In the wild
 #
-# - modded-nanogpt is a race to train a model as good as GPT-2 on eight H100 GPUs: from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include the ones that you used here: everybody reads the same text, and a new record needs enough runs to show, at p < 0.01, that the mean loss is reached. Muon comes from there, and a kind of token shift is in it, called smear.
+# - modded-nanogpt is a race to train a model as good as GPT-2 on eight H100 GPUs: from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include the ones that you used here: everybody reads the same text, and a new record needs enough runs to show, at p < 0.01<!--given-->, that the mean loss is reached. Muon comes from there, and a kind of token shift is in it, called smear.
 # - `torch.optim.Muon` is in PyTorch. Large models have been trained with variants of it: Kimi K2 has a trillion parameters.
 # - `F.scaled_dot_product_attention` chooses between FlashAttention and other kernels. On a GPU, a mask tensor keeps it from the fastest; `is_causal=True` does not.
 # - vLLM serves many people at once. It cuts the cache into pages, so that texts of any length share the memory (Kwon et al. 2023). How many texts fit beside the parameters is a matter of their keys and values.
