@@ -14,7 +14,7 @@ hero("bigram_to_gpt")
 # %% [markdown]
 # **You need** [rung 1](01_bag_of_words.ipynb) for the mean of the past, [rung 5](05_scaling_variance.ipynb) for what a loss is, [rung 7](07_multi_head.ipynb) for attention with many heads.
 #
-# **Time** about 60 minutes to read, and 39 for the exercises. The machine trains for about four minutes in all; no cell takes longer than a minute.
+# **Time** about 60 minutes to read, and 39 for the exercises. The machine trains for about four minutes in all, and for a minute and a half in one cell.
 #
 # ![The transformer as a drawing. Lit is what this rung builds: everything around attention: embedding, position, norm, feed-forward, the additions, logits.](images/transformer_8.svg)
 
