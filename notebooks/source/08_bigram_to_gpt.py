@@ -585,7 +585,7 @@ for name, share in shares.items():
         *(f"{word} ...: {each:.2f}  " for word, each in share.items()),
     )
 
-# %% tags=["folded"]
+# %% tags=["folded", "table"]
 # Check: one layer finds some things and places, and guesses names
 for name in one_layer:
     assert shares[name]["Poor"] < 0.25

@@ -75,7 +75,7 @@ def page(chromium_path):
 def notebook(request, page):
     """Open a notebook and run all its cells."""
     lab.open_notebook(page, page.address, f"my_notebooks/{request.param}.ipynb")
-    lab.run_all(page, timeout=900_000)  # rung 8 trains for four minutes on a machine that does nothing else
+    lab.run_all(page, timeout=400_000)
     page.wait_for_timeout(500)
     return request.param
 
