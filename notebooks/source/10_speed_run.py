@@ -284,7 +284,7 @@ picture(
 )
 
 # %% [markdown]
-# (The last direction stays at 0. LayerNorm takes the mean of the channels away, so nothing ever comes along it.)
+# (The last direction stays at 0. LayerNorm takes the mean of the channels away, so nothing comes along it.)
 #
 # Muon does this to the **momentum**, a running mean of the gradients, which is less noisy than one gradient. It is for matrices in the blocks; embeddings and norms stay with AdamW.
 #
