@@ -170,17 +170,17 @@ function play(stage, { characters, months, dates, parameters }) {
     const found = run.weights[t].map((weight, s) => ({ weight, s })).filter(({ weight }) => weight >= SHOWN);
     const most = found.sort((a, b) => b.weight - a.weight).slice(0, 3);
     const list = most.map(({ weight, s }) => `${quoted(text[s])} ${number(weight)}`);
-    const reads = list.length ? `reads ${list.join(", ")}` : "has nothing to read";
+    const looks = list.length ? `looks at ${list.join(", ")}` : "has nothing to look at";
     const fault = wrong(t) ? ` ✗ It should be ${quoted(target[t])}.` : "";
-    return `${quoted(run.written[t])} (${partOf(t) ? `the ${partOf(t)}` : "a dash"}) ${reads}.${fault}`;
+    return `${quoted(run.written[t])} (${partOf(t) ? `the ${partOf(t)}` : "a dash"}) ${looks}.${fault}`;
   };
   const describeSource = (s) => {
     const readers = run.weights.map((row, t) => ({ weight: row[s], t })).filter(({ weight, t }) => weight >= SHOWN && t < seen);
     const most = readers.sort((a, b) => b.weight - a.weight).slice(0, 4);
     const list = most.map(({ weight, t }) => `${quoted(run.written[t])} (${partOf(t) ?? "dash"}) ${number(weight)}`);
     if (readers.length > 4) list.push(`and ${readers.length - 4} more`);
-    const readBy = list.length ? `is read by ${list.join(", ")}` : `is hardly read${seen < last ? " so far" : ""}`;
-    return `${quoted(text[s])} ${readBy}. Click to cover it.`;
+    const lookedAt = list.length ? `is looked at by ${list.join(", ")}` : `is hardly looked at${seen < last ? " so far" : ""}`;
+    return `${quoted(text[s])} ${lookedAt}. Click to cover it.`;
   };
   const describeAll = () => {
     const faults = PARTS.map(([name, ...ends]) => [name, run.written.slice(...ends), target.slice(...ends)])
@@ -191,7 +191,7 @@ function play(stage, { characters, months, dates, parameters }) {
     if (covered.every(Boolean)) return `All is covered. ${end} With nothing to read, it can only guess.`;
     const guess = faults.length ? " What it cannot read, it guesses." : "";
     if (covered.some(Boolean)) return `Covered: ${quoted(hidden.replace(/^…|…$/g, ""))}. ${end}${guess}`;
-    return `${end} Point at a character to see what it reads. To see it fail, cover the month: press the button, or drag over it.`;
+    return `${end} Point at a character to see what it looks at. To see it fail, cover the month: press the button, or drag over it.`;
   };
 
   const update = () => {

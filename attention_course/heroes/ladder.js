@@ -9,7 +9,7 @@ const BUILT = [
   "one text that reads another: it rewrites dates, and you see what it looks at",
   "several questions at once",
   "all of it in one machine, which learns to write: the one you see here",
-  "the same machine, a thousand times as large, writes English",
+  "a machine of the same kind, a thousand times as large, writes English",
   "the same learning, many times as fast",
   "all of it once more, by heart",
 ];
@@ -132,7 +132,7 @@ function play(stage, { rungs, floors, words, moments }) {
     const passed = FLOORS.filter(([name]) => loss < floors[name]);
     labels.forEach((label, at) => label.classList.toggle("strong", at < passed.length));
     title.textContent = `written after ${step} steps`;
-    const learned = passed.length ? passed.at(-1)[2] : "so far it is sure of wrong letters, which is worse than guessing";
+    const learned = passed.length ? passed.at(-1)[2] : "so far it prefers letters at random, which is worse than guessing evenly";
     const stories = told ? ` ${told === 1 ? "One story is" : `${told} stories are`} without a mistake.` : "";
     stage.say(`After ${step} steps: ${real} of ${all} words are real.${stories} Surprise (its name is loss) ${number(loss)}: ${learned}.`);
     stage.publish({ step, loss, told, text: lines.map((line) => line.textContent), real, all, passed: passed.map(([name]) => name) });
@@ -154,5 +154,5 @@ function play(stage, { rungs, floors, words, moments }) {
     step: gap,
   });
   go(0, 0);
-  stage.say("Untrained, rung 8 is sure of wrong letters: that is worse than guessing. Drag the ring down the curve by mouse, finger or arrow keys, press Play, or point at a rung.");
+  stage.say("Untrained, rung 8 prefers letters at random: that is worse than guessing evenly. Drag the ring down the curve by mouse, finger or arrow keys, press Play, or point at a rung.");
 }

@@ -133,7 +133,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     if (divided) return stage.say(`Every score ÷ ${root}: ${wide}, whatever head_size is, and ${winner}. The weights follow the scores.`);
     const follow =
       norm < low
-        ? "The needle is in the lowest tenth: almost no gradient reaches q and k. Press ÷ √head_size."
+        ? "The needle is in the lowest tenth: almost no gradient gets through this row. Press ÷ √head_size."
         : "Drag ↔ to the right for more numbers, or press Play.";
     stage.say(`A query of ${size} ${size === 1 ? "number" : "numbers"}: ${wide}, and ${winner}. ${follow}`);
   };

@@ -111,7 +111,7 @@ weights = weights / weights.sum(dim=-1, keepdim=True)
 #
 # The weights are on the left, because each output is a weighted mean of *rows* of `x`. A matrix on the right combines channels, and this one would not fit there.
 #
-# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; every rung from here on needs it. The transpose of a product is the product of the transposes in reverse order. So with both factors transposed, the weights are on the right.
+# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; most rungs from here on need it. The transpose of a product is the product of the transposes in reverse order. So with both factors transposed, the weights are on the right.
 
 # %%
 repeated = weights.expand(B, T, T)  # (B, T, T), without a copy

@@ -448,7 +448,7 @@ check("padding_weights", my_padding_weights)
 #
 # ## Three sentences to remember
 #
-# 1. Softmax turns finite scores into positive weights that sum to 1; only differences between scores matter.
+# 1. Softmax turns finite scores into weights that are never negative and sum to 1; only differences between scores matter.
 # 2. A mask writes −∞ into the scores *before* the softmax, so that hidden keys are neither in the output nor in the sum.
 # 3. The mask says who may look, the scores say who wants to.
 #

@@ -88,7 +88,7 @@ picture(
 # %% [markdown]
 # ## What is missing
 #
-# Softmax turns the scores into weights, as in rung 3. Each token mostly finds itself, because its score with itself is its squared length, and gets nothing new. And look at the scores once more.
+# Softmax turns the scores into weights, as in rung 3. Here each token mostly finds itself, and gets nothing new: its score with itself is its squared length, and that is the largest of its row. And look at the scores once more.
 
 # %% tags=["folded"]
 # Question
@@ -631,7 +631,7 @@ torch.testing.assert_close(head(batch, causal_mask(8))[0], theirs)
 explore("query_key_value")
 
 # %% [markdown]
-# Each channel of a score can ask one thing. "Last vowel" asks two: with one channel left, all vowels tie. "Previous letter" has one channel for each position: take channel 3 away, and query 4 no longer finds position 3, and its weights are all equal. Without the mask, "last vowel" finds the o at the end of the word, in the future.
+# In these two heads each channel asks one thing, although fewer channels could do the same. "Last vowel" asks two: with one channel left, all vowels tie. "Previous letter" has one channel for each position: take channel 3 away, and query 4 no longer finds position 3, and its weights are all equal. Without the mask, "last vowel" finds the o at the end of the word, in the future.
 #
 # ## Break it
 #
@@ -749,7 +749,7 @@ check("previous_token", my_previous_token)
 #
 # 1. A query says what a token looks for, a key what it can be found by, a value what it hands over.
 # 2. The score of a key is its dot product with the query; a mask and a softmax turn scores into weights, and the output is the mean of the values with these weights.
-# 3. Attention looks things up in a set: the only order it knows comes from the mask and from the tokens.
+# 3. The attention built here looks things up in a set: what order it knows comes from the mask and from the tokens. (Rung 9 puts the position into queries and keys.)
 #
 # Next: [rung 5, scaling](05_scaling_variance.ipynb), which explains the square root of head_size.
 #

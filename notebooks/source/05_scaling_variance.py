@@ -216,7 +216,7 @@ picture(
 )
 
 # %% [markdown]
-# Without a scale, the median of the largest weight is above 0.95<!--shown--> at head_size 64<!--shown--> and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
+# In rows of 8 keys without a scale, the median of the largest weight is above 0.95<!--shown--> at head_size 64<!--shown--> and above 0.999<!--shown--> at 1024<!--shown-->. With the scale, it stays near a third.
 
 # %% tags=["folded"]
 # Check: medians of the largest weight, without a scale and with it
@@ -259,7 +259,7 @@ p = torch.tensor([0.0, 0.0, 1.0])
 p.diag() - p.outer(p)
 
 # %% [markdown]
-# A small change of a score changes nothing. Backpropagation multiplies by this matrix, so almost no gradient reaches the scores, or q and k behind them. Such gradients are called **vanishing gradients**. The values are not cut off, because their gradient does not pass through softmax. Below, key 2 has all the weight, so its value gets all the gradient.
+# A small change of a score changes nothing. Backpropagation multiplies by this matrix, so almost no gradient passes through such a row to the scores, or to q and k behind them. Such gradients are called **vanishing gradients**. The values are not cut off, because their gradient does not pass through softmax. Below, key 2 has all the weight, so its value gets all the gradient.
 
 # %%
 scores = torch.tensor([0.0, 0.0, 200.0], requires_grad=True)
@@ -310,6 +310,8 @@ for d in (1, 64, 256, 1024):
 
 # %% [markdown]
 # Without a scale, at head_size 64<!--shown--> the median is below 0.1<!--shown-->, and at 1024<!--shown--> it is practically 0. The mean falls much more slowly, about like 1/√head_size: from 256 to 1024, with four times as many channels, it about halves. Nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
+#
+# (This is the Jacobian alone. Without a scale the factor 1/√head_size is missing from the gradient as well, so on average the gradient of q and k does not fall; in a typical row it does.)
 
 # %% tags=["folded"]
 # Check: median and mean fall without a scale, and the median stays with it
@@ -320,6 +322,28 @@ assert 0.4 < norms[1024].mean() / norms[256].mean() < 0.65
 fifth = norms[1024].sort().values[-200:].sum()
 assert fifth > 0.9 * norms[1024].sum()
 assert medians(jacobian_norm, scaled).min() > 0.3
+
+# %% tags=["folded"]
+# Check: without a scale, the gradient of q and k, in a typical row and on average
+upstream = torch.randn(
+    1000, T, generator=torch.Generator().manual_seed(0)
+).double()
+q.requires_grad_(), k.requires_grad_()
+
+
+def gradient_norms(d, scale):
+    loss = (rows_of_weights(d, scale) * upstream).sum()
+    squares = [
+        grad.square().sum(dim=(-2, -1))
+        for grad in torch.autograd.grad(loss, (q, k))
+    ]
+    return sum(squares).sqrt()
+
+
+narrow, wide = gradient_norms(64, 1.0), gradient_norms(1024, 1.0)
+assert wide.median() < 1e-3 * narrow.median()
+assert wide.mean() > 0.8 * narrow.mean()
+q, k = q.detach(), k.detach()
 
 # %% [markdown]
 # ## What the scale promises
@@ -409,7 +433,7 @@ assert math.e / (math.e + 127 / math.e) < 0.06
 # %% [markdown]
 # The variance of the scores began below 1<!--shown--> and ended above 10<!--shown-->. To give one key nearly all the weight, scores must be far apart, and training made q and k longer for that. It also made them depend on each other, and then the formula does not hold.
 #
-# **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score: it divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. Only the learned number can make softmax sharper, and it has no bound. Without it, beside 127<!--shown--> others no key could get even 6 %<!--shown--> of the weight: at best, e / (e + 127/e).
+# **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score: it divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. How sharp softmax can get is bounded by the learned number, and that number has no bound. Without it, beside 127<!--shown--> others no key could get even 6 %<!--shown--> of the weight: at best, e / (e + 127/e).
 #
 # ## The same lesson at the other end
 #
@@ -479,7 +503,7 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key begin to get all the weight? And what brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, and sooner or later one key gets nearly all the weight of the row. Then the Jacobian is close to 0. Try other rows, too. Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64 here).
+# Drag head_size to the right with the scale on "none": the scores spread out, and in this row sooner or later one key gets nearly all the weight. Then the Jacobian is close to 0. Try other rows, too. Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64 here).
 #
 # The dashed curve is a normal density with the variance that the formula predicts. The scores approach it as head_size grows; at small head_size they are more peaked.
 
@@ -515,7 +539,7 @@ assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 #
 # ## Break it
 #
-# Everybody writes this bug once. This is how attention weights are computed in Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), rewritten with our names; [the code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed. The model has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
+# This bug is easy to write. This is how attention weights are computed in Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), rewritten with our names; [the code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed. The model has n_embd = 384 and six heads (rung 7) of head_size 64. It runs.
 
 
 # %%
@@ -578,7 +602,7 @@ for size, wanted_variance in ((384, 1 / 6), (64, 1.0)):
     print(f"scaled by {size}**-0.5: variance {variance:.2f}")
 
 # %% [markdown]
-# A trained model does not show it either: training can make q √6 times as long, and that gives the weights that were wanted.
+# A trained model need not show it either: training can make q √6 times as long, and that gives the weights that were wanted.
 
 # %% tags=["folded"]
 # Check: a longer q gives the wanted weights
@@ -637,7 +661,7 @@ check("scale_for_variance", my_scale)
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax: in most rows one key gets nearly all the weight, and then almost no gradient reaches q and k to change this.
+# 2. Large scores saturate softmax: in many rows one key gets nearly all the weight, and almost no gradient passes through such a row to q and k.
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung 6, cross and causal](06_cross_and_causal.ipynb), where the mask determines the kind of attention.

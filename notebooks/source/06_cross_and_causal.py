@@ -105,7 +105,7 @@ masked, unmasked = (
 assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()
 
 # %% [markdown]
-# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token either way, so its output stays. With a second head on top it would not: the earlier outputs have changed, and the last query of the second head looks at those. So a decoder that was trained with the mask also needs it while it generates, even though only its last output is used then, as long as it recomputes the earlier positions; with a cache (below) it does not.
+# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token either way, so its output stays. With a second head on top it would not: the earlier outputs have changed, and the last query of the second head looks at those. So a decoder that was trained with the mask also needs it while it generates, even though only its last output is used then, as long as it recomputes the earlier positions; with a cache (below), and one new token at a time, it does not.
 #
 # Nothing else differs: pass `Head` a mask, or leave it out.
 
@@ -330,7 +330,7 @@ def leak_probe(function, x):
 
 
 # %% [markdown]
-# For a decoder, all that lies above the diagonal must be False: a True there is a leak from the future. For one head the table is the mask itself. For two, one on top of the other, it need not be.
+# For a decoder, all that lies above the diagonal must be False: a True there is a leak from the future. For this head the table is the mask itself. (Where a weight is rounded to 0, the probe can show less than the mask allows.) For two heads, one on top of the other, it need not be.
 
 # %%
 longer, window = torch.randn(8, C), window_mask(8, 3)
@@ -493,7 +493,7 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# As in rung 4, the position of a token has to be part of the token, or attention does not know it.
+# As in rung 4, attention has to be told the position of a token. Here it is part of the token.
 #
 # ## A working example: dates
 #
@@ -542,7 +542,7 @@ padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 #
 # Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden.
 #
-# These heads see two characters to either side: enough to know which digit of a year this is. The model would work without this window, but it keeps the map below readable: a token stands for its own position and for little else.
+# These heads see two characters to either side: enough to know which digit of a year this is. The model would work without this window, but it keeps the day's part of the map below readable: a token stands for its own position and for little else.
 
 # %%
 near = window_mask(17, 3)
@@ -710,7 +710,7 @@ picture(
 # %% [markdown]
 # Nobody told the model what a year is, or where to find it. From top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for.
 #
-# One date could be luck. Over the 1,000<!--shown--> held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than 80 %<!--shown-->. For most dates the last row looks at the day, and the last row of the month at its name.
+# One date could be luck. Over the 1,000<!--shown--> held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than 80 %<!--shown-->. For most dates the last row looks at the day, and the last row of the month at its name. With another seed, the model may look for the day at the characters beside it, and write it just as well.
 
 # %% tags=["folded"]
 # Check: where the rows of the year, the day and the month look

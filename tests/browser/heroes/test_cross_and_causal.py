@@ -127,7 +127,7 @@ def test_a_finger_covers(show, rung):
     assert_same_model(hero.values, rung)
 
 
-def test_a_character_says_what_it_reads(show):
+def test_a_character_says_what_it_looks_at(show):
     hero = show("cross_and_causal", reduced_motion="reduce")
     hero.press("Play")
     hero.wait_for_words("It writes 1879-03-14")
@@ -135,13 +135,13 @@ def test_a_character_says_what_it_reads(show):
     most = max(range(13), key=row.__getitem__)
     character = hero.figure.get_by_role("button", name="written character 6")
     character.hover()
-    hero.wait_for_words(f"“0” (the month) reads “{'14 march 1879'[most]}” {row[most]:.2f}")
+    hero.wait_for_words(f"“0” (the month) looks at “{'14 march 1879'[most]}” {row[most]:.2f}")
     hero.figure.get_by_role("switch", name=f"cover character {most + 1}:").hover()
     hero.wait_for_words(f"“0” (month) {row[most]:.2f}")
     character.focus()
     hero.page.keyboard.press("Enter")
     hero.page.mouse.move(1, 1)
-    hero.wait_for_words("“0” (the month) reads")
+    hero.wait_for_words("“0” (the month) looks at")
 
 
 def test_it_writes_one_character_at_a_time(show):
