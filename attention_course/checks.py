@@ -233,7 +233,7 @@ def check_channels(name: str, **inputs: tuple[object, nn.Linear]) -> None:
             continue
         if not torch.is_autocast_enabled(x.device.type):
             raise TypeError(
-                f"{name}: {argument} is {x.dtype}, expected a tensor in the dtype of the module: x.to({dtype})."
+                f"{name}: {argument} is {x.dtype}, expected it in the dtype of the module: x.to({dtype})."
             )
 
 

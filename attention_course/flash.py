@@ -194,5 +194,6 @@ class MemoryMeter(TorchDispatchMode):
 
 def storages(tree: object) -> dict[int, torch.UntypedStorage]:
     """Return the memory of all tensors in nested tuples, lists and dicts, by its identity."""
-    found = [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    leaves = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and not leaf.is_meta]
+    found = [leaf.untyped_storage() for leaf in leaves]
     return {id(storage): storage for storage in found}

@@ -458,7 +458,7 @@ EACH_HEAD = {
         (
             torch.zeros(2, 3, 4).double(),
             TypeError,
-            r"x is torch.float64.* in the dtype of the module: x.to\(torch.float32",
+            r"(x|context) is torch.float64.* in the dtype of the module: x.to\(torch.float32",
         ),
         ([[0.0] * 4], TypeError, "(x|context) is list"),
     ],

@@ -313,7 +313,7 @@ def test_an_optimizer_state_that_contains_itself_is_refused(saved):
     state = read_checkpoint(saved)
     state["optimizer"]["state"][0]["itself"] = state["optimizer"]
     saved.write_bytes(packed(state))
-    with pytest.raises(ValueError, match="run.pt is not a checkpoint of this course, or it is damaged"):
+    with pytest.raises(ValueError, match=r"run.pt is not a checkpoint of this course, or it is damaged"):
         Trainer(tiny(), DATA, RECIPE).load(saved)
 
 
@@ -321,7 +321,7 @@ def test_parameters_that_are_not_finite_are_not_saved_over_a_good_checkpoint(sav
     before = saved.read_bytes()
     trainer = Trainer(tiny(), DATA, replace(RECIPE, learning_rate=1e38, warmup=0))
     run(trainer, callback=lambda t: True)
-    with pytest.raises(FloatingPointError, match="run.pt was not written: .* holds NaN or inf"):
+    with pytest.raises(FloatingPointError, match=r"run.pt was not written: .* holds NaN or inf"):
         trainer.save(saved)
     assert saved.read_bytes() == before
 
