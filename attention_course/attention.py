@@ -5,6 +5,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import NoneType
 
 import torch
 import torch.nn as nn
@@ -16,8 +17,12 @@ from attention_course.checks import (
     check_attention,
     check_batch,
     check_channels,
+    check_device,
+    check_flags,
     check_lengths,
+    check_new_keys,
     check_probe,
+    check_scale,
     check_scores,
     check_sizes,
     check_type,
@@ -45,6 +50,7 @@ def causal_mask(
     """
     T_k = T_q if T_k is None else T_k
     check_sizes("causal_mask", 0, T_q=T_q, T_k=T_k)
+    check_device(device, "causal_mask")
     return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q)
 
 
@@ -142,6 +148,7 @@ def attention_weights(
         ValueError: shapes do not fit.
     """
     check_attention(q, k, k, mask, "attention_weights")
+    check_scale(scale, "attention_weights")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     scores = q @ k.transpose(-2, -1) * scale
     if mask is None:
@@ -198,7 +205,7 @@ class Head(nn.Module):
         self, x: Float[Tensor, "*B T n_embd"], mask: Bool[Tensor, "..."] | None = None
     ) -> tuple[Float[Tensor, "*B T d_v"], Float[Tensor, "*B T T"]]:
         """Map x (B, T, n_embd) to an output (B, T, d_v) and weights (B, T, T)."""
-        check_channels("Head", (x, self.query))
+        check_channels("Head", x=(x, self.query))
         return attention(self.query(x), self.key(x), self.value(x), mask)
 
 
@@ -233,7 +240,7 @@ class CrossAttentionHead(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
     ) -> tuple[Float[Tensor, "*B T_q d_v"], Float[Tensor, "*B T_q T_k"]]:
         """Map x (B, T_q, n_embd) and context (B, T_k, n_context) to (B, T_q, d_v) and (B, T_q, T_k)."""
-        check_channels("CrossAttentionHead", (x, self.query), (context, self.key))
+        check_channels("CrossAttentionHead", x=(x, self.query), context=(context, self.key))
         return attention(self.query(x), self.key(context), self.value(context), mask)
 
 
@@ -337,6 +344,7 @@ def attend(
         TypeError: q, k and v are not float tensors of one dtype, or the mask is not boolean.
         ValueError: shapes do not fit.
     """
+    check_flags("attend", is_causal=is_causal, enable_gqa=enable_gqa)
     check_attention(q, k, v, mask, "attend", enable_gqa)
     T_q, T_k = q.shape[-2], k.shape[-2]
     is_causal = is_causal and T_q > 1  # a single query is the last one: it may look at every key
@@ -377,8 +385,12 @@ class Cache:
         """Append the keys and values (B, n_head, T, ...) of new tokens; return all that the layer has.
 
         Raises:
-            ValueError: the cache belongs to another model, or to another number of sequences.
+            TypeError: k or v is not a float tensor.
+            ValueError: the cache belongs to another model, or to another number of sequences; or a shape does
+                not fit.
         """
+        check_type(layer, nn.Module, "Cache", "layer")
+        check_new_keys(k, v, "Cache")
         start, T = len(self), k.shape[2]
         kept = self._kept.get(layer) if start else None
         if start and (kept is None or len(kept[0]) != len(k)):
@@ -417,6 +429,7 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(self, n_embd: int, n_head: int, bias: bool = False):
+        check_flags("MultiHeadAttention", bias=bias)
         super().__init__()
         self.head_size = head_size_of(n_embd, n_head)
         self.c_attn = nn.Linear(n_embd, 3 * n_embd, bias=bias)
@@ -436,6 +449,7 @@ class MultiHeadAttention(nn.Module):
         them. `record_weights` records the weights, shape (B, n_head, T, T).
         """
         check_batch("MultiHeadAttention", x, self.c_attn, mask)
+        check_type(cache, (Cache, NoneType), "MultiHeadAttention", "cache")
         B, T, C = x.shape
         q, k, v = (
             part.view(B, T, -1, self.head_size).transpose(1, 2)  # (B, n_head, T, head_size)

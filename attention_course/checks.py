@@ -7,7 +7,9 @@ input. So the notebooks show their functions without checks.
 import math
 from collections.abc import Callable
 from numbers import Real
-from typing import SupportsIndex
+from os import PathLike
+from types import NoneType
+from typing import SupportsIndex, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +19,56 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 def describe(x: object) -> str:
     """Describe an argument for a message: dtype and shape of a tensor, the type of anything else."""
-    return f"{x.dtype}, {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+    if not isinstance(x, Tensor):
+        return type(x).__name__
+    sparse = "" if x.layout == torch.strided else f", {x.layout}"
+    return f"{x.dtype}, {tuple(x.shape)}{sparse}"
+
+
+def is_float_tensor(x: object) -> TypeGuard[Tensor]:
+    """Return whether `x` is a dense tensor of floats."""
+    return isinstance(x, Tensor) and x.is_floating_point() and x.layout == torch.strided
 
 
 def check_type(x: object, expected: type | tuple[type, ...], name: str, argument: str) -> None:
     """Raise TypeError unless `x`, passed to the function `name` as `argument`, has an expected type."""
     if not isinstance(x, expected):
-        names = " or ".join(
-            each.__name__ for each in (expected if isinstance(expected, tuple) else (expected,))
-        )
+        types = expected if isinstance(expected, tuple) else (expected,)
+        names = " or ".join("None" if each is NoneType else each.__name__ for each in types)
         raise TypeError(f"{name}: {argument} is {describe(x)}, expected {names}.")
+
+
+def check_flags(name: str, **flags: object) -> None:
+    """Raise TypeError unless each argument of the function `name` is True or False."""
+    for argument, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name}: {argument} is {describe(flag)}, expected True or False.")
+
+
+def check_callable(x: object, name: str, argument: str) -> None:
+    """Raise TypeError unless `x`, passed to the function `name` as `argument`, is None or can be called."""
+    if x is not None and not callable(x):
+        raise TypeError(f"{name}: {argument} is {describe(x)}, expected a function, or None.")
+
+
+def check_path(path: object, name: str) -> None:
+    """Raise TypeError unless `path`, passed to the function `name`, names a file."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"{name}: path is {describe(path)}, expected the path of a file, a str or a Path.")
+
+
+def check_device(device: object, name: str) -> None:
+    """Raise unless `device`, passed to the function `name`, is None or a device that PyTorch knows.
+
+    Raises:
+        TypeError: it is neither a torch.device nor its name.
+        ValueError: PyTorch knows no device of this name.
+    """
+    check_type(device, (torch.device, str, NoneType), name, "device")
+    try:
+        torch.device("cpu" if device is None else device)  # pyright: ignore[reportArgumentType]
+    except RuntimeError as error:
+        raise ValueError(f"{name}: device = {device!r}, expected a name such as 'cpu' or 'cuda'.") from error
 
 
 def check_sizes(name: str, least: int, **sizes: object) -> None:
@@ -123,6 +165,8 @@ def check_tokens(x: object, name: str) -> None:
         raise TypeError(f"{expected}, but got a {type(x).__name__}. Make one with torch.tensor(...).")
     if not x.is_floating_point():
         raise TypeError(f"{expected}, but its dtype is {x.dtype}. Convert it first: x.float().")
+    if x.layout != torch.strided:
+        raise TypeError(f"{expected}, but its layout is {x.layout}. Convert it first: x.to_dense().")
     shape = tuple(x.shape)
     if x.dim() < 2:
         raise ValueError(f"{expected}, but its shape is {shape}. Add the missing dimension: x[:, None].")
@@ -139,13 +183,13 @@ def check_scores(x: object, dim: int, name: str) -> None:
         TypeError: `x` is not a tensor, or holds integers, booleans or complex numbers.
         ValueError: there is no such dimension, it is empty, or a sum of as many ones overflows.
     """
-    if not isinstance(x, Tensor) or not x.is_floating_point():
+    if not is_float_tensor(x):
         raise TypeError(
             f"{name}: x is {describe(x)}, expected a float tensor. Convert it: torch.as_tensor(x).float()."
         )
     shape = tuple(x.shape)
     try:
-        entries = (shape or (1,))[dim]
+        entries = 0 if isinstance(dim, bool) else (shape or (1,))[dim]
     except (IndexError, TypeError):
         entries = 0
     if entries == 0:
@@ -159,24 +203,38 @@ def check_scores(x: object, dim: int, name: str) -> None:
         )
 
 
-def check_channels(name: str, *inputs: tuple[object, nn.Linear]) -> None:
+def check_width(name: str, x: object, n_embd: int, argument: str = "x") -> None:
+    """Raise unless `x`, passed as `argument`, has shape (..., T, n_embd).
+
+    Raises:
+        TypeError: `x` is not a float tensor.
+        ValueError: `x` has another number of channels, or fewer than two dimensions.
+    """
+    expected = f"{name}: {argument} is {describe(x)}, expected a float tensor of shape (..., T, {n_embd})"
+    if not is_float_tensor(x):
+        raise TypeError(f"{expected}. Convert it: torch.as_tensor(x).float().")
+    if x.dim() < 2 or x.shape[-1] != n_embd:
+        raise ValueError(f"{expected}: the module was built for tokens of {n_embd} channels.")
+
+
+def check_channels(name: str, **inputs: tuple[object, nn.Linear]) -> None:
     """Raise unless each input has shape (..., T, n_embd), where n_embd is what its linear layer takes.
 
     Raises:
         TypeError: an input is not a float tensor, or has another dtype than the layer.
         ValueError: an input has another number of channels, or fewer than two dimensions.
     """
-    for x, layer in inputs:
+    for argument, (x, layer) in inputs.items():
         n_embd, dtype = layer.in_features, getattr(layer.weight, "dtype", None)
         if isinstance(x, Tensor) and x.dim() > 1 and (x.shape[-1], x.dtype) == (n_embd, dtype):
             continue  # without a message written: a token of a large model passes a hundred layers
-        expected = f"{name}: x is {describe(x)}, expected a float tensor of shape (..., T, {n_embd})"
-        if not isinstance(x, Tensor) or not x.is_floating_point():
-            raise TypeError(f"{expected}. Convert it: torch.as_tensor(x).float().")
-        if x.dim() < 2 or x.shape[-1] != n_embd:
-            raise ValueError(f"{expected}: the module was built for tokens of {n_embd} channels.")
-        if dtype not in (x.dtype, None) and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"{expected}, in the dtype of the module: x.to({dtype}).")
+        check_width(name, x, n_embd, argument)
+        if not isinstance(x, Tensor) or dtype in (x.dtype, None):
+            continue
+        if not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(
+                f"{name}: {argument} is {x.dtype}, expected it in the dtype of the module: x.to({dtype})."
+            )
 
 
 def check_targets(weights: Tensor, targets: Tensor, name: str) -> None:
@@ -203,7 +261,10 @@ def check_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> None:
         ValueError: a shape does not fit; one angle for all tokens or all pairs would broadcast.
     """
     for part, given in (("x", x), ("cos", cos), ("sin", sin)):
-        check_type(given, Tensor, "rotate_pairs", part)
+        if not is_float_tensor(given) or given.device != x.device:
+            raise TypeError(
+                f"rotate_pairs: {part} is {describe(given)}, expected a float tensor on the device of x."
+            )
     for part, table in (("cos", cos), ("sin", sin)):
         if table.dim() != 2 or x.shape[-2:] != (len(table), 2 * table.shape[1]):
             raise ValueError(
@@ -219,7 +280,7 @@ def check_batch(name: str, x: object, layer: nn.Linear, mask: object) -> None:
         TypeError: `x` is not a float tensor of the layer's dtype, or the mask is not a boolean tensor.
         ValueError: `x` has another shape, or B or T is 0.
     """
-    check_channels(name, (x, layer))
+    check_channels(name, x=(x, layer))
     if isinstance(x, Tensor) and (x.dim() != 3 or x.numel() == 0):
         raise ValueError(
             f"{name}: x has shape {tuple(x.shape)}, expected (B, T, {layer.in_features}) with at least one "
@@ -265,7 +326,7 @@ def check_attention(
     """
     rows = {"q": q, "k": k, "v": v}
     for part, x in rows.items():
-        if not isinstance(x, Tensor) or not x.is_floating_point():
+        if not is_float_tensor(x):
             raise TypeError(
                 f"{name}: {part} is {describe(x)}, expected a float tensor. "
                 f"Convert it: torch.as_tensor({part}).float()."
@@ -301,12 +362,32 @@ def check_attention(
         if x.dtype != q.dtype and not torch.is_autocast_enabled(q.device.type):
             raise TypeError(f"{name}: q is {q.dtype} and {part} is {x.dtype}. Convert one: {part}.to(q).")
     check_mask(mask, name)
+    for part, x in {"k": k, "v": v, "mask": mask}.items():
+        if x is not None and x.device != q.device:  # a mask on the device meta would hide memory at random
+            raise ValueError(
+                f"{name}: expected q and {part} on one device, but they are on {q.device} and {x.device}."
+            )
     scores = (*q.shape[:-1], k.shape[-2])
     if mask is not None and mask.shape != scores[-2:] and not expands(mask.shape, to=scores):
         raise ValueError(
             f"{name}: the mask has shape {tuple(mask.shape)} and the scores have shape {scores}. "
             f"Each query needs one entry for each key: make it ({q.shape[-2]}, {k.shape[-2]})."
         )
+
+
+def check_scale(scale: object, name: str) -> None:
+    """Raise unless `scale` is None, a finite number, or a float tensor of one.
+
+    Raises:
+        TypeError: `scale` is not a number.
+        ValueError: `scale` is not finite.
+    """
+    if scale is None or (is_float_tensor(scale) and scale.dim() == 0):
+        return
+    if isinstance(scale, bool) or not isinstance(scale, Real):
+        raise TypeError(f"{name}: scale is {describe(scale)}, expected a number, or None.")
+    if not math.isfinite(scale):
+        raise ValueError(f"{name}: scale = {scale!r}, expected a finite number, or None.")
 
 
 def check_block(scores: object, values: object, name: str) -> None:
@@ -317,13 +398,35 @@ def check_block(scores: object, values: object, name: str) -> None:
         ValueError: there are no scores, or more or fewer values than scores.
     """
     for part, x in {"scores": scores, "values": values}.items():
-        if not isinstance(x, Tensor) or not x.is_floating_point():
+        if not is_float_tensor(x):
             raise TypeError(f"{name}: a block has {part} of {describe(x)}, expected a float tensor.")
     shapes = [tuple(x.shape) for x in (scores, values) if isinstance(x, Tensor)]
     if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-2] or shapes[0][-1] == 0:
         raise ValueError(
             f"{name}: a block has scores of shape {shapes[0]} and values of shape {shapes[1]}, expected "
             "(..., T_q, T_block) and (..., T_block, d_v): a value for each key, and at least one key."
+        )
+    first, second = (x.dtype for x in (scores, values) if isinstance(x, Tensor))
+    if first != second:
+        raise TypeError(f"{name}: a block has scores of {first} and values of {second}, expected one dtype.")
+
+
+def check_new_keys(k: object, v: object, name: str) -> None:
+    """Raise unless k and v are float tensors (B, n_head, T, ...) of the same tokens.
+
+    Raises:
+        TypeError: k or v is not a float tensor.
+        ValueError: a shape does not fit.
+    """
+    shapes = []
+    for part, x in {"k": k, "v": v}.items():
+        if not is_float_tensor(x):
+            raise TypeError(f"{name}: {part} is {describe(x)}, expected a float tensor.")
+        shapes.append(tuple(x.shape))
+    if len(shapes[0]) != 4 or len(shapes[1]) != 4 or shapes[0][:3] != shapes[1][:3]:
+        raise ValueError(
+            f"{name}: k has shape {shapes[0]} and v has shape {shapes[1]}, expected (B, n_head, T, channels) "
+            "for both: each key needs its value."
         )
 
 
@@ -341,7 +444,7 @@ def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> N
             f"{name}: x has shape {tuple(x.shape)} and holds inf, NaN, numbers that are too large for "
             f"{x.dtype} once noise is added, or no numbers at all. Pass tokens such as torch.randn(5, 3)."
         )
-    if not callable(function):
+    if not callable(function) or isinstance(function, type):
         raise TypeError(f"{name}: function is {describe(function)}, expected a function of tokens.")
     first = function(x.clone())
     check_type(first, Tensor, name, "what the function returns")

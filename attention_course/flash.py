@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attention_course.checks import check_attention, check_block, check_sizes
+from attention_course.checks import check_attention, check_block, check_flags, check_sizes, check_type
 
 
 def online_softmax(
@@ -34,6 +34,7 @@ def online_softmax(
         TypeError: scores or values are not float tensors.
         ValueError: there is no block, or one is empty, or a block has more or fewer values than scores.
     """
+    check_type(blocks, Iterable, "online_softmax", "blocks")
     largest, total, output = -math.inf, 0.0, 0.0
     for scores, values in blocks:
         check_block(scores, values, "online_softmax")
@@ -151,6 +152,7 @@ def flash_attention(
     """
     check_attention(q, k, v, mask, "flash_attention")
     check_sizes("flash_attention", 1, block_size=block_size)
+    check_flags("flash_attention", is_causal=is_causal)
     batch, wide = q.shape[:-2], torch.promote_types(q.dtype, torch.float32)
     k, v = (x.to(wide).expand(*batch, *x.shape[-2:]) for x in (k, v))
     if mask is not None:
@@ -192,5 +194,6 @@ class MemoryMeter(TorchDispatchMode):
 
 def storages(tree: object) -> dict[int, torch.UntypedStorage]:
     """Return the memory of all tensors in nested tuples, lists and dicts, by its identity."""
-    found = [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    leaves = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and not leaf.is_meta]
+    found = [leaf.untyped_storage() for leaf in leaves]
     return {id(storage): storage for storage in found}

@@ -22,6 +22,7 @@ from attention_course.attention import Cache, MultiHeadAttention, head_size_of
 from attention_course.checks import (
     check_batch_of_ids,
     check_channels,
+    check_flags,
     check_generator,
     check_sizes,
     check_type,
@@ -77,13 +78,14 @@ class MLP(nn.Module):
 
     def __init__(self, n_embd: int, bias: bool = False):
         check_sizes("MLP", 1, n_embd=n_embd)
+        check_flags("MLP", bias=bias)
         super().__init__()
         self.c_fc = nn.Linear(n_embd, 4 * n_embd, bias=bias)
         self.c_proj = nn.Linear(4 * n_embd, n_embd, bias=bias)
 
     def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
         """Map x (B, T, n_embd) to an output of the same shape."""
-        check_channels("MLP", (x, self.c_fc))
+        check_channels("MLP", x=(x, self.c_fc))
         return self.c_proj(F.gelu(self.c_fc(x)))
 
 
@@ -110,6 +112,7 @@ class Block(nn.Module):
         norm: Part = nn.LayerNorm,
         mlp: Part = MLP,
     ):
+        check_type(config, GPTConfig, "Block", "config")
         super().__init__()
         self.ln_1 = norm(config.n_embd, bias=config.bias)
         self.attn = attn(config.n_embd, config.n_head, bias=config.bias)
@@ -290,6 +293,7 @@ def dtype_of(precision: str, device: torch.device) -> torch.dtype:
         ValueError: the precision is unknown.
     """
     check_type(precision, str, "dtype_of", "precision")
+    check_type(device, torch.device, "dtype_of", "device")
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "auto": None}
     return look_up(precision, known, "precision") or autocast_dtype(device)
 
@@ -343,6 +347,9 @@ def generate(
                 "Pass the text from its beginning, or start with a new Cache()."
             )
     block_size = block_size_of(model)
+    device = next(model.parameters(), ids).device
+    if ids.device != device:
+        raise ValueError(f"generate: ids is on {ids.device} and the model on {device}. Move it: ids.to(...).")
     with evaluating(model):
         for _ in range(max_new_tokens):
             if cache is None or ids.shape[1] > block_size:

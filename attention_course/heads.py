@@ -3,7 +3,7 @@
 A head is named by its layer and its place in that layer, (layer, head), both counted from 0.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from itertools import product
 
@@ -65,7 +65,7 @@ def head_scores(weights: Float[Tensor, "*L_H T T"], targets: Bool[Tensor, "T T"]
 
 
 @contextmanager
-def ablate(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
+def ablate(model: GPT, heads: Sequence[tuple[int, int]] | Set[tuple[int, int]]) -> Iterator[None]:
     """Replace the output of heads by zeros, before the output projection.
 
     Args:
@@ -73,15 +73,15 @@ def ablate(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
         heads: pairs (layer, head).
 
     Raises:
-        TypeError: the model is not a GPT, or heads not a collection.
+        TypeError: the model is not a GPT, or heads neither a sequence nor a set.
         ValueError: there is no such head.
     """
     check_type(model, GPT, "ablate", "model")
-    check_type(heads, Collection, "ablate", "heads")
+    check_type(heads, (Sequence, Set), "ablate", "heads")
     n_layer, n_head = model.config.n_layer, model.config.n_head
     known = list(product(range(n_layer), range(n_head)))
     for pair in heads:
-        if pair not in known:
+        if not isinstance(pair, tuple) or pair not in known:
             raise ValueError(
                 f"ablate: there is no head {pair!r}, expected pairs (layer, head), with a layer from 0 to "
                 f"{n_layer - 1} and a head from 0 to {n_head - 1}."

@@ -6,6 +6,7 @@ grouped-query attention for multi-head attention, and SwiGLU for the MLP.
 
 from dataclasses import dataclass
 from functools import partial
+from types import NoneType
 
 import torch
 import torch.nn as nn
@@ -17,10 +18,12 @@ from attention_course.attention import Cache, attend, head_size_of
 from attention_course.checks import (
     check_batch,
     check_channels,
+    check_flags,
     check_numbers,
     check_rotation,
     check_sizes,
     check_type,
+    check_width,
 )
 from attention_course.gpt import GPT, GPTConfig
 
@@ -40,6 +43,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
         """Map x (B, T, n_embd) to an output of the same shape."""
+        check_width("RMSNorm", x, len(self.weight))
         mean_square = x.float().square().mean(dim=-1, keepdim=True)
         return (x * (mean_square + self.eps).rsqrt()).to(x.dtype) * self.weight
 
@@ -86,7 +90,8 @@ class Rotary(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B T head_size"], start: int = 0) -> Float[Tensor, "*B T head_size"]:
         """Map x (..., T, head_size), at the positions from `start` on, to an output of the same shape."""
-        check_type(x, Tensor, "Rotary", "x")
+        check_width("Rotary", x, 2 * self.cos.shape[1])
+        check_sizes("Rotary", 0, start=start)
         here = slice(start, start + x.shape[-2])
         return rotate_pairs(x, self.cos[here], self.sin[here]).type_as(x)  # the angles are in float32
 
@@ -131,6 +136,7 @@ class GroupedQueryAttention(nn.Module):
         rotary: nn.Module | None = None,
         bias: bool = False,
     ):
+        check_flags("GroupedQueryAttention", bias=bias)
         super().__init__()
         self.head_size = head_size_of(n_embd, n_head)
         group_size_of(n_head, n_kv_head)
@@ -148,6 +154,7 @@ class GroupedQueryAttention(nn.Module):
     ) -> Float[Tensor, "B T C"]:
         """Map x (B, T, n_embd) to an output of the same shape; see `MultiHeadAttention`."""
         check_batch("GroupedQueryAttention", x, self.c_attn, mask)
+        check_type(cache, (Cache, NoneType), "GroupedQueryAttention", "cache")
         B, T, _ = x.shape
         heads = self.c_attn(x).view(B, T, -1, self.head_size).transpose(1, 2)
         qk, v = heads.split([self.n_head + self.n_kv_head, self.n_kv_head], dim=1)
@@ -173,13 +180,14 @@ class SwiGLU(nn.Module):
 
     def __init__(self, n_embd: int, n_hidden: int, bias: bool = False):
         check_sizes("SwiGLU", 1, n_embd=n_embd, n_hidden=n_hidden)
+        check_flags("SwiGLU", bias=bias)
         super().__init__()
         self.c_fc = nn.Linear(n_embd, 2 * n_hidden, bias=bias)
         self.c_proj = nn.Linear(n_hidden, n_embd, bias=bias)
 
     def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
         """Map x (B, T, n_embd) to an output of the same shape."""
-        check_channels("SwiGLU", (x, self.c_fc))
+        check_channels("SwiGLU", x=(x, self.c_fc))
         gate, hidden = self.c_fc(x).chunk(2, dim=-1)
         return self.c_proj(F.silu(gate) * hidden)
 

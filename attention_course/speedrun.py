@@ -5,9 +5,10 @@ parts, the optimizer is `Muon`, the schedule is linear; the text, the loop and t
 Rotary positions, Muon and a kind of token shift (smear) are in github.com/KellerJordan/modded-nanogpt, too.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
+from types import NoneType
 from typing import Any
 
 import torch
@@ -17,7 +18,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from attention_course.attention import Cache, MultiHeadAttention, head_size_of
-from attention_course.checks import check_sizes, check_type, describe
+from attention_course.checks import (
+    check_device,
+    check_sizes,
+    check_tokens,
+    check_type,
+    check_width,
+    describe,
+    is_float_tensor,
+)
 from attention_course.gpt import GPT, Block, GPTConfig, autocast_dtype
 from attention_course.llama import GroupedQueryAttention, Rotary
 from attention_course.names import look_up
@@ -61,9 +70,8 @@ def newton_schulz(matrix: Float[Tensor, "*B rows cols"], steps: int = 5) -> Floa
         TypeError: `matrix` is not a float tensor of at least two dimensions, or `steps` not an integer.
         ValueError: `steps` is negative.
     """
-    check_type(matrix, Tensor, "newton_schulz", "matrix")
     check_sizes("newton_schulz", 0, steps=steps)
-    if matrix.dim() < 2 or not matrix.is_floating_point():
+    if not is_float_tensor(matrix) or matrix.dim() < 2:
         raise TypeError(f"newton_schulz: matrix is {describe(matrix)}, expected a float matrix.")
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrix.shape[-2] > matrix.shape[-1]
@@ -156,6 +164,9 @@ class TokenShift(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T C"], cache: Cache | None = None) -> Float[Tensor, "B T C"]:
         """Map x (B, T, n_embd) to an output of the same shape; a cache holds the tokens before x."""
+        check_tokens(x, "TokenShift")
+        check_width("TokenShift", x, len(self.mix))
+        check_type(cache, (Cache, NoneType), "TokenShift", "cache")
         past = x
         if cache is not None:
             # it keeps tensors (B, n_head, T, ...): here the tokens are keys, with values of no channels
@@ -181,8 +192,23 @@ class ShiftedBlock(nn.Module):
         return x + block.dropout(block.mlp(self.shift_2(block.ln_2(x), cache)))
 
 
+def check_tricks(tricks: object, name: str) -> None:
+    """Raise unless `tricks`, passed to the function `name`, are names from TRICKS.
+
+    Raises:
+        TypeError: it is not a collection of names.
+        ValueError: a name is unknown.
+    """
+    if isinstance(tricks, str) or not isinstance(tricks, Sequence | Set | Mapping):
+        raise TypeError(f"{name}: tricks is {describe(tricks)}, expected names, for example ['muon'].")
+    for trick in tricks:
+        look_up(trick, TRICKS, "trick")
+
+
 def fast_gpt(config: GPTConfig, tricks: Collection[str]) -> GPT:
     """Return a GPT with the parts that these tricks ask for; without any, that of rung 8."""
+    check_type(config, GPTConfig, "fast_gpt", "config")
+    check_tricks(tricks, "fast_gpt")
     attn, wpe = MultiHeadAttention, nn.Embedding
     if "rotary" in tricks:
         rotary = Rotary(head_size_of(config.n_embd, config.n_head), config.block_size)
@@ -211,7 +237,7 @@ def linear_decay(recipe: Recipe, step: int) -> float:
 
 def speedrun(
     data: Data,
-    tricks: Iterable[str] = tuple(TRICKS),
+    tricks: Collection[str] = tuple(TRICKS),
     *,
     text: str = "stories",
     steps: int | None = None,
@@ -235,9 +261,9 @@ def speedrun(
         ValueError: a name is unknown, or a number out of range.
     """
     check_type(data, Data, "speedrun", "data")
-    if isinstance(tricks, str):
-        raise TypeError(f"speedrun: tricks is str, expected names, for example [{tricks!r}].")
-    on = {name for name in tricks if look_up(name, TRICKS, "trick")}
+    check_tricks(tricks, "speedrun")
+    check_device(device, "speedrun")
+    on = set(tricks)
     fast, base = look_up(text, FAST, "text"), text.removesuffix("-long")
     sizes, changes = fast if "shape" in on else (SIZES[base], {})
     if "muon" in on:
@@ -248,7 +274,7 @@ def speedrun(
     changes |= {name: value for name, value in given.items() if value is not None}
     recipe = replace(RECIPES[base], **changes)
     with torch.random.fork_rng([]):
-        torch.manual_seed(seed)
+        torch.manual_seed(recipe.seed)
         model = fast_gpt(GPTConfig(data.tokenizer.vocab_size, **sizes), on).to(device)
     optimizer = muon(model, recipe.weight_decay) if "muon" in on else None
     schedule = partial(linear_decay, recipe) if "schedule" in on else None

@@ -451,16 +451,16 @@ EACH_HEAD = {
         (
             torch.zeros(2, 3, 5),
             ValueError,
-            r"x is torch.float32, \(2, 3, 5\), .*the module was built for tokens of 4 channels",
+            r"(x|context) is torch.float32, \(2, 3, 5\), .*the module was built for tokens of 4 channels",
         ),
-        (torch.zeros(4), ValueError, r"x is torch.float32, \(4,\), expected"),
-        (torch.zeros(2, 3, 4).long(), TypeError, "x is torch.int64.*float"),
+        (torch.zeros(4), ValueError, r"(x|context) is torch.float32, \(4,\), expected"),
+        (torch.zeros(2, 3, 4).long(), TypeError, "(x|context) is torch.int64.*float"),
         (
             torch.zeros(2, 3, 4).double(),
             TypeError,
-            r"x is torch.float64.* in the dtype of the module: x.to\(torch.float32",
+            r"(x|context) is torch.float64.* in the dtype of the module: x.to\(torch.float32",
         ),
-        ([[0.0] * 4], TypeError, "x is list"),
+        ([[0.0] * 4], TypeError, "(x|context) is list"),
     ],
 )
 @pytest.mark.usefixtures("shapes_unchecked")

@@ -3,6 +3,7 @@
 import math
 import re
 import traceback
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import nn
 import attention_course
 from attention_course.attention import (
     Cache,
+    CrossAttentionHead,
     Head,
     MultiHeadAttention,
     MultiHeadAttentionList,
@@ -20,16 +22,29 @@ from attention_course.attention import (
     attention,
     attention_weights,
     causal_mask,
+    fuse,
+    head_size_of,
     leak_probe,
     padding_mask,
     prefix_mask,
     softmax,
+    to_torch,
     window_mask,
 )
 from attention_course.averaging import causal_mean_loop, causal_mean_matmul, causal_mean_softmax
 from attention_course.exercises import check, hint, solution
 from attention_course.explorers import EXPLORERS, LiveTraining, explore
-from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig, generate
+from attention_course.flash import flash_attention, online_softmax
+from attention_course.gpt import (
+    GPT,
+    MLP,
+    BigramLanguageModel,
+    Block,
+    GPTConfig,
+    dtype_of,
+    generate,
+    sinusoidal_positions,
+)
 from attention_course.heads import TARGETS, ablate, head_scores, previous_token, read_weights
 from attention_course.llama import (
     GroupedQueryAttention,
@@ -44,6 +59,7 @@ from attention_course.llama import (
 from attention_course.plots import Bars, Heatmap, Histogram, Lines, Scatter, Text, picture
 from attention_course.questions import ask
 from attention_course.smollm import BytePairTokenizer, chat, load_smollm, tokenizer_of
+from attention_course.speedrun import TokenShift, fast_gpt, newton_schulz, speedrun
 from attention_course.stories import (
     answer_accuracy,
     read_story,
@@ -64,6 +80,7 @@ from attention_course.training import (
     evaluate,
     load_model,
     read_checkpoint,
+    run,
     train,
 )
 from attention_course.training.__main__ import main
@@ -119,7 +136,11 @@ WORDS = {
     "ids": ["text"],
     "path": ["checkpoint"],
     "name_or_path": ["path"],
+    "tricks": ["trick"],
 }  # of an argument
+
+
+CALLS = {}  # name: callable, right arguments
 
 
 def wrong(function, right=None, called=None, /, **arguments):
@@ -128,6 +149,7 @@ def wrong(function, right=None, called=None, /, **arguments):
     A case is its id, what an error may name (the function, the argument, what came), and the call.
     """
     called = called or function.__name__
+    CALLS.setdefault(called, (function, right or {}))
     return [
         (
             f"{called}-{argument}-{described(value)}",
@@ -147,7 +169,7 @@ def wrong(function, right=None, called=None, /, **arguments):
 
 def described(value):
     if isinstance(value, torch.Tensor):
-        numbers = "" if value.is_meta else f": {value.flatten()[:1].tolist()}"
+        numbers = "" if value.is_meta or value.is_sparse else f": {value.flatten()[:1].tolist()}"
         return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)} on {value.device}{numbers}"
     if isinstance(value, nn.Module):
         first = next(value.parameters(), torch.zeros(1))
@@ -238,8 +260,9 @@ ATTENTION = [
         attention_weights,
         {"q": q, "k": q},
         q=(None, [[1.0]], torch.ones(5), torch.ones(2, 5, 4, dtype=torch.long)),
-        k=(None, torch.ones(2, 5, 3), torch.ones(3, 5, 4), torch.ones(5)),
-        mask=NO_MASK,
+        k=(None, torch.ones(2, 5, 3), torch.ones(3, 5, 4), torch.ones(5), q.to("meta")),
+        mask=(*NO_MASK, causal_mask(5, device="meta")),
+        scale=("1", True, NAN, INF, causal_mask(5), 1j),
     ),
     *(
         case
@@ -316,6 +339,7 @@ MODELS = [
 ANGLES = torch.ones(5, 2)
 LLAMA = [
     *wrong(group_size_of, {"n_head": 6, "n_kv_head": 2}, n_head=(0, 3, 2.0, None), n_kv_head=(0, 4, "2")),
+    *wrong(RMSNorm(4), None, "RMSNorm", x=(None, [[1.0]], x[:, :1], x.long(), torch.ones(2, 5, 8))),
     *wrong(RMSNorm, {"n_embd": 4}, n_embd=(0, 4.0, None), eps=(-1, NAN, INF, "0", None)),
     *wrong(
         Rotary,
@@ -325,7 +349,7 @@ LLAMA = [
         base=(0, -1, NAN, INF, "1e4", None),
     ),
     *wrong(Rotary(4, 8), None, "Rotary.rotate_pairs", x=(None, [[1.0]], torch.ones(5, 6), torch.ones(9, 4))),
-    *wrong(Rotary(4, 8), {"x": x}, "Rotary.rotate_pairs.cos", start=(4, -1)),
+    *wrong(Rotary(4, 8), {"x": x}, "Rotary.rotate_pairs.cos", start=(4, -1, -7, 2.5, None)),
     *wrong(
         rotate_pairs,
         {"x": x, "cos": ANGLES, "sin": ANGLES},
@@ -596,7 +620,67 @@ WIDGETS = [
     *wrong(check, {"name": "causal_mean_loop"}, function=(3, "mean", x)),
 ]
 
-CASES = AVERAGING + ATTENTION + MODELS + LLAMA + SMOLLM + TEXTS + TRAINING + PLOTS + WIDGETS
+SPEEDRUN = [
+    *wrong(CrossAttentionHead, {"n_embd": 4, "n_context": 3, "head_size": 2}, n_context=(0, 3.0, None)),
+    *wrong(
+        CrossAttentionHead(4, 3, 2),
+        {"x": x, "context": torch.ones(6, 3)},
+        "CrossAttentionHead",
+        context=(None, x, [[1.0]]),
+    ),
+    *wrong(head_size_of, {"n_embd": 8, "n_head": 2}, n_embd=(7, "8")),
+    *wrong(fuse, None, heads=(None, nn.Linear(4, 4))),
+    *wrong(to_torch, None, fused=(None, nn.Linear(4, 4))),
+    *wrong(MLP, {"n_embd": 4}, n_embd=(0, "4")),
+    *wrong(Block, None, config=(None, SIZES, 64)),
+    *wrong(sinusoidal_positions, {"block_size": 8, "n_embd": 4}, block_size=(-1, 2.5), n_embd=(-1, None)),
+    *wrong(dtype_of, {"precision": "auto", "device": torch.device("cpu")}, device=(None, "cpu", 3)),
+    *wrong(
+        flash_attention,
+        QKV,
+        q=(None, [[1.0]]),
+        k=(None, torch.ones(2, 5, 3), q.half(), q.to_sparse()),
+        mask=NO_MASK,
+        is_causal=(None, 1, "yes"),
+        block_size=(0, 2.5),
+    ),
+    *wrong(
+        online_softmax,
+        {"blocks": [(x, torch.ones(4, 3))]},
+        blocks=(None, 3, [], [(x, torch.ones(4, 3).double())]),
+    ),
+    *wrong(newton_schulz, {"matrix": x}, matrix=(None, [[1.0]], ids, torch.ones(3)), steps=(-1, 2.5)),
+    *wrong(TokenShift(4), {"x": q}, "TokenShift", x=(None, x[:, :1], q.long()), cache=("x", {}, True)),
+    *wrong(
+        fast_gpt,
+        {"config": GPTConfig(**SIZES), "tricks": []},
+        config=(None, SIZES),
+        tricks=(None, "rotary", ["x"]),
+    ),
+    *wrong(
+        speedrun,
+        {"data": DATA, "tricks": []},
+        data=(None, "stories"),
+        tricks=(None, "muon", ["mu"]),
+        text=(None, "poems"),
+    ),
+    *wrong(
+        run,
+        {"trainer": Trainer(gpt(), DATA, RECIPE)},
+        trainer=(None, DATA),
+        callback=(3, "x"),
+        name=(3, None),
+    ),
+    *wrong(
+        Cache().extend,
+        {"layer": nn.Linear(1, 1), "k": torch.ones(1, 2, 3, 4), "v": torch.ones(1, 2, 3, 4)},
+        "Cache.extend",
+        k=(None, x, torch.ones(1, 2, 4, 4)),
+        v=(None, "v", torch.ones(2, 2, 3, 4)),
+    ),
+]
+
+CASES = SPEEDRUN + AVERAGING + ATTENTION + MODELS + LLAMA + SMOLLM + TEXTS + TRAINING + PLOTS + WIDGETS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -678,6 +762,91 @@ def test_a_bad_option_ends_the_command_with_a_sentence(option, capsys):
         name, _, value = option.removeprefix("--").partition("=")
         assert ended.value.code.startswith("training: ")
         assert is_sentence(ended.value.code, (name, name.replace("-", "_"), Path(value).name))
+
+
+POOL = (
+    *(
+        None,
+        True,
+        0,
+        1,
+        -1,
+        -7,
+        3,
+        2.5,
+        -0.5,
+        NAN,
+        INF,
+        1j,
+        "",
+        "x",
+        "auto",
+        b"x",
+        [],
+        [1],
+        [[1.0]],
+        (),
+        (1, 2),
+    ),
+    *({}, {"a": 1}, {1, 2}, range(3), len, object(), dict, np.float64(1.5), np.int64(3), np.ones((5, 4))),
+    *(
+        torch.tensor(1),
+        torch.tensor(1.5),
+        torch.tensor(True),
+        torch.ones(0),
+        torch.ones(5),
+        x,
+        x.double(),
+        x[:0],
+    ),
+    *(
+        q,
+        q[..., :1],
+        q[None],
+        q.half(),
+        q.bfloat16(),
+        q[:, :0],
+        q * NAN,
+        x * INF,
+        x * 1j,
+        x.long(),
+        x.to_sparse(),
+    ),
+    *(ids, ids[0].to(torch.int8), torch.ones(5, 5, dtype=torch.bool), torch.ones(2, 3, 4), nn.Linear(4, 4)),
+    *(q.to("meta"), ids.to("meta"), torch.ones(5, 5, dtype=torch.bool, device="meta")),
+    *(Cache(), torch.float16, torch.device("cpu"), torch.Generator()),
+)
+UNCHECKED = {
+    ("train", "callback"),  # the errors of a function are its own
+    ("online_softmax", "blocks"),  # a generator can be read only once
+    ("RMSNorm", "x"),  # on another device than the module
+    ("TokenShift", "x"),
+}
+
+
+def raw_error(function, arguments):
+    """Return the error of a call, unless the package itself raised it or another argument is missing."""
+    try:
+        function(**arguments)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        ours = last.filename.startswith(PACKAGE) and last.line.startswith("raise ")
+        if not ours and "required positional argument" not in str(error):
+            return f"{error!r} from {last.filename}:{last.lineno}"
+    return None
+
+
+@pytest.mark.parametrize("called", CALLS)
+def test_whatever_is_passed_gets_an_error_of_ours_or_a_result(called):
+    function, right = CALLS[called]
+    parameters = signature(function.forward if isinstance(function, nn.Module) else function).parameters
+    raw = {
+        (argument, described(value)): error
+        for argument in parameters
+        for value in POOL
+        if (called, argument) not in UNCHECKED and (error := raw_error(function, {**right, argument: value}))
+    }
+    assert not raw
 
 
 def test_there_are_many_cases_and_none_twice():

@@ -45,7 +45,7 @@ def test_layers_without_a_dtype_take_any():
     layer = nn.Linear(3, 2)
     del layer.weight
     layer.weight = lambda: None
-    check_channels("f", (torch.zeros(2, 3).double(), layer))
+    check_channels("f", x=(torch.zeros(2, 3).double(), layer))
 
 
 def test_a_probe_may_hold_nan_in_its_outputs():

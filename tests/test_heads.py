@@ -167,7 +167,7 @@ def test_a_head_that_is_not_there_is_refused(model, heads):
 
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_heads_that_can_be_read_only_once_are_refused(model):
-    with pytest.raises(TypeError, match="ablate: heads is generator, expected Collection"):
+    with pytest.raises(TypeError, match="ablate: heads is generator, expected Sequence or Set"):
         ablate(model, ((0, head) for head in range(5))).__enter__()
 
 

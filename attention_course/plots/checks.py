@@ -1,7 +1,7 @@
 """Validation of panels, done once, at construction."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -32,18 +32,18 @@ def check_values(values: object, name: str, *shape: int | str) -> None:
         raise ValueError(f"{name} has shape {tuple(values.shape)}, {expected}.")
 
 
-def check_names(names: object, name: str, count: int, things: str) -> None:
-    """Raise unless `names` holds one string for each of `count` things.
+def check_names(names: object, name: str, count: int | None = None, things: str = "") -> None:
+    """Raise unless `names` are strings, one for each of `count` things if that is given.
 
     Raises:
-        TypeError: `names` is not a collection of strings.
+        TypeError: `names` is not a sequence of strings.
         ValueError: the number of names is not `count`.
     """
-    if not isinstance(names, Collection) or not all(isinstance(each, str) for each in names):
+    if not isinstance(names, Sequence) or not all(isinstance(each, str) for each in names):
         raise TypeError(
             f"{name} = {names!r}, expected a list of str. Convert numbers: [str(n) for n in numbers]."
         )
-    if len(names) != count:
+    if count is not None and len(names) != count:
         raise ValueError(f"{name} holds {len(names)} names for {count} {things}, expected one for each.")
 
 
@@ -57,7 +57,7 @@ def real(value: object) -> float:
 
 def check_limits(limits: object, name: str, above: Number = -math.inf) -> None:
     """Raise ValueError unless `limits` are two finite numbers greater than `above`, in ascending order."""
-    pair = [real(limit) for limit in limits] if isinstance(limits, Iterable) else []
+    pair = [real(limit) for limit in limits] if isinstance(limits, Sequence) else []
     if len(pair) != 2 or not above < pair[0] < pair[1] < math.inf:
         raise ValueError(f"{name} = {limits!r}, expected two numbers{least(above)}, the lower one first.")
 

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 
+from attention_course.checks import check_flags
 from attention_course.plots.checks import check_levels, check_limits, check_values
 from attention_course.plots.ink import (
     Number,
@@ -57,6 +58,7 @@ class Lines:
             raise TypeError(f"Lines: curves = {self.curves!r}, expected a dict that gives each curve a name.")
         for name, heights in self.curves.items():
             check_values(heights, f"Lines: curves[{name!r}]", len(self.x))
+        check_flags("Lines", log=self.log)
         above = 0 if self.log else -math.inf
         check_levels(self.levels, "Lines: levels", above)
         if self.x_limits is not None:

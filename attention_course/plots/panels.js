@@ -446,7 +446,9 @@ const KINDS = {
       pen.strokeRect(...edge, scale * (high - low), scale * (high - low));
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
-      for (let tick = Math.ceil(low) + 1; tick < high; tick += 2) {
+      const wide = high - low > 20;
+      const step = wide ? 10 ** Math.ceil(Math.log10((high - low) / 4)) : 2;
+      for (let tick = wide ? Math.ceil(low / step) * step : Math.ceil(low) + 1; tick < high; tick += step) {
         label(pen, String(tick).replace("-", "−"), at([tick, 0])[0], corner[1] + 11);
         label(pen, String(tick).replace("-", "−"), edge[0] - 6, at([0, tick])[1], "right");
       }

@@ -6,7 +6,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -79,18 +78,22 @@ class Heatmap:
             check_names(self.columns, "Heatmap: columns", columns, "columns")
         if self.limit is not None and not real(self.limit) >= 0:
             raise ValueError(f"Heatmap: limit = {self.limit!r}, expected an absolute value, at least 0.")
+        check_names(self.tile, "Heatmap: tile")
         side = len(self.tile) + 1
         if (rows + 1) % side or (columns + 1) % side:
             raise ValueError(
                 f"Heatmap: shape ({rows}, {columns}) is not a grid of maps of {side - 1} by {side - 1}, one"
                 " line apart. Leave tile out, or give a name for each row of a map."
             )
+        check_names(self.tile_names, "Heatmap: tile_names")
         if self.tile_names:
             maps = (rows + 1) // side * ((columns + 1) // side)
             check_names(self.tile_names, "Heatmap: tile_names", maps, "maps")
-        cells = set(product(range(rows), range(columns)))
+        if not isinstance(self.crossed, Sequence):
+            raise TypeError(f"Heatmap: crossed = {self.crossed!r}, expected a list of cells, (row, column).")
         for cell in [*self.crossed, *([] if self.framed is None else [self.framed])]:
-            if cell not in cells:
+            pair = isinstance(cell, tuple) and len(cell) == 2
+            if not pair or cell[0] not in range(rows) or cell[1] not in range(columns):
                 raise ValueError(
                     f"Heatmap: cell {cell!r} cannot be marked, expected (row, column), below {rows, columns}."
                 )
@@ -155,6 +158,7 @@ class Bars:
         check_count(len(self.heights), "Bars: number of bars", self.MOST, "heights")
         check_names(self.labels, "Bars: labels", len(self.heights), "bars")
         check_limits(self.limits, "Bars: limits")
+        check_names(self.controls, "Bars: controls")
         if self.controls:
             check_names(self.controls, "Bars: controls", len(self.heights), "bars")
 
@@ -409,7 +413,8 @@ class Text:
         check_count(sum(map(len, self.text)), "Text: number of characters", self.MOST, "text")
         if self.values is not None:
             check_values(self.values, "Text: values", len(self.text))
-        if self.framed is not None and self.framed not in range(len(self.text)):
+        framed = self.framed
+        if framed is not None and not (isinstance(framed, int) and framed in range(len(self.text))):
             raise ValueError(
                 f"Text: framed = {self.framed!r}, expected the position of one of {len(self.text)} "
                 f"{self.unit}s, counted from 0. Leave it out for no frame."

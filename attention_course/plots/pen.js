@@ -106,9 +106,13 @@ function broken(title, width) {
 
 // A title in as many lines as it takes, as even as they can be.
 function linesOf(title, width) {
-  const lines = broken(title, width);
-  const narrower = width > 10 ? broken(title, width - 10) : [];
-  return narrower.length === lines.length ? linesOf(title, width - 10) : lines;
+  let lines = broken(title, width);
+  for (let room = width - 10; room > 0; room -= 10) {
+    const narrower = broken(title, room);
+    if (narrower.length > lines.length) break;
+    lines = narrower;
+  }
+  return lines;
 }
 
 // The shapes of a panel in each theme, the lines of its title, and the room that they take.

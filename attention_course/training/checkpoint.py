@@ -18,6 +18,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
+from attention_course.checks import check_path
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.text import CharTokenizer
 from attention_course.training.recipe import History
@@ -87,6 +88,12 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, partial_file: Pat
     Raises:
         OSError: the file could not be written.
     """
+    broken = [name for name, tensor in checkpoint["model"].items() if not tensor.isfinite().all()]
+    if broken:
+        raise FloatingPointError(
+            f"The checkpoint {path} was not written: {broken[0]} holds NaN or inf, since the training has "
+            "diverged. Start over with a lower learning rate, or from an earlier checkpoint."
+        )
     whole, target = packed(checkpoint), Path(os.path.realpath(path))
     with writing(path), contextlib.ExitStack() as stack:
         partial_file = partial_file or empty_file(target)
@@ -117,7 +124,7 @@ def reserved(path: str | Path, largest: Checkpoint, growth: int) -> Iterator[Cal
         with writing(path):
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            os.stat(f"{target.parent}/.")  # FileLock would create a missing folder
+            empty_file(target).unlink()  # FileLock would create a missing folder, and say nothing of others
             stack.enter_context(FileLock(target.with_name(f".{target.name}.lock"), blocking=False))
             for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
                 left.unlink()  # left behind by a run that was killed
@@ -153,6 +160,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         FileNotFoundError: there is no such file.
         ValueError: the file is not a checkpoint of this course, or it is damaged.
     """
+    check_path(path, "read_checkpoint")
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no checkpoint file {path}. Trainer.save writes one.")
     whole = memoryview(Path(path).read_bytes())
@@ -167,6 +175,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
         if structure(state["model"]) != state["task"]["model"]:
             raise ValueError("its parameters are not those of its model")
+        structure(state["optimizer"])  # a RecursionError if it contains itself
         steps, history = state["task"]["recipe"]["steps"], History(**state["history"])
         check_progress(state["steps_done"], steps, state["seconds"], history)
         torch.Generator().set_state(state["generator"])
@@ -183,12 +192,20 @@ def load_model(path: str | Path) -> tuple[GPT, CharTokenizer]:
     state = read_checkpoint(path)
     task = state["task"]
     with reading(path):
-        model = GPT(GPTConfig(**task["config"])) if task["config"] is not None else None
+        config = None if task["config"] is None else GPTConfig(**task["config"])
         tokenizer = CharTokenizer(task["characters"])
-    if model is None:
+        blocks = {name.split(".")[2] for name in state["model"] if name.startswith("transformer.h.")}
+        if config is not None and (config.n_layer, config.vocab_size) != (len(blocks), tokenizer.vocab_size):
+            raise ValueError("its config is not that of its parameters and characters")
+    if config is None:
         raise ValueError(f"{path} holds a model that is not a GPT. Build that model, and use Trainer.load.")
-    if classes(model) != task["modules"]:
+    with torch.device("meta"):  # what a file claims may not fit into memory: compare it first
+        shapes = GPT(config)
+    if classes(shapes) != task["modules"]:
         raise ValueError(f"{path} holds a GPT with custom parts. Build that model, and use Trainer.load.")
+    claimed = {name: tuple(tensor.shape) for name, tensor in shapes.state_dict().items()}
+    check_part(path, "model", {name: tuple(x.shape) for name, x in state["model"].items()}, claimed)
+    model = GPT(config)
     check_part(path, "model", task["model"], structure(model.state_dict()))
     model.load_state_dict(state["model"])
     return model.eval(), tokenizer

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from tqdm.auto import tqdm
 
-from attention_course.checks import check_type
+from attention_course.checks import check_callable, check_path, check_type
 from attention_course.gpt import autocast, block_size_of
 from attention_course.text import Data, get_batch
 from attention_course.training.checkpoint import Checkpoint, read_checkpoint, reserved, write_checkpoint
@@ -74,6 +74,7 @@ class Trainer:
         check_type(data, Data, "Trainer", "data")
         check_type(recipe, Recipe, "Trainer", "recipe")
         check_type(optimizer, (Optimizer, NoneType), "Trainer", "optimizer")
+        check_callable(schedule, "Trainer", "schedule")
         self.model, self.data, self.recipe = model, data, recipe
         self.block_size = block_size_of(model)
         check_length("training", data.train, self.block_size)
@@ -219,7 +220,9 @@ class Trainer:
 
         Raises:
             OSError: the file could not be written.
+            FloatingPointError: a parameter is not finite; an existing file is left as it was.
         """
+        check_path(path, "save")
         write_checkpoint(path, self._checkpoint())
 
     @contextlib.contextmanager
@@ -246,6 +249,7 @@ class Trainer:
             FileNotFoundError: there is no such file.
             ValueError: the file is not a checkpoint, or is of another model, recipe or text.
         """
+        check_path(path, "load")
         state = read_checkpoint(path)
         check_task(path, state["task"], self._task)
         check_optimizer(path, state["optimizer"], self.optimizer)
@@ -286,6 +290,9 @@ def train(
 
 def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "training") -> History:
     """Take all remaining steps; see `train`."""
+    check_type(trainer, Trainer, "run", "trainer")
+    check_callable(callback, "run", "callback")
+    check_type(name, str, "run", "name")
     history, stop = trainer.history, False
     bar = tqdm(
         total=trainer.recipe.steps,

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from attention_course.checks import check_sizes
 from attention_course.gpt import autocast, block_size_of, evaluating
 from attention_course.text import check_ids
 
@@ -58,9 +59,9 @@ def evaluate(
     block_size, device = block_size_of(model), next(model.parameters()).device
     check_length("validation", ids, block_size)
     starts = torch.arange(0, len(ids) - block_size, block_size)
+    if blocks is not None:
+        check_sizes("evaluate", 1, blocks=blocks)
     if blocks is not None and blocks < len(starts):
-        if blocks < 1:
-            raise ValueError(f"evaluate: blocks = {blocks}, expected at least 1, or None for all.")
         starts = starts[torch.arange(blocks) * len(starts) // blocks]
     total, batches = 0.0, starts.split(64)
     quiet = len(batches) < 10 or (dist.is_initialized() and dist.get_rank() > 0)

@@ -54,7 +54,7 @@ class Recipe:
                 raise ValueError(
                     f"Recipe: {name} = {value!r}, expected an integer of at least {least}, below 2**31."
                 )
-        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
             raise ValueError(f"Recipe: seed = {self.seed!r}, expected an integer, 0 <= seed < 2**63.")
         for name in ("learning_rate", "clip", "beta2", "weight_decay", "final_learning_rate"):
             value, below = getattr(self, name), 1 if name == "beta2" else math.inf

@@ -158,6 +158,20 @@ def test_what_lies_just_inside_the_limits_is_drawn():
     assert sum(map(len, Text("t", 4000 * "a").state()["rows"])) == 4000
 
 
+@pytest.mark.parametrize(
+    "panel",
+    [
+        bars(torch.zeros(400), ["a"] * 400),
+        bars(torch.zeros(30), 30 * [26 * "a"]),
+        scatter(limits=(-1e6, 1e6)),
+        Text(2000 * "t ", "\ud800"),
+    ],
+    ids=["many bars", "long labels", "wide limits", "long title, lone surrogate"],
+)
+def test_extremes_are_drawn_in_a_small_picture(panel):
+    assert len(picture(panel, alt="").svg) < 200_000
+
+
 def test_a_hundred_thousand_characters_are_refused_at_once():
     start = process_time()
     with pytest.raises(ValueError, match=r"100000, expected at most 4000.*text\[:4000\]"):

@@ -24,6 +24,7 @@ from training.small import (
     without_clock,
 )
 
+from attention_course.flash import MemoryMeter
 from attention_course.gpt import GPT, BigramLanguageModel
 from attention_course.text import CharTokenizer
 from attention_course.training import Trainer, load_model, read_checkpoint, run
@@ -291,10 +292,38 @@ def test_a_model_of_another_size_than_its_config_is_not_loaded(saved):
     state = read_checkpoint(saved)
     state["task"]["config"]["n_embd"] = 8
     saved.write_bytes(packed(state))
-    with pytest.raises(
-        ValueError, match=r"run.pt does not match: its model is different: .* there and float32"
+    with pytest.raises(ValueError, match=r"run.pt does not match: its model is different: .* there and \("):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("claim", [{"block_size": 10**8}, {"n_layer": 3_000_000}, {"vocab_size": 50}])
+def test_what_a_config_claims_is_compared_before_it_is_built(saved, claim):
+    state = read_checkpoint(saved)
+    state["task"]["config"] |= claim
+    saved.write_bytes(packed(state))
+    with (
+        MemoryMeter() as meter,
+        pytest.raises(ValueError, match=r"run.pt (does not match|is not a checkpoint)"),
     ):
         load_model(saved)
+    assert meter.peak < 10**6
+
+
+def test_an_optimizer_state_that_contains_itself_is_refused(saved):
+    state = read_checkpoint(saved)
+    state["optimizer"]["state"][0]["itself"] = state["optimizer"]
+    saved.write_bytes(packed(state))
+    with pytest.raises(ValueError, match=r"run.pt is not a checkpoint of this course, or it is damaged"):
+        Trainer(tiny(), DATA, RECIPE).load(saved)
+
+
+def test_parameters_that_are_not_finite_are_not_saved_over_a_good_checkpoint(saved):
+    before = saved.read_bytes()
+    trainer = Trainer(tiny(), DATA, replace(RECIPE, learning_rate=1e38, warmup=0))
+    run(trainer, callback=lambda t: True)
+    with pytest.raises(FloatingPointError, match=r"run.pt was not written: .* holds NaN or inf"):
+        trainer.save(saved)
+    assert saved.read_bytes() == before
 
 
 # Files: nobody else's is touched

@@ -54,7 +54,7 @@ def test_some_blocks_are_spread_over_the_text(blocks, expected):
 
 @pytest.mark.parametrize("blocks", [0, -1])
 def test_evaluate_refuses_no_blocks(blocks):
-    with pytest.raises(ValueError, match=rf"evaluate: blocks = {blocks}, expected at least 1"):
+    with pytest.raises(ValueError, match=rf"evaluate: blocks = {blocks}, expected an integer of at least 1"):
         evaluate(tiny(), DATA.val, blocks=blocks)
 
 
