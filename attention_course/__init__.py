@@ -3,6 +3,7 @@
 Read in this order, the modules are the course again; each imports only from those above it.
 
 - `ladder`, `names`: the rungs, in order; lookup of names that a learner typed.
+- `files`: writing a file in one step; printing what others wrote.
 - `checks`: input validation.
 - `averaging`: rungs 1 to 3, the causal mean.
 - `attention`: rungs 3 to 7, from the mask to multi-head attention.

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from attention_course.files import printable
 from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.stories import answer_accuracy, answers
 from attention_course.text import Data, conditional_entropy, load_text
@@ -81,13 +81,9 @@ def train_from_options(options: argparse.Namespace) -> bool:
     elif first:
         print_table(model, trainer)
         prompt = data.val[None, :1].to(trainer.device)
-        print(printable(data.tokenizer.decode(generate(model, prompt, options.sample)[0])))
+        text = data.tokenizer.decode(generate(model, prompt, options.sample)[0])
+        print(printable(text, keep="\n\t"))
     return not stopped
-
-
-def printable(text: str) -> str:
-    r"""Escape control characters, which could drive a terminal, as \x1b; newlines and tabs stay."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def shared_text(name_or_path: str) -> str:

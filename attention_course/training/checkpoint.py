@@ -9,7 +9,6 @@ import glob
 import hashlib
 import io
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypedDict
@@ -19,6 +18,7 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from attention_course.checks import check_path
+from attention_course.files import empty_file, write_at_once
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.text import CharTokenizer
 from attention_course.training.recipe import History
@@ -60,21 +60,6 @@ def writing(path: str | Path) -> Iterator[None]:
         ) from error
 
 
-def empty_file(path: Path, room: int = 0) -> Path:
-    """Create a file with a unique name beside `path`, and reserve `room` bytes on disk."""
-    partial_file = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
-    with open(partial_file, "xb") as file:
-        try:
-            if hasattr(os, "posix_fallocate") and room:
-                os.posix_fallocate(file.fileno(), 0, room)
-            else:
-                file.write(bytes(room))
-        except OSError:
-            partial_file.unlink()
-            raise
-    return partial_file
-
-
 def write_checkpoint(path: str | Path, checkpoint: Checkpoint, partial_file: Path | None = None) -> None:
     """Write a file for `read_checkpoint`. On failure an existing file is left as it was.
 
@@ -94,18 +79,8 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, partial_file: Pat
             f"The checkpoint {path} was not written: {broken[0]} holds NaN or inf, since the training has "
             "diverged. Start over with a lower learning rate, or from an earlier checkpoint."
         )
-    whole, target = packed(checkpoint), Path(os.path.realpath(path))
-    with writing(path), contextlib.ExitStack() as stack:
-        partial_file = partial_file or empty_file(target)
-        stack.callback(partial_file.unlink, missing_ok=True)
-        with open(partial_file, "r+b") as file:
-            file.write(whole)
-            file.truncate()
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            partial_file.chmod(target.stat().st_mode)
-        os.replace(partial_file, target)
+    with writing(path):
+        write_at_once(path, packed(checkpoint), partial_file)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,67 @@
+"""Files of people: written in one step, so that none is lost, and printed so that none drives a terminal."""
+
+import errno
+import os
+import re
+import secrets
+from pathlib import Path
+
+WRITABLE = 0o222  # the permissions that a write-protected file lacks
+
+
+def empty_file(path: Path, room: int = 0) -> Path:
+    """Create a file with a unique name beside `path`, and reserve `room` bytes on disk."""
+    partial_file = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    with open(partial_file, "xb") as file:
+        try:
+            if hasattr(os, "posix_fallocate") and room:
+                os.posix_fallocate(file.fileno(), 0, room)
+            else:
+                file.write(bytes(room))
+        except OSError:
+            partial_file.unlink()
+            raise
+    return partial_file
+
+
+def write_at_once(path: str | Path, content: bytes, partial_file: Path | None = None) -> None:
+    """Write a file in one step: until the new content is on the disk, the old one stays.
+
+    Symbolic links are followed, and an existing file keeps its permissions.
+
+    Args:
+        path: the file.
+        content: all that will be in it.
+        partial_file: an `empty_file` beside it, to write to and rename; a new one if left out.
+
+    Raises:
+        OSError: it could not be written, or it is write-protected: renaming does not ask, so this does.
+    """
+    target = Path(os.path.realpath(path))
+    mode = target.stat().st_mode if os.path.lexists(target) else None
+    if mode is not None and not mode & WRITABLE:
+        raise PermissionError(errno.EACCES, "It is write-protected", str(path))
+    partial_file = partial_file or empty_file(target)
+    try:
+        with open(partial_file, "r+b") as file:
+            if mode is not None:
+                partial_file.chmod(mode)  # before there is anything to read
+            file.write(content)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial_file, target)
+    finally:
+        partial_file.unlink(missing_ok=True)
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Escape control characters, which could drive a terminal, as \x1b: all but those to `keep`.
+
+    So are those that end a line, or turn the direction of writing, and halves of surrogate pairs.
+    """
+    return re.sub(
+        r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]",
+        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(),
+        text,
+    )

@@ -1,0 +1,71 @@
+"""Files of people are replaced whole or not at all; what came out of one drives no terminal."""
+
+import os
+import stat
+import sys
+import unicodedata
+
+import pytest
+
+from attention_course.files import printable, write_at_once
+
+on_unix = pytest.mark.skipif(os.name == "nt", reason="Windows has other links and permissions")
+
+
+@on_unix
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o660])
+def test_a_linked_file_stays_a_link_and_keeps_its_permissions(tmp_path, monkeypatch, mode):
+    (tmp_path / "elsewhere").mkdir()
+    target, link, seen = tmp_path / "elsewhere/real", tmp_path / "link", []
+    link.symlink_to(target)
+    write_at_once(link, b"new")
+    target.chmod(mode)
+
+    def synchronized(file: int) -> None:
+        seen.append((stat.S_IMODE(os.fstat(file).st_mode), os.fstat(file).st_size, target.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", synchronized)
+    write_at_once(link, b"newer")
+    assert seen == [(mode, 5, b"new")], "on the disk, for the same readers, before the old one goes"
+    assert (link.is_symlink(), target.read_bytes()) == (True, b"newer")
+    assert stat.S_IMODE(target.stat().st_mode) == mode
+    assert list(target.parent.iterdir()) == [target]
+
+
+@on_unix
+def test_what_should_not_be_written_stays(tmp_path):
+    protected, loop = tmp_path / "protected", tmp_path / "loop"
+    protected.write_bytes(b"mine")
+    protected.chmod(0o444)
+    loop.symlink_to(loop)
+    with pytest.raises(PermissionError, match="It is write-protected"):
+        write_at_once(protected, b"new")
+    with pytest.raises(OSError, match="symbolic links"):
+        write_at_once(loop, b"new")
+    assert protected.read_bytes() == b"mine"
+    assert {path.name: path.is_symlink() for path in tmp_path.iterdir()} == {"protected": False, "loop": True}
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_whoever_interrupts_it_keeps_the_old_file(tmp_path, monkeypatch, step):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    (tmp_path / "a").write_bytes(b"old")
+    monkeypatch.setattr(os, step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_at_once(tmp_path / "a", b"new")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == {tmp_path / "a": b"old"}
+
+
+@pytest.mark.parametrize("keep", ["", "\n\t"])
+def test_control_characters_are_written_out(keep):
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    shown = printable(every, keep)
+    left = [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
+    assert sorted(left) == sorted(keep)
+    assert not [
+        c for c in shown if unicodedata.bidirectional(c) in ("LRE", "RLE", "LRO", "RLO", "LRI", "RLI")
+    ]
+    assert printable(f"\x1b[2J\x9f\u2028\u202e\udc80{keep}", keep) == rf"\x1b[2J\x9f\u2028\u202e\udc80{keep}"
+    assert printable("äß\xa0\u200d→ \U0001f600") == "äß\xa0\u200d→ \U0001f600"
