@@ -1,6 +1,6 @@
 """Bring the notebooks of the course into a folder of yours, and open JupyterLab at the first.
 
-A notebook that you changed stays; if there is a new edition of it, that comes beside it.
+A file that you changed stays; if there is a new edition of it, that comes beside it.
 """
 
 import argparse
@@ -33,14 +33,19 @@ def main() -> None:
     if any(left in options and right == given.folder for left, right in pairwise(sys.argv)):
         parser.error("FOLDER comes before JupyterLab's options; their values come after =, as in --port=8889")
 
-    folder = Path(given.folder).expanduser().resolve()
     try:
-        kept = prepare(published(), folder)
+        folder = Path(given.folder).expanduser().resolve()
+    except RuntimeError as error:
+        parser.error(f"FOLDER cannot be {given.folder}: {error}")
+    try:
+        remarks = prepare(published(), folder)
+    except TimeoutError:
+        sys.exit(f"Another start of the course is writing in {folder}. Wait until it ends.")
     except OSError as error:
         sys.exit(f"The notebooks cannot be brought into {folder}: {error.strerror}. Name another folder.")
     except ValueError as error:
         sys.exit(str(error))
-    print(f"Your notebooks are in {folder}", *kept, sep="\n", flush=True)
+    print(f"Your notebooks are in {folder}", *remarks, sep="\n", flush=True)
     if not given.no_lab:
         os.chdir(folder.parent)
         first = quote(f"/doc/tree/{folder.name}/{RUNGS[0].name}.ipynb")

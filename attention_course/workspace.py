@@ -1,26 +1,29 @@
 """The learner's own copy of the notebooks, which the command `attention-course` makes.
 
 What is committed has its outputs, so that it can be read anywhere; they would answer a question before it
-is asked. The copy has none but the heroes. A new edition of the course replaces it, but never a notebook that
-the learner has changed.
+is asked. The copy has none but the heroes. A new edition of the course replaces it, but never a file that the
+learner has changed.
 """
 
 import hashlib
 import json
+import os
 import platform
-import shutil
+import sqlite3
 import sys
 from itertools import chain, count
 from pathlib import Path
 
 import nbformat
+from filelock import FileLock
+from jupyter_core.paths import jupyter_data_dir
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
 
-from attention_course.progress import write_at_once
+from attention_course.files import WRITABLE, write_at_once
 
-LEDGER = ".attention_course.json"  # in the folder: the edition given of each notebook, what was written
-PAGE = "my_gpt.txt"  # the empty page of rung 11, for those who prefer an editor: my_gpt.py in the folder
+LEDGER = ".attention_course.json"  # in the folder: the edition given of each file, and what was written
+PATIENCE = 60.0  # seconds to wait for another start of the course
 
 
 def published() -> Path:
@@ -52,75 +55,118 @@ def clean(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def digest(text: str) -> str:
-    """Return the SHA-256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def digest(content: bytes) -> str:
+    """Return the SHA-256 of the content of a file."""
+    return hashlib.sha256(content).hexdigest()
 
 
-def read_ledger(path: Path) -> dict[str, dict[str, str]]:
-    """Read which edition of each notebook was given, and the digest of each file that was written.
+def files_of(source: Path) -> dict[str, Path]:
+    """Return the files that a learner gets, by their names in the learner's folder.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: there are no notebooks in `source`.
     """
-    if not path.exists():
-        return {"editions": {}, "written": {}}
+    notebooks, images = sorted(source.glob("*.ipynb")), sorted(source.glob("images/*"))
+    if not notebooks:
+        raise ValueError(f"There are no notebooks in {source}. Install the course again.")
+    page = source / "my_gpt.txt"  # the empty page of rung 11, for those who prefer an editor
+    files = {path.relative_to(source).as_posix(): path for path in [*notebooks, *images]}
+    return files | ({"my_gpt.py": page} if page.is_file() else {})
+
+
+def copy_of(path: Path) -> bytes:
+    """Return what a learner gets of a file: of a notebook the clean one."""
+    if path.suffix != ".ipynb":
+        return path.read_bytes()
+    return (nbformat.writes(clean(nbformat.read(path, as_version=4))) + "\n").encode()
+
+
+def read_ledger(path: Path) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Read, for each file, the digests of the edition given and of what was written.
+
+    The third is empty, unless the ledger is damaged; then it is a sentence, and nothing is known.
+    """
     try:
-        ledger = json.loads(path.read_text(encoding="utf-8"))
-        return {"editions": dict(ledger["editions"]), "written": dict(ledger["written"])}
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}). Delete it: your notebooks stay, and new ones come beside them."
-        ) from error
+        ledger = json.loads(path.read_bytes())
+        return dict(ledger["editions"]), dict(ledger["written"]), []
+    except FileNotFoundError:
+        return {}, {}, []
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}, {}, [f"{path} was damaged: what differs from this edition is taken for your changes."]
+
+
+def place_for(content: bytes, name: str, folder: Path, written: dict[str, str]) -> str:
+    """Return the first of name, name.new, name.new2 ... that is free, or as the course wrote it."""
+
+    def is_ours(place: str) -> bool:
+        path = folder / place
+        if not path.is_file():
+            return not os.path.lexists(path)
+        writable = path.stat().st_mode & WRITABLE
+        return bool(writable) and digest(path.read_bytes()) in (written.get(place), digest(content))
+
+    stem, kind = os.path.splitext(name)
+    suffixes = chain(["", ".new"], (f".new{n}" for n in count(2)))
+    return next(filter(is_ours, (f"{stem}{suffix}{kind}" for suffix in suffixes)))
+
+
+def sign(notebooks: list[Path]) -> list[str]:
+    """Sign notebooks as trusted, so that the heroes move before a cell has run; if it fails, say so."""
+    try:
+        notary = NotebookNotary()
+        for path in notebooks:
+            notary.sign(nbformat.read(path, as_version=4))
+    except (OSError, sqlite3.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        return [
+            f"Jupyter will not trust the new notebooks, because it cannot write in {jupyter_data_dir()}: "
+            f"{reason}. To make the pictures move, run the cells above them."
+        ]
+    return []
 
 
 def prepare(source: Path, folder: Path) -> list[str]:
     """Bring the notebooks of `source`, images and the empty page into `folder`; the learner's changes stay.
 
-    The copies are signed as trusted, so that the heroes move before a cell has run.
+    The ledger is written last. If that does not happen, what was written is known the next time: it is what
+    would be written again.
 
     Args:
         source: the folder of the committed notebooks.
         folder: the learner's; created if missing.
 
     Returns:
-        A sentence for each notebook that was kept because the learner has changed it.
+        A sentence for each file that was kept because the learner has changed it, and for each problem.
 
     Raises:
-        ValueError: there are no notebooks in `source`, or the ledger in `folder` is damaged.
+        ValueError: there are no notebooks in `source`.
+        TimeoutError: another process is at it.
         OSError: `folder` cannot be written.
     """
-    sources = sorted(source.glob("*.ipynb"))
-    if not sources:
-        raise ValueError(f"There are no notebooks in {source}. Install the course again.")
+    files = files_of(source)
     folder.mkdir(parents=True, exist_ok=True)
-    ledger = read_ledger(folder / LEDGER)
-    kept = []
-
-    def untouched(path: Path) -> bool:
-        written = ledger["written"].get(path.name)
-        return not path.exists() or digest(path.read_text(encoding="utf-8")) == written
-
-    for path in sources:
-        edition = digest(path.read_text(encoding="utf-8"))
-        if (folder / path.name).exists() and ledger["editions"].get(path.name) == edition:
-            continue  # given before; what the learner made of it stays
-        suffixes = chain(["", ".new"], (f".new{n}" for n in count(2)))
-        names = (f"{path.stem}{suffix}.ipynb" for suffix in suffixes)
-        target = next(folder / name for name in names if untouched(folder / name))
-        text = nbformat.writes(clean(nbformat.read(path, as_version=4))) + "\n"
-        write_at_once(target, text)
-        NotebookNotary().sign(nbformat.reads(text, as_version=4))
-        if target.name != path.name:
-            kept.append(
-                f"{path.name} has your changes and stays. The new edition is beside it: {target.name}"
-            )
-        ledger["editions"][path.name] = edition
-        ledger["written"][target.name] = digest(text)
-        write_at_once(folder / LEDGER, json.dumps(ledger, indent=2) + "\n")
-    page = (folder / PAGE).with_suffix(".py")
-    if (source / PAGE).is_file() and not page.exists():
-        shutil.copyfile(source / PAGE, page)
-    if (source / "images").is_dir():
-        shutil.copytree(source / "images", folder / "images", dirs_exist_ok=True)
-    return kept
+    with FileLock(folder / f"{LEDGER}.lock", timeout=PATIENCE):
+        editions, written, remarks = read_ledger(folder / LEDGER)
+        images = folder / "images"
+        if images.is_symlink() or images.is_file():
+            remarks.append(f"{images} is yours and stays. Rename it, and the course brings its pictures.")
+            files = {name: path for name, path in files.items() if path.parent == source}
+        new = []
+        for name, path in files.items():
+            edition = digest(path.read_bytes())
+            if os.path.lexists(folder / name) and editions.get(name) == edition:
+                continue  # given before; what the learner made of it stays
+            content = copy_of(path)
+            place = place_for(content, name, folder, written)
+            (folder / place).parent.mkdir(exist_ok=True)
+            write_at_once(folder / place, content)
+            editions[name], written[place] = edition, digest(content)
+            if path.suffix == ".ipynb":
+                new.append(folder / place)
+            if place != name:
+                remarks.append(f"{name} has your changes and stays. The new edition is beside it: {place}")
+        if new:
+            remarks += sign(new)
+        ledger = {"editions": editions, "written": written}
+        write_at_once(folder / LEDGER, (json.dumps(ledger, indent=2) + "\n").encode())
+    return remarks

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from filelock import FileLock
 from jupyterlab.labapp import LabApp
 
 import attention_course
@@ -104,14 +105,32 @@ def test_a_folder_that_cannot_be_written_gets_a_sentence(command, monkeypatch):
     )
 
 
-def test_a_file_in_the_way_and_a_damaged_ledger_get_a_sentence(command):
+def test_a_file_in_the_way_and_a_damaged_ledger_get_a_sentence(command, capsys):
     Path("mine").write_text("a file of mine")
     with pytest.raises(SystemExit, match=r"cannot be brought into .*mine: .+\. Name another folder"):
         command("mine")
     command("other", "--no-lab")
     (Path("other") / workspace.LEDGER).write_text("{")
-    with pytest.raises(SystemExit, match="is damaged"):
-        command("other")
+    capsys.readouterr()
+    command("other", "--no-lab")
+    assert ".attention_course.json was damaged" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other links, and guesses the folders of users")
+def test_a_folder_that_cannot_be_found_gets_a_sentence(command, capsys):
+    Path("loop").symlink_to("loop")
+    for folder in ("loop", "~nobody of this name/mine"):
+        with pytest.raises(SystemExit) as ended:
+            command(folder)
+        assert folder in f"{ended.value.code}{capsys.readouterr().err}"
+    assert [path.name for path in Path.cwd().iterdir()] == ["loop"]
+
+
+def test_another_start_gets_a_sentence(command, monkeypatch):
+    monkeypatch.setattr(workspace, "PATIENCE", 0)
+    Path("mine").mkdir()
+    with FileLock(f"mine/{workspace.LEDGER}.lock"), pytest.raises(SystemExit, match="Wait until it ends"):
+        command("mine")
 
 
 def test_there_is_one_version(command, capsys):

@@ -1,6 +1,13 @@
 """The learner's copy: no answers in it, nothing of theirs lost."""
 
+import os
+import re
+import shutil
+import sqlite3
 import subprocess
+import sys
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import nbformat
@@ -8,8 +15,10 @@ import pytest
 from nbformat import v4
 from nbformat.sign import NotebookNotary
 
-from attention_course.workspace import prepare
+from attention_course import workspace
+from attention_course.workspace import LEDGER, prepare
 
+on_unix = pytest.mark.skipif(os.name == "nt", reason="Windows has other links and permissions")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -133,12 +142,17 @@ def test_a_deleted_notebook_comes_back(source, tmp_path):
     assert (tmp_path / "mine" / "01_a.ipynb").exists()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"editions": 1}'])
-def test_a_damaged_ledger_is_named(source, tmp_path, text):
-    prepare(source, tmp_path / "mine")
-    (tmp_path / "mine" / ".attention_course.json").write_text(text)
-    with pytest.raises(ValueError, match=r"\.attention_course\.json is damaged .* Delete it"):
-        prepare(source, tmp_path / "mine")
+@pytest.mark.parametrize("text", ["{", "[]", '{"editions": 1}', "[" * 100_000, "\xff"])
+def test_a_damaged_ledger_is_as_good_as_none(source, tmp_path, text):
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    (mine / "images" / "ladder.svg").write_text("my picture")
+    (mine / LEDGER).write_text(text, encoding="latin-1")
+    damaged, changed = prepare(source, mine)
+    assert re.search(r"\.attention_course\.json was damaged", damaged)
+    assert changed.startswith("images/ladder.svg has your changes and stays."), "the notebook has none"
+    assert prepare(source, mine) == []
+    assert {path.name for path in mine.glob("*.ipynb")} == {"01_a.ipynb"}
 
 
 def test_an_untouched_notebook_becomes_the_new_edition(source, tmp_path):
@@ -148,6 +162,156 @@ def test_an_untouched_notebook_becomes_the_new_edition(source, tmp_path):
     assert prepare(source, mine) == []
     assert read(mine / "01_a.ipynb").cells[1].source == "1 + 2"
     assert not (mine / "01_a.new.ipynb").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("images/ladder.svg", b"my picture"), ("my_gpt.py", b"a GPT"), ("01_a.ipynb", b"caf\xe9")],
+)
+def test_whatever_the_learner_changed_stays(source, tmp_path, name, made):
+    (source / "my_gpt.txt").write_text("empty")
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    (mine / name).write_bytes(made)
+    assert prepare(source, mine) == []
+    write(source, "1 + 2")
+    (source / "my_gpt.txt").write_text("emptier")
+    (source / "images" / "ladder.svg").write_text("<svg></svg>")
+    (sentence,) = prepare(source, mine)
+    beside = (mine / name).with_stem(f"{Path(name).stem}.new")
+    assert sentence.startswith(f"{name} has your changes and stays.")
+    assert sentence.endswith(beside.relative_to(mine).as_posix())
+    assert (mine / name).read_bytes() == made
+    assert beside.is_file()
+    others = {"images/ladder.svg": "<svg></svg>", "my_gpt.py": "emptier"}
+    others.pop(name, None)
+    assert {other: (mine / other).read_text() for other in others} == others, "a new edition"
+
+
+@on_unix
+def test_a_protected_notebook_and_a_link_that_leads_nowhere_stay(source, tmp_path):
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    (mine / "01_a.ipynb").chmod(0o444)
+    (mine / "images" / "ladder.svg").unlink()
+    (mine / "images" / "ladder.svg").symlink_to(tmp_path / "nowhere.svg")
+    before = (mine / "01_a.ipynb").read_bytes()
+    write(source, "1 + 2")
+    (source / "images" / "ladder.svg").write_text("<svg></svg>")
+    assert len(prepare(source, mine)) == 2
+    assert (mine / "01_a.ipynb").read_bytes() == before
+    assert not (tmp_path / "nowhere.svg").exists()
+
+
+@on_unix
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_nothing_is_written_where_a_link_of_the_learner_leads(source, tmp_path, is_folder):
+    mine, pictures = tmp_path / "mine", tmp_path / "Pictures"
+    mine.mkdir()
+    if is_folder:
+        pictures.mkdir()
+    (mine / "images").symlink_to(pictures)
+    for _ in range(2):
+        (sentence,) = prepare(source, mine)
+        assert sentence.startswith(f"{mine / 'images'} is yours and stays.")
+    assert (mine / "01_a.ipynb").exists()
+    assert (list(pictures.iterdir()) if is_folder else pictures.exists()) in ([], False)
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+def revise(source: Path) -> None:
+    """Make a new edition of all that there is."""
+    for path in [*source.glob("*.ipynb"), *source.glob("images/*")]:
+        path.write_text(path.read_text().replace("1 + 1", "1 + 2").replace("/>", "></svg>"))
+
+
+@pytest.mark.parametrize("edition", [1, 2])
+@pytest.mark.parametrize("step", [1, 2, 3, 4])  # two notebooks, a picture, the ledger
+@pytest.mark.parametrize("named", [False, True])
+def test_a_start_that_was_killed_is_completed_by_the_next(
+    source, tmp_path, monkeypatch, edition, step, named
+):
+    """Whichever file was being written: just before it had its name, and just after."""
+    shutil.copy(source / "01_a.ipynb", source / "02_b.ipynb")
+    mine, replace, steps = tmp_path / "mine", os.replace, count(1)
+    if edition == 2:
+        prepare(source, mine)
+        revise(source)
+
+    def killed(*paths):
+        last = next(steps) == step
+        if named or not last:
+            replace(*paths)
+        if last:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(Killed):
+            prepare(source, mine)
+    assert prepare(source, mine) == []
+    prepare(source, tmp_path / "undisturbed")
+    made = {path.relative_to(tmp_path / "undisturbed") for path in (tmp_path / "undisturbed").rglob("*")}
+    assert {path.relative_to(mine) for path in mine.rglob("*")} == made
+    for path in made - {Path("images"), Path(LEDGER)}:
+        assert (mine / path).read_bytes() == (tmp_path / "undisturbed" / path).read_bytes()
+    assert all(map(NotebookNotary().check_signature, map(read, mine.glob("*.ipynb"))))
+
+
+def test_starts_at_once_make_what_one_would(source, tmp_path):
+    for name in "bcdef":
+        shutil.copy(source / "01_a.ipynb", source / f"01_{name}.ipynb")
+    mine = tmp_path / "mine"
+    prepare(source, mine)
+    for path in mine.glob("*.ipynb"):
+        path.write_text("my answer")
+    revise(source)
+    call = f"prepare(Path({str(source)!r}), Path({str(mine)!r}))"
+    command = [sys.executable, "-c", f"from attention_course.workspace import *; print(*{call})"]
+    starts = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    told = [start.communicate()[0].count("has your changes and stays") for start in starts]
+    assert [start.returncode for start in starts] == [0, 0, 0]
+    assert sorted(told) == [0, 0, 6], "one of them has done it all"
+    assert len(list(mine.glob("*.ipynb"))) == 12
+
+
+def test_a_second_start_waits_for_the_first(source, tmp_path, monkeypatch):
+    replace, refused = os.replace, []
+
+    def meanwhile(*paths):
+        with pytest.raises(TimeoutError):
+            prepare(source, tmp_path / "mine")
+        refused.append(paths)
+        replace(*paths)
+
+    monkeypatch.setattr(workspace, "PATIENCE", 0)
+    monkeypatch.setattr(os, "replace", meanwhile)
+    prepare(source, tmp_path / "mine")
+    assert len(refused) == 3, "a notebook, a picture, the ledger"
+
+
+@on_unix
+@pytest.mark.parametrize("fault", ["folder", "database"])
+def test_what_cannot_be_signed_is_brought_all_the_same(source, tmp_path, monkeypatch, fault):
+    """A file where Jupyter's folder should be; a database that takes no new rows."""
+    prepare(source, tmp_path / "before")
+    jupyter = tmp_path / "jupyter"
+    if fault == "folder":
+        jupyter = jupyter / "notebook_secret" / "jupyter"
+        monkeypatch.setenv("JUPYTER_DATA_DIR", str(jupyter))
+    else:
+        with closing(sqlite3.connect(jupyter / "nbsignatures.db")) as database:
+            refuse = "BEGIN SELECT RAISE(FAIL, 'attempt to write a readonly database'); END"
+            database.execute(f"CREATE TRIGGER refuse BEFORE INSERT ON nbsignatures {refuse}")
+    write(source, "1 + 2")
+    (sentence,) = prepare(source, tmp_path / "mine")
+    reason = "attempt to write a readonly database" if fault == "database" else "Not a directory"
+    assert f"it cannot write in {jupyter}: {reason}. To make" in sentence
+    assert (tmp_path / "mine" / "01_a.ipynb").exists()
+    assert prepare(source, tmp_path / "mine") == [], "it is said once"
 
 
 def test_a_file_that_was_there_before_stays(source, tmp_path):
