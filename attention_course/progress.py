@@ -8,15 +8,15 @@ import argparse
 import html
 import json
 import os
-import secrets
 import sys
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
 
+from attention_course.files import printable, write_at_once
 from attention_course.ladder import RUNGS, Rung, tables
 from attention_course.names import look_up
 
@@ -34,6 +34,11 @@ class Answered:
     def __post_init__(self):
         check_fields(self.answers, (self.right_at_first_try, bool))
 
+    @property
+    def wrong(self) -> list[str] | None:
+        """The first answer, or None if that was right."""
+        return None if self.right_at_first_try else self.answers[:1]
+
 
 @dataclass
 class Tried:
@@ -46,6 +51,11 @@ class Tried:
     def __post_init__(self):
         check_fields(self.mistakes, (self.tries, int), (self.passed, bool))
 
+    @property
+    def wrong(self) -> list[str] | None:
+        """The mistakes, or None if the first try passed."""
+        return None if self.passed and self.tries < 2 else self.mistakes
+
 
 @dataclass
 class Record:
@@ -53,6 +63,12 @@ class Record:
 
     questions: dict[str, Answered] = field(default_factory=dict)
     exercises: dict[str, Tried] = field(default_factory=dict)
+    others: dict[str, object] = field(default_factory=dict)  # of a newer edition; it stays
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        content = {"questions": self.questions, "exercises": self.exercises} | self.others
+        return json.dumps(content, default=vars, indent=2, ensure_ascii=False) + "\n"
 
 
 def check_fields(texts: object, *others: tuple[object, type]) -> None:
@@ -83,8 +99,9 @@ def read(file: Path) -> Record:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         return Record(
-            questions={name: Answered(**entry) for name, entry in content["questions"].items()},
-            exercises={name: Tried(**entry) for name, entry in content["exercises"].items()},
+            questions={name: Answered(**entry) for name, entry in content.pop("questions").items()},
+            exercises={name: Tried(**entry) for name, entry in content.pop("exercises").items()},
+            others=content,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{file} is damaged, or holds something else ({error}).") from error
@@ -99,16 +116,6 @@ def kept() -> tuple[Record, str]:
         return Record(), f"Your progress cannot be read: {error} Delete the file to begin a new one."
 
 
-def write_at_once(file: Path, text: str) -> None:
-    """Write a file in one step: whoever interrupts it keeps the old one."""
-    partial_file = file.with_name(f".{file.name}.{secrets.token_hex(8)}.partial")
-    try:
-        partial_file.write_text(text, encoding="utf-8")
-        os.replace(partial_file, file)
-    finally:
-        partial_file.unlink(missing_ok=True)
-
-
 def keep(change: Callable[[Record], None]) -> str:
     """Change the record in the file, atomically; return why that failed: "" if it did not.
 
@@ -118,12 +125,13 @@ def keep(change: Callable[[Record], None]) -> str:
     if file is None:
         return ""
     try:
-        with FileLock(file.with_name(f".{file.name}.lock"), timeout=2):  # of two notebooks at once
+        target = Path(os.path.realpath(file))
+        with FileLock(target.with_name(f".{target.name}.lock"), timeout=2):  # of two notebooks at once
             record = read(file) if file.exists() else Record()
-            before = asdict(record)
+            before = record.to_json()
             change(record)
-            if asdict(record) != before:
-                write_at_once(file, json.dumps(asdict(record), indent=2, ensure_ascii=False) + "\n")
+            if record.to_json() != before:
+                write_at_once(file, record.to_json().encode())
     except (OSError, ValueError) as error:
         return f"Your progress is not kept: {error}"
     return ""
@@ -185,7 +193,7 @@ class Standing:
         )
 
 
-def counted(things: list[str], noun: str) -> str:
+def counted(things: Collection[str], noun: str) -> str:
     """Return the number of things with the noun in singular or plural."""
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
@@ -230,9 +238,10 @@ def progress(stem: str | None = None) -> Progress:
     return Progress([Standing(rung, record) for rung in rungs], problem)
 
 
-# For a class
+# For a class. Of a learner's file only what the course has is printed: it may hold anything.
 
 HARDEST = 3  # exercises and questions that the table of a class names
+SELF_EXPLAINING = ("wrong_type", "wrong_dtype", "changed_input")  # mistakes whose sentence is code
 
 
 def report(records: dict[str, Record]) -> str:
@@ -246,40 +255,47 @@ def report(records: dict[str, Record]) -> str:
             for name in ("right", "answered", "passed", "tried")
         )
         place = f"{begun[-1].number} {begun[-1].title}" if begun else "not begun"
-        lines.append((who, place, f"{right} of {answered}", f"{passed} of {tried}"))
+        lines.append((printable(who), place, f"{right} of {answered}", f"{passed} of {tried}"))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-    return "\n".join([*table, "", *hardest_exercises(records), "", *hardest_questions(records)])
+    unknown = set()
+    for title, kind, known in (
+        ("Exercises not passed", "exercises", mistakes()),
+        ("Questions not right", "questions", answers()),
+    ):
+        entries = [entry for record in records.values() for entry in getattr(record, kind).items()]
+        table += ["", *hardest(title, entries, known)]
+        unknown |= {name for name, _ in entries} - known.keys()
+    if unknown:
+        table += ["", f"Left out, as this edition does not have them: {counted(unknown, 'name')}."]
+    return "\n".join(table)
 
 
-def hardest_exercises(records: dict[str, Record]) -> list[str]:
-    """Return a line for each exercise that most did not pass at the first try."""
-    entries = [(name, each) for record in records.values() for name, each in record.exercises.items()]
-    failed = Counter(name for name, each in entries if each.tries > 1 or not each.passed)
-    lines = [f"Exercises not passed at the first try:{'' if failed else ' none'}"]
+def mistakes() -> dict[str, set[str]]:
+    """Return the mistakes that an exercise may name, by exercise."""
+    names = {*tables("exercises", "catalogue"), *tables("examine", "questions"), *SELF_EXPLAINING}
+    return {name: names for rung in RUNGS for name in tables("exercises", rung.stem)}
+
+
+def answers() -> dict[str, set[str]]:
+    """Return the answers that a question takes, by question."""
+    questions = [pair for rung in RUNGS for pair in tables("questions", rung.stem).items()]
+    return {name: {SKIP, *(choice["text"] for choice in each["choices"])} for name, each in questions}
+
+
+def hardest(
+    title: str, entries: Sequence[tuple[str, Answered | Tried]], known: dict[str, set[str]]
+) -> list[str]:
+    """Return a line for each known name that most failed at the first try, with the most frequent reason."""
+    failed = Counter(name for name, each in entries if name in known and each.wrong is not None)
+    lines = [f"{title} at the first try:{'' if failed else ' none'}"]
     for name, count in failed.most_common(HARDEST):
         tried = [each for other, each in entries if other == name]
-        never = sum(not each.passed for each in tried)
-        mistakes = Counter(mistake for each in tried for mistake in each.mistakes)
-        lines.append(f"  {name}: {count} of {len(tried)}, {never} not yet{most_frequent(mistakes)}")
+        never = sum(isinstance(each, Tried) and not each.passed for each in tried)
+        reasons = Counter(text for each in tried for text in each.wrong or () if text in known[name])
+        often = "".join(f"; most often: {text} ({times})" for text, times in reasons.most_common(1))
+        lines.append(f"  {name}: {count} of {len(tried)}{f', {never} not yet' if never else ''}{often}")
     return lines
-
-
-def hardest_questions(records: dict[str, Record]) -> list[str]:
-    """Return a line for each question that most did not answer right at the first try."""
-    entries = [(name, each) for record in records.values() for name, each in record.questions.items()]
-    failed = Counter(name for name, each in entries if not each.right_at_first_try)
-    lines = [f"Questions not right at the first try:{'' if failed else ' none'}"]
-    for name, count in failed.most_common(HARDEST):
-        answered = [each for other, each in entries if other == name]
-        wrong = Counter(each.answers[0] for each in answered if each.answers and not each.right_at_first_try)
-        lines.append(f"  {name}: {count} of {len(answered)}{most_frequent(wrong)}")
-    return lines
-
-
-def most_frequent(mistakes: Counter[str]) -> str:
-    """Continue a line with the most frequent mistake, if there is one."""
-    return "".join(f"; most often: {name} ({count})" for name, count in mistakes.most_common(1))
 
 
 FOLDERS = ("progress", "notebooks", "my_notebooks")  # that are called alike for all
@@ -289,8 +305,8 @@ def names_of(files: list[Path]) -> list[str]:
     """Name learners by their files, or by folders where the files are called alike."""
     names = []
     for file in files:
-        parts = file.resolve().with_suffix("").parts
-        names.append([part for part in parts if part not in FOLDERS][-1])
+        target = Path(os.path.realpath(file))
+        names.append([part for part in (*target.parent.parts, target.stem) if part not in FOLDERS][-1])
     return [name if names.count(name) == 1 else str(file) for name, file in zip(names, files, strict=True)]
 
 
@@ -307,11 +323,10 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             records[who] = read(file)
         except OSError as error:
-            print(
-                f"{file} cannot be read: {error.strerror}. Name a learner's progress.json.", file=sys.stderr
-            )
+            problem = f"{file} cannot be read: {error.strerror}. Name a learner's progress.json."
+            print(printable(problem), file=sys.stderr)
         except ValueError as error:
-            print(f"{error} Ask for it again.", file=sys.stderr)
+            print(printable(f"{error} Ask for it again."), file=sys.stderr)
     if records:
         print(report(records))
     return int(len(records) < len(files))

@@ -3,16 +3,20 @@
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from attention_course import progress as module
+from attention_course.examine import QUESTIONS as EXAMINED
 from attention_course.exercises import EXERCISES, check
+from attention_course.exercises.exercise import CATALOGUE
+from attention_course.exercises.problems import SELF_EXPLAINING
+from attention_course.files import printable
 from attention_course.ladder import RUNGS, modules, tables
 from attention_course.progress import (
     HARDEST,
@@ -110,6 +114,26 @@ def test_answers_from_two_notebooks_at_once_are_all_kept(file):
     assert not list(file.parent.glob("*.partial"))
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other links and permissions")
+def test_the_file_stays_what_a_person_has_made_of_it(file):
+    """Kept elsewhere, readable by its owner alone, and with what a newer edition has put into it."""
+    (file.parent / "elsewhere").mkdir()
+    target = file.parent / "elsewhere" / "real.json"
+    target.write_text('{"exercises": {}, "notes": ["mine"], "questions": {}}')
+    target.chmod(0o600)
+    file.symlink_to(target)
+    assert keep_answer("mean_at_one", "(3, 6)", right=True) == ""
+    assert file.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    content = json.loads(target.read_text())
+    assert list(content["questions"]) == ["mean_at_one"]
+    assert content["notes"] == ["mine"]
+    target.chmod(0o400)
+    before = target.read_bytes()
+    assert "not kept: [Errno 13] It is write-protected" in keep_try("windowed_mean", True, ())
+    assert target.read_bytes() == before
+
+
 # What cannot be read or written
 
 DAMAGED = [
@@ -150,7 +174,7 @@ def test_what_cannot_be_written_is_told_of(file, monkeypatch):
     def full(*paths):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     question = ask("mean_at_one")
     question.buttons[0].click()
     assert "No space left on device" in question.explanation
@@ -215,11 +239,11 @@ def test_an_unknown_rung_lists_the_rungs():
 CLASS = {
     "ann": Record(
         {"mean_at_one": Answered(["(3, 6)"], True), "swap_two_tokens": Answered([SKIP])},
-        {"windowed_mean": Tried(2, True, ["window_too_long"]), "band_matrix": Tried(1, True)},
+        {"windowed_mean": Tried(2, True, ["window_one_too_long"]), "band_matrix": Tried(1, True)},
     ),
     "bob": Record(
         {"mean_at_one": Answered(["(2, 8)"]), "swap_two_tokens": Answered(["All four", "Output 0 only"])},
-        {"windowed_mean": Tried(1, False, ["window_too_long"])},
+        {"windowed_mean": Tried(1, False, ["window_one_too_long"])},
     ),
     "cleo": Record(
         {"swap_two_tokens": Answered(["All four"])},
@@ -235,7 +259,7 @@ cleo  1 bag of words        0 of 1                  1 of 2
 dan   not begun             0 of 0                  0 of 0
 
 Exercises not passed at the first try:
-  windowed_mean: 2 of 3, 1 not yet; most often: window_too_long (2)
+  windowed_mean: 2 of 3, 1 not yet; most often: window_one_too_long (2)
   forgetting_mean: 1 of 1, 1 not yet
 
 Questions not right at the first try:
@@ -246,7 +270,7 @@ Questions not right at the first try:
 
 def hand_in(who: str, folder: Path) -> str:
     """Write the file of a learner into a folder, as `keep` does."""
-    (folder / "progress.json").write_text(json.dumps(asdict(CLASS[who])))
+    (folder / "progress.json").write_text(CLASS[who].to_json())
     return str(folder / "progress.json")
 
 
@@ -270,7 +294,7 @@ def test_no_more_than_the_hardest_are_named():
 
 def test_what_cannot_be_read_is_named_and_the_rest_reported(tmp_path, capsys):
     good, bad, missing = (tmp_path / name for name in ("bob.json", "eve.json", "none.json"))
-    good.write_text(json.dumps(asdict(CLASS["bob"])))
+    good.write_text(CLASS["bob"].to_json())
     bad.write_text("{")
     assert main([str(path) for path in (bad, good, missing, tmp_path)]) == 1
     told = capsys.readouterr()
@@ -282,6 +306,39 @@ def test_what_cannot_be_read_is_named_and_the_rest_reported(tmp_path, capsys):
     assert folder.startswith(f"{tmp_path} cannot be read: {reason}.")
     assert main([str(bad)]) == 1
     assert capsys.readouterr().out == ""
+
+
+EVIL = "\x1b]52;c;ZXZpbA==\x07\nann  11 an empty page\x9b2J\u202e"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows allows no such names")
+def test_nothing_of_a_file_reaches_the_terminal_but_names_of_the_course(tmp_path, capsys):
+    forged = Record(
+        {EVIL: Answered([EVIL]), "mean_at_one": Answered([EVIL, "(2, 8)"]), "band_matrix": Answered()},
+        {EVIL: Tried(9), "windowed_mean": Tried(9, False, [EVIL, "wrong_dtype"])},
+    )
+    files = [tmp_path / f"{EVIL}.json", tmp_path / f"damaged{EVIL}.json", tmp_path / f"missing{EVIL}.json"]
+    files[0].write_text(forged.to_json(), encoding="utf-8")
+    files[1].write_text(json.dumps({"questions": {"mean_at_one": {EVIL: 1}}, "exercises": {}}))
+    assert main([str(file) for file in files]) == 1
+    told = capsys.readouterr()
+    table, *rest = told.out.split("\n\n")
+    assert table.splitlines()[1:] == [f"{printable(EVIL)}  1 bag of words  0 of 1                  0 of 1"]
+    assert rest == [
+        "Exercises not passed at the first try:\n"
+        "  windowed_mean: 1 of 1, 1 not yet; most often: wrong_dtype (1)",
+        "Questions not right at the first try:\n  mean_at_one: 1 of 1",
+        "Left out, as this edition does not have them: 2 names.\n",
+    ]
+    assert len(told.err.splitlines()) == 2
+    assert told.err == printable(told.err, keep="\n")
+
+
+def test_every_mistake_that_can_be_kept_is_one_that_the_report_names():
+    explained = {problem.__name__ for problem in SELF_EXPLAINING}
+    assert module.mistakes().keys() == EXERCISES.keys()
+    for known in module.mistakes().values():
+        assert known == {*CATALOGUE, *explained, *(question.name for question in EXAMINED)}
 
 
 def test_files_called_alike_keep_their_paths(tmp_path):
