@@ -639,7 +639,7 @@ SPEEDRUN = [
         flash_attention,
         QKV,
         q=(None, [[1.0]]),
-        k=(None, torch.ones(2, 5, 3), q.half(), q.to_sparse()),
+        k=(None, torch.ones(2, 5, 3), q.to_sparse()),
         mask=NO_MASK,
         is_causal=(None, 1, "yes"),
         block_size=(0, 2.5),
