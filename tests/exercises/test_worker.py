@@ -18,7 +18,7 @@ from torch import nn
 
 from attention_course.apart import Worker
 from attention_course.exercises import EXERCISES, check, judging, worker
-from attention_course.exercises.process import PRINTED, Relay
+from attention_course.exercises.process import PRINTED
 from attention_course.exercises.worker import judge_apart
 
 pytestmark = pytest.mark.slow
@@ -233,17 +233,6 @@ def test_an_endless_loop_is_stopped_and_what_it_prints_is_cut(capsys):
     assert printed.endswith("prints more than this. The rest is not shown.\n")
     assert len(printed) < 1.1 * PRINTED
     assert process()
-
-
-def test_little_is_shown_whole():
-    sent = []
-    relay = Relay(sent.append)
-    for text in ("a" * PRINTED, "b", "c"):
-        assert relay.write(text) == len(text)
-    assert sent == [
-        "a" * PRINTED,
-        "\n... Your function prints more than this. The rest is not shown.\n",
-    ]
 
 
 def test_the_learners_interrupt_ends_the_process(listening):
