@@ -51,7 +51,7 @@ def test_each_request_finds_the_process_as_it_was_started_or_prepared(ask):
 )
 def test_work_that_is_not_done_is_an_error(ask, code, silent, said):
     with pytest.raises(EndedError) as error:
-        ask(code, silence=3.0)
+        ask(code, silence=3.0 if silent else 60.0)
     assert (error.value.begun, error.value.silent) == (True, silent)
     assert error.value.said.strip().endswith(said)
     assert ask("x = 1")[-1] == ("left", None)
