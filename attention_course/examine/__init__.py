@@ -6,12 +6,15 @@ are required. Read `subject` (how a model is called), `question`, the questions 
 """
 
 import ctypes
+import random
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from tqdm.auto import tqdm
@@ -21,17 +24,13 @@ from attention_course.examine import beginning, findings, learning
 from attention_course.examine.learning import Learner
 from attention_course.examine.question import Question, questions_of
 from attention_course.examine.report import Finding, Report, Verdict
-from attention_course.examine.subject import Subject
+from attention_course.examine.subject import StoppedError, Subject, told
 from attention_course.gpt import evaluating
 
 __all__ = ["QUESTIONS", "Finding", "Question", "Report", "Verdict", "examine"]
 
 QUESTIONS = [each for module in (findings, beginning, learning) for each in questions_of(module)]
 PATIENCE = 60.0  # seconds that a model may take for one answer
-
-
-class StoppedError(BaseException):
-    """The examination was stopped. Not an `Exception`, so that a model does not catch it."""
 
 
 def examine(
@@ -53,14 +52,32 @@ def examine(
         TypeError: the model cannot be called, or a size is not an integer.
         ValueError: vocab_size is below 2, or block_size below 1.
     """
-    if not callable(model):
-        raise TypeError(
-            f"examine: model is {type(model).__name__}, expected an nn.Module or a function of ids."
-        )
+    if not callable(model) or isinstance(model, type):
+        given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"examine: model is {given}, expected an nn.Module or a function of ids.")
     check_sizes("examine", 2, vocab_size=vocab_size)
     check_sizes("examine", 1, block_size=block_size)
     questions = [question for question in QUESTIONS if train or not question.train]
     return Examination(Subject(model, vocab_size, block_size), questions).run()
+
+
+SHARED = [  # settings of all threads: a model that changes one must not spoil what runs after it
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.get_num_threads, torch.set_num_threads),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+]
+OWN = [  # settings of the thread of the questions, which begins without a default device
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (lambda: None, torch.set_default_device),
+]
+GENERATORS = [(random.getstate, random.setstate), (np.random.get_state, np.random.set_state)]
+UNPREPARED = (
+    "The model raised this when it was copied and put into eval mode. Does it override train(), eval() or "
+    "__deepcopy__(), or leave out super().__init__()?"
+)
 
 
 class Examination:
@@ -75,40 +92,42 @@ class Examination:
         self.remarks: list[str] = []
         self.notes: SimpleQueue[str | None] = SimpleQueue()
         self.over = False
-        self.error: Exception | None = None
 
     def run(self) -> Report:
         """Ask all questions, with a progress bar."""
         thread = threading.Thread(target=self.work, name="examination", daemon=True)
-        stopped, shown = False, "{desc} {bar} {n_fmt} of {total_fmt}"
-        with tqdm(total=len(self.questions), desc="examining", bar_format=shown, leave=False) as bar:
+        shown = "{desc} {bar} {n_fmt} of {total_fmt}"
+        bar = tqdm(total=len(self.questions), desc="examining", bar_format=shown, leave=False)
+        with torch.random.fork_rng(), kept(SHARED + GENERATORS), bar:
             thread.start()
             try:
                 while (note := self.notes.get(timeout=PATIENCE)) is not None:
                     bar.set_postfix_str(note, refresh=False)
                     bar.update(len(self.findings) - bar.n)
             except Empty:
-                self.hung()
-            except KeyboardInterrupt:
-                stopped = True
-        self.over = True
-        thread.join(1)
-        stop(thread)
-        if self.error is not None:
-            raise self.error
+                said = f"No answer within {PATIENCE:.0f} seconds, so no further question was asked."
+                self.end(
+                    said, "A loop in forward() does not end, or the model is too large for this machine."
+                )
+            except KeyboardInterrupt:  # the user's: one that a model raises, in its thread, is a finding
+                pass
+            self.over = True
+            thread.join(1)
+            stop(thread)
+        stopped = len(self.findings) < len(self.questions)
         return Report(tuple(self.findings.values()), stopped, tuple(self.remarks))
 
     def work(self) -> None:
         """Put each question to the model."""
         try:
-            with suppress(StoppedError), torch.random.fork_rng():
+            with suppress(StoppedError):
                 self.subject.tick = self.tick
                 candidate = Learner(self.subject)
                 self.remarks = candidate.remarks
                 with nullcontext() if candidate.is_copy else evaluating(self.subject):
                     self.ask(candidate)
-        except Exception as error:  # ours: those of the model are findings
-            self.error = error
+        except BaseException as error:
+            self.end(told(error), UNPREPARED)
         finally:
             self.notes.put(None)
 
@@ -116,7 +135,8 @@ class Examination:
         """Ask one question after the other, until an answer makes the others pointless."""
         vital = ""
         for question in self.questions:
-            finding = question.moot(vital) if vital else question.put_to(candidate, self.findings)
+            with kept(SHARED + OWN):
+                finding = question.moot(vital) if vital else question.put_to(candidate, self.findings)
             self.findings[question.name] = finding
             self.tick("")
             if question.vital and finding.verdict == "wrong":
@@ -128,14 +148,23 @@ class Examination:
             raise StoppedError
         self.notes.put(note)
 
-    def hung(self) -> None:
-        """Add what is known of a model that does not answer."""
+    def end(self, said: str, cause: str) -> None:
+        """Add that the question now asked got no answer, and that no further one was asked."""
         asked = self.questions[len(self.findings)]
-        said = f"No answer within {PATIENCE:.0f} seconds, so no further question was asked."
-        cause = "A loop in forward() does not end, or the model is too large for this machine."
         self.findings[asked.name] = Finding(asked.name, "wrong", said, "An answer.", cause, asked.rung)
         for question in self.questions[len(self.findings) :]:
             self.findings[question.name] = question.moot(asked.name)
+
+
+@contextmanager
+def kept(state: list[tuple[Callable[[], Any], Callable[[Any], Any]]]) -> Iterator[None]:
+    """Leave what these functions get and set as it was."""
+    before = [get() for get, _ in state]
+    try:
+        yield
+    finally:
+        for (_, put), value in zip(state, before, strict=True):
+            put(value)
 
 
 def stop(thread: threading.Thread) -> None:

@@ -29,6 +29,10 @@ class CannotAskError(Exception):
     """A question does not apply to this model; the message says why."""
 
 
+class StoppedError(BaseException):
+    """The examination was stopped. Not an `Exception`, so that a model does not catch it."""
+
+
 class Subject(nn.Module):
     """A model with one way to call it, whatever it takes and returns.
 
@@ -66,7 +70,7 @@ class Subject(nn.Module):
             options.setdefault(self.targets, ids)
         try:
             return self.model(ids, **options)
-        except Exception as error:
+        except BaseException as error:
             B, T = ids.shape
             error.add_note(
                 f"Asked with ids of shape {B, T}: B = {B}, T = {T}; the block is {self.block_size}."
@@ -158,20 +162,29 @@ class Subject(nn.Module):
         return subject.eval()
 
     def logits(self, ids: Int[Tensor, "B T"], seed: int = 0) -> Tensor:
-        """Return logits on the CPU, at least in float32, without gradients; dropout draws from `seed`."""
+        """Return logits as `collected`; dropout draws from `seed`."""
         torch.manual_seed(seed)
         with torch.no_grad():
-            logits = self(ids.clone())
-        return logits.detach().cpu().to(torch.promote_types(logits.dtype, torch.float32))
+            return collected(self(ids.clone()))
 
     def tolerance(self, logits: Tensor) -> float:
-        """Return how far logits may differ by rounding: in proportion to the largest, and to `eps`."""
-        return ROUNDING * self.eps * max(float(logits.abs().max()), 1e-30)
+        """Return how far logits may differ by rounding: in proportion to the largest.
+
+        All operations round by `eps`; the last one may round to a shorter dtype, as autocast does.
+        """
+        eps = ROUNDING * self.eps
+        for dtype in (torch.float16, torch.bfloat16):
+            if torch.equal(logits.to(dtype).to(logits), logits):
+                eps = max(eps, torch.finfo(dtype).eps)
+        return eps * max(float(logits.abs().max()), 1e-30)
 
     @property
     def eps(self) -> float:
-        """The rounding error of one operation, in the shortest dtype that takes part."""
-        dtypes = [p.dtype for p in self.parameters() if p.is_floating_point()] or [torch.float32]
+        """The rounding error of one operation, in the shortest dtype that takes part.
+
+        A model in float64 may round to float32 in between, as the norms of Llama do.
+        """
+        dtypes = {torch.float32, *(p.dtype for p in self.parameters() if p.is_floating_point())}
         shortest = max(torch.finfo(dtype).eps for dtype in dtypes)
         fast = torch.get_float32_matmul_precision() != "highest"
         return max(shortest, 2**-8) if fast else shortest
@@ -206,6 +219,11 @@ class Subject(nn.Module):
                 changed[:, place] = self.others(ids[:, place], by)
                 effects[:, place] += (self.logits(changed)[:, -1] - whole).norm(dim=-1)
         return effects
+
+
+def collected(logits: Tensor) -> Tensor:
+    """Return logits on the CPU, at least in float32, without gradients."""
+    return logits.detach().cpu().to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def gap(one: Tensor, other: Tensor) -> float:
