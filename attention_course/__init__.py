@@ -3,6 +3,7 @@
 Read in this order, the modules are the course again; each imports only from those above it.
 
 - `ladder`, `names`: the rungs, in order; lookup of names that a learner typed.
+- `apart`: a process apart, for code that may crash or hang.
 - `checks`: input validation.
 - `averaging`: rungs 1 to 3, the causal mean.
 - `attention`: rungs 3 to 7, from the mask to multi-head attention.

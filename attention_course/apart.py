@@ -1,0 +1,274 @@
+"""Code that may crash or hang, such as a learner's, runs in a process apart, and the kernel goes on.
+
+The process is started once, because its imports take seconds. Where it can, it forks for each request, so
+that nothing that one request changes reaches the next.
+"""
+
+import atexit
+import builtins
+import contextlib
+import io
+import os
+import pickle
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from queue import Empty, SimpleQueue
+from types import ModuleType
+from typing import IO, Any, NoReturn
+
+import cloudpickle
+import torch
+from IPython.core.autocall import IPyAutocall
+
+START = 300.0  # seconds until the process has begun: from a cold disk, torch takes a minute
+SAID = 100_000  # bytes of stderr that are read, the last ones
+
+Message = tuple[str, Any]
+Send = Callable[[str, object], None]
+
+
+class EndedError(Exception):
+    """The process ended before its work was done.
+
+    Attributes:
+        said: its stderr.
+        begun: whether it had begun to work on the request.
+        silent: whether it was ended because it sent no message for too long.
+    """
+
+    def __init__(self, said: str, *, begun: bool, silent: bool):
+        super().__init__(
+            f"The process {'was silent and was ended' if silent else 'ended'}: {said or 'no output'}"
+        )
+        self.said, self.begun, self.silent = said, begun, silent
+
+
+# In the kernel
+
+
+class Worker:
+    """A process apart, seen from the kernel.
+
+    Args:
+        work: what it does, as "module:function". `function(request, send)` is called in the process for each
+            request; `send(kind, value)` sends a message to the kernel.
+
+    Attributes:
+        forks: whether each request gets a fork of the process. Elsewhere than on Linux, libraries do not
+            survive a fork; there the process ends after each request, and the next one is started at once.
+    """
+
+    forks = sys.platform == "linux"
+
+    def __init__(self, work: str):
+        self.work = work
+        self.process: subprocess.Popen | None = None
+        self.group: int | None = None  # of the fork at work
+        self.stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads gets full
+        self.messages: SimpleQueue[tuple[bytes, str, Any] | None] = SimpleQueue()
+        atexit.register(self.end)
+
+    def ask(self, request: object, silence: float) -> Iterator[Message]:
+        """Send a request; yield the messages of the work until it is done.
+
+        Closing the generator early, for example by an interrupt, ends the process.
+
+        Args:
+            request: anything that can be pickled; for what the learner made see `packed`.
+            silence: seconds without a message after which the process is ended.
+
+        Raises:
+            EndedError: the process did not finish the work.
+        """
+        key, begun, done, kept = secrets.token_bytes(16), False, False, False
+        try:
+            stdin = self.start()
+            self.stderr.seek(0)
+            self.stderr.truncate()
+            pickle.dump((key, request), stdin)
+            stdin.flush()
+            while message := self.messages.get(timeout=silence if begun else START):
+                sent, kind, value = message
+                if sent != key:  # what an earlier request left behind
+                    continue
+                if kind == "begun":
+                    begun, self.group = True, value
+                elif kind == "done":
+                    done = True
+                elif kind == "gone":
+                    kept, self.group = True, None
+                    break
+                else:
+                    yield kind, value
+        except Empty:
+            raise EndedError(self.end(), begun=begun, silent=True) from None
+        except OSError:  # it could not start, or ended while it was written to
+            raise EndedError(self.end(), begun=begun, silent=False) from None
+        finally:
+            if not kept:
+                self.end()
+        if not done:
+            raise EndedError(self.said(), begun=begun, silent=False)
+        if not kept:
+            self.start()
+
+    def start(self) -> IO[bytes]:
+        """Start the process, if it is not running; return its stdin."""
+        if self.process is not None and self.process.poll() is not None:
+            self.end()
+        if self.process is None:
+            serve = f"from attention_course.apart import serve; serve({self.work!r}, forks={self.forks})"
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", serve],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.stderr,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,  # it must not get the kernel's interrupts
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+            self.messages = SimpleQueue()
+            threading.Thread(target=read, args=(self.process.stdout, self.messages), daemon=True).start()
+        assert self.process.stdin
+        return self.process.stdin
+
+    def said(self) -> str:
+        """Return what the process wrote to stderr since the last request."""
+        end = self.stderr.seek(0, os.SEEK_END)
+        self.stderr.seek(max(0, end - SAID))
+        return self.stderr.read().decode(errors="replace")
+
+    def end(self) -> str:
+        """End the process and its fork, if there are any; return its stderr."""
+        if self.process is None:
+            return ""
+        if self.group is not None:
+            kill_group(self.group)
+        self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(OSError):  # what was not sent cannot be sent any more
+            stdin = self.process.stdin
+            assert stdin
+            stdin.close()
+        self.process = self.group = None
+        return self.said()
+
+
+def read(stream: IO[bytes], messages: SimpleQueue) -> None:
+    """Put the messages of a process into a queue, and None at its end, or at bytes that are no message."""
+    try:
+        with stream, contextlib.suppress(Exception):
+            while True:
+                key, kind, value = pickle.load(stream)
+                messages.put((key, kind, value))
+    finally:
+        messages.put(None)
+
+
+def kill_group(group: int) -> None:
+    """Kill a fork, and the processes that it has started."""
+    if sys.platform != "win32":
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
+class Packer(cloudpickle.Pickler):
+    """Pickles `exit` and `quit` of IPython, which end the kernel, as those of Python."""
+
+    def reducer_override(self, obj):
+        """Return how to rebuild `obj`."""
+        if isinstance(obj, IPyAutocall):
+            return getattr, (builtins, "exit")
+        return super().reducer_override(obj)
+
+
+def packed(obj: object) -> bytes:
+    """Pickle an object with everything of the learner's that it uses, from the notebook or from files.
+
+    `pickle.loads` in the process makes it again.
+
+    Raises:
+        TypeError: it cannot be pickled.
+    """
+    pickled = io.BytesIO()
+    own = [module for module in list(sys.modules.values()) if is_own(module)]
+    for module in own:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        Packer(pickled).dump(obj)
+    except Exception as error:  # any object that it uses can raise its own error
+        raise TypeError(f"{type(error).__name__}: {error}") from error
+    finally:
+        for module in own:
+            cloudpickle.unregister_pickle_by_value(module)
+    return pickled.getvalue()
+
+
+def is_own(module: object) -> bool:
+    """Return whether a module is a file of the learner's, not of Python, a package or the course."""
+    if not isinstance(module, ModuleType) or module.__name__ == "__main__":  # that one is pickled by value
+        return False
+    file = vars(module).get("__file__")  # getattr would make lazy modules load
+    installed = file and (file.startswith(STANDARD) or "site-packages" in file or "dist-packages" in file)
+    ours = module.__name__.partition(".")[0] == __package__
+    return bool(file) and not installed and not ours and sys.modules.get(module.__name__) is module
+
+
+STANDARD = os.path.dirname(os.__file__) + os.sep
+
+
+# In the process
+
+
+def serve(work: str, forks: bool) -> None:
+    """Do the work for each request on stdin until it is closed; send messages to stdout."""
+    module, _, name = work.partition(":")
+    function = getattr(import_module(module), name)
+    requests, messages = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a pool of threads does not survive a fork
+    with contextlib.suppress(EOFError):
+        while True:
+            key, request = pickle.load(requests)
+            send = partial(write, messages, key)
+            fork = os.fork() if forks else 0
+            if fork == 0:
+                requests.close()
+                torch.set_num_threads(threads)
+                carry_out(partial(function, request, send), send, forks)
+            os.waitpid(fork, 0)
+            kill_group(fork)
+            send("gone")
+
+
+def write(messages: IO[bytes], key: bytes, kind: str, value: object = None) -> None:
+    """Send a message. Only with the key of its request is it heard: a later request has another one."""
+    messages.write(pickle.dumps((key, kind, value)))
+    messages.flush()
+
+
+def carry_out(work: Callable[[], None], send: Send, forked: bool) -> NoReturn:
+    """Do the work for one request, and end the process."""
+    status = 1
+    try:
+        if forked:
+            os.setpgid(0, 0)
+        send("begun", os.getpid() if forked else None)
+        work()
+        send("done", None)
+        status = 0
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(status)
