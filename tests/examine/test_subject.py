@@ -16,7 +16,7 @@ from examine.right import BLOCK, V
 from torch import nn
 
 from attention_course import examine as package
-from attention_course.examine import QUESTIONS, Examination, examine
+from attention_course.examine import QUESTIONS, examine, examine_here
 from attention_course.examine.learning import by_heart
 from attention_course.examine.one_file import Model
 from attention_course.examine.subject import StoppedError, Subject
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 def quickly(model, questions=6, **sizes):
     """Ask the first questions only."""
     sizes = {"vocab_size": V, "block_size": BLOCK} | sizes
-    return Examination(Subject(model, **sizes), list(QUESTIONS[:questions])).run()
+    return examine_here(Subject(model, **sizes), list(QUESTIONS[:questions]))
 
 
 def first(report):
@@ -275,7 +275,7 @@ def test_what_a_model_changes_for_all_is_as_before_at_the_next_question(change):
     def asked(kind):
         torch.manual_seed(0)
         subject, writes = Subject(kind(V, BLOCK), V, BLOCK), QUICK[-2]
-        return Examination(subject, [writes, *QUICK[:8], by_heart]).run().findings
+        return examine_here(subject, [writes, *QUICK[:8], by_heart]).findings
 
     before = state()
     assert repr(asked(Changing)) == repr(asked(Model))
