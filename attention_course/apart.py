@@ -19,7 +19,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 from queue import Empty, SimpleQueue
 from types import ModuleType
 from typing import IO, Any, NoReturn
@@ -60,6 +60,8 @@ class Worker:
     Args:
         work: what it does, as "module:function". `function(request, send)` is called in the process for each
             request; `send(kind, value)` sends a message to the kernel.
+        prepare: what saves time for later requests like this one, likewise; `function(request)` is called
+            where the process forks, beside the fork at work.
 
     Attributes:
         forks: whether each request gets a fork of the process. Elsewhere than on Linux, libraries do not
@@ -68,11 +70,11 @@ class Worker:
 
     forks = sys.platform == "linux"
 
-    def __init__(self, work: str):
-        self.work = work
+    def __init__(self, work: str, prepare: str = ""):
+        self.work, self.prepare = work, prepare
         self.process: subprocess.Popen | None = None
         self.group: int | None = None  # of the fork at work
-        self.stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads gets full
+        self.stderr: IO[bytes] = io.BytesIO()
         self.messages: SimpleQueue[tuple[bytes, str, Any] | None] = SimpleQueue()
         atexit.register(self.end)
 
@@ -117,17 +119,17 @@ class Worker:
                 self.end()
         if not done:
             raise EndedError(self.said(), begun=begun, silent=False)
-        if not kept:
-            self.start()
+        self.start()  # where it does not fork, the next one, ahead of its request
 
     def start(self) -> IO[bytes]:
         """Start the process, if it is not running; return its stdin."""
         if self.process is not None and self.process.poll() is not None:
             self.end()
         if self.process is None:
-            serve = f"from attention_course.apart import serve; serve({self.work!r}, forks={self.forks})"
+            given = f"{self.work!r}, {self.prepare!r}, forks={self.forks}"
+            self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would get full
             self.process = subprocess.Popen(
-                [sys.executable, "-c", serve],
+                [sys.executable, "-c", f"from attention_course.apart import serve; serve({given})"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
@@ -205,7 +207,7 @@ def packed(obj: object) -> bytes:
     try:
         Packer(pickled).dump(obj)
     except Exception as error:  # any object that it uses can raise its own error
-        raise TypeError(f"{type(error).__name__}: {error}") from error
+        raise TypeError(f"{type(error).__name__}: {words(error)}") from None
     finally:
         for module in own:
             cloudpickle.unregister_pickle_by_value(module)
@@ -213,25 +215,35 @@ def packed(obj: object) -> bytes:
 
 
 def is_own(module: object) -> bool:
-    """Return whether a module is a file of the learner's, not of Python, a package or the course."""
+    """Return whether a module is a file of the learner's."""
     if not isinstance(module, ModuleType) or module.__name__ == "__main__":  # that one is pickled by value
         return False
     file = vars(module).get("__file__")  # getattr would make lazy modules load
-    installed = file and (file.startswith(STANDARD) or "site-packages" in file or "dist-packages" in file)
-    ours = module.__name__.partition(".")[0] == __package__
-    return bool(file) and not installed and not ours and sys.modules.get(module.__name__) is module
+    return bool(file) and is_learners(file) and sys.modules.get(module.__name__) is module
 
 
-STANDARD = os.path.dirname(os.__file__) + os.sep
+def is_learners(file: str) -> bool:
+    """Return whether a file belongs neither to Python, nor to an installed package, nor to the course."""
+    return not file.startswith(OURS) and "site-packages" not in file and "dist-packages" not in file
+
+
+OURS = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+
+
+def words(error: BaseException | None) -> str:
+    """Return the text of an error; "" if there is none, or the learner's own class fails to tell it."""
+    try:
+        return "" if error is None else str(error)
+    except BaseException:
+        return ""
 
 
 # In the process
 
 
-def serve(work: str, forks: bool) -> None:
+def serve(work: str, prepare: str, forks: bool) -> None:
     """Do the work for each request on stdin until it is closed; send messages to stdout."""
-    module, _, name = work.partition(":")
-    function = getattr(import_module(module), name)
+    function, ahead = resolve_name(work), resolve_name(prepare) if prepare else None
     requests, messages = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -247,6 +259,8 @@ def serve(work: str, forks: bool) -> None:
                 requests.close()
                 torch.set_num_threads(threads)
                 carry_out(partial(function, request, send), send, forks)
+            if ahead:
+                ahead(request)
             os.waitpid(fork, 0)
             kill_group(fork)
             send("gone")

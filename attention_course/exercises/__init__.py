@@ -2,7 +2,7 @@
 
 For each rung a module holds references, inputs and properties; the TOML file beside it holds the texts, and
 the mistakes as patches of the references. `running` runs an answer, `judging` judges it, `panel` displays the
-result, and `worker` does all of it in a separate process.
+result, and `worker` has all of it done in a separate process, in `process`.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Comparison of values, and a check that gradients flow: for the judge and for properties."""
 
 from collections.abc import Callable
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -12,7 +12,25 @@ from attention_course.exercises.running import Outcome
 
 def is_plain(value: object) -> TypeGuard[Tensor]:
     """Return whether `value` is a dense tensor on the CPU."""
-    return isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
+    return (
+        isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and not (value.is_quantized or value.is_nested)
+    )
+
+
+def unchanged(before: Any, after: Any) -> bool:
+    """Return whether a copy of a tensor, of a container or of an object with attributes is as it was made."""
+    if before is after or type(before) is not type(after):
+        return before is after
+    if isinstance(before, Tensor):
+        return torch.equal(before, after)
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(unchanged(before[key], after[key]) for key in before)
+    if isinstance(before, list | tuple):
+        return len(before) == len(after) and all(map(unchanged, before, after))
+    return before == after or (hasattr(before, "__dict__") and unchanged(vars(before), vars(after)))
 
 
 def different(target: Tensor, yours: Tensor, tolerance: float) -> Tensor:

@@ -99,6 +99,12 @@ class Exercise:
                 found.append(Mistake(names, message, patched(self.reference, edits), edits))
         return tuple(found)
 
+    def compile(self) -> None:
+        """Compile all mistakes and pairs, ahead of their first call."""
+        for mistake in (*self.mistakes, *self.pairs):
+            if isinstance(mistake.function, Patched):
+                _ = mistake.function.compiled
+
 
 def exercise(
     module: str,
@@ -186,7 +192,7 @@ def touching(reference: Callable, edits: tuple[Edit, ...]) -> bool:
 
 
 def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
-    """Return the reference with strings of its body replaced, compiled on the first call.
+    """Return the reference with strings of its body replaced.
 
     The replacement may use the globals of the reference's module.
 
@@ -202,15 +208,29 @@ def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
         start = body.index(old)
         body = body[:start] + new + body[start + len(old) :]
 
-    made: dict[str, Callable] = {}
-
-    def mistaken(*arguments):
-        if not made:
-            exec(compile(head + body, f"<{function.__name__}, patched>", "exec"), function.__globals__, made)
-        return made[function.__name__](*arguments, **keywords)
-
     keywords = reference.keywords if isinstance(reference, partial) else {}
-    return mistaken
+    return Patched(function.__name__, head + body, function.__globals__, keywords)
+
+
+@dataclass(frozen=True, eq=False)
+class Patched:
+    """A function that is written anew, and compiled when it is first called."""
+
+    name: str
+    source: str
+    scope: dict[str, object]
+    keywords: dict[str, object]
+
+    def __call__(self, *arguments):
+        """Call the function."""
+        return self.compiled(*arguments, **self.keywords)
+
+    @cached_property
+    def compiled(self) -> Callable:
+        """The function itself."""
+        made: dict[str, Callable] = {}
+        exec(compile(self.source, f"<{self.name}, patched>", "exec"), self.scope, made)
+        return made[self.name]
 
 
 def unwrapped(reference: Callable) -> FunctionType:

@@ -12,6 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from attention_course.apart import words
 from attention_course.exercises import panel, running
 from attention_course.exercises.comparing import comparable, different, is_plain, same, where_all_lie
 from attention_course.exercises.exercise import Exercise, Mistake, Property
@@ -142,8 +143,7 @@ def judge(
     except Hung as hung:
         case = Case(exercise, answer, hung.arguments, Outcome(()), Outcome(()))
         seen = f", for {case}." if hung.arguments else "."
-        advice = "It was stopped." if hung.stopped else "It could not be stopped. Restart the kernel."
-        return endless(exercise, f"{seen}{answer.line_of(hung.cause)} {advice}")
+        return endless(exercise, f"{seen}{answer.line_of(hung.cause)} It was stopped.")
     except Slow:
         message = (
             f"{answer.calls} calls of your function took {answer.seconds:.0f} seconds, with more to come: "
@@ -219,7 +219,7 @@ def recognize(drawn: Trial, cases: list[Case]) -> tuple[tuple[str, ...], str] | 
         outcomes = ((drawn.outcome(mistake, i), cases[i].outcome) for i in wrong_first)
         if all(
             same(theirs, yours, exercise.tolerance)
-            and not (errors_alone and str(theirs.error) != str(yours.error))
+            and not (errors_alone and words(theirs.error) != words(yours.error))
             for theirs, yours in outcomes
         ):
             return mistake.names, mistake.message
@@ -368,6 +368,15 @@ def not_tried(exercise: Exercise) -> Verdict:
     """Return the verdict for a stub, always the same text: it is stored in the notebook."""
     message = "Write the body, end it with a `return`, and run the cell again."
     return Verdict(exercise.name, False, (), NOT_TRIED, message)
+
+
+def not_copied(exercise: Exercise, error: Exception) -> Verdict:
+    """Return the verdict for an answer that cannot be pickled or unpickled."""
+    message = (
+        f"Your answer runs in a process of its own, and cannot be copied to it: {words(error)}. Does it use "
+        "an open file, a lock, or a generator from outside of it? Make that inside of your function."
+    )
+    return Verdict(exercise.name, False, (), "not yet: it cannot be copied", message)
 
 
 def marks(cases: list[Case]) -> list[tuple[str, bool]]:

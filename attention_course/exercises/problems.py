@@ -8,7 +8,8 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from attention_course.exercises.comparing import different, is_plain, same
+from attention_course.apart import words
+from attention_course.exercises.comparing import different, is_plain, same, unchanged
 from attention_course.exercises.exercise import Exercise
 from attention_course.exercises.running import Answer, Outcome
 
@@ -48,7 +49,7 @@ def raised(case: Case) -> str | None:
     error = case.outcome.error
     if error is None:
         return None
-    text = textwrap.shorten(str(error), 300)
+    text = textwrap.shorten(words(error), 300)
     seen = f"Your function raised {type(error).__name__}" + (f": {text.rstrip('.')}." if text else ".")
     return f"{seen}{case.answer.line_of(error)} The arguments: {case}."
 
@@ -73,7 +74,10 @@ def wrong_type(case: Case) -> str | None:
             "Compute with tensors from start to end, and join them with `torch.stack` or `torch.cat`: "
             "gradients do not get through a list of numbers, NumPy, or `torch.tensor`."
         )
-    kind = f"{value.layout} tensor on {value.device}" if isinstance(value, Tensor) else type(value).__name__
+    kind = type(value).__name__
+    if isinstance(value, Tensor):
+        special = "nested " if value.is_nested else "quantized " if value.is_quantized else ""
+        kind = f"{special}{value.layout} tensor on {value.device}"
     return f"Your function returned a {kind}, where a plain tensor is expected. {advice}"
 
 
@@ -127,10 +131,14 @@ def kind(dtype: torch.dtype) -> str:
 def changed_input(case: Case) -> str | None:
     """It modified an argument in place."""
     for (name, before), after in zip(case.named_arguments(), case.outcome.arguments, strict=True):
-        if isinstance(before, Tensor) and not torch.equal(before, after):
-            why = f"The caller still uses `{name}`, and now finds other numbers in it."
-            where = f"Look for an assignment to `{name}[...]` or a method that ends in `_`."
-            return f"Your function changes its argument `{name}`. {why} {where} Write into a new tensor."
+        if not unchanged(before, after):
+            why = f"The caller still uses `{name}`, and now finds other things in it."
+            where = f"Look for an assignment to `{name}[...]` or a method such as `pop`. Change a copy of it."
+            if isinstance(before, Tensor):
+                why = f"The caller still uses `{name}`, and now finds other numbers in it."
+                where = f"Look for an assignment to `{name}[...]` or a method that ends in `_`."
+                where += " Write into a new tensor."
+            return f"Your function changes its argument `{name}`. {why} {where}"
     return None
 
 

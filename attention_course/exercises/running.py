@@ -1,5 +1,6 @@
 """Running an answer: on clones of its arguments, in a separate thread, with a time limit."""
 
+import copy
 import ctypes
 import inspect
 import sys
@@ -40,12 +41,11 @@ class Slow(BaseException):
 
 
 def call(function: Callable, arguments: tuple) -> Outcome:
-    """Call `function` with clones of `arguments`; exceptions, even SystemExit, are stored in the outcome.
+    """Call `function` with copies of `arguments`; exceptions, even SystemExit, are stored in the outcome.
 
-    The value is detached unless an argument requires grad. Only KeyboardInterrupt in the main thread, which
-    is the learner's own, propagates.
+    The value is detached unless an argument requires grad.
     """
-    outcome = Outcome(tuple(a.clone() if isinstance(a, Tensor) else a for a in arguments))
+    outcome = Outcome(tuple(a.clone() if isinstance(a, Tensor) else copy.deepcopy(a) for a in arguments))
     with_gradient = any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
     try:
         value = function(*outcome.arguments)
@@ -53,15 +53,12 @@ def call(function: Callable, arguments: tuple) -> Outcome:
     except Hung:
         raise
     except BaseException as error:
-        in_main = threading.current_thread() is threading.main_thread()
-        if isinstance(error, KeyboardInterrupt) and in_main:
-            raise
         outcome.error = error
     return outcome
 
 
 def run(function: Callable, arguments: tuple) -> Outcome:
-    """Call `function` with clones of `arguments` in a new thread, with gradients enabled.
+    """Call `function` with copies of `arguments` in a new thread, with gradients enabled.
 
     Raises:
         Hung: the call exceeded CALL_LIMIT and was stopped.
@@ -76,10 +73,8 @@ def run(function: Callable, arguments: tuple) -> Outcome:
 
     thread = threading.Thread(target=work, name="answer", daemon=True)
     thread.start()
-    try:
-        thread.join(CALL_LIMIT)
-    finally:  # also when the learner interrupts the kernel
-        stopped = stop(thread)
+    thread.join(CALL_LIMIT)
+    stopped = stop(thread)
     end = ended[0] if ended else None
     if isinstance(end, Outcome):
         return end
@@ -118,10 +113,14 @@ class Answer:
     @property
     def code(self) -> CodeType | None:
         """The code object of the learner's function; None if there is none, as for an nn.Module."""
-        return getattr(inspect.unwrap(self.function), "__code__", None)
+        try:
+            code = getattr(inspect.unwrap(self.function), "__code__", None)
+        except Exception:  # `__wrapped__` and `__getattr__` can be anything
+            return None
+        return code if isinstance(code, CodeType) else None
 
     def run(self, arguments: tuple) -> Outcome:
-        """Call the function with clones of `arguments` in a new thread.
+        """Call the function with copies of `arguments` in a new thread.
 
         Raises:
             Hung: the call exceeded CALL_LIMIT and was stopped.
@@ -138,7 +137,7 @@ class Answer:
         names, written = set(), self.function
         while isinstance(written, partial):
             written = written.func
-            names.add(written.__name__)
+            names.add(getattr(written, "__name__", ""))
         own = Answer(written).code
 
         def note(frame: FrameType, event: str, argument: Any) -> None:
