@@ -115,7 +115,7 @@ class Examination:
 
     def __init__(self, questions: list[Question]):
         self.questions = questions
-        self.findings: list[Finding] = []
+        self.findings: dict[str, Finding] = {}
         self.remarks: list[str] = []
 
     def follow(self, messages: Iterable[Message]) -> Report:
@@ -131,12 +131,12 @@ class Examination:
             except EndedError as error:
                 self.end(*(HANGS if error.silent else DIES))
         stopped = len(self.findings) < len(self.questions)
-        return Report(tuple(self.findings), stopped, tuple(self.remarks))
+        return Report(tuple(self.findings.values()), stopped, tuple(self.remarks))
 
     def take(self, kind: str, value: Any) -> None:
         """Take a message."""
         if kind == "finding":
-            self.findings.append(value)
+            self.findings[value.name] = value
         elif kind == "remark":
             self.remarks.append(value)
         elif kind == "end":
@@ -144,10 +144,11 @@ class Examination:
 
     def end(self, said: str, cause: str) -> None:
         """Find that the question now asked got no answer, and that no further one was asked."""
-        asked, *later = self.questions[len(self.findings) :]
-        moot = [question.moot(asked.name) for question in later]
-        wrong = Finding(asked.name, "wrong", said, "An answer.", cause, asked.rung)
-        self.findings += [wrong, *moot]
+        waiting = [question for question in self.questions if question.name not in self.findings]
+        for asked in waiting[:1]:
+            self.findings[asked.name] = Finding(asked.name, "wrong", said, "An answer.", cause, asked.rung)
+        for question in waiting[1:]:
+            self.findings[question.name] = question.moot(waiting[0].name)
 
 
 def put(subject: Subject, questions: list[Question], send: Send) -> None:

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from attention_course.apart import words
+
 TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
 LARGE = 10_000_000  # parameters
 ROUNDING = 100  # times the rounding error of one operation: a deep model in float32 stays below a tenth of it
@@ -170,11 +172,12 @@ class Subject(nn.Module):
     def tolerance(self, logits: Tensor) -> float:
         """Return how far logits may differ by rounding: in proportion to the largest.
 
-        All operations round by `eps`; the last one may round to a shorter dtype, as autocast does.
+        All operations round by `eps`; the last one may round to a shorter dtype, as autocast does, and matrix
+        products if the precision for them is not the highest.
         """
-        eps = ROUNDING * self.eps
+        eps, fast = ROUNDING * self.eps, torch.get_float32_matmul_precision() != "highest"
         for dtype in (torch.float16, torch.bfloat16):
-            if torch.equal(logits.to(dtype).to(logits), logits):
+            if fast or torch.equal(logits.to(dtype).to(logits), logits):
                 eps = max(eps, torch.finfo(dtype).eps)
         return eps * max(float(logits.abs().max()), 1e-30)
 
@@ -185,9 +188,7 @@ class Subject(nn.Module):
         A model in float64 may round to float32 in between, as the norms of Llama do.
         """
         dtypes = {torch.float32, *(p.dtype for p in self.parameters() if p.is_floating_point())}
-        shortest = max(torch.finfo(dtype).eps for dtype in dtypes)
-        fast = torch.get_float32_matmul_precision() != "highest"
-        return max(shortest, 2**-8) if fast else shortest
+        return max(torch.finfo(dtype).eps for dtype in dtypes)
 
     def draw(self, B: int, T: int, seed: int = 0) -> Int[Tensor, "B T"]:
         """Draw random ids."""
@@ -258,7 +259,7 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
 
 def told(error: BaseException) -> str:
     """Tell an error in one line: its words, its notes, and the last line of the model's own code."""
-    text = " ".join(str(error).split())
+    text = " ".join(words(error).split())
     said = [f"{type(error).__name__}: {text[:300]}".rstrip(": .") + "."]
     frames = traceback.extract_tb(error.__traceback__)
     for frame in [each for each in frames if not each.filename.startswith(NOT_THEIRS)][-1:]:

@@ -127,6 +127,9 @@ MODELS = {
     "last layer starts at zero": ZeroHead,
     "small embeddings": Quiet,
     "bfloat16": lambda: Model(V, BLOCK).bfloat16(),
+    "fast products": lambda: Returned(
+        ours(), after=lambda logits: torch.set_float32_matmul_precision("high") or logits
+    ),
     "GPT in float16": lambda: ours().half(),
     "GPT in float64": lambda: ours().double(),
     "Llama in float64": lambda: theirs("Llama").double(),

@@ -30,7 +30,9 @@ def check(name):
     assert {f.name for f in report.findings if f.verdict == "doubtful"} == DOUBTS.get(name, set()), report
 
 
-@pytest.mark.parametrize("name", ["learned", "GPT", "nanoGPT's form", "small embeddings", "GPT in float64"])
+@pytest.mark.parametrize(
+    "name", ["learned", "GPT", "nanoGPT's form", "small embeddings", "GPT in float64", "fast products"]
+)
 def test_nothing_is_wrong_with_a_right_model(name):
     check(name)
 
