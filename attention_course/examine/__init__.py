@@ -6,32 +6,33 @@ are required. Read `subject` (how a model is called), `question`, the questions 
 """
 
 import ctypes
+import random
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from tqdm.auto import tqdm
 
+from attention_course.apart import EndedError, Message, Send
 from attention_course.checks import check_sizes
 from attention_course.examine import beginning, findings, learning
 from attention_course.examine.learning import Learner
 from attention_course.examine.question import Question, questions_of
 from attention_course.examine.report import Finding, Report, Verdict
-from attention_course.examine.subject import Subject
+from attention_course.examine.subject import StoppedError, Subject, told
 from attention_course.gpt import evaluating
 
 __all__ = ["QUESTIONS", "Finding", "Question", "Report", "Verdict", "examine"]
 
 QUESTIONS = [each for module in (findings, beginning, learning) for each in questions_of(module)]
 PATIENCE = 60.0  # seconds that a model may take for one answer
-
-
-class StoppedError(BaseException):
-    """The examination was stopped. Not an `Exception`, so that a model does not catch it."""
 
 
 def examine(
@@ -41,6 +42,9 @@ def examine(
 
     The questions that need no training take seconds. Training takes up to two minutes on two cores. The stop
     button, or Ctrl-C, ends the examination and keeps what was found.
+
+    The model runs in your process: a crash in C, or an endless call into it, is yours, too. The command,
+    `python -m attention_course.examine`, runs it in a process apart.
 
     Args:
         model: maps ids (B, T) to logits (B, T, V), or to a tuple, a dict or an object that holds them. Of a
@@ -53,89 +57,169 @@ def examine(
         TypeError: the model cannot be called, or a size is not an integer.
         ValueError: vocab_size is below 2, or block_size below 1.
     """
-    if not callable(model):
-        raise TypeError(
-            f"examine: model is {type(model).__name__}, expected an nn.Module or a function of ids."
-        )
+    return examine_here(subject_of(model, vocab_size, block_size), questions_to(train))
+
+
+def examine_here(subject: Subject, questions: list[Question]) -> Report:
+    """Examine in this process."""
+    return Examination(questions).follow(in_thread(subject, questions))
+
+
+def subject_of(model: object, vocab_size: int, block_size: int) -> Subject:
+    """Return the subject of an examination; raise as `examine` does."""
+    if not callable(model) or isinstance(model, type):
+        given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"examine: model is {given}, expected an nn.Module or a function of ids.")
     check_sizes("examine", 2, vocab_size=vocab_size)
     check_sizes("examine", 1, block_size=block_size)
-    questions = [question for question in QUESTIONS if train or not question.train]
-    return Examination(Subject(model, vocab_size, block_size), questions).run()
+    return Subject(model, vocab_size, block_size)
+
+
+def questions_to(train: bool) -> list[Question]:
+    """Return the questions to a model that is, or is not, to be trained."""
+    return [question for question in QUESTIONS if train or not question.train]
+
+
+SHARED = [  # settings of all threads: a model that changes one must not spoil what runs after it
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.get_num_threads, torch.set_num_threads),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+]
+OWN = [  # settings of the thread of the questions, which begins without a default device
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (lambda: None, torch.set_default_device),
+]
+GENERATORS = [(random.getstate, random.setstate), (np.random.get_state, np.random.set_state)]
+HANGS = (
+    f"No answer within {PATIENCE:.0f} seconds, so no further question was asked.",
+    "A loop in forward() does not end, or the model is too large for this machine.",
+)
+DIES = (
+    "Its process ended without an answer, so no further question was asked.",
+    "It calls os._exit(), crashed in a call into C, or took more memory than there is.",
+)
+UNPREPARED = (
+    "The model raised this when it was copied and put into eval mode. Does it override train(), eval() or "
+    "__deepcopy__(), or leave out super().__init__()?"
+)
 
 
 class Examination:
-    """The questions are asked in a thread of their own, so that a model that hangs can be left behind.
+    """What is found, question by question, from the messages of `put`.
 
-    It sends a note for every sign of life; silence for PATIENCE seconds is the finding that the model hangs.
+    Silence for PATIENCE seconds is the finding that the model hangs.
     """
 
-    def __init__(self, subject: Subject, questions: list[Question]):
-        self.subject, self.questions = subject, questions
+    def __init__(self, questions: list[Question]):
+        self.questions = questions
         self.findings: dict[str, Finding] = {}
         self.remarks: list[str] = []
-        self.notes: SimpleQueue[str | None] = SimpleQueue()
-        self.over = False
-        self.error: Exception | None = None
 
-    def run(self) -> Report:
-        """Ask all questions, with a progress bar."""
-        thread = threading.Thread(target=self.work, name="examination", daemon=True)
-        stopped, shown = False, "{desc} {bar} {n_fmt} of {total_fmt}"
-        with tqdm(total=len(self.questions), desc="examining", bar_format=shown, leave=False) as bar:
-            thread.start()
+    def follow(self, messages: Iterable[Message]) -> Report:
+        """Collect the messages, with a progress bar, to their end or the user's interrupt."""
+        shown = "{desc} {bar} {n_fmt} of {total_fmt}"
+        bar = tqdm(total=len(self.questions), desc="examining", bar_format=shown, leave=False)
+        with bar, suppress(KeyboardInterrupt):
             try:
-                while (note := self.notes.get(timeout=PATIENCE)) is not None:
-                    bar.set_postfix_str(note, refresh=False)
+                for kind, value in messages:
+                    self.take(kind, value)
+                    bar.set_postfix_str(value if kind == "note" else "", refresh=False)
                     bar.update(len(self.findings) - bar.n)
-            except Empty:
-                self.hung()
-            except KeyboardInterrupt:
-                stopped = True
-        self.over = True
-        thread.join(1)
-        stop(thread)
-        if self.error is not None:
-            raise self.error
+            except EndedError as error:
+                self.end(*(HANGS if error.silent else DIES))
+        stopped = len(self.findings) < len(self.questions)
         return Report(tuple(self.findings.values()), stopped, tuple(self.remarks))
 
-    def work(self) -> None:
-        """Put each question to the model."""
-        try:
-            with suppress(StoppedError), torch.random.fork_rng():
-                self.subject.tick = self.tick
-                candidate = Learner(self.subject)
-                self.remarks = candidate.remarks
-                with nullcontext() if candidate.is_copy else evaluating(self.subject):
-                    self.ask(candidate)
-        except Exception as error:  # ours: those of the model are findings
-            self.error = error
-        finally:
-            self.notes.put(None)
+    def take(self, kind: str, value: Any) -> None:
+        """Take a message."""
+        if kind == "finding":
+            self.findings[value.name] = value
+        elif kind == "remark":
+            self.remarks.append(value)
+        elif kind == "end":
+            self.end(*value)
 
-    def ask(self, candidate: Learner) -> None:
-        """Ask one question after the other, until an answer makes the others pointless."""
-        vital = ""
-        for question in self.questions:
-            finding = question.moot(vital) if vital else question.put_to(candidate, self.findings)
-            self.findings[question.name] = finding
-            self.tick("")
-            if question.vital and finding.verdict == "wrong":
-                vital = question.name
+    def end(self, said: str, cause: str) -> None:
+        """Find that the question now asked got no answer, and that no further one was asked."""
+        waiting = [question for question in self.questions if question.name not in self.findings]
+        for asked in waiting[:1]:
+            self.findings[asked.name] = Finding(asked.name, "wrong", said, "An answer.", cause, asked.rung)
+        for question in waiting[1:]:
+            self.findings[question.name] = question.moot(waiting[0].name)
 
-    def tick(self, note: str) -> None:
-        """Send a sign of life; the end of the examination is heard of here."""
-        if self.over:
+
+def put(subject: Subject, questions: list[Question], send: Send) -> None:
+    """Put one question after the other to a model, until an answer makes the others pointless.
+
+    Sends a "note" for every sign of life, each "remark" and "finding", and the "end" if nothing can be asked.
+    """
+    subject.tick = partial(send, "note")
+    before: dict[str, Finding] = {}
+    vital = ""
+    try:
+        candidate = Learner(subject)
+        for remark in candidate.remarks:
+            send("remark", remark)
+        with nullcontext() if candidate.is_copy else evaluating(subject):
+            for question in questions:
+                with kept(SHARED + OWN):
+                    finding = question.moot(vital) if vital else question.put_to(candidate, before)
+                before[question.name] = finding
+                send("finding", finding)
+                if question.vital and finding.verdict == "wrong":
+                    vital = question.name
+    except StoppedError:
+        raise
+    except BaseException as error:
+        send("end", (told(error), UNPREPARED))
+
+
+def in_thread(subject: Subject, questions: list[Question]) -> Iterator[Message]:
+    """Put the questions in a thread of their own, so that a model that hangs can be left behind.
+
+    Raises:
+        EndedError: it was silent for PATIENCE seconds.
+    """
+    messages, over = SimpleQueue[Message | None](), threading.Event()
+
+    def send(kind: str, value: object) -> None:
+        if over.is_set():
             raise StoppedError
-        self.notes.put(note)
+        messages.put((kind, value))
 
-    def hung(self) -> None:
-        """Add what is known of a model that does not answer."""
-        asked = self.questions[len(self.findings)]
-        said = f"No answer within {PATIENCE:.0f} seconds, so no further question was asked."
-        cause = "A loop in forward() does not end, or the model is too large for this machine."
-        self.findings[asked.name] = Finding(asked.name, "wrong", said, "An answer.", cause, asked.rung)
-        for question in self.questions[len(self.findings) :]:
-            self.findings[question.name] = question.moot(asked.name)
+    def work() -> None:
+        try:
+            with suppress(StoppedError):
+                put(subject, questions, send)
+        finally:
+            messages.put(None)
+
+    thread = threading.Thread(target=work, name="examination", daemon=True)
+    with torch.random.fork_rng(), kept(SHARED + GENERATORS):
+        thread.start()
+        try:
+            while message := messages.get(timeout=PATIENCE):
+                yield message
+        except Empty:
+            raise EndedError("", begun=True, silent=True) from None
+        finally:
+            over.set()
+            thread.join(1)
+            stop(thread)
+
+
+@contextmanager
+def kept(state: list[tuple[Callable[[], Any], Callable[[Any], Any]]]) -> Iterator[None]:
+    """Leave what these functions get and set as it was."""
+    before = [get() for get, _ in state]
+    try:
+        yield
+    finally:
+        for (_, put), value in zip(state, before, strict=True):
+            put(value)
 
 
 def stop(thread: threading.Thread) -> None:

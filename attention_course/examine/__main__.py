@@ -4,14 +4,19 @@ import argparse
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from attention_course.examine import examine
+from attention_course.apart import EndedError, Message, Send, Worker
+from attention_course.examine import PATIENCE, Examination, put, questions_to, subject_of
 from attention_course.examine.subject import told
+
+UNGUARDED = 'If it trains, or waits for something, put that under: if __name__ == "__main__":'
+
+worker = Worker("attention_course.examine.__main__:work")
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -21,8 +26,9 @@ def arguments() -> argparse.ArgumentParser:
         description="Examine a causal language model: ids (B, T) to logits (B, T, V).",
         epilog="FILE is executed, as by python FILE: name only files that you trust. NAME is a model, or a "
         "class or a function that makes one: without arguments, with vocab_size and block_size, or with a "
-        "config, if NAMEConfig is in the file. Exit status: 0 if nothing is wrong, 1 if something is, 2 if "
-        "there is no such model, 130 after Ctrl-C.",
+        "config, if NAMEConfig is in the file. All of it runs in a process apart, and what it prints is not "
+        "shown. Exit status: 0 if nothing is wrong, 1 if something is, 2 if there is no such model, 130 if "
+        "the examination was stopped, by Ctrl-C.",
     )
     parser.add_argument(
         "model", metavar="FILE:NAME", help="a Python file, which is executed, and a name in it"
@@ -51,7 +57,7 @@ def load(name: str, sizes: dict[str, int]) -> Callable[..., Any]:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException as error:  # a call of exit(), too
         raise ValueError(f"{path} cannot be executed. {told(error)}") from error
     if not callable(made := getattr(module, attribute, None)):
         raise ValueError(f"{path} has no model, class or function called {attribute!r}.")
@@ -89,20 +95,53 @@ def build(
         return make(**options)
     except NotImplementedError as error:
         raise ValueError(f"{name} is not written yet.") from error
-    except Exception as error:
+    except BaseException as error:
         called = ", ".join(f"{option}={value!r}" for option, value in options.items())
         raise ValueError(f"{name}({called}) raised {told(error)}") from error
+
+
+def work(request: tuple[str, dict[str, int], bool], send: Send) -> None:
+    """Load a model and put the questions to it, in the process apart."""
+    name, sizes, train = request
+    try:
+        subject = subject_of(load(name, sizes), **sizes)
+    except (TypeError, ValueError) as error:
+        return send("error", str(error))
+    send("loaded", None)
+    put(subject, questions_to(train), send)
+
+
+def loaded(messages: Iterator[Message], file: str) -> None:
+    """Wait until the model is loaded.
+
+    Raises:
+        ValueError: it cannot be; the message says what to do.
+    """
+    try:
+        kind, value = next(messages)
+    except EndedError as error:
+        said = f"{file} ended its process before there was a model. Remove what ends it."
+        if error.silent:
+            said = f"{file} made no model within {PATIENCE:.0f} seconds. " + UNGUARDED
+        raise ValueError(said if error.begun else str(error)) from error
+    if kind == "error":
+        raise ValueError(value)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line."""
     options = arguments().parse_args(argv)
     sizes = {"vocab_size": options.vocab_size, "block_size": options.block_size}
+    train = not options.no_train
     try:
-        report = examine(load(options.model, sizes), **sizes, train=not options.no_train)
-    except (TypeError, ValueError) as error:
+        messages = worker.ask((options.model, sizes, train), silence=PATIENCE)
+        loaded(messages, options.model.rpartition(":")[0])
+        report = Examination(questions_to(train)).follow(messages)
+    except (OSError, ValueError) as error:
         print(f"examine: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
     print(report)
     sys.exit(130 if report.stopped else int(not report))
 

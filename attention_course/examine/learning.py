@@ -42,7 +42,7 @@ class Learner(Candidate):
         Raises:
             CannotAskError: the stories have more characters than V, or nothing can be trained.
         """
-        data, subject = stories(), self.given.copied().train()
+        data, subject = stories(), self.new.copied().train()
         letters = data.tokenizer.vocab_size
         if subject.vocab_size < letters:
             raise CannotAskError(
@@ -102,7 +102,7 @@ def floors() -> dict[str, float]:
 @asks("One batch is learned by heart")
 def by_heart(candidate: Candidate) -> Finding:
     """Train on four short texts of few letters: only the whole past says which comes next."""
-    subject = candidate.given.copied().eval()  # without dropout
+    subject = candidate.new.copied().eval()  # without dropout
     parameters, T, letters = trainable(subject), min(32, subject.block_size), min(8, subject.vocab_size)
     ids = torch.randint(letters, (4, T + 1), generator=torch.Generator().manual_seed(20))
     ids[:, 0] = torch.arange(4) % letters  # the first token tells the texts apart

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from attention_course.examine.report import Finding, Verdict
-from attention_course.examine.subject import CannotAskError, Subject, gap, told
+from attention_course.examine.subject import CannotAskError, StoppedError, Subject, gap, told
 from attention_course.ladder import tables
 
 TEXTS = tables("examine", "questions")
@@ -17,6 +17,8 @@ LONGEST = 512  # tokens of a text in a backward pass
 LONG = 64  # tokens of a text in which attention is measured
 EVEN = 0.41  # share of the tokens: right models have 0.44 and more, unscaled scores of one head below 0.4
 RESIDUAL = 1.5  # with large embeddings right models have 2.0 and more; without a residual stream 1.4 at most
+RAISED = "The model raised this error on a text that it has to be able to read."
+ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
 FEW = 8  # tokens in a vocabulary
 SHORT = 16  # tokens of a text in which every pair of positions is tried
 
@@ -110,7 +112,7 @@ class Question:
     train: bool = False
 
     def put_to(self, candidate: Candidate, before: Mapping[str, Finding]) -> Finding:
-        """Ask, given the findings before. An error that the model raises is a finding, too."""
+        """Ask, given the findings before. Whatever the model raises is a finding, too: exit() is no end."""
         try:
             for size, least in self.least.items():
                 if (given := getattr(candidate.given, size)) < least:
@@ -118,9 +120,12 @@ class Question:
             answer = self.ask(candidate)
         except CannotAskError as error:
             answer = Finding("", "not asked", str(error))
-        except Exception as error:
-            cause = "The model raised this error on a text that it has to be able to read."
-            answer = found(False, told(error), "An answer.", cause)
+        except StoppedError:
+            raise
+        except BaseException as error:
+            answer = found(
+                False, told(error), "An answer.", RAISED if isinstance(error, Exception) else ENDED
+            )
         wrong = [each.name for each in before.values() if each.verdict == "wrong"]
         reasons = [name for name in wrong if name in self.explained_by and answer.cause not in self.apart]
         return replace(

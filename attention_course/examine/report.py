@@ -57,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The findings of an examination. It is true if nothing is wrong.
+    """The findings of an examination. It is true if all questions were put, and nothing is wrong.
 
     Attributes:
         findings: what is to be mended first comes first, then what follows from it, what is doubtful, what is
@@ -76,7 +76,12 @@ class Report:
         object.__setattr__(self, "findings", tuple(order))
 
     def __bool__(self) -> bool:
-        return all(finding.verdict != "wrong" for finding in self.findings)
+        return not self.stopped and not self.wrong
+
+    @property
+    def wrong(self) -> bool:
+        """Whether something is wrong."""
+        return any(finding.verdict == "wrong" for finding in self.findings)
 
     @property
     def headline(self) -> str:
@@ -84,8 +89,8 @@ class Report:
         counts = Counter(finding.verdict for finding in self.findings)
         said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict])
         if self.stopped:
-            said += "; stopped before the end"
-        if not self:
+            said = f"{said or 'nothing found'}; stopped before the end"
+        if self.wrong:
             return f"{said}. Mend this first: {self.findings[0].name}."
         return f"{said}. Look at this: {self.findings[0].name}." if counts["doubtful"] else f"{said}."
 
@@ -115,7 +120,8 @@ class Report:
         )
         panels = [finding.panel for finding in self.findings if finding.panel is not None]
         drawn = picture(*panels, alt=self.headline)._repr_mimebundle_()["text/html"] if panels else ""
-        return frame("examine", "✓" if self else "✗", self.headline, notes + rows) + drawn
+        sign = SIGNS["wrong" if self.wrong else "not asked" if self.stopped else "right"]
+        return frame("examine", sign, self.headline, notes + rows) + drawn
 
 
 def row(finding: Finding) -> str:

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from attention_course.apart import words
+
 TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
 LARGE = 10_000_000  # parameters
 ROUNDING = 100  # times the rounding error of one operation: a deep model in float32 stays below a tenth of it
@@ -27,6 +29,10 @@ NOT_THEIRS = (  # how the files of PyTorch, this package and Python begin
 
 class CannotAskError(Exception):
     """A question does not apply to this model; the message says why."""
+
+
+class StoppedError(BaseException):
+    """The examination was stopped. Not an `Exception`, so that a model does not catch it."""
 
 
 class Subject(nn.Module):
@@ -66,7 +72,7 @@ class Subject(nn.Module):
             options.setdefault(self.targets, ids)
         try:
             return self.model(ids, **options)
-        except Exception as error:
+        except BaseException as error:
             B, T = ids.shape
             error.add_note(
                 f"Asked with ids of shape {B, T}: B = {B}, T = {T}; the block is {self.block_size}."
@@ -158,23 +164,31 @@ class Subject(nn.Module):
         return subject.eval()
 
     def logits(self, ids: Int[Tensor, "B T"], seed: int = 0) -> Tensor:
-        """Return logits on the CPU, at least in float32, without gradients; dropout draws from `seed`."""
+        """Return logits as `collected`; dropout draws from `seed`."""
         torch.manual_seed(seed)
         with torch.no_grad():
-            logits = self(ids.clone())
-        return logits.detach().cpu().to(torch.promote_types(logits.dtype, torch.float32))
+            return collected(self(ids.clone()))
 
     def tolerance(self, logits: Tensor) -> float:
-        """Return how far logits may differ by rounding: in proportion to the largest, and to `eps`."""
-        return ROUNDING * self.eps * max(float(logits.abs().max()), 1e-30)
+        """Return how far logits may differ by rounding: in proportion to the largest.
+
+        All operations round by `eps`; the last one may round to a shorter dtype, as autocast does, and matrix
+        products if the precision for them is not the highest.
+        """
+        eps, fast = ROUNDING * self.eps, torch.get_float32_matmul_precision() != "highest"
+        for dtype in (torch.float16, torch.bfloat16):
+            if fast or torch.equal(logits.to(dtype).to(logits), logits):
+                eps = max(eps, torch.finfo(dtype).eps)
+        return eps * max(float(logits.abs().max()), 1e-30)
 
     @property
     def eps(self) -> float:
-        """The rounding error of one operation, in the shortest dtype that takes part."""
-        dtypes = [p.dtype for p in self.parameters() if p.is_floating_point()] or [torch.float32]
-        shortest = max(torch.finfo(dtype).eps for dtype in dtypes)
-        fast = torch.get_float32_matmul_precision() != "highest"
-        return max(shortest, 2**-8) if fast else shortest
+        """The rounding error of one operation, in the shortest dtype that takes part.
+
+        A model in float64 may round to float32 in between, as the norms of Llama do.
+        """
+        dtypes = {torch.float32, *(p.dtype for p in self.parameters() if p.is_floating_point())}
+        return max(torch.finfo(dtype).eps for dtype in dtypes)
 
     def draw(self, B: int, T: int, seed: int = 0) -> Int[Tensor, "B T"]:
         """Draw random ids."""
@@ -206,6 +220,11 @@ class Subject(nn.Module):
                 changed[:, place] = self.others(ids[:, place], by)
                 effects[:, place] += (self.logits(changed)[:, -1] - whole).norm(dim=-1)
         return effects
+
+
+def collected(logits: Tensor) -> Tensor:
+    """Return logits on the CPU, at least in float32, without gradients."""
+    return logits.detach().cpu().to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def gap(one: Tensor, other: Tensor) -> float:
@@ -240,7 +259,7 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
 
 def told(error: BaseException) -> str:
     """Tell an error in one line: its words, its notes, and the last line of the model's own code."""
-    text = " ".join(str(error).split())
+    text = " ".join(words(error).split())
     said = [f"{type(error).__name__}: {text[:300]}".rstrip(": .") + "."]
     frames = traceback.extract_tb(error.__traceback__)
     for frame in [each for each in frames if not each.filename.startswith(NOT_THEIRS)][-1:]:

@@ -174,6 +174,11 @@ def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -
         for doubt in doubts
         if doubt.name == first_loss.name and float(doubt.measured.split()[0]) > math.log(vocab_size) + 10
     ]
+    if report.stopped:
+        message = (
+            f"The examination of {call} was stopped before its end, so it says nothing. Run the cell again."
+        )
+        return Verdict(page.name, False, (), "stopped", message, details)
     if report and not far:
         message = f"Nothing is wrong with {call}: two inputs, new random ones for this check. {page.insight}"
         if doubts:

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 import attention_course
-from attention_course.examine import QUESTIONS, Examination
+from attention_course.examine import QUESTIONS, examine_here
 from attention_course.examine.planted import BUGS, Bug, plant
 from attention_course.examine.subject import Subject
 
@@ -42,7 +42,7 @@ def named(*bugs: str) -> list[str]:
     questions = [question for question in QUESTIONS if not question.train]
     torch.manual_seed(0)
     model = plant(*bugs)
-    report = Examination(Subject(model, model.vocab_size, model.block_size), questions).run()
+    report = examine_here(Subject(model, model.vocab_size, model.block_size), questions)
     return [finding.name for finding in report.findings if finding.verdict in ("wrong", "doubtful")]
 
 

@@ -71,6 +71,19 @@ class NanoForm(Model):
         return logits, F.cross_entropy(logits.view(-1, V), targets.view(-1), ignore_index=-1)
 
 
+class Returned(nn.Module):
+    """A model inside, and what is done to what it returns; under autocast if a dtype is given."""
+
+    def __init__(self, inside, dtype=None, after=lambda logits: logits):
+        super().__init__()
+        self.inside, self.dtype, self.after = inside, dtype, after
+
+    def forward(self, ids):
+        with torch.autocast("cpu", self.dtype, enabled=self.dtype is not None):
+            output = self.inside(ids)
+        return self.after(getattr(output, "logits", output))
+
+
 class Quiet(Model):
     """Its embeddings begin at 0.02, as the first loss asks for; its other layers as PyTorch's."""
 
@@ -114,6 +127,17 @@ MODELS = {
     "last layer starts at zero": ZeroHead,
     "small embeddings": Quiet,
     "bfloat16": lambda: Model(V, BLOCK).bfloat16(),
+    "fast products": lambda: Returned(
+        ours(), after=lambda logits: torch.set_float32_matmul_precision("high") or logits
+    ),
+    "GPT in float16": lambda: ours().half(),
+    "GPT in float64": lambda: ours().double(),
+    "Llama in float64": lambda: theirs("Llama").double(),
+    "GPT2 with logits in float16": lambda: Returned(theirs("GPT2"), after=torch.Tensor.half),
+    "Gemma under autocast": lambda: Returned(theirs("Gemma"), torch.bfloat16),
+    "Llama under autocast, logits in float32": lambda: Returned(
+        theirs("Llama"), torch.bfloat16, torch.Tensor.float
+    ),
     "GPT": ours,
     "GPT, six layers, dropout, bias": lambda: ours(n_layer=6, dropout=0.1, bias=True),
     "Llama of rung 9": lambda: Llama(LlamaConfig(vocab_size=V, block_size=BLOCK, n_embd=32)),

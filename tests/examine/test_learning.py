@@ -5,7 +5,7 @@ import torch
 from examine.right import BLOCK, V, ours
 from torch import nn
 
-from attention_course.examine import QUESTIONS, Examination, learning
+from attention_course.examine import QUESTIONS, examine_here, learning
 from attention_course.examine.learning import Learner, floors
 from attention_course.examine.one_file import Model
 from attention_course.examine.planted import plant
@@ -27,7 +27,7 @@ def trained(model, monkeypatch, steps=300, seconds=60.0):
     monkeypatch.setattr(learning, "SECONDS", seconds)
     wanted = [ANSWERS, *TEXTS[LEARNED]["explained_by"], LEARNED, ENTROPY]
     questions = [question for question in QUESTIONS if question.name in wanted]
-    report = Examination(Subject(model, 65, 32), questions).run()
+    report = examine_here(Subject(model, 65, 32), questions)
     return {finding.name: finding for finding in report.findings}
 
 
@@ -86,7 +86,7 @@ def test_a_training_that_diverges_is_a_finding(monkeypatch):
 
 
 def test_a_vocabulary_too_small_for_stories_is_not_asked(monkeypatch):
-    report = Examination(Subject(ours(), V, BLOCK), list(QUESTIONS)).run()
+    report = examine_here(Subject(ours(), V, BLOCK), list(QUESTIONS))
     assert report
     assert {f.name: f for f in report.findings}[
         LEARNED

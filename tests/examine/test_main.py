@@ -2,13 +2,14 @@
 
 import pytest
 
+from attention_course.examine import __main__ as command
 from attention_course.examine.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
 
 FILE = """
-import torch
+import ctypes, os, re, sys, torch
 from attention_course.gpt import GPT as Model, GPTConfig
 
 class GPT(Model):
@@ -40,6 +41,35 @@ class Raising:
 class Empty:
     def __init__(self, vocab_size, block_size):
         raise NotImplementedError
+
+def ends(ids):
+    raise SystemExit(0)
+
+def ends_at_once(ids):
+    os._exit(0)
+
+def crashes(ids):
+    ctypes.string_at(0)
+
+def never_returns(ids):
+    re.match("(a+)+$", "a" * 64 + "b")  # in C, without a pause for other threads
+
+class EndsWriting(GPT):
+    def generate(self, ids, max_new_tokens):
+        exit()
+
+class EndsInInit(GPT):
+    def __init__(self, vocab_size, block_size):
+        sys.exit()
+
+class EndsAtOnceInInit(GPT):
+    def __init__(self, vocab_size, block_size):
+        os._exit(0)
+
+class NeverMade(GPT):
+    def __init__(self, vocab_size, block_size):
+        while True:
+            pass
 """
 
 
@@ -52,17 +82,54 @@ def file(tmp_path):
 
 @pytest.mark.parametrize(("name", "status"), [("GPT", 0), ("make", 0), ("Nano", 0), ("leaks", 1)])
 def test_the_exit_status(file, capsys, name, status):
-    with pytest.raises(SystemExit) as exit:
-        main([f"{file}:{name}", "--vocab-size=29", "--block-size=24", "--no-train"])
-    assert exit.value.code == status
+    assert examined(f"{file}:{name}") == status
     assert ("Mend this first" in capsys.readouterr().out) == bool(status)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "says"),
+    [
+        ("ends", 1, "SystemExit: 0. At my_gpt.py, line"),
+        ("ends_at_once", 1, "Its process ended without an answer"),
+        ("crashes", 1, "Its process ended without an answer"),
+        ("never_returns", 1, "No answer within"),
+        ("EndsWriting", 1, "Mend this first: It writes on beyond its block."),
+        ("EndsInInit", 2, "examine: EndsInInit(vocab_size=29, block_size=24) raised SystemExit."),
+        ("EndsAtOnceInInit", 2, "my_gpt.py ended its process before there was a model."),
+        ("NeverMade", 2, "my_gpt.py made no model within"),
+    ],
+)
+def test_nothing_that_a_file_does_ends_the_command_as_if_all_were_right(
+    file, capsys, monkeypatch, name, status, says
+):
+    monkeypatch.setattr(command, "PATIENCE", 10.0)
+    assert examined(f"{file}:{name}") == status
+    assert says in "".join(capsys.readouterr()).replace("\n    ", " ")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import sys; sys.exit()", "cannot be executed. SystemExit. At my_gpt.py, line 1, in <module>"),
+        ("import os; os._exit(0)", "my_gpt.py ended its process before there was a model."),
+        ("raise KeyboardInterrupt", "cannot be executed. KeyboardInterrupt."),
+    ],
+)
+def test_nothing_at_the_top_of_a_file_ends_the_command_as_if_all_were_right(file, capsys, source, says):
+    file.write_text(source)
+    assert examined(f"{file}:GPT") == 2
+    assert says in capsys.readouterr().err
+
+
+def examined(name):
+    with pytest.raises(SystemExit) as exit:
+        main([name, "--vocab-size=29", "--block-size=24", "--no-train"])
+    return exit.value.code
 
 
 @pytest.mark.parametrize("name", ["my_gpt.py:GTP", "missing.py:GPT", "my_gpt.py", "my_gpt.py:Model"])
 def test_what_cannot_be_loaded(file, capsys, name):
-    with pytest.raises(SystemExit) as exit:
-        main([str(file.parent / name), "--vocab-size=29", "--block-size=24"])
-    assert exit.value.code == 2
+    assert examined(str(file.parent / name)) == 2
     assert capsys.readouterr().err.startswith("examine: ")
 
 
@@ -76,8 +143,7 @@ def test_what_cannot_be_loaded(file, capsys, name):
     ],
 )
 def test_what_is_wrong_with_a_constructor(file, capsys, name, says):
-    with pytest.raises(SystemExit):
-        main([f"{file}:{name}", "--vocab-size=29", "--block-size=24"])
+    assert examined(f"{file}:{name}") == 2
     said = capsys.readouterr().err
     assert says in said
     assert ("Name a function" in said) == (name == "Wide")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from examine.right import BLOCK, MODELS, THEIRS, V
 
-from attention_course.examine import QUESTIONS, Examination
+from attention_course.examine import QUESTIONS, examine_here
 from attention_course.examine.learning import by_heart
 from attention_course.examine.subject import Subject
 
@@ -21,7 +21,7 @@ DOUBTS = {name: {"It writes on beyond its block"} for name in REFUSE} | {
 def examined(name):
     torch.manual_seed(0)
     questions = [question for question in QUESTIONS if not question.train or question is by_heart]
-    return Examination(Subject(MODELS[name](), V, BLOCK), questions).run()
+    return examine_here(Subject(MODELS[name](), V, BLOCK), questions)
 
 
 def check(name):
@@ -30,7 +30,9 @@ def check(name):
     assert {f.name for f in report.findings if f.verdict == "doubtful"} == DOUBTS.get(name, set()), report
 
 
-@pytest.mark.parametrize("name", ["learned", "GPT", "nanoGPT's form", "small embeddings"])
+@pytest.mark.parametrize(
+    "name", ["learned", "GPT", "nanoGPT's form", "small embeddings", "GPT in float64", "fast products"]
+)
 def test_nothing_is_wrong_with_a_right_model(name):
     check(name)
 

@@ -1,21 +1,25 @@
 """What models can do to an examination."""
 
 import copy
+import random
 import re
 import signal
+import sys
 import threading
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from examine.right import BLOCK, V
 from torch import nn
 
 from attention_course import examine as package
-from attention_course.examine import QUESTIONS, Examination, examine
+from attention_course.examine import QUESTIONS, examine, examine_here
+from attention_course.examine.learning import by_heart
 from attention_course.examine.one_file import Model
-from attention_course.examine.subject import Subject
+from attention_course.examine.subject import StoppedError, Subject
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -23,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 def quickly(model, questions=6, **sizes):
     """Ask the first questions only."""
     sizes = {"vocab_size": V, "block_size": BLOCK} | sizes
-    return Examination(Subject(model, **sizes), list(QUESTIONS[:questions])).run()
+    return examine_here(Subject(model, **sizes), list(QUESTIONS[:questions]))
 
 
 def first(report):
@@ -42,6 +46,7 @@ class Around(nn.Module):
 
 
 ANSWERS = QUESTIONS[0].name
+QUICK = [question for question in QUESTIONS if not question.train]
 
 
 def fails(ids):
@@ -136,6 +141,41 @@ def test_an_error_for_some_texts_is_a_finding():
     assert "the tensors do not match" in first(report).measured
 
 
+class Ended(BaseException):
+    """As libraries raise it that are not to be stopped from leaving."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), Ended()])
+@pytest.mark.parametrize("at", ["__call__", "generate", "train", "state_dict", "__deepcopy__"])
+def test_nothing_that_a_model_raises_ends_the_examination(at, error):
+    class Raising(Model):
+        pass
+
+    def raises(*given):
+        raise error
+
+    setattr(Raising, at, raises)
+    report = quickly(Raising(V, BLOCK), questions=len(QUICK))
+    assert len(report.findings) == len(QUICK)
+    assert not report.stopped
+    if at == "state_dict":  # nobody asks for it
+        assert report, report
+    else:
+        assert not report
+        assert type(error).__name__ in first(report).measured
+        assert first(report).cause
+
+
+def test_a_model_that_stops_the_examination_passes_nothing():
+    def stops(ids):
+        raise StoppedError
+
+    report = quickly(Around(before=stops))
+    assert report.stopped
+    assert not report
+    assert report.headline == "nothing found; stopped before the end."
+
+
 @pytest.mark.parametrize("wait", [lambda: time.sleep(0.01), lambda: None], ids=["sleeping", "busy"])
 def test_a_model_that_hangs_is_left_behind(monkeypatch, wait):
     monkeypatch.setattr(package, "PATIENCE", 0.5)
@@ -164,7 +204,7 @@ def test_a_model_that_needs_targets_gets_them():
         def forward(self, ids, targets):
             return self.inside(ids, targets)
 
-    report = quickly(Needy(), questions=len([q for q in QUESTIONS if not q.train]))
+    report = quickly(Needy(), questions=len(QUICK))
     assert report, report
 
 
@@ -208,6 +248,53 @@ def test_the_model_and_the_random_numbers_stay_as_they_were():
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert model.training
     assert torch.equal(torch_state, torch.get_rng_state())
+
+
+CHANGES = [
+    lambda: torch.set_default_dtype(torch.float64),
+    lambda: torch.set_default_device("meta"),
+    lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    lambda: torch.autograd.set_detect_anomaly(True),
+    lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+    lambda: torch.set_float32_matmul_precision("medium"),
+    lambda: sys.setrecursionlimit(300),
+    lambda: torch.set_grad_enabled(False),
+    lambda: random.seed(5),
+    lambda: np.random.seed(5),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_model_changes_for_all_is_as_before_at_the_next_question(change):
+    class Changing(Model):
+        def generate(self, ids, max_new_tokens):
+            written = super().generate(ids, max_new_tokens)
+            change()
+            return written
+
+    def asked(kind):
+        torch.manual_seed(0)
+        subject, writes = Subject(kind(V, BLOCK), V, BLOCK), QUICK[-2]
+        return examine_here(subject, [writes, *QUICK[:8], by_heart]).findings
+
+    before = state()
+    assert repr(asked(Changing)) == repr(asked(Model))
+    assert state() == before
+
+
+def state():
+    return [
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.get_num_threads(),
+        torch.is_grad_enabled(),
+        torch.is_anomaly_enabled(),
+        torch.get_deterministic_debug_mode(),
+        torch.get_float32_matmul_precision(),
+        sys.getrecursionlimit(),
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+    ]
 
 
 @pytest.mark.parametrize(("V", "block_size"), [(2, 1), (2, 2), (5, 3), (3, 9)])

@@ -8,7 +8,7 @@ from torch import nn
 
 from attention_course.examine import Report, examine
 from attention_course.examine.planted import BUGS, plant
-from attention_course.examine.subject import Subject
+from attention_course.examine.subject import StoppedError, Subject
 from attention_course.exercises import EXERCISES, check
 from attention_course.exercises import an_empty_page as rung
 from attention_course.gpt import GPT, GPTConfig
@@ -86,6 +86,26 @@ def test_what_is_no_model_is_told_in_words():
 class Page(nn.Module):
     def __init__(self, vocab_size, block_size):
         self.table = nn.Embedding(vocab_size, 8)  # before super().__init__()
+
+
+class Ends(nn.Module):
+    def __init__(self, vocab_size, block_size, error=SystemExit):
+        super().__init__()
+        self.error = error
+
+    def forward(self, ids):
+        raise self.error
+
+
+class Stops(Ends):
+    def __init__(self, vocab_size, block_size):
+        super().__init__(vocab_size, block_size, StoppedError)
+
+
+def test_a_model_that_ends_the_examination_does_not_pass():
+    assert check("gpt", Ends).mistakes == ("It answers ids with logits",)
+    verdict = check("gpt", Stops)
+    assert (verdict.passed, verdict.headline) == (False, "stopped")
 
 
 def test_each_hint_is_a_step_that_the_examination_sees():
