@@ -1,4 +1,7 @@
-"""The pages in a browser: what they load, how they look at each width and in each theme, and what they do."""
+"""The pages in a browser: what they load, how they look at each width and in each theme, and what they do.
+
+No test here uses `wait_for_function`: it calls `eval`, which the policy of the pages forbids.
+"""
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -35,6 +38,9 @@ def test_every_picture_that_moves_is_drawn(visit):
         page = visit(path)
         heroes = page.locator(".attention-hero")
         assert heroes.count() == page.locator(".attention-hero svg[role=group]").count() > 0
+        for explorer in page.locator(".explorer").all():
+            explorer.scroll_into_view_if_needed()
+            explorer.locator("[data-painted]").first.wait_for()
 
 
 def test_a_picture_moves(visit):
@@ -228,7 +234,9 @@ def search(page, words):
     return page.locator("#search-results a")
 
 
-def test_search_finds_a_rung_and_its_heading(visit):
+@pytest.mark.parametrize("worker", ["", "delete window.Worker"], ids=["in a worker", "in the page"])
+def test_search_finds_a_rung_and_its_heading(visit, worker):
+    visit("").context.add_init_script(worker)
     page = visit("01_bag_of_words/")
     results = search(page, "rotary")
     results.first.wait_for()
@@ -262,3 +270,30 @@ def test_in_print_there_is_the_text_and_nothing_around_it(visit):
     assert theme(page)[0] == "true"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert theme(page)[0] == "false"
+
+
+# Scripts
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "<script>ran()</script>",
+        "<img src='' onerror='ran()'>",
+        "<a href='javascript:ran()'>Go on</a>",
+        "<script src='data:text/javascript,ran()'></script>",
+        "<script src='{elsewhere}/script.js'></script>",
+    ],
+)
+def test_what_is_smuggled_into_a_page_does_not_run(chromium, address, serve, tmp_path, attack):
+    (tmp_path / "script.js").write_text("ran()")
+    page = chromium.new_page()
+    page.goto(address)
+    attempt = """(html) => new Promise((ends) => {
+        window.ran = () => ends("ran");
+        addEventListener("securitypolicyviolation", (event) => ends(event.effectiveDirective));
+        document.body.append(document.createRange().createContextualFragment(html));
+        document.body.lastChild.click();
+    })"""
+    assert page.evaluate(attempt, attack.format(elsewhere=serve(tmp_path))).startswith("script-src")
+    page.close()
