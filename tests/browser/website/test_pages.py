@@ -297,3 +297,18 @@ def test_what_is_smuggled_into_a_page_does_not_run(chromium, address, serve, tmp
     })"""
     assert page.evaluate(attempt, attack.format(elsewhere=serve(tmp_path))).startswith("script-src")
     page.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_without_javascript_all_can_be_read_and_no_control_is_dead(chromium, address, path):
+    page = chromium.new_page(java_script_enabled=False, viewport={"width": 360, "height": 800})
+    page.goto(address + path)
+    controls = [each for each in page.locator("button, input, select").all() if each.is_visible()]
+    assert [each.get_attribute("popovertarget") for each in controls] == ["ladder"] * bool(path)
+    assert page.locator(".unscripted").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    for question in page.locator(".attention-question").all():
+        choices = QUESTIONS[question.get_attribute("data-question")]["choices"]
+        texts = [choice["text"].replace("`", "") for choice in choices]
+        assert question.locator("li:visible").all_inner_texts() == texts
+    page.close()
