@@ -48,7 +48,7 @@ def chromium(chromium_path, letters, request):
 def visit(chromium, address):
     """Open a page: `visit("01_bag_of_words/", width=360, dark=True)`; pages of one test share what they keep.
 
-    At the end, no page has asked another host, been refused a file, or raised an error.
+    At the end, no page has asked another host, been refused a file or a script, or raised an error.
     """
     contexts, wrong = {}, []
 

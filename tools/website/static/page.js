@@ -7,10 +7,12 @@ const root = document.body.dataset.root;
 
 const KEPT = "attention-question ";
 
-// A browser may refuse to keep anything; then a question is as if never asked.
+// What is kept is a list of texts. A browser may refuse to keep anything, and another page of the same server may write
+// there what it likes: all that is no such list is as if never kept, and a text counts only if the page has it, too.
 function recall(key) {
   try {
-    return JSON.parse(localStorage.getItem(key)) ?? [];
+    const kept = JSON.parse(localStorage.getItem(key));
+    return Array.isArray(kept) ? kept.filter((each) => typeof each === "string") : [];
   } catch {
     return [];
   }
@@ -94,13 +96,14 @@ all(".attention-question").forEach(ask);
 
 const LAST = "attention-rung";
 const current = document.querySelector("#ladder [aria-current]");
-if (current) keep(LAST, [location.pathname.split("/").at(-2), current.textContent]);
-const [rung, title] = recall(LAST);
-const door = document.querySelector(".door");
-if (door && rung) Object.assign(door, { href: `${rung}/`, textContent: `Go on with rung ${title}` });
+if (current) keep(LAST, [location.pathname.split("/").at(-2)]);
+const last = all(".rungs a").find((link) => recall(LAST).includes(link.getAttribute("href").replace("/", "")));
+if (last) Object.assign(document.querySelector(".door"), { href: last.href, textContent: `Go on with rung ${last.dataset.title}` });
 
 document.querySelector("#forget").addEventListener("click", () => {
-  for (const key of Object.keys(localStorage)) if (key.startsWith(KEPT) || key === LAST) localStorage.removeItem(key);
+  try {
+    for (const key of Object.keys(localStorage)) if (key.startsWith(KEPT) || key === LAST) localStorage.removeItem(key);
+  } catch {}
   location.reload();
 });
 

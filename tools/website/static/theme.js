@@ -12,7 +12,7 @@
     try {
       chosen = localStorage.getItem(NAME);
     } catch {} // the browser keeps nothing
-    show(chosen ? chosen === "dark" : system.matches);
+    show(chosen === "dark" || (chosen !== "light" && system.matches));
   };
   choose();
   system.addEventListener("change", choose);
