@@ -7,6 +7,7 @@ that nothing that one request changes reaches the next.
 import atexit
 import builtins
 import contextlib
+import gc
 import io
 import os
 import pickle
@@ -258,6 +259,7 @@ def serve(work: str, prepare: str, forks: bool) -> None:
         while True:
             key, request = pickle.load(requests)
             send = partial(write, messages, key)
+            gc.freeze()  # a collection in the fork would copy all memory
             fork = os.fork() if forks else 0
             if fork == 0:
                 requests.close()
