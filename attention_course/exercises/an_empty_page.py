@@ -248,7 +248,7 @@ KINDS = {
     "the third last": weighted(0.0, 0.0, 1.0),
     "positions": lambda x: running_sum(x * torch.linspace(1, 2, x.shape[1])[:, None]),
     "early positions": lambda x: running_sum(x * torch.arange(1, x.shape[1] + 1).clamp(max=3)[:, None]),
-    "recency": lambda x: running_sum(x * 2.0 ** torch.arange(x.shape[1])[:, None]) / 2 ** x.shape[1],
+    "recency": lambda x: running_sum(x * (2.0 ** (t := torch.arange(x.shape[1])[:, None]))) * 100.0**-t,
     "first and last": lambda x: x + 0.01 * x[:, :1],
     "no token": lambda x: torch.ones_like(x),
 }
@@ -258,6 +258,7 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     """Draw a model of each kind and a text of 2 to 8 tokens: one has equal neighbours, one is all zeros.
 
     Logits are large, tiny, all negative, or every other one is 0 but for rounding; or they rise together.
+    Of "recency", earlier outputs are much larger than the last one.
     The token that a text begins with is the first of the vocabulary in one, and the last one in another.
     """
     lengths = (7, 2, 5, 4, 6, 8, 7, 5, 6, 7, 5, 8, 3)
@@ -283,7 +284,7 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
         elif kind == "early positions":
             ids[ids == V - 1], ids[0] = ids[0].clone(), V - 1
         elif kind == "first and last":
-            table[:, 0] = 1  # one logit never moves
+            table[:, [0, -1]] = 1  # two logits never move
         elif kind == "recency":  # later tokens of the vocabulary have larger logits
             ids = torch.cat([torch.tensor([V - 1]), ids[ids < V - 1].sort().values])[:T]
             table += 3 * torch.arange(V)[:, None]
