@@ -306,7 +306,7 @@ hands = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
 #
 # ## Why several heads, then?
 #
-# Two cards alone do not need them, because in every GPT a feed-forward network follows the attention. They only made training more reliable. But packing gets harder with each further thing to carry, and one set of scores has to find all of them. So the better reason is that a head has only one pattern to look by. If a word needs the word before it *and* the place where its own name came up earlier, two heads can look for one each, and neither has to share its softmax.
+# Two cards alone do not need them, because in every GPT a feed-forward network follows the attention. They may have made training more reliable; twelve seeds are too few to be sure. But packing gets harder with each further thing to carry, and one set of scores has to find all of them. So the better reason is that a head has only one pattern to look by. If a word needs the word before it *and* the place where its own name came up earlier, two heads can look for one each, and neither has to share its softmax.
 #
 # How much that helps has to be measured. When Vaswani et al. (2017, table 3, rows A) changed the number of heads and kept the amount of computation the same, one head was 0.9<!--given--> BLEU worse than eight (BLEU is a score for translations). More is not always better: 32 heads were 0.4<!--given--> worse than 16.
 #

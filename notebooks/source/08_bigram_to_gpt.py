@@ -538,10 +538,12 @@ assert losses["mean of the past"] > losses["bigram"] > losses["one head"]
 assert abs(losses["mean of the past"] - floors["1-gram"]) < 0.05
 assert losses["position"] < 0.5 * losses["one head"]
 assert 0.35 < losses["four heads"] / losses["position"] < 0.65
-assert losses["feed-forward"] < losses["four heads"]
-for name in ("residual", "LayerNorm"):
-    assert -0.01 < losses["feed-forward"] - losses[name] < 0.05
+assert abs(losses["residual"] - losses["feed-forward"]) < 0.015
+assert 0 < losses["four heads"] - losses["feed-forward"] < 0.05
+assert 0 < losses["residual"] - losses["LayerNorm"] < 0.05
 
+assert max(accuracies["feed-forward"], accuracies["residual"]) < 0.25
+assert accuracies["LayerNorm"] > 0.35
 assert accuracies["second layer"] > 0.95
 assert all(
     accuracies[name] < 0.8 for name in set(models) - {"second layer"}
@@ -556,7 +558,8 @@ assert abs(losses[control] - losses["LayerNorm"]) < 0.02
 # - **Position** tells it where each token is. The loss falls to less than half<!--shown-->.
 # - With **four heads** it falls again, by about half.
 # - **Feed-forward** lowers the loss once more.
-# - **Residual** and **LayerNorm** (pre-norm) change the loss of one layer only a little. They are for depth, as the next section shows. (How many answers one layer gets differs much from seed to seed, so do not read anything into that column there.)
+# - **Residual** connections hardly change one layer. The next section shows what they are for.
+# - **LayerNorm** (pre-norm) lowers the loss about as much as feed-forward did. With it, one layer gets half of the answers or more, without it about one in seven: with each of three seeds.
 # - With a **second layer** nearly every answer is right.
 # - The control says that depth did this. **One layer** with as many parameters ends at about the loss of the narrow layer, and like that one it gets fewer than 80 %<!--shown--> of the answers.
 #
@@ -593,53 +596,57 @@ for name in one_layer:
 assert min(shares["second layer"].values()) > 0.9
 
 # %% [markdown]
-# One layer finds many of the things and places, some seeds more and some fewer. With the names it is hardly better than a guess. A story has one thing and one place, so it is enough to look for letters that fit. But it has two names. Who got it? The one after “poor”, and a name by itself looks the same whether it follows “kind” or “poor”. To find the right one takes two steps. Each letter notes what comes before it, then a head looks for the right note. A layer does one step.
+# With LayerNorm, one layer finds many of the things and places, some seeds more and some fewer. With the names it is hardly better than a guess. A story has one thing and one place, so it is enough to look for letters that fit. But it has two names. Who got it? The one after “poor”, and a name by itself looks the same whether it follows “kind” or “poor”. To find the right one takes two steps. Each letter notes what comes before it, then a head looks for the right note. A layer does one step.
 #
 # ## What residual connections and LayerNorm are for
 #
-# An ablation shows what they do for two layers: once without both ("bare"), and once post-norm. To save time these two get 300 steps. The others are compared at step 300, before their learning rate has fallen to 0, as that of the two has: a disadvantage for the others, if anything.
+# An ablation shows what they do for two layers: once without either ("bare"), once with each of them alone, and once post-norm. To save time these four get 300 steps. The others are compared at step 300, before their learning rate has fallen to 0, as that of the four has: a disadvantage for the others, if anything.
 
 
 # %%
-def two_layers(wrap):
+def two_layers(wrap, *last):
     parts = [
         wrap(part) for _ in range(2) for part in (Attention(4), MLP(n_embd))
     ]
-    return Model(*parts, position=True)
+    return Model(*parts, *last, position=True)
 
 
-ladder["two layers, bare"] = lambda: two_layers(nn.Sequential)
-ladder["two layers, post-norm"] = lambda: two_layers(
-    lambda part: nn.Sequential(Residual(part), norm())
-)
+ablation = {
+    "two layers, bare": lambda: two_layers(nn.Sequential),
+    "two layers, residual": lambda: two_layers(Residual),
+    "two layers, LayerNorm": lambda: two_layers(normed, norm()),
+    "two layers, post-norm": lambda: two_layers(
+        lambda part: nn.Sequential(Residual(part), norm())
+    ),
+}
+ladder |= ablation
 
 # %% tags=["table"]
-for name in ("two layers, bare", "two layers, post-norm"):
-    climb(name, replace(recipe, steps=300))
+for name in ablation:
+    climb(name, replace(recipe, steps=300, evaluate_every=300))
 
 # %% tags=["folded", "table", "given"]
 # Picture: the losses after 300 steps, and a check of what they show
 some = [
     histories[name]
-    for name in (
-        "feed-forward",
-        "LayerNorm",
-        "second layer",
-        "two layers, bare",
-        "two layers, post-norm",
-    )
+    for name in ("feed-forward", "LayerNorm", "second layer", *ablation)
 ]
 after = torch.tensor([history.val_losses[:3][-1] for history in some])
 assert {history.val_steps[:3][-1] for history in some} == {300}
-bare_1, pre_1, pre_2, bare_2, post_2 = after
+bare_1, pre_1, pre_2, bare_2, residual_2, norm_2, post_2 = after
 assert bare_2 > bare_1 + 0.05
+assert max(residual_2, norm_2) < (bare_1 + bare_2) / 2
+assert min(residual_2, norm_2) > pre_1 - 0.03
 assert (post_2 - pre_1).abs() < 0.05
-assert pre_2 < min(pre_1, post_2) - 0.01
+assert pre_2 < pre_1 - 0.01
+assert pre_2 < min(residual_2, norm_2, post_2)
 labels = (
     "one, bare",
     "one, pre-norm",
     "two, pre-norm",
     "two, bare",
+    "two, residual",
+    "two, LayerNorm",
     "two, post-norm",
 )
 picture(
@@ -650,13 +657,15 @@ picture(
         "layers",
         (0, 2.5),
     ),
-    alt="Five bars. One bare layer is below 0.4 nats per character, one "
+    alt="Seven bars. One bare layer is below 0.4 nats per character, one "
     "with pre-norm at about 0.2, and two with pre-norm are lowest. Two "
-    "bare layers are near 2, two with post-norm at about 0.2.",
+    "bare layers are near 2; two with residual connections alone, with "
+    "LayerNorm alone and with post-norm are far below that, and above two "
+    "with pre-norm.",
 )
 
 # %% [markdown]
-# Bare, the second layer does harm. With post-norm it is of no use yet: the loss is that of one layer. With pre-norm it pays off: what layer 0 knew is still there for the logits, and the gradient reaches layer 0 without passing through layer 1. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm. With enough care post-norm works.
+# Bare, the second layer does harm. Residual connections alone, or LayerNorm alone, undo most of it, but two such layers are hardly better than one layer with both. With post-norm the second layer is of no use yet: the loss is that of one layer. With pre-norm it pays off: what layer 0 knew is still there for the logits, the gradient reaches layer 0 without passing through layer 1, and each part reads normalized vectors. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm. With enough care post-norm works.
 #
 # The residual stream leads past every head and every mask. Does it let the future through? No: the stream of position t gets only what the parts write there. The leak probe confirms it for a whole GPT. So the logits at position t are those of a text that ends at t. Training uses all of them, `generate` the last ones only.
 
