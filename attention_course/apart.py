@@ -7,6 +7,7 @@ that nothing that one request changes reaches the next.
 import atexit
 import builtins
 import contextlib
+import gc
 import io
 import os
 import pickle
@@ -89,10 +90,11 @@ class Worker:
 
         Raises:
             EndedError: the process did not finish the work.
+            OSError: it cannot be started.
         """
-        key, begun, done, kept = secrets.token_bytes(16), False, False, False
+        key, stdin = secrets.token_bytes(16), self.start()
+        begun = done = kept = silent = False
         try:
-            stdin = self.start()
             self.stderr.seek(0)
             self.stderr.truncate()
             pickle.dump((key, request), stdin)
@@ -111,14 +113,13 @@ class Worker:
                 else:
                     yield kind, value
         except Empty:
-            raise EndedError(self.end(), begun=begun, silent=True) from None
-        except OSError:  # it could not start, or ended while it was written to
-            raise EndedError(self.end(), begun=begun, silent=False) from None
+            silent = True
+        except OSError:  # it ended while it was written to
+            pass
         finally:
-            if not kept:
-                self.end()
+            said = self.said() if kept else self.end()
         if not done:
-            raise EndedError(self.said(), begun=begun, silent=False)
+            raise EndedError(said, begun=begun, silent=silent)
         self.start()  # where it does not fork, the next one, ahead of its request
 
     def start(self) -> IO[bytes]:
@@ -149,19 +150,23 @@ class Worker:
         return self.stderr.read().decode(errors="replace")
 
     def end(self) -> str:
-        """End the process and its fork, if there are any; return its stderr."""
+        """End the process with its fork and all that they have started; return its stderr."""
         if self.process is None:
             return ""
         if self.group is not None:
             kill_group(self.group)
+        if self.process.returncode is None:
+            kill_group(self.process.pid)
         self.process.kill()
         self.process.wait()
         with contextlib.suppress(OSError):  # what was not sent cannot be sent any more
             stdin = self.process.stdin
             assert stdin
             stdin.close()
+        said = self.said()
+        self.stderr.close()
         self.process = self.group = None
-        return self.said()
+        return said
 
 
 def read(stream: IO[bytes], messages: SimpleQueue) -> None:
@@ -176,7 +181,7 @@ def read(stream: IO[bytes], messages: SimpleQueue) -> None:
 
 
 def kill_group(group: int) -> None:
-    """Kill a fork, and the processes that it has started."""
+    """Kill a process that leads a group, and the processes that it has started."""
     if sys.platform != "win32":
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
@@ -254,6 +259,7 @@ def serve(work: str, prepare: str, forks: bool) -> None:
         while True:
             key, request = pickle.load(requests)
             send = partial(write, messages, key)
+            gc.freeze()  # a collection in the fork would copy all memory
             fork = os.fork() if forks else 0
             if fork == 0:
                 requests.close()

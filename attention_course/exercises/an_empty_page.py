@@ -1,5 +1,7 @@
 """Rung 11: a GPT on an empty page, judged by an examination, and two of its questions, to be written anew."""
 
+import contextlib
+import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -146,19 +148,16 @@ def draw_sizes(generator: torch.Generator) -> list[tuple]:
 
 
 def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -> Verdict:
-    """Judge the model that `make(vocab_size, block_size)` returns by an examination without training.
-
-    Raises:
-        TypeError: it is a model already.
-    """
+    """Judge the model that `make(vocab_size, block_size)` returns by an examination without training."""
     if isinstance(make, nn.Module):
-        raise TypeError('check expects the class itself, but got a model. Write check("gpt", MyGPT).')
+        message = 'The class itself is expected, but this is a model. Write `check("gpt", MyGPT)`.'
+        return Verdict(page.name, False, (), "not yet: wrong type", message)
     call = f"`{getattr(make, '__name__', 'MyGPT')}({vocab_size}, {block_size})`"
     try:
         model = make(vocab_size, block_size)
     except NotImplementedError:
         return not_tried(page)
-    except Exception as error:
+    except BaseException as error:  # also exit()
         message = f"{call} raised {told(error)} Call it in a cell of its own to see the line."
         return Verdict(page.name, False, (), "not yet: it raises an error", message)
     if model is None or model is ...:
@@ -166,7 +165,8 @@ def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -
     if not isinstance(model, nn.Module):
         message = f"{call} returned {type(model).__name__}, where an `nn.Module` is expected."
         return Verdict(page.name, False, (), "not yet: wrong type", message)
-    report = examine(model, vocab_size=vocab_size, block_size=block_size, train=False)
+    with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
+        report = examine(model, vocab_size=vocab_size, block_size=block_size, train=False)
     details = f"<details><summary>The report</summary>{report._repr_mimebundle_()['text/html']}</details>"
     doubts = [finding for finding in report.findings if finding.verdict == "doubtful"]
     far = [  # the model is new, so nothing was learned that it could be this sure of

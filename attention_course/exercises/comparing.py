@@ -30,7 +30,7 @@ def unchanged(before: Any, after: Any) -> bool:
         return before.keys() == after.keys() and all(unchanged(before[key], after[key]) for key in before)
     if isinstance(before, list | tuple):
         return len(before) == len(after) and all(map(unchanged, before, after))
-    return before == after or (hasattr(before, "__dict__") and unchanged(vars(before), vars(after)))
+    return unchanged(vars(before), vars(after)) if hasattr(before, "__dict__") else before == after
 
 
 def different(target: Tensor, yours: Tensor, tolerance: float) -> Tensor:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +45,7 @@ def call(function: Callable, arguments: tuple) -> Outcome:
 
     The value is detached unless an argument requires grad.
     """
-    outcome = Outcome(tuple(a.clone() if isinstance(a, Tensor) else copy.deepcopy(a) for a in arguments))
+    outcome = Outcome(tuple(map(copied, arguments)))
     with_gradient = any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
     try:
         value = function(*outcome.arguments)
@@ -55,6 +55,13 @@ def call(function: Callable, arguments: tuple) -> Outcome:
     except BaseException as error:
         outcome.error = error
     return outcome
+
+
+def copied(argument: Any) -> Any:
+    """Copy an argument, so that the next call gets what this one got; gradients flow through the copy."""
+    if isinstance(argument, Tensor):
+        return argument.clone()
+    return argument if isinstance(argument, Iterator) else copy.deepcopy(argument)
 
 
 def run(function: Callable, arguments: tuple) -> Outcome:

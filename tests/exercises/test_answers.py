@@ -6,7 +6,7 @@ from pathlib import Path
 
 import answers
 import pytest
-from answers import RIGHT, WRONG
+from answers import RIGHT, WRONG, judged
 
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.comparing import same
@@ -24,7 +24,7 @@ SEEDS = range(2)
 def recognized(exercise, function, seed):
     """Name the mistakes of a function as `check` does, without drawing a panel."""
     if exercise.judge:
-        return check(exercise.name, function, seed).mistakes
+        return judged(exercise.name, function, seed).mistakes
     drawn, answer = judging.trial(exercise, seed), Answer(function)
     cases = [
         Case(exercise, answer, arguments, target, answer.run(arguments))
@@ -40,7 +40,7 @@ def recognized(exercise, function, seed):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reference_passes_20_draws(name):
     for seed in range(2 if EXERCISES[name].judge else 20):  # an examination is slow
-        verdict = check(name, EXERCISES[name].reference, seed)
+        verdict = judged(name, EXERCISES[name].reference, seed)
         assert verdict.passed, f"seed {seed}: {verdict}"
         assert (verdict.mistake, verdict.mistakes) == (None, ())
         assert "✗" not in verdict._repr_html_()
@@ -52,7 +52,7 @@ def test_the_reference_passes_20_draws(name):
 def test_a_mistake_is_rejected_under_its_own_name(name):
     exercise = EXERCISES[name]
     for mistake in exercise.mistakes:
-        verdict = check(name, mistake.function, 0)
+        verdict = judged(name, mistake.function, 0)
         assert (verdict.passed, verdict.mistakes) == (False, mistake.names), mistake
         assert verdict.mistake == mistake.names[0]
         assert verdict.message.endswith(mistake.message)
@@ -101,7 +101,7 @@ def test_a_right_answer_passes(name, answer):
 
 @pytest.mark.parametrize(("name", "answer", "mistakes"), WRONG, ids=ids(WRONG))
 def test_a_wrong_answer_is_rejected(name, answer, mistakes):
-    verdict = check(name, answer, seed=0)
+    verdict = judged(name, answer, seed=0)
     assert not verdict.passed
     assert set(verdict.mistakes) - {problem.__name__ for problem in SELF_EXPLAINING} == set(mistakes), verdict
     by_property = {prop.mistake for prop in EXERCISES[name].properties}

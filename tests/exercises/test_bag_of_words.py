@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from answers import bad, mean_of_past
+from answers import bad, judged, mean_of_past
 
 from attention_course.averaging import causal_mean_loop
 from attention_course.exercises import EXERCISES, check, judging
@@ -52,7 +52,7 @@ def test_a_long_text_is_tried_once():
         verdict = bad(powers_that_overflow, "forgetting_mean", seed)
         assert "A text of 140 tokens" in verdict.message
     lengths = []
-    assert check("forgetting_mean", lambda x: lengths.append(x.shape[-2]) or forgetting(x)).passed
+    assert judged("forgetting_mean", lambda x: lengths.append(x.shape[-2]) or forgetting(x)).passed
     assert sorted(set(lengths))[-2:] == [24, 140]
     assert lengths.count(140) == 1
 

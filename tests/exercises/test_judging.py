@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from answers import bad, mean_of_past
+from answers import bad, judged, mean_of_past
 
-from attention_course.exercises import EXERCISES, check, judging
+from attention_course.exercises import EXERCISES, judging
 from attention_course.exercises.exercise import Mistake
 from attention_course.exercises.running import Answer
 
@@ -20,7 +20,7 @@ def test_two_mistakes_are_both_told():
             out[..., t, :] = x[..., : t + 1, :].sum(dim=-2)
         return out
 
-    verdict = check("causal_mean_loop", sum_from_the_second_row, 0)
+    verdict = judged("causal_mean_loop", sum_from_the_second_row, 0)
     assert verdict.mistakes == ("sum_in_place_of_mean", "loop_starts_too_late")
     assert verdict.mistake == "sum_in_place_of_mean"
     assert verdict.headline == "not yet: sum in place of mean, and loop starts too late"
@@ -35,7 +35,7 @@ def test_a_mistake_is_recognized_but_for_a_row(row, name):
         out[..., row, :] = 7
         return out
 
-    verdict = check("causal_mean_loop", sum_but_for_one_row, 0)
+    verdict = judged("causal_mean_loop", sum_but_for_one_row, 0)
     assert verdict.mistakes == ("sum_in_place_of_mean",)
     assert verdict.message.startswith(f"Except for {name}, your result is that of a known mistake. ")
 
@@ -54,7 +54,7 @@ def test_an_answer_that_is_right_but_for_a_row_is_told_so(row, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_answer_that_is_zero_everywhere_is_told_of_one_mistake_at_most(name):
     """Zeros fit many pairs of mistakes, and tell of none."""
-    verdict = check(name, lambda *given: torch.zeros_like(EXERCISES[name].reference(*given)), 0)
+    verdict = judged(name, lambda *given: torch.zeros_like(EXERCISES[name].reference(*given)), 0)
     assert not verdict.passed
     assert len(verdict.mistakes) < 2
     assert not verdict.message.startswith("But for")
@@ -62,7 +62,7 @@ def test_an_answer_that_is_zero_everywhere_is_told_of_one_mistake_at_most(name):
 
 @pytest.mark.parametrize("number", [float("nan"), 2j])
 def test_any_one_number_everywhere_is_told_of_one_mistake_at_most(number):
-    verdict = check("causal_mean_loop", lambda x: torch.full_like(x, number, dtype=type(number)), 0)
+    verdict = judged("causal_mean_loop", lambda x: torch.full_like(x, number, dtype=type(number)), 0)
     assert not verdict.passed
     assert len(verdict.mistakes) < 2
 
@@ -123,7 +123,7 @@ def test_an_answer_that_cuts_off_gradients_is_told_so(name):
         without_gradients(reference),
         *(without_the_gradient_of(number, reference) for number in floats),
     ):
-        verdict = check(name, answer, 0)
+        verdict = judged(name, answer, 0)
         assert (verdict.passed, verdict.mistake, verdict.headline) == (False, "detached", "not yet: detached")
         assert "training changes parameters by" in verdict.message
         assert verdict._repr_html_().count("✗ fails") == 1
@@ -136,12 +136,12 @@ def test_a_block_that_detaches_a_part_is_told_so(part):
         parts[part - 1] = without_gradients(parts[part - 1])
         return EXERCISES["pre_norm_block"].reference(x, *parts)
 
-    assert check("pre_norm_block", block, 0).mistake == "detached"
+    assert judged("pre_norm_block", block, 0).mistake == "detached"
 
 
 def test_where_nothing_is_trained_through_an_answer_may_detach():
     for name in set(NAMES) - set(TRAINED):
-        assert check(name, without_gradients(EXERCISES[name].reference), 0).passed
+        assert judged(name, without_gradients(EXERCISES[name].reference), 0).passed
 
 
 # Not tried yet
@@ -155,7 +155,7 @@ def test_an_empty_stub_is_not_tried_yet(name):
     def returns_none(*arguments):
         pass
 
-    verdicts = [check(name, stub) for stub in (raises, returns_none, lambda *_: ..., None, ...)]
+    verdicts = [judged(name, stub) for stub in (raises, returns_none, lambda *_: ..., None, ...)]
     for verdict in verdicts:
         assert not verdict.passed
         assert not verdict.mistakes
@@ -175,9 +175,9 @@ def test_stubs_of_every_form_are_not_tried_yet():
     def returned(x):
         return None  # your turn
 
-    text = repr(check("causal_mean_loop", None))
+    text = repr(judged("causal_mean_loop", None))
     assert "None. Is" not in text
-    assert {repr(check("causal_mean_loop", f)) for f in (documented, documented_and_passed, returned)} == {
+    assert {repr(judged("causal_mean_loop", f)) for f in (documented, documented_and_passed, returned)} == {
         text
     }
 
@@ -215,7 +215,7 @@ def test_what_pytorch_has_not_implemented_is_an_error_like_others():
 def test_where_gradients_are_off_a_right_answer_still_passes():
     with torch.no_grad():
         for name in TRAINED:
-            assert check(name, EXERCISES[name].reference, 0).passed
+            assert judged(name, EXERCISES[name].reference, 0).passed
 
 
 def test_a_body_that_still_raises_not_implemented_is_not_tried_yet():
@@ -223,4 +223,4 @@ def test_a_body_that_still_raises_not_implemented_is_not_tried_yet():
         mean_of_past(x)
         raise NotImplementedError
 
-    assert repr(check("causal_mean_loop", unfinished)) == repr(check("causal_mean_loop", None))
+    assert repr(judged("causal_mean_loop", unfinished)) == repr(judged("causal_mean_loop", None))

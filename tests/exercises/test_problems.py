@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from answers import bad, mean_of_past
+from answers import bad, judged, mean_of_past
 
-from attention_course.exercises import check
+from attention_course.exercises import EXERCISES, check
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,29 @@ def test_any_floating_dtype_will_do_where_none_was_given(dtype, passes):
     assert passes or verdict.headline == "not yet: wrong dtype"
 
 
-def test_an_answer_that_changes_its_input():
-    def in_place(x):
-        out = mean_of_past(x)
-        x.zero_()
-        return out
+@pytest.mark.parametrize(
+    ("name", "change", "argument"),
+    [
+        ("causal_mean_loop", lambda x: x.zero_(), "x"),
+        ("encode_word", lambda ids, merges: merges.clear(), "merges"),
+        ("context_length", lambda model, ids: model.table.zero_(), "model"),
+    ],
+)
+def test_a_changed_argument_of_any_type_is_noticed_and_the_next_answer_gets_the_old_one(
+    name, change, argument
+):
+    reference = EXERCISES[name].reference
 
-    verdict = bad(in_place)
+    def changes(*arguments):
+        value = reference(*arguments)
+        change(*arguments)
+        return value
+
+    verdict = bad(changes, name, seed=3)
     assert verdict.headline == "not yet: it changes its input"
     assert verdict.mistakes == ("changed_input",)
-    assert "`x`" in verdict.message
+    assert f"changes its argument `{argument}`" in verdict.message
+    assert judged(name, reference, seed=3).passed
 
 
 def test_an_answer_with_nan():

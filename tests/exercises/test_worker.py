@@ -1,5 +1,6 @@
 """What an answer does to the process that judges it stays there, and a verdict comes all the same."""
 
+import functools
 import itertools
 import linecache
 import os
@@ -8,16 +9,21 @@ import sys
 import textwrap
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 from IPython.core.autocall import ZMQExitAutocall
+from torch import nn
 
-from attention_course.exercises import check, worker
-from attention_course.exercises.worker import Relay, Worker
+from attention_course.apart import Worker
+from attention_course.exercises import EXERCISES, check, judging, worker
+from attention_course.exercises.process import PRINTED
+from attention_course.exercises.worker import judge_apart
 
 pytestmark = pytest.mark.slow
 
+WORK = ("attention_course.exercises.process:work", "attention_course.exercises.process:prepare")
 MEAN = "x.cumsum(dim=-2) / torch.arange(1, x.shape[-2] + 1)[:, None]"
 
 
@@ -31,6 +37,27 @@ def written(source, **scope):
 
 
 numbers = itertools.count()
+
+
+def wrapper_of_itself():
+    def answer(x):
+        return x @ x @ x
+
+    answer.__wrapped__ = answer
+    return answer
+
+
+class SimpleCallable(SimpleNamespace):
+    def __call__(self, x):
+        raise ValueError
+
+
+class NoAttributes:
+    def __call__(self, x):
+        raise ValueError
+
+    def __getattr__(self, name):
+        raise ValueError(name)
 
 
 def process():
@@ -86,14 +113,119 @@ def test_exit_ends_neither_kernel_nor_process(name):
     assert process()
 
 
-@pytest.mark.parametrize(
-    "body", ["os._exit(3)", "os.kill(os.getpid(), 9)", "__import__('ctypes').string_at(0)"]
-)
-def test_an_answer_that_ends_its_process_is_told_so(body):
-    verdict = check("causal_mean_loop", written(f"def answer(x): {body}"))
-    assert verdict.headline in ("not yet: it ends the process", "not yet: it does not end")
-    assert not process()
+class MyGPT(nn.Module):
+    def forward(self, ids):
+        os._exit(1)
+
+    __init__ = lambda self, vocab_size, block_size: nn.Module.__init__(self)  # noqa: E731
+
+
+class Module(nn.Module):
+    def forward(self, x):
+        os._exit(1)
+
+
+def ends(x, status=1):
+    os._exit(status)
+
+
+HOSTILE = {  # what they are, what they do, and what is said of it
+    "a class": (MyGPT, "it ends the process"),
+    "a module": (Module(), "it ends the process"),
+    "a method": (Module().forward, "it ends the process"),
+    "a partial": (functools.partial(ends, status=3), "it ends the process"),
+    "of a file": (ends, "it ends the process"),
+    "killed": ("os.kill(os.getpid(), 9)", "it ends the process"),
+    "killed with its parent": ("os.kill(os.getppid(), 9); os._exit(0)", "it ends the process"),
+    "no call and no jump": ("n = 10; return n ** (n ** 9)", "it does not end"),
+    "stopped": ("os.kill(os.getpid(), 19)", "it does not end"),
+    "stopped with its parent": ("os.kill(os.getppid(), 19); os._exit(0)", "it does not end"),
+    "without a guard": (
+        "import faulthandler; faulthandler.disable(); -1 in itertools.count()",
+        "it does not end",
+    ),
+    "much to stderr": ("os.write(2, bytes(10**6)); return x", "wrong values"),
+    "no message": (
+        "[os.write(fd, b'no') for fd in range(3, 9) if os.path.exists(f'/proc/self/fd/{fd}')]",
+        "it ends the process",
+    ),
+    "quantized": ("return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)", "wrong type"),
+    "nested": ("return torch.nested.nested_tensor([x])", "wrong type"),
+    "no text": ("raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})", "it raises an error"),
+    "no repr": ("return type('R', (), {'__repr__': lambda self: exit()})()", "it cannot be judged"),
+    "a wrapper of itself": (wrapper_of_itself(), "it raises an error"),
+    "no code": (SimpleCallable(__code__=5), "it raises an error"),
+    "no attributes": (NoAttributes(), "it raises an error"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_whatever_an_answer_does_there_is_a_verdict(monkeypatch, name):
+    answer, said = HOSTILE[name]
+    if said == "it does not end":
+        monkeypatch.setattr(worker, "SILENCE", 10.0)
+    if isinstance(answer, str):
+        answer = written(f"def answer(x): {answer}")
+    verdict = check("gpt" if answer is MyGPT else "causal_mean_loop", answer)
+    assert (verdict.passed, verdict.headline) == (False, f"not yet: {said}")
     assert check("causal_mean_loop", written(f"def answer(x): return {MEAN}")).passed
+
+
+CHANGES = [
+    "torch.set_default_dtype(torch.float64)",
+    "torch.set_grad_enabled(False)",
+    "torch.autograd.set_detect_anomaly(True)",
+    "torch.set_num_threads(1)",
+    "torch.isclose = lambda x, y, **_: torch.ones(x.shape, dtype=torch.bool)",
+    "torch.Tensor.mean = None",
+    "os.chdir('/')",
+    "__import__('sys').setrecursionlimit(60)",
+    "__import__('threading').Thread(target=lambda: max(itertools.count())).start()",
+    "__import__('attention_course.exercises').exercises.EXERCISES.clear()",
+]
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_what_an_answer_changes_does_not_reach_the_next(monkeypatch, forks):
+    monkeypatch.setattr(worker, "worker", Worker(*WORK))
+    monkeypatch.setattr(worker.worker, "forks", forks and Worker.forks)
+    for change in CHANGES if forks else CHANGES[-1:]:
+        check("causal_mean_loop", written(f"def answer(x):\n    {change}\n    return x"))
+        verdict = check("causal_mean_loop", written(f"def answer(x): return {MEAN}"))
+        assert verdict.passed, f"after {change}: {verdict}"
+        assert not check("causal_mean_loop", written("def answer(x): return x * 0")).passed, change
+    worker.worker.end()
+
+
+FORGED = """
+def answer(x):
+    import sys, threading
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame.f_code.co_name != "serve":
+        frame = frame.f_back
+    send = frame.f_locals["send"]
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        for _ in range(1000):
+            send("printed", "forged")
+            os.write(write, b"begun")
+            time.sleep(0.01)
+            if os.path.exists(enough):
+                break
+        os._exit(0)
+    os.read(read, 5)
+    return x
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="It leaves a process behind.")
+def test_what_an_answer_leaves_behind_cannot_speak_for_a_later_one(tmp_path, capsys):
+    check("causal_mean_loop", written(FORGED, enough=str(tmp_path / "enough")))
+    assert "forged" in capsys.readouterr().out
+    check("causal_mean_loop", written(f"def answer(x): return {MEAN}"))
+    assert "forged" not in capsys.readouterr().out
+    (tmp_path / "enough").touch()
 
 
 @pytest.mark.parametrize("body", ["-1 in itertools.count()", "time.sleep(1000)"])
@@ -102,7 +234,6 @@ def test_a_call_that_nothing_can_stop_is_ended_with_its_process(body):
     verdict = check("causal_mean_loop", written(source))
     assert verdict.headline == "not yet: it does not end"
     assert f"It happened in line 3: `{body}`. Its process was ended." in verdict.message
-    assert not process()
 
 
 def test_an_endless_loop_is_stopped_and_what_it_prints_is_cut(capsys):
@@ -111,19 +242,8 @@ def test_an_endless_loop_is_stopped_and_what_it_prints_is_cut(capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("all of it\nall of it\n")
     assert printed.endswith("prints more than this. The rest is not shown.\n")
-    assert len(printed) < 1.1 * worker.PRINTED
+    assert len(printed) < 1.1 * PRINTED
     assert process()
-
-
-def test_little_is_shown_whole():
-    sent = []
-    relay = Relay(sent.append)
-    for text in ("a" * worker.PRINTED, "b", "c"):
-        assert relay.write(text) == len(text)
-    assert sent == [
-        "a" * worker.PRINTED,
-        "\n... Your function prints more than this. The rest is not shown.\n",
-    ]
 
 
 def test_the_learners_interrupt_ends_the_process(listening):
@@ -142,56 +262,52 @@ def test_a_process_that_was_ended_meanwhile_is_replaced():
     assert check("causal_mean_loop", answer).passed
 
 
-def judged_here(monkeypatch):
-    """Return a list that grows by each exercise that is judged in this process."""
-    judged, usual = [], worker.judge
-    monkeypatch.setattr(worker, "judge", lambda *given: (judged.append(given), usual(*given))[1])
-    return judged
-
-
-def test_what_cannot_be_sent_is_judged_here(monkeypatch):
-    judged = judged_here(monkeypatch)
-    answer = written(f"def answer(x):\n    with lock: return {MEAN}", lock=threading.Lock())
-    assert check("causal_mean_loop", answer).passed
-    assert len(judged) == 1
-
-
-def test_what_cannot_be_loaded_there_is_judged_here(monkeypatch):
-    judged = judged_here(monkeypatch)
+def of_no_file():
     here = type(sys)("only_here")
-    here.mean = lambda x: x.cumsum(dim=-2) / torch.arange(1, x.shape[-2] + 1)[:, None]
+    here.mean = lambda x: x
     here.mean.__module__, here.mean.__qualname__ = "only_here", "mean"
+    return here
+
+
+@pytest.mark.parametrize("what", ["a lock", "a module that only the kernel has"])
+def test_what_cannot_be_copied_is_told_so_and_not_called(monkeypatch, what):
+    here = of_no_file()
     monkeypatch.setitem(sys.modules, "only_here", here)
-    assert check("causal_mean_loop", written("def answer(x): return mean(x)", mean=here.mean)).passed
-    assert len(judged) == 1
+    used = {"a lock": threading.Lock()}.get(what, here.mean)
+    verdict = check("causal_mean_loop", written("def answer(x): used; os._exit(1)", used=used))
+    assert verdict.headline == "not yet: it cannot be copied"
+    assert "lock" in verdict.message
 
 
-def test_where_no_process_can_start_answers_are_judged_here(monkeypatch):
-    judged = judged_here(monkeypatch)
-    monkeypatch.setattr(worker, "worker", Worker())
+def test_where_no_process_can_start_no_answer_is_called(monkeypatch):
+    monkeypatch.setattr(worker, "worker", Worker(*WORK))
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    assert check("causal_mean_loop", written(f"def answer(x): return {MEAN}")).passed
-    assert len(judged) == 1
-
-
-@pytest.mark.parametrize("body", ["raise NotImplementedError", "...", "pass", "return x @ x"])
-def test_a_stub_starts_no_process(monkeypatch, body):
-    monkeypatch.setattr(Worker, "ask", lambda *given: pytest.fail("asked"))
-    assert not check("causal_mean_loop", written(f"def answer(x): {body}")).passed
+    with pytest.raises(OSError, match="nowhere"):
+        check("causal_mean_loop", written("def answer(x): os._exit(1)"))
 
 
 @pytest.mark.parametrize(
-    "body", ["return exit()", "return [0 for _ in x]", "(lambda: exit())()", "[0 for _ in x]"]
+    "body", ["raise NotImplementedError", "raise NotImplementedError('x')", "...", "pass", "'x'"]
 )
-def test_all_else_goes_there(body):
-    assert not worker.is_harmless(written(f"def answer(x): {body}"))
+def test_a_stub_starts_no_process(monkeypatch, body):
+    monkeypatch.setattr(Worker, "ask", lambda *given: pytest.fail("asked"))
+    assert not check("causal_mean_loop", written(f"def answer(x): {body}")).tried
+
+
+@pytest.mark.parametrize(
+    "body", ["return 5", "return 'x'", "return x", "raise ValueError", "exit()", "yield"]
+)
+def test_all_else_is_judged_there(monkeypatch, body):
+    there = judging.not_tried(EXERCISES["causal_mean_loop"])
+    monkeypatch.setattr(Worker, "ask", lambda *given: iter([("verdict", there)]))
+    assert judge_apart(EXERCISES["causal_mean_loop"], written(f"def answer(x): {body}")) is there
 
 
 def test_own_modules_are_read_anew(monkeypatch, tmp_path):
     module = tmp_path / "my_means.py"
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(worker, "worker", Worker())
+    monkeypatch.setattr(worker, "worker", Worker(*WORK))
     for passed, body in (
         (True, MEAN),
         (False, "x + 1  # changed since"),
@@ -205,9 +321,5 @@ def test_own_modules_are_read_anew(monkeypatch, tmp_path):
 
 def test_the_process_ends_with_its_parent():
     assert check("causal_mean_loop", written(f"def answer(x): return {MEAN}")).passed
-    alive = worker.worker.process
-    alive.stdin.close()
-    assert alive.wait(10) == 0
-    alive.stdout.close()
-    alive.stderr.close()
-    worker.worker.process = None
+    worker.worker.process.stdin.close()
+    assert worker.worker.process.wait(10) == 0

@@ -1,0 +1,79 @@
+"""A process apart does its work, or is ended; what one request changes does not reach the next."""
+
+import contextlib
+import pickle
+import sys
+
+import psutil
+import pytest
+
+from attention_course.apart import EndedError, Worker, packed
+
+pytestmark = pytest.mark.slow
+
+WORK = """
+import os
+changed = []
+def prepare(request):
+    changed.append("prepared")
+def work(request, send):
+    send("found", list(changed))
+    changed.append(request)
+    exec(request)
+    send("left", None)
+"""
+
+
+@pytest.fixture(params=[True, False] if Worker.forks else [False])
+def ask(request, monkeypatch, tmp_path):
+    """Ask a process that executes what it is given; return the messages."""
+    (tmp_path / "at_work.py").write_text(WORK)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(Worker, "forks", request.param)
+    worker = Worker("at_work:work", "at_work:prepare")
+    yield lambda code, silence=60.0: list(worker.ask(code, silence))
+    worker.end()
+
+
+def test_each_request_finds_the_process_as_it_was_started_or_prepared(ask):
+    assert ask("x = 1") == [("found", []), ("left", None)]
+    assert ask("y = 2") == [("found", ["prepared"] if Worker.forks else []), ("left", None)]
+
+
+@pytest.mark.parametrize(
+    ("code", "silent", "said"),
+    [
+        ("os._exit(0)", False, ""),
+        ("raise SystemExit", False, "SystemExit"),
+        ("os.write(2, bytes(10**6) + b'the end'); os._exit(1)", False, "the end"),
+        ("import time; time.sleep(60)", True, ""),
+    ],
+)
+def test_work_that_is_not_done_is_an_error(ask, code, silent, said):
+    with pytest.raises(EndedError) as error:
+        ask(code, silence=3.0 if silent else 60.0)
+    assert (error.value.begun, error.value.silent) == (True, silent)
+    assert error.value.said.strip().endswith(said)
+    assert ask("x = 1")[-1] == ("left", None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="There a process has no group.")
+def test_what_it_starts_ends_with_it(ask):
+    _, (_, pid), _ = ask("import subprocess; send('started', subprocess.Popen(['sleep', '99']).pid)")
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(10)
+
+
+def test_what_is_of_no_package_is_pickled_by_value(monkeypatch, tmp_path):
+    (tmp_path / "my_file.py").write_text(
+        "from torch import softmax\nclass Mine: pass\ndef mine(): return Mine()"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import my_file  # pyright: ignore
+
+    own, others = packed(my_file.mine), packed([my_file.softmax, Worker])
+    monkeypatch.delitem(sys.modules, "my_file")
+    monkeypatch.syspath_prepend("/")
+    sys.path.remove(str(tmp_path))
+    assert type(pickle.loads(own)()).__name__ == "Mine"
+    assert pickle.loads(others)[1] is Worker
