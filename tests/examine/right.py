@@ -132,7 +132,7 @@ MODELS = {
     ),
     "GPT in float16": lambda: ours().half(),
     "GPT in float64": lambda: ours().double(),
-    "Llama in float64": lambda: theirs("Llama").double(),
+    "Bloom in float64": lambda: theirs("Bloom").double(),
     "GPT2 with logits in float16": lambda: Returned(theirs("GPT2"), after=torch.Tensor.half),
     "Gemma under autocast": lambda: Returned(theirs("Gemma"), torch.bfloat16),
     "Llama under autocast, logits in float32": lambda: Returned(
