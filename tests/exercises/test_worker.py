@@ -199,23 +199,34 @@ def test_what_an_answer_changes_does_not_reach_the_next(monkeypatch, forks):
 
 FORGED = """
 def answer(x):
-    import copy, functools, gc
-    judging = __import__("attention_course.exercises.judging").exercises.judging
-    send = next(o for o in gc.get_objects() if type(o) is functools.partial and o.func.__name__ == "write")
-    if os.fork() == 0:
-        os.setsid()
-        for _ in range(100):
-            send("verdict", judging.Verdict("causal_mean_loop", True, (), "forged", ""))
-            time.sleep(0.02)
-        os._exit(0)
+    import pickle, signal, sys, threading
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame.f_code.co_name != "serve":
+        frame = frame.f_back
+    message = pickle.dumps((frame.f_locals["key"], "printed", "forged"))
+    if not os.path.exists(begun):
+        open(begun, "w").close()
+        read, write = os.pipe()
+        if os.fork() == 0:
+            signal.alarm(60)  # it ends, whatever happens
+            os.setsid()
+            while not os.path.exists(enough):
+                os.write(frame.f_locals["messages"].fileno(), message)
+                os.write(write, b".")
+                time.sleep(0.01)
+            os._exit(0)
+        os.read(read, 1)
     return x
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="It leaves a process behind.")
-def test_a_forged_verdict_is_that_of_no_later_answer():
-    assert check("causal_mean_loop", written(FORGED)).headline == "forged"
-    assert not check("causal_mean_loop", written("def answer(x): return x * 0")).passed
+def test_what_an_answer_leaves_behind_cannot_speak_for_a_later_one(tmp_path, capsys):
+    check("causal_mean_loop", written(FORGED, begun=str(tmp_path / "begun"), enough=str(tmp_path / "enough")))
+    assert "forged" in capsys.readouterr().out
+    check("causal_mean_loop", written(f"def answer(x): return {MEAN}"))
+    assert "forged" not in capsys.readouterr().out
+    (tmp_path / "enough").touch()
 
 
 @pytest.mark.parametrize("body", ["-1 in itertools.count()", "time.sleep(1000)"])
