@@ -206,14 +206,16 @@ def answer(x):
     message = pickle.dumps((frame.f_locals["key"], "printed", "forged"))
     if not os.path.exists(begun):
         open(begun, "w").close()
+        read, write = os.pipe()
         if os.fork() == 0:
             signal.alarm(60)  # it ends, whatever happens
             os.setsid()
             while not os.path.exists(enough):
                 os.write(frame.f_locals["messages"].fileno(), message)
+                os.write(write, b".")
                 time.sleep(0.01)
             os._exit(0)
-        time.sleep(1)
+        os.read(read, 1)
     return x
 """
 
