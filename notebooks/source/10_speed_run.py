@@ -409,6 +409,7 @@ for name in (every, *(name for name in recipes if name not in adding)):
 # Check: what the table shows
 for trick, missed in (("token_shift", 4), ("rotary", 5), ("muon", 1)):
     name = f"without {trick}"
+    assert recipes[name]["steps"] == 1200
     assert marks[name].isinf().sum() == missed
     assert p_of(name, every) < LEVEL
 assert medians["without muon"] > 2 * medians[every]
