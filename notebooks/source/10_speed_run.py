@@ -905,7 +905,7 @@ for name, each in in_turns(sides).items():
     print(f"{name:6}{median:.1f} ms, from {least:.1f} to {most:.1f}")
 
 # %% [markdown]
-# Once the clock waits, the large factor is gone: it is the same processor. What still differs comes from the hand-over, from other load, or from chance.
+# Now the clock waits for both, and it is the same processor. A difference that is left comes from handing the work over, from other load, or from chance.
 #
 # ## Exercises
 #
