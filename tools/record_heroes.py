@@ -279,7 +279,7 @@ def first_words(name: str, run: dict[str, Any], data: Data) -> list[dict[str, ob
             seconds = before + share * (after - before)
             text = write(trainer.model, data, 70).replace("\n", "↵")
             texts.append({"seconds": significant(seconds), "text": text})
-    return [each for each in texts if each["seconds"] <= run["marks"][len(run["marks"]) // 2]]
+    return [each for each in texts if each["seconds"] <= run["mark"]]
 
 
 def speed_run() -> dict[str, object]:
@@ -290,9 +290,8 @@ def speed_run() -> dict[str, object]:
     for name, trick in zip(names, [None, *TRICKS], strict=True):
         run = recipes.run_of(name)
         seconds, accuracies = [0.0, *run["seconds"].tolist()], [0.0, *run["accuracy"].tolist()]
-        done = run["marks"][len(run["marks"]) // 2].item()
-        if done < math.inf:
-            seconds[-1], accuracies[-1] = done, recipes.MARK
+        if run["mark"] < math.inf:
+            seconds[-1], accuracies[-1] = run["mark"], recipes.MARK
         runners.append(
             {
                 "trick": trick.replace("_", " ") if trick else "",

@@ -31,7 +31,7 @@ class Bug:
         name: what it is.
         edits: pairs of words: those of the source, and those that take their place.
         file: "one_file.py", or a module of the package.
-        finding: the name of the finding; "" if it cannot be seen from outside without a training.
+        finding: the name of the finding; "" if the examination does not find it.
         why: why not.
         sizes: those of a model that shows it, where they are not the defaults.
     """
@@ -102,7 +102,7 @@ def source_of(*bugs: Bug | str) -> str:
 
 
 def draw_bugs(number: int, generator: torch.Generator | None = None) -> list[Bug]:
-    """Draw bugs of one_file.py that are seen from outside, each by another finding.
+    """Draw bugs of one_file.py that are found, each by another finding.
 
     Args:
         number: how many.

@@ -9,6 +9,7 @@ import math
 from functools import cache
 from itertools import combinations
 from pathlib import Path
+from statistics import median
 from threading import Thread
 from typing import Any
 
@@ -46,19 +47,22 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 
 
 def run_of(name: str) -> dict[str, Any]:
-    """Return the middle one of the S runs of a recipe, by the seconds to MARK.
+    """Return when the S runs of a recipe reached MARK, and the run at the median (if S is even, just above).
 
     Returns:
         seconds, loss, accuracy: shape (N,), of that run.
         seed: which of the seeds it is.
+        mark: its seconds to MARK.
         marks: shape (S,), the seconds to MARK with each seed, from the first to the last.
+        median: that of `marks`.
     """
     recipe = measured()["recipes"][name]
     marks = torch.tensor([*map(seconds_to_mark, recipe["seconds"], recipe["accuracy"])])
     seed = marks.argsort(stable=True)[len(marks) // 2].item()
     of = {"seconds": "seconds", "loss": "losses", "accuracy": "accuracy"}
-    middle = {name: torch.tensor(recipe[stored][seed]) for name, stored in of.items()}
-    return {**middle, "seed": seed, "marks": marks.sort().values}
+    shown = {name: torch.tensor(recipe[stored][seed]) for name, stored in of.items()}
+    times = {"mark": marks[seed].item(), "marks": marks.sort().values, "median": median(marks.tolist())}
+    return {**shown, "seed": seed, **times}
 
 
 def seconds_to_mark(seconds: list[float], accuracy: list[float]) -> float:
@@ -95,7 +99,7 @@ def p_value(one: Tensor, other: Tensor) -> float:
 
 
 def compute(recipe: str, beside: str) -> dict[str, Any]:
-    """Return the middle runs of both recipes, their names, and the p of the difference of all runs."""
+    """Return the runs of both recipes, their names, and the p of the difference of all runs."""
     chosen, other = run_of(recipe), run_of(beside)
     p = p_value(chosen["marks"], other["marks"])
     return {"chosen": chosen, "other": other, "names": (recipe, beside), "p": p}
@@ -139,13 +143,14 @@ def words(chosen: dict[str, Any], other: dict[str, Any], names: tuple[str, str],
         verdict = "a difference" if p < LEVEL else "chance may have done it"
         said += f"{names[0]}: {reach(chosen)}. p = {p:.4f}: {verdict}. "
     seeds = len(chosen["marks"])
-    return f"{said}Middle one of {seeds} seeds, the range in brackets. Measured on {measured()['machine']}."
+    about = f"Median of {seeds} seeds, the range in brackets; the curves show the run at or just above it."
+    return f"{said}{about} Measured on {measured()['machine']}."
 
 
 def reach(run: dict[str, Any]) -> str:
-    """Return in words when the middle seed reached the mark, and the range of all."""
-    first, middle, last = (said(run["marks"][at].item()) for at in (0, len(run["marks"]) // 2, -1))
-    return f"the mark after {middle} ({first} to {last})"
+    """Return in words the median of the seconds to the mark, and their range."""
+    first, last = (said(run["marks"][at].item()) for at in (0, -1))
+    return f"the mark after {said(run['median'])} ({first} to {last})"
 
 
 def said(seconds: float) -> str:

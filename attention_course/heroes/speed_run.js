@@ -81,7 +81,7 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
     const words = svg(stage.svg, "text", { x: 14, y: ground + 34 + 46 * row, class: "start code" });
     return { title, words, who: row ? "with all tricks" : name(runner) };
   });
-  svg(stage.svg, "text", { x: 10, y: ground + 110, class: "start small muted" }, `middle one of ${seeds} seeds, on ${machine}`);
+  svg(stage.svg, "text", { x: 10, y: ground + 110, class: "start small muted" }, `${Math.floor(seeds / 2) + 1}th fastest of ${seeds} seeds, on ${machine}`);
 
   stage.paint = ({ now, accuracies }) => {
     racing.forEach(({ trail, ball }, place) => {

@@ -634,7 +634,7 @@ print(f"{losses['as it is']:.2f} nats a token")
 print(f"{losses['as it is'] / characters:.2f} nats a character")
 
 # %% [markdown]
-# Careful with comparisons: a nat per token is not a nat per character. A token is about 4.0<!--shown--> characters here, so 3.29<!--shown--> nats a token are 0.82<!--shown--> nats a character. For a scale: a uniform guess among all tokens costs 10.8<!--given--> nats. Remember also whose losses these are, here and in the rest of this rung: they belong to a model that was fine-tuned for conversations and is stored in 4 bits, while our texts are plain ones. The pretrained model itself would have other losses.
+# Careful with comparisons: a nat per token is not a nat per character. A token is about 4.0<!--shown--> characters here, so 3.29<!--shown--> nats a token are 0.82<!--shown--> nats a character. For a scale: a uniform guess among all tokens costs 10.8<!--given--> nats. Remember also whose losses these are, here and in the rest of this rung: they belong to a model that was fine-tuned for conversations and is stored in 4-bit steps, while our texts are plain ones. The pretrained model itself would have other losses.
 #
 # Now take parts away from the trained model, one at a time. A hook may also change what goes into a module or comes out. With this one, the scores of every layer are multiplied by a factor: it acts on the queries, the first n_embd outputs of `c_attn`.
 
@@ -1097,7 +1097,7 @@ assert drawn[singles.argmax()] == (19, 8)
 assert singles.max() > 1
 
 # %% [markdown]
-# And the costs belong to this task. On the tale, where little is repeated, the same heads are hardly missed. What about the stories, which the model learns from its context? Again we compare with `11.1`, and with three of the heads that we drew.
+# And the costs belong to this task. On the tale, where little is repeated, 16.0 and 18.6 are hardly missed. What about the stories, which the model learns from its context? Again we compare with `11.1`, and with three of the heads that we drew.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -1378,6 +1378,6 @@ check("find_induction_head", my_find_induction_head)
 # 2. Keys and values of the past do not change, so they are kept: writing a token takes one row through the model, if its position and its mask are right.
 # 3. A map of heads is a guess; take a head away, and compare with heads drawn at random from the same layers.
 #
-# Next: [rung 10](10_speed_run.ipynb), where the GPT of rung 8 is trained again, in a fraction of the time.
+# Next: [rung 10](10_speed_run.ipynb), where a smaller GPT learns to answer as many questions as that of rung 8, in less than half of the time.
 #
 # <!--neighbours-->

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from itertools import pairwise
+from statistics import median
 from threading import Event
 
 import pytest
@@ -57,7 +58,7 @@ def made_up(monkeypatch):
 
 def says(out, recipe, beside):
     for name, run in zip((recipe, beside), (out["chosen"], out["other"]), strict=True):
-        middle = run["marks"][len(run["marks"]) // 2]
+        middle = median(run["marks"].tolist())
         yield f"{name}: the mark after {'never' if middle == INF else f'{middle:.1f} s'}"
     if recipe != beside:
         yield "a difference" if out["p"] < 0.01 else "chance may have done it"
@@ -89,6 +90,22 @@ def test_each_recipe_shows_its_middle_race(made_up):
         assert run["marks"].tolist() == pytest.approx(MARKS[name])
         for of, stored in {"seconds": "seconds", "loss": "losses", "accuracy": "accuracy"}.items():
             assert run[of].tolist() == pytest.approx(recipe[stored][seed])
+
+
+@pytest.mark.parametrize(
+    ("reached", "middle", "shown"),
+    [([4.0, 1.0, 3.0, 9.0], 3.5, 4.0), ([4.0, 1.0, INF, INF], INF, INF)],
+)
+def test_the_median_of_an_even_number_is_the_mean_of_the_middle_two(monkeypatch, reached, middle, shown):
+    recipe = {
+        "seconds": [[10.0 if end == INF else end] for end in reached],
+        "losses": [[1.0] for _ in reached],
+        "accuracy": [[0.5 if end == INF else 0.95] for end in reached],
+    }
+    monkeypatch.setattr(recipes, "measured", lambda: {"recipes": {"four": recipe}})
+    run = recipes.run_of("four")
+    assert (run["median"], run["mark"]) == pytest.approx((middle, shown))
+    assert reached[run["seed"]] == shown
 
 
 def test_the_mark_is_reached_between_two_measurements():
@@ -135,7 +152,8 @@ def test_the_caption_says_when_both_reach_the_mark_and_whether_they_differ(made_
     explorer = explore("recipes")
     explorer.controls["recipe"].value, explorer.controls["beside"].value = recipe, beside
     assert explorer.figure.caption == (
-        f"{said}Middle one of 3 seeds, the range in brackets. Measured on an abacus, one thread."
+        f"{said}Median of 3 seeds, the range in brackets; the curves show the run at or just above it. "
+        "Measured on an abacus, one thread."
     )
 
 
