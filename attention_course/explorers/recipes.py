@@ -58,7 +58,7 @@ def run_of(name: str) -> dict[str, Any]:
     """
     recipe = measured()["recipes"][name]
     marks = torch.tensor([*map(seconds_to_mark, recipe["seconds"], recipe["accuracy"])])
-    seed = marks.argsort(stable=True)[len(marks) // 2].item()
+    seed = int(marks.argsort(stable=True)[len(marks) // 2])
     of = {"seconds": "seconds", "loss": "losses", "accuracy": "accuracy"}
     shown = {name: torch.tensor(recipe[stored][seed]) for name, stored in of.items()}
     times = {"mark": marks[seed].item(), "marks": marks.sort().values, "median": median(marks.tolist())}

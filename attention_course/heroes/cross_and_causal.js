@@ -191,7 +191,7 @@ function play(stage, { characters, months, dates, parameters }) {
     if (covered.every(Boolean)) return `All is covered. ${end} With nothing to read, it can only guess.`;
     const guess = faults.length ? " What it cannot read, it guesses." : "";
     if (covered.some(Boolean)) return `Covered: ${quoted(hidden.replace(/^…|…$/g, ""))}. ${end}${guess}`;
-    return `${end} Point at a character to see what it looks at. To see it fail, cover the month: press the button, or drag over it.`;
+    return `${end} Point at a character to see what it looks at. To see it guess, cover the month: press the button, or drag over it.`;
   };
 
   const update = () => {

@@ -16,7 +16,7 @@ const BUILT = [
 
 // What a loss means, by the lowest line that it is below.
 const FLOORS = [
-  ["nothing", "guesses: all letters alike", "it knows as little as one who guesses"],
+  ["nothing", "guesses: all letters alike", "it does better than a guess: it begins to notice which letters are common"],
   ["1-gram", "knows which letters are common", "it has noticed which letters are common"],
   ["2-gram", "knows what follows a letter", "it does better than anyone who sees one letter back"],
   ["3-gram", "knows what follows two", "it does better than anyone who sees two letters back"],

@@ -309,7 +309,7 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# Without a scale, at head_size 64<!--shown--> the median is below 0.1<!--shown-->, and at 1024<!--shown--> it is practically 0. The mean falls much more slowly, about like 1/√head_size: from 256 to 1024, with four times as many channels, it about halves. Nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
+# Without a scale, at head_size 64<!--shown--> the median is below 0.1<!--shown-->, and at 1024<!--shown--> it is practically 0. The mean falls much more slowly, about like 1/√head_size: from 256 to 1024, with four times as many channels, it about halves. At 1024 nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
 #
 # (This is the Jacobian alone. Without a scale the factor 1/√head_size is missing from the gradient as well, so on average the gradient of q and k does not fall; in a typical row it does.)
 
@@ -535,7 +535,7 @@ for d, least in ((16, 1 / 5), (64, 1 / 2)):
 assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 
 # %% [markdown]
-# Without a scale, at head_size 16<!--shown--> that happens in more than a fifth<!--shown--> of the rows, and at 64<!--shown--> in more than half<!--shown-->. 1/√head_size brings the others back, at every head_size. 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64 the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64, where the two are the same number.
+# Without a scale, at head_size 16<!--shown--> that happens in more than a fifth<!--shown--> of the rows, and at 64<!--shown--> in more than half<!--shown-->. 1/√head_size brings the others back in nearly every row. (Row 6 is an exception at head_size 64: there one key keeps most of the weight.) 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64 the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64, where the two are the same number.
 #
 # ## Break it
 #

@@ -417,7 +417,7 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# Here is the last step of the worked example from rung 4, by Sebastian Raschka (2024): [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six tokens of "Life is short, eat dessert first" look at eight others, which are random.
+# Here is the cross-attention step of the worked example from rung 4, by Sebastian Raschka (2024): [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six tokens of "Life is short, eat dessert first" look at eight others, which are random.
 
 # %% tags=["folded"]
 # Data: the six tokens, three matrices and eight other tokens
@@ -830,8 +830,9 @@ picture(
         "output that moves",
         "input that is nudged",
     ),
-    alt="Everything above the diagonal is lit, and nothing on it or below "
-    "it.",
+    alt="Everything above the diagonal is lit, and nothing below it. The first "
+    "three entries of the diagonal are lit, because a token still makes its "
+    "own query, and the last two are not.",
 )
 
 # %% tags=["folded"]
