@@ -1097,7 +1097,7 @@ assert drawn[singles.argmax()] == (19, 8)
 assert singles.max() > 1
 
 # %% [markdown]
-# And the costs belong to this task. On the tale, where little is repeated, 16.0 and 18.6 are hardly missed. What about the stories, which the model learns from its context? Again we compare with `11.1`, and with three of the heads that we drew.
+# And the costs belong to this task. On the tale, where little is repeated, `16.0` and `18.6` are hardly missed. What about the stories, which the model learns from its context? Again we compare with `11.1`, and with three of the heads that we drew.
 
 
 # %% tags=["nbval-ignore-output"]
