@@ -57,11 +57,11 @@ def run_of(name: str) -> dict[str, Any]:
         median: that of `marks`.
     """
     recipe = measured()["recipes"][name]
-    marks = torch.tensor([*map(seconds_to_mark, recipe["seconds"], recipe["accuracy"])])
-    seed = int(marks.argsort(stable=True)[len(marks) // 2])
+    marks = [*map(seconds_to_mark, recipe["seconds"], recipe["accuracy"])]
+    seed = sorted(range(len(marks)), key=marks.__getitem__)[len(marks) // 2]
     of = {"seconds": "seconds", "loss": "losses", "accuracy": "accuracy"}
     shown = {name: torch.tensor(recipe[stored][seed]) for name, stored in of.items()}
-    times = {"mark": marks[seed].item(), "marks": marks.sort().values, "median": median(marks.tolist())}
+    times = {"mark": marks[seed], "marks": torch.tensor(sorted(marks)), "median": median(marks)}
     return {**shown, "seed": seed, **times}
 
 
