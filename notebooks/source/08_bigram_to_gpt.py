@@ -596,7 +596,7 @@ for name in one_layer:
 assert min(shares["second layer"].values()) > 0.9
 
 # %% [markdown]
-# With LayerNorm, one layer finds many of the things and places, some seeds more and some fewer. With the names it is hardly better than a guess. A story has one thing and one place, so it is enough to look for letters that fit. But it has two names. Who got it? The one after “poor”, and a name by itself looks the same whether it follows “kind” or “poor”. To find the right one takes two steps. Each letter notes what comes before it, then a head looks for the right note. A layer does one step.
+# With LayerNorm, one layer finds many of the things and places, some seeds more and some fewer. With the names it is hardly better than a guess. A story has one thing and one place, so it is enough to look for letters that fit. But it has two names. To tell them apart by “kind” and “poor” takes two steps: each letter notes what comes before it, then a head looks for the right note. A layer does one step. (There is a way with one step, because in our grammar the one who got it is always named last. The single layers of this rung did not learn it. Some of those in rung 10 do.)
 #
 # ## What residual connections and LayerNorm are for
 #
@@ -665,7 +665,7 @@ picture(
 )
 
 # %% [markdown]
-# Bare, the second layer does harm. Residual connections alone, or LayerNorm alone, undo most of it, but two such layers are hardly better than one layer with both. With post-norm the second layer is of no use yet: the loss is that of one layer. With pre-norm it pays off: what layer 0 knew is still there for the logits, the gradient reaches layer 0 without passing through layer 1, and each part reads normalized vectors. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm. With enough care post-norm works.
+# Bare, the second layer does harm. Residual connections alone, or LayerNorm alone, undo most of it, but two such layers are hardly better than one layer with both. With post-norm they do about as well. With pre-norm the second layer pays off: what layer 0 knew is still there for the logits, the gradient reaches layer 0 without passing through layer 1, and each part reads normalized vectors. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm. With enough care post-norm works.
 #
 # The residual stream leads past every head and every mask. Does it let the future through? No: the stream of position t gets only what the parts write there. The leak probe confirms it for a whole GPT. So the logits at position t are those of a text that ends at t. Training uses all of them, `generate` the last ones only.
 
@@ -1055,7 +1055,7 @@ print(
 # ## Three sentences to remember
 #
 # 1. A GPT is a bigram table that has learned to look back: attention moves information between tokens, the feed-forward part processes it, and the residual stream carries the results from layer to layer.
-# 2. In one layer, each character looks back once. In two, it can look at what others have noted: so our GPT finds who got what.
+# 2. In one layer, each character looks back once. In two, it can look at what others have noted. With one layer our GPT guessed who got what; with two it knows.
 # 3. Know the entropy before you train, if you can: a validation loss clearly below it means that there is a bug.
 #
 # Next: [rung 9](09_a_real_model.ipynb), where a model with a thousand times as many parameters runs on the same code.

@@ -1378,6 +1378,6 @@ check("find_induction_head", my_find_induction_head)
 # 2. Keys and values of the past do not change, so they are kept: writing a token takes one row through the model, if its position and its mask are right.
 # 3. A map of heads is a guess; take a head away, and compare with heads drawn at random from the same layers.
 #
-# Next: [rung 10](10_speed_run.ipynb), where a smaller GPT learns to answer as many questions as that of rung 8, in less than half of the time.
+# Next: [rung 10](10_speed_run.ipynb), where a smaller GPT learns to answer nearly all questions, in about half of the time that rung 8's takes.
 #
 # <!--neighbours-->

@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** a smaller GPT that learns to answer as many questions as that of rung 8 in less than half of the time, one trick at a time, and attention that never makes its table of scores. You will also build the clock for it: a measurement that one can believe.
+# **You will build** a smaller GPT that learns to answer nearly all questions in about half of the time that rung 8's takes, one trick at a time, and attention that never makes its table of scores. You will also build the clock for it: a measurement that one can believe.
 
 # %% tags=["hero", "folded"]
 # The opening picture: the race of the recipes
@@ -163,9 +163,9 @@ for trick, reason in TRICKS.items():
 #
 # ## Token shift
 #
-# In rung 8 one layer got only some of the answers: a letter has to note what comes before it, and only then can a head look for the note. That took two layers.
+# In rung 8 one layer got only some of the answers. Two layers can work in two steps: a letter notes what comes before it, and then a head looks for the note.
 #
-# The note can be had for less. Ahead of attention, and again ahead of the MLP, **token shift** mixes each token with the one before it (Peng et al. 2023), each channel by a share of its own:
+# There is a cheaper way to note the letter before. Ahead of attention, and again ahead of the MLP, **token shift** mixes each token with the one before it (Peng et al. 2023), each channel by a share of its own:
 #
 # `x + mix * (before - x)`
 #
@@ -192,7 +192,7 @@ ask("one_layer_is_enough")
 # %% [markdown]
 # ## Rotary positions
 #
-# You know them from rung 9. What could they save? A head that looks a few tokens back has to find “a few back”. With a table of positions it learns that for each of the 128 rows, and a row learns only from what stands there. With rotary positions the score depends on the distance alone: what is learned at one place holds at all places.
+# You know them from rung 9. What could they save? A head that looks a few tokens back has to find “a few back”. In a table of positions each of the 128 rows is trained by itself, and position and token share their channels. With rotary positions the score depends on the distance alone: what is learned at one place holds at all places.
 
 # %% tags=["folded"]
 # Check: with rotary positions a score is the same along each diagonal
@@ -316,7 +316,7 @@ picture(
 # %% [markdown]
 # ## A smaller shape
 #
-# With a note of one letter for free, one layer may do what took two. A step then costs about half. And small batches take more steps in the same time; each is noisier, and while the model knows little, a rough direction is good enough.
+# With a note of one letter for free, one layer may be enough. A step then costs about half. And small batches take more steps in the same time; each is noisier, and while the model knows little, a rough direction is good enough.
 #
 # ## The run
 #
@@ -384,7 +384,7 @@ assert medians["+ shape"] < medians["rung 8"] / 2
 assert medians["+ token_shift"] > medians["rung 8"]
 
 # %% [markdown]
-# Only the last one. The first four rows below rung 8's do not differ from the row above by more than chance may have done, and none of them differs from rung 8's either. Token shift alone looks even slower. Then comes the smaller shape, and with it all five tricks together take less than half of the time of rung 8's recipe. (Six seeds find large differences only. A trick that saves a tenth of the time may be among the four, and this table could not show it.)
+# Only the last one. The first four rows below rung 8's do not differ from the row above by more than chance may have done, and none of them differs from rung 8's either. Token shift alone looks even slower. Then comes the smaller shape, and with it all five tricks together take about half of the time of rung 8's recipe. (Six seeds find large differences only. A trick that saves a tenth of the time may be among the four, and this table could not show it.)
 #
 # So is the small shape all that counts, and the rest for nothing? A table that adds tricks one by one cannot say. It shows what each is worth to the recipe above it, and the recipes above had two layers.
 #
@@ -418,7 +418,7 @@ assert p_of("without schedule", every) >= LEVEL
 # %% [markdown]
 # Now token shift and rotary positions are what the recipe cannot do without. With either of them missing, most seeds do not reach the mark within 1,200<!--shown--> steps, the most that we allowed. Without Muon it takes more than twice as long. For the straight line, chance may have done it.
 #
-# On two layers, six seeds could not show what any of these tricks adds to the row above; on one layer, they carry the recipe. Two layers can make their own note of the letter before; one layer has to be given it. What a trick is worth depends on what else is there.
+# On two layers, six seeds could not show what any of these tricks adds to the row above; on one layer, they carry the recipe. Without token shift only two of six single layers got there; with it, all six did. What a trick is worth depends on what else is there.
 #
 # ## Beside nanoGPT
 #
@@ -965,13 +965,13 @@ check("speed_up", my_speed_up)
 #
 # - modded-nanogpt is a race to train, on eight H100 GPUs, a model as good as a replication of GPT-2 small: from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include the ones that you used here: everybody reads the same text, and a new record needs enough runs to show, at p < 0.01<!--given-->, that the mean loss is reached. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and a kind of token shift is in it, called smear.
 # - `torch.optim.Muon` is in PyTorch. Large models have been trained with variants of it: Kimi K2 has a trillion parameters.
-# - `F.scaled_dot_product_attention` chooses between FlashAttention and other kernels. On a GPU, a mask tensor keeps it from the fastest; `is_causal=True` does not.
+# - `F.scaled_dot_product_attention` chooses between FlashAttention and other kernels. On a GPU, a mask tensor rules out FlashAttention; `is_causal=True` does not.
 # - vLLM serves many people at once. It cuts the cache into pages, so that texts of any length share the memory (Kwon et al. 2023). How many texts fit beside the parameters is a matter of their keys and values.
-# - The share of the ceiling, by the rule of 6, is what papers report for a training run: model FLOPs utilization (MFU). Large runs reach about 40 %.
+# - What papers report for a training run is close to this share of the ceiling: model FLOPs utilization (MFU) adds attention's products to the rule of 6, and divides by the peak that the maker promises. Large runs reach about 40 %.
 #
 # ## Three sentences to remember
 #
-# 1. Five tricks together take less than half of the time. Added one after the other, only the last makes a clear difference; taken out one at a time, all but the schedule are missed. What a trick is worth depends on the others, so measure.
+# 1. Five tricks together take about half of the time. Added one after the other, only the last makes a clear difference; taken out one at a time, all but the schedule are missed. What a trick is worth depends on the others, so measure.
 # 2. Softmax needs no whole row: a running maximum, a running sum and one correction are enough, and memory grows like T.
 # 3. A speed-up counts if both sides did the same work, to the same mark, in turns, and the clock waited for both.
 #

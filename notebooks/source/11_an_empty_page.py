@@ -141,7 +141,7 @@ print(report.headline)
 # %% [markdown]
 # What was not asked makes no sense here: this model returns no loss of its own, and has no method `generate`.
 #
-# A test that never complains is worth nothing, and neither is one that complains about what is right. So the examiner was tried both ways, on right models, ours and others', and on models with planted bugs. It called none of those right models wrong. It does call BigBird of `transformers` wrong, which has parameters that it never uses, and some right models doubtful: you will meet two of them below. Some of the planted bugs it does not call wrong; `attention_course/examine/bugs.md` lists them, with the reason.
+# A test that never complains is worth nothing, and neither is one that complains about what is right. So the examiner was tried both ways, on right models, ours and others', and on models with planted bugs. It called none of those right models wrong. It does call BigBird of `transformers` wrong, which has parameters that it never uses, and some right models doubtful: you will meet two of them below. Some of the planted bugs it does not find, and some it only calls doubtful; `attention_course/examine/bugs.md` lists them, with the reason.
 
 # %%
 found = [bug for bug in BUGS.values() if bug.finding]
@@ -270,7 +270,7 @@ if not is_yours:
 print("above 0.9" if share > 0.9 else f"{share:.2f}: not yet")
 
 # %% [markdown]
-# “Not yet” has two usual reasons. One layer is not enough: who got it takes two (rung 8), unless tokens are shifted (rung 10). Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` is initialized with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# “Not yet” has two usual reasons. With one layer the names are hard to find: in rung 10 two of six single layers got there without token shift, and all six with it. Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` is initialized with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
 # And does it write?
 

@@ -66,7 +66,7 @@ def table() -> str:
             "",
             f"{len(BUGS)} bugs were planted: in the models of rungs 7 to 9, and in one written otherwise, in "
             f"one file. {hits(rows)} of {seen} are found first by the finding that is meant for them; "
-            f"{len(BUGS) - seen} are not called wrong, for the reasons in the table. "
+            f"{len(BUGS) - seen} are not found, for the reasons in the table. Some are only called doubtful. "
             "`python tests/examine/bugs.py` writes this table; a test compares.",
             "",
             "The questions were written for these bugs, so these figures are training accuracy: how many "
