@@ -283,8 +283,11 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
             table *= 1e-9
         elif kind == "early positions":
             ids[ids == V - 1], ids[0] = ids[0].clone(), V - 1
+            table[:, 0] = 1
+        elif kind == "every other token":
+            table[:, 1] = 1  # one logit never moves
         elif kind == "first and last":
-            table[:, [0, -1]] = 1  # two logits never move
+            table[:, [0, -1]] = 1
         elif kind == "recency":  # later tokens of the vocabulary have larger logits
             ids = torch.cat([torch.tensor([V - 1]), ids[ids < V - 1].sort().values])[:T]
             table += 3 * torch.arange(V)[:, None]

@@ -324,7 +324,7 @@ assert fifth > 0.9 * norms[1024].sum()
 assert medians(jacobian_norm, scaled).min() > 0.3
 
 # %% tags=["folded"]
-# Check: without a scale, the gradient of q and k, in a typical row and on average
+# Check: the gradient of q and k, in a typical row and on average
 upstream = torch.randn(
     1000, T, generator=torch.Generator().manual_seed(0)
 ).double()

@@ -830,9 +830,9 @@ picture(
         "output that moves",
         "input that is nudged",
     ),
-    alt="Everything above the diagonal is lit, and nothing below it. The first "
-    "three entries of the diagonal are lit, because a token still makes its "
-    "own query, and the last two are not.",
+    alt="Everything above the diagonal is lit, and nothing below it. The "
+    "first three entries of the diagonal are lit, because a token still "
+    "makes its own query, and the last two are not.",
 )
 
 # %% tags=["folded"]
