@@ -10,7 +10,7 @@ const BUILT = [
   "several questions at once",
   "all of it in one machine, which learns to write: the one you see here",
   "a machine of the same kind, a thousand times as large, writes English",
-  "the same learning, many times as fast",
+  "a smaller machine that learns the same in about half of the time",
   "all of it once more, by heart",
 ];
 
