@@ -28,6 +28,8 @@ test: lint ## the same with all tests, and compare the notebooks with their stor
 lint: $(READY) ## check format, imports, types and scripts
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
+	$(RUN) -m ruff check --config tools/notebook.toml attention_course/rungs/*/notebook.py
+	$(RUN) -m ruff format --check --config tools/notebook.toml attention_course/rungs/*/notebook.py
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pyright
 	$(VENV)/bin/oxlint
@@ -46,12 +48,13 @@ mutants: $(READY) ## mutation testing: make thousands of small changes, one at a
 site: $(READY) ## build the site, a folder of static files: site/
 	PYTHONPATH=tools $(RUN) -m website.build
 
-notebooks: $(READY) ## build notebooks/*.ipynb from notebooks/source; NAMES="01_bag_of_words" builds one
+notebooks: $(READY) ## build notebooks/*.ipynb from attention_course/rungs; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
 
 format: $(READY) ## format the code and sort imports
 	$(RUN) -m ruff check --fix
 	$(RUN) -m ruff format
+	$(RUN) -m ruff format --config tools/notebook.toml attention_course/rungs/*/notebook.py
 
 bench-explorers: $(READY) ## measure the time from key press to redrawn figure
 	$(RUN) tools/bench_explorers.py

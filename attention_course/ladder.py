@@ -1,68 +1,104 @@
-"""The ladder: its rungs, in order, one line each. Every list of rungs is read from here."""
+"""The ladder: the rungs in their order. All that belongs to a rung lies in its folder, `rungs/STEM`."""
 
+import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+FOLDER = Path(__file__).parent / "rungs"
+ORDER = (
+    "bag_of_words",
+    "tril_matmul",
+    "masked_softmax",
+    "query_key_value",
+    "scaling_variance",
+    "cross_and_causal",
+    "multi_head",
+    "bigram_to_gpt",
+    "a_real_model",
+    "speed_run",
+    "an_empty_page",
+)
+NUMBER = re.compile(r"\{(" + "|".join(ORDER) + r")\}(\.ipynb)?")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Rung:
-    """One notebook, and the modules and files named after its stem.
+    """One notebook, and what its `rung.toml` says of it.
 
     Attributes:
         number: its place on the ladder.
-        stem: the name of its notebook without the number, and of its exercises, questions and explorer.
+        stem: the name of its folder, and of its notebook without the number.
         title: its title in the navigation.
-        explorers: the names of its explorers, if not the stem.
+        builds: what the reader builds, for tables of rungs.
+        sentence: the same for someone who knows no word of the field yet, for the picture of the ladder.
+        minutes: to read it, without its exercises.
+        lit: the parts of the transformer, as drawn, that it builds.
+        terms: the terms that it introduces, each with "bold" or the words around it.
+        allowed: words of others that it shows, although the course says them otherwise.
     """
 
     number: int
     stem: str
     title: str
-    explorers: tuple[str, ...] = ()
+    builds: str
+    sentence: str
+    minutes: int
+    lit: list[str]
+    terms: dict[str, str]
+    allowed: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """The name of the notebook and of its source, without the suffix."""
+        """The name of the notebook, without the suffix."""
         return f"{self.number:02}_{self.stem}"
 
+    @property
+    def folder(self) -> Path:
+        """The folder with all its files."""
+        return FOLDER / self.stem
 
-RUNGS = (
-    Rung(1, "bag_of_words", "bag of words"),
-    Rung(2, "tril_matmul", "one matrix product"),
-    Rung(3, "masked_softmax", "masked softmax"),
-    Rung(4, "query_key_value", "query, key, value"),
-    Rung(5, "scaling_variance", "scaling"),
-    Rung(6, "cross_and_causal", "cross and causal"),
-    Rung(7, "multi_head", "multi-head"),
-    Rung(8, "bigram_to_gpt", "GPT", explorers=("sampling", "attention_over_text")),
-    Rung(9, "a_real_model", "a real model", explorers=("rotary", "heads")),
-    Rung(10, "speed_run", "the speed run", explorers=("recipes",)),
-    Rung(11, "an_empty_page", "an empty page", explorers=("planted_bugs",)),
-)
-STEMS = tuple(rung.stem for rung in RUNGS)
+    def text(self, file: str) -> str:
+        """Read a file of the rung; see `numbered_text`."""
+        return numbered_text(self.folder / file)
+
+    def table(self, file: str) -> dict[str, Any]:
+        """Read a TOML file of the rung."""
+        return read_table(self.folder / file)
+
+    def module(self, name: str) -> ModuleType:
+        """Import a module of the rung."""
+        return import_module(f"{__package__}.rungs.{self.stem}.{name}")
+
+    @cached_property
+    def explorers(self) -> dict[str, str]:
+        """The modules of its explorers, by name. `explorer_heads.py` is "heads"; `explorer.py`, the stem."""
+        modules = [path.stem for path in sorted(self.folder.glob("explorer*.py"))]
+        return {module.partition("_")[2] or self.stem: module for module in modules}
 
 
-def modules(package: str, names: Iterable[str] = STEMS) -> dict[str, ModuleType]:
-    """Import the modules of a subpackage that belong to rungs, in the order of the ladder.
-
-    Args:
-        package: the subpackage, for example "exercises".
-        names: names of modules; a name without a module is skipped.
+def numbered_text(path: Path) -> str:
+    """Read a file that names rungs by their stems: `rung {bag_of_words}`, `({bag_of_words}.ipynb)`.
 
     Returns:
-        The modules by name. A module that exists but fails to import raises its own error.
+        Its text, with the number of the rung or the name of its notebook in each of these places.
     """
-    paths = {name: f"{__package__}.{package}.{name}" for name in names}
-    return {name: import_module(path) for name, path in paths.items() if find_spec(path)}
+    places = {stem: number for number, stem in enumerate(ORDER, 1)}
+    return NUMBER.sub(
+        lambda mark: f"{places[mark[1]]:02}_{mark[1]}.ipynb" if mark[2] else str(places[mark[1]]),
+        path.read_text(encoding="utf-8"),
+    )
 
 
-def tables(package: str, name: str) -> dict[str, Any]:
-    """Return the content of a TOML file of a subpackage, for example of a rung; {} if there is none."""
-    file = Path(__file__).parent / package / f"{name}.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a TOML file; see `numbered_text`."""
+    return tomllib.loads(numbered_text(path))
+
+
+RUNGS = tuple(
+    Rung(number, stem, **read_table(FOLDER / stem / "rung.toml")) for number, stem in enumerate(ORDER, 1)
+)

@@ -17,9 +17,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from attention_course.files import printable, write_at_once
-from attention_course.ladder import RUNGS, Rung, tables
+from attention_course.ladder import RUNGS, Rung, read_table
 from attention_course.names import look_up
 
+HERE = Path(__file__).parent
 CELL = "text-align:left"
 SKIP = "Skip"  # among the answers: the learner asked for the right one
 
@@ -169,8 +170,8 @@ class Standing:
 
     def __init__(self, rung: Rung, record: Record):
         self.rung = rung
-        self.questions = list(tables("questions", rung.stem))
-        self.exercises = list(tables("exercises", rung.stem))
+        self.questions = list(rung.table("questions.toml"))
+        self.exercises = list(rung.table("exercises.toml"))
         self.answered = [name for name in self.questions if name in record.questions]
         self.right = [name for name in self.answered if record.questions[name].right_at_first_try]
         self.tried = [name for name in self.exercises if name in record.exercises]
@@ -273,13 +274,14 @@ def report(records: dict[str, Record]) -> str:
 
 def mistakes() -> dict[str, set[str]]:
     """Return the mistakes that an exercise may name, by exercise."""
-    names = {*tables("exercises", "catalogue"), *tables("examine", "questions"), *SELF_EXPLAINING}
-    return {name: names for rung in RUNGS for name in tables("exercises", rung.stem)}
+    texts = (read_table(HERE / file) for file in ("exercises/catalogue.toml", "examine/questions.toml"))
+    names = {*SELF_EXPLAINING}.union(*texts)
+    return {name: names for rung in RUNGS for name in rung.table("exercises.toml")}
 
 
 def answers() -> dict[str, set[str]]:
     """Return the answers that a question takes, by question."""
-    questions = [pair for rung in RUNGS for pair in tables("questions", rung.stem).items()]
+    questions = [pair for rung in RUNGS for pair in rung.table("questions.toml").items()]
     return {name: {SKIP, *(choice["text"] for choice in each["choices"])} for name, each in questions}
 
 

@@ -1,12 +1,14 @@
 """Build the notebooks: `make notebooks`, or `python notebooks/build.py 01_bag_of_words` for one of them.
 
-What is edited lies in `source/` (jupytext's py:percent); what a learner opens is made from it here, with its
-outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!--neighbours-->` one to the
-rungs below and above, `<!--task NAME-->` the task of an exercise. A cell with the tag `folded` shows one line
-until it is opened, the comment that says what is there. The same source always gives the same file, so that
-a diff shows what a change really moved: ids of cells come from the cells themselves, and everything that
-differs from run to run is left out. A notebook is written when all its cells have run; one that fails leaves
-the old file as it was. `pictures/` gets what its explorers show of the models that it trained or loaded.
+What is edited is `notebook.py` in the folder of a rung (jupytext's py:percent); what a learner opens is
+made from it here, with its outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!
+--neighbours-->` one to the rungs below and above, `<!--time-->` how long the rung takes, `<!--task NAME-->`
+the task of an exercise, and the stem of a rung in braces its number. A cell with the tag `folded` shows one
+line until it is opened, the comment that says what is there. The same source always gives the same file, so
+that a diff shows what a change really moved: ids of cells come from the cells themselves, and everything
+that differs from run to run is left out. A notebook is written when all its cells have run; one that fails
+leaves the old file as it was. `pictures/` gets what its explorers show of the models that it trained or
+loaded.
 """
 
 import hashlib
@@ -22,13 +24,14 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from attention_course.exercises import EXERCISES
-from attention_course.ladder import RUNGS
+from attention_course.ladder import RUNGS, Rung
 from attention_course.names import look_up
 
 HERE = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 NAVIGATION = "<!--ladder-->"
 NEIGHBOURS = "<!--neighbours-->"
+TIME = "<!--time-->"
 TASK = re.compile(r"<!--task (.+?)-->")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURES = f"""\
@@ -38,18 +41,30 @@ from website.explorers import dump
 dump(Out.values())"""  # for the site, of the models that the notebook trained or loaded
 
 
-def navigation(name: str) -> str:
-    """Return the line with all rungs, in which the notebook `name` is lit and the others are links."""
-    steps = [(rung.name, f"{rung.number} {rung.title}".replace(" ", "\u00a0")) for rung in RUNGS]
-    return " · ".join(f"**▶\u00a0{step}**" if at == name else f"[{step}]({at}.ipynb)" for at, step in steps)
+def navigation(here: Rung) -> str:
+    """Return the line with all rungs, in which `here` is lit and the others are links."""
+    steps = [(rung, f"{rung.number} {rung.title}".replace(" ", "\u00a0")) for rung in RUNGS]
+    return " · ".join(
+        f"**▶\u00a0{step}**" if rung is here else f"[{step}]({rung.name}.ipynb)" for rung, step in steps
+    )
 
 
-def neighbours(name: str) -> str:
-    """Return the line with the rung below and the rung above the notebook `name`."""
-    at = [rung.name for rung in RUNGS].index(name)
-    below = [f"[← {rung.number} {rung.title}]({rung.name}.ipynb)" for rung in RUNGS[max(0, at - 1) : at]]
-    above = [f"[{rung.number} {rung.title} →]({rung.name}.ipynb)" for rung in RUNGS[at + 1 : at + 2]]
+def neighbours(here: Rung) -> str:
+    """Return the line with the rung below and the rung above."""
+    below = [f"[← {rung.number} {rung.title}]({rung.name}.ipynb)" for rung in RUNGS[: here.number - 1][-1:]]
+    above = [f"[{rung.number} {rung.title} →]({rung.name}.ipynb)" for rung in RUNGS[here.number :][:1]]
     return " · ".join(below + above)
+
+
+def minutes_of_exercises(rung: Rung) -> int:
+    """Add up the minutes of all exercises of a rung."""
+    return sum(each["minutes"] for each in rung.table("exercises.toml").values())
+
+
+def time(rung: Rung) -> str:
+    """Return how long a rung takes."""
+    exercises = minutes_of_exercises(rung)
+    return f"**Time** about {rung.minutes} minutes to read, and {exercises} for the exercises."
 
 
 def task(name: str) -> str:
@@ -58,12 +73,11 @@ def task(name: str) -> str:
     return f"{exercise.task} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5."
 
 
-def read(source: Path) -> str:
-    """Read the file `source`, with the navigation and the tasks of the exercises in their places."""
-    text = source.read_text(encoding="utf-8")
-    text = text.replace(NAVIGATION, navigation(source.stem))
-    if NEIGHBOURS in text:
-        text = text.replace(NEIGHBOURS, neighbours(source.stem))
+def read(rung: Rung) -> str:
+    """Read the source of a rung, with what the build knows in its places."""
+    text = rung.text("notebook.py")
+    for mark, made in ((NAVIGATION, navigation), (NEIGHBOURS, neighbours), (TIME, time)):
+        text = text.replace(mark, made(rung))
     return TASK.sub(lambda found: task(found[1]), text)
 
 
@@ -132,9 +146,9 @@ def strip(notebook: NotebookNode) -> None:
             cell.outputs = outputs
 
 
-def build(source: Path, notebook: Path) -> None:
-    """Build the file `notebook` from the file `source`."""
-    made = notebook_of(read(source))
+def build(rung: Rung, notebook: Path) -> None:
+    """Build the file `notebook` of a rung."""
+    made = notebook_of(read(rung))
     execute(made, notebook.parent)
     strip(made)
     nbformat.validate(made)
@@ -143,13 +157,13 @@ def build(source: Path, notebook: Path) -> None:
 
 def main(names: list[str]) -> None:
     """Build the named notebooks, or all."""
-    sources = {path.stem: path for path in sorted((HERE / "source").glob("*.py"))}
-    unknown = [name for name in names if name not in sources]
+    rungs = {rung.name: rung for rung in RUNGS}
+    unknown = [name for name in names if name not in rungs]
     if unknown:
-        sys.exit(f"No source for {', '.join(unknown)}. There are: {', '.join(sources) or 'none'}.")
-    for name in names or sources:
+        sys.exit(f"No source for {', '.join(unknown)}. There are: {', '.join(rungs)}.")
+    for name in names or rungs:
         print(f"notebooks/{name}.ipynb", flush=True)
-        build(sources[name], HERE / f"{name}.ipynb")
+        build(rungs[name], HERE / f"{name}.ipynb")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ def listening():
 @pytest.fixture(scope="module")
 def short_samples():
     """Let explorers write eight characters: where hundreds of settings are tried, they say as much as all."""
-    from attention_course.explorers import sampling  # not above: types are checked in what is imported later
+    from attention_course.rungs.bigram_to_gpt import (
+        explorer_sampling as sampling,  # not above: types are checked in what is imported later
+    )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "LENGTH", 8)

@@ -1,13 +1,14 @@
 """Draw the transformer once for each rung, with the part lit that the rung builds: `make drawings`.
 
-The files are notebooks/images/transformer_<number>.svg. Parts of earlier rungs are filled, later ones dashed.
-A page in a dark theme shows the same file in lighter colours: an SVG knows the scheme of the page around it.
+The files are notebooks/images/transformer_<stem>.svg. What is lit stands in `rung.toml`. Parts of earlier
+rungs are filled, later ones dashed. A page in a dark theme shows the same file in lighter colours: an SVG
+knows the scheme of the page around it.
 """
 
 from html import escape
 from pathlib import Path
 
-from attention_course.ladder import RUNGS
+from attention_course.ladder import RUNGS, Rung
 
 IMAGES = Path(__file__).resolve().parent.parent / "notebooks" / "images"
 WIDTH, HEIGHT = 640, 262
@@ -30,30 +31,29 @@ path { fill: none; stroke: #777; stroke-width: 1.5px; }
 }
 """
 
-# Each part: its words, the rung that builds it and those that build it anew, its left edge, middle and width.
-EMPTY_PAGE = 11  # the rung that builds all parts once more, but for the context: a GPT has none
-WEIGHTED = "weights × values"  # on rung 1 all weights are alike: a mean
+# Each part: its words, its left edge, middle and width.
+WEIGHTED = "weights × values"  # on the first rung all weights are alike: a mean
 PARTS = [
-    ("tokens", (1,), 4, 56, 62),
-    ("embedding", (8,), 84, 40, 92),
-    ("position", (8,), 84, 72, 92),
-    ("norm", (8, 9), 200, 56, 52),
-    ("attention", (7,), 262, 56, 84),
-    ("+", (8,), 356, 56, 26),
-    ("norm", (8, 9), 392, 56, 52),
-    ("feed-forward", (8, 9), 454, 56, 92),
-    ("+", (8,), 556, 56, 26),
-    ("logits", (8,), 592, 56, 46),
-    ("context", (6,), 4, 207, 62),
-    ("query", (4, 9), 78, 150, 62),
-    ("key", (4, 9), 78, 188, 62),
-    ("value", (4, 9), 78, 226, 62),
-    ("query · key", (4, 10), 156, 169, 88),
-    ("÷ √head_size", (5, 10), 256, 169, 98),
-    ("mask", (3, 10), 366, 169, 50),
-    ("softmax", (3, 10), 428, 169, 68),
-    (WEIGHTED, (1, 2, 10), 386, 226, 120),
-    ("all heads", (7,), 552, 226, 80),
+    ("tokens", 4, 56, 62),
+    ("embedding", 84, 40, 92),
+    ("position", 84, 72, 92),
+    ("norm", 200, 56, 52),
+    ("attention", 262, 56, 84),
+    ("+", 356, 56, 26),
+    ("norm", 392, 56, 52),
+    ("feed-forward", 454, 56, 92),
+    ("+", 556, 56, 26),
+    ("logits", 592, 56, 46),
+    ("context", 4, 207, 62),
+    ("query", 78, 150, 62),
+    ("key", 78, 188, 62),
+    ("value", 78, 226, 62),
+    ("query · key", 156, 169, 88),
+    ("÷ √head_size", 256, 169, 98),
+    ("mask", 366, 169, 50),
+    ("softmax", 428, 169, 68),
+    (WEIGHTED, 386, 226, 120),
+    ("all heads", 552, 226, 80),
 ]
 ARROWS = [
     "M66 56 H84", "M176 56 H200", "M252 56 H262", "M346 56 H356", "M382 56 H392", "M444 56 H454",
@@ -65,11 +65,11 @@ ARROWS = [
 HEIGHT_OF_A_PART = 26
 
 
-def box(words: str, rungs: tuple[int, ...], left: float, middle: float, width: float, number: int) -> str:
-    """Draw one part as it stands on rung `number`."""
-    words = "mean" if words == WEIGHTED and number == 1 else words
-    lit = number in rungs or (number == EMPTY_PAGE and words != "context")
-    state = "lit" if lit else "built" if rungs[0] < number else "later"
+def box(words: str, left: float, middle: float, width: float, rung: Rung) -> str:
+    """Draw one part as it stands on a rung."""
+    built = next(each.number for each in RUNGS if words in each.lit)
+    state = "lit" if words in rung.lit else "built" if built < rung.number else "later"
+    words = "mean" if words == WEIGHTED and rung.number == built else words
     top = middle - HEIGHT_OF_A_PART / 2
     return (
         f'<rect class="{state}" x="{left}" y="{top}" width="{width}" height="{HEIGHT_OF_A_PART}"/>'
@@ -77,8 +77,8 @@ def box(words: str, rungs: tuple[int, ...], left: float, middle: float, width: f
     )
 
 
-def drawing(number: int) -> str:
-    """Return the SVG of the transformer as rung `number` finds it."""
+def drawing(rung: Rung) -> str:
+    """Return the SVG of the transformer as a rung finds it."""
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
@@ -90,7 +90,7 @@ def drawing(number: int) -> str:
             '<path d="M262 90 L72 130 M346 90 L636 130" stroke-dasharray="2 4"/>',
             '<rect class="frame" x="70" y="130" width="568" height="118"/>',
             *(f'<path d="{arrow}"/>' for arrow in ARROWS),
-            *(box(*part, number) for part in PARTS),
+            *(box(*part, rung) for part in PARTS),
             "</svg>",
         ]
     )
@@ -99,7 +99,7 @@ def drawing(number: int) -> str:
 def main() -> None:
     """Write the drawing of each rung."""
     for rung in RUNGS:
-        (IMAGES / f"transformer_{rung.number}.svg").write_text(drawing(rung.number) + "\n", encoding="utf-8")
+        (IMAGES / f"transformer_{rung.stem}.svg").write_text(drawing(rung) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

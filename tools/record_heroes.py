@@ -17,10 +17,10 @@ from attention_course import heroes
 from attention_course.attention import CrossAttentionHead, MultiHeadAttention, window_mask
 from attention_course.examine import examine
 from attention_course.examine.subject import Subject
-from attention_course.explorers import recipes
 from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
 from attention_course.heads import TARGETS, head_scores, read_weights
 from attention_course.ladder import RUNGS
+from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.smollm import load_smollm
 from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import answer_accuracy, answers, read_story, stories_entropy

@@ -26,7 +26,7 @@ import torch
 from bench_speedrun import machine
 from tqdm import tqdm
 
-from attention_course.explorers.recipes import FILE, MARK
+from attention_course.rungs.speed_run.explorer_recipes import FILE, MARK
 from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import answer_accuracy
 from attention_course.text import Data, load_text

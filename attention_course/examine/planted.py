@@ -14,7 +14,7 @@ from torch import nn
 
 from attention_course.attention import Cache
 from attention_course.checks import check_generator, check_sizes
-from attention_course.ladder import tables
+from attention_course.ladder import read_table
 from attention_course.names import look_up
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ class Bug:
     sizes: Mapping[str, int | str] = field(default_factory=dict)
 
 
-BUGS = {name: Bug(name, **table) for name, table in tables("examine", "planted").items()}
+BUGS = {name: Bug(name, **table) for name, table in read_table(HERE / "planted.toml").items()}
 
 
 def plant(*bugs: Bug | str, **sizes: int | str) -> nn.Module:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,9 +11,9 @@ from torch import Tensor
 
 from attention_course.examine.report import Finding, Verdict
 from attention_course.examine.subject import CannotAskError, StoppedError, Subject, gap, told
-from attention_course.ladder import tables
+from attention_course.ladder import read_table
 
-TEXTS = tables("examine", "questions")
+TEXTS = read_table(Path(__file__).parent / "questions.toml")
 LONGEST = 512  # tokens of a text in a backward pass
 LONG = 64  # tokens of a text in which attention is measured
 EVEN = 0.41  # share of the tokens: right models have 0.44 and more, unscaled scores of one head below 0.4

@@ -1,8 +1,8 @@
 """Self-checking exercises: `check`, `hint` and `solution`, each called with the name of an exercise.
 
-For each rung a module holds references, inputs and properties; the TOML file beside it holds the texts, and
-the mistakes as patches of the references. `running` runs an answer, `judging` judges it, `panel` displays the
-result, and `worker` has all of it done in a separate process, in `process`.
+In the folder of a rung, `exercises.py` holds references, inputs and properties, and `exercises.toml` the
+texts, and the mistakes as patches of the references. `running` runs an answer, `judging` judges it, `panel`
+displays the result, and `worker` has all of it done in a separate process, in `process`.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Pr
 from attention_course.exercises.judging import Verdict
 from attention_course.exercises.panel import Card, Hint, Solution, hints_given, hints_of
 from attention_course.exercises.worker import judge_apart
-from attention_course.ladder import RUNGS, modules, tables
+from attention_course.ladder import RUNGS
 from attention_course.names import look_up
 from attention_course.progress import keep_try, kept
 
@@ -29,7 +29,7 @@ __all__ = [
     "solution",
 ]
 
-EXERCISES = {each.name: each for rung in modules("exercises").values() for each in rung.EXERCISES}
+EXERCISES = {each.name: each for rung in RUNGS for each in rung.module("exercises").EXERCISES}
 
 
 def check(name: str, function: object, seed: int | None = None) -> Verdict:
@@ -61,8 +61,8 @@ def check(name: str, function: object, seed: int | None = None) -> Verdict:
 
 def what_follows(name: str) -> str:
     """Say what comes after an exercise: the next one of its rung, or the next rung."""
-    rung = next(rung for rung in RUNGS if name in tables("exercises", rung.stem))
-    names = list(tables("exercises", rung.stem))
+    rung = next(rung for rung in RUNGS if name in rung.table("exercises.toml"))
+    names = list(rung.table("exercises.toml"))
     number = names.index(name) + 1
     if number < len(names):
         return f"Next: exercise {number + 1}, `{names[number]}`."

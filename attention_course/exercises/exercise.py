@@ -11,15 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
+from pathlib import Path
 from types import FunctionType
 
 import torch
 
-from attention_course.ladder import tables
+from attention_course.ladder import RUNGS, read_table
 
 Edit = tuple[str, str]  # a string that occurs once in the body of the reference, and its replacement
 
-CATALOGUE: dict[str, str] = tables("exercises", "catalogue")
+CATALOGUE: dict[str, str] = read_table(Path(__file__).parent / "catalogue.toml")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +126,8 @@ def exercise(
         judge: see `Exercise`.
     """
     name = reference.__name__
-    entry = tables("exercises", module.rpartition(".")[2])[name]
+    (rung,) = [rung for rung in RUNGS if rung.stem == module.split(".")[-2]]
+    entry = rung.table("exercises.toml")[name]
     by_name = {function.__name__: function for function in functions}
 
     mistakes = []

@@ -1,9 +1,10 @@
 """Interactive figures with sliders: `explore("bag_of_words")` in a notebook cell.
 
-One module per explorer, each with three functions: `controls()` makes the sliders, `compute(...)` maps their
-values to tensors, `draw(figure, ...)` shows the tensors. What `below(explorer)` returns, if there is such a
-function, stands below the figure where there is a kernel. The subject of an explorer of rungs 8 and 9, for
-example a model, is passed as keyword arguments to both `controls` and `compute`, each with a default.
+One module per explorer, `explorer.py` in the folder of its rung, with three functions: `controls()` makes
+the sliders, `compute(...)` maps their values to tensors, `draw(figure, ...)` shows the tensors. What
+`below(explorer)` returns, if there is such a function, stands below the figure where there is a kernel. The
+subject of an explorer of rungs 8 and 9, for example a model, is passed as keyword arguments to both
+`controls` and `compute`, each with a default.
 """
 
 from functools import partial
@@ -11,10 +12,10 @@ from inspect import getdoc, signature
 
 from attention_course.explorers.engine import Explorer
 from attention_course.explorers.live_training import LiveTraining
-from attention_course.ladder import RUNGS, modules
+from attention_course.ladder import RUNGS
 from attention_course.names import look_up
 
-EXPLORERS = modules("explorers", [name for rung in RUNGS for name in rung.explorers or (rung.stem,)])
+EXPLORERS = {name: rung.module(module) for rung in RUNGS for name, module in rung.explorers.items()}
 
 __all__ = ["EXPLORERS", "LiveTraining", "explore"]
 

@@ -1,8 +1,8 @@
 """The hero of a rung: the picture it opens with, which one can drag, step through and play.
 
-`hero("bag_of_words")` shows one. A hero is a script, `<name>.js`, on the stage of `stage.js`; its texts and
-its numbers, `<name>.json`; and its still, `<name>.svg`, for pages that run no scripts. It needs no kernel:
-the output holds all of it, so a page that shows the stored output shows it moving.
+`hero("bag_of_words")` shows one. In the folder of its rung a hero is a script, `hero.js`, on the stage of
+`stage.js`; its texts and its numbers, `hero.json`; and its still, `hero.svg`, for pages that run no scripts.
+It needs no kernel: the output holds all of it, so a page that shows the stored output shows it moving.
 """
 
 import base64
@@ -10,10 +10,11 @@ import html
 import json
 from pathlib import Path
 
+from attention_course.ladder import RUNGS, numbered_text
 from attention_course.names import look_up
 
 HERE = Path(__file__).parent
-HEROES = {path.stem: path for path in sorted(HERE.glob("*.json"))}
+HEROES = {rung.stem: rung.folder / "hero.json" for rung in RUNGS} | {"ladder": HERE / "ladder.json"}
 
 
 class Hero:
@@ -29,21 +30,27 @@ class Hero:
     """
 
     def __init__(self, name: str):
-        entry = json.loads(HEROES[name].read_text(encoding="utf-8"))
         self.name = name
+        entry = json.loads(self.read(".json"))
         self.title: str = entry["title"]
         self.alt: str = entry["alt"]
         self.height: int = entry["height"]
         self.still: str = entry.get("still", "")
         self.data: dict[str, object] = entry["data"]
+        if "rungs" in self.data:  # of the whole ladder
+            self.data["rungs"] = [{"title": rung.title, "sentence": rung.sentence} for rung in RUNGS]
+
+    def read(self, suffix: str) -> str:
+        """Return one of its files as text."""
+        return numbered_text(HEROES[self.name].with_suffix(suffix))
 
     def page(self) -> str:
         """Return the hero as HTML that stands by itself: style, still and script."""
         style = (HERE / "stage.css").read_text(encoding="utf-8")
-        script = "\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in ("stage", self.name))
+        script = (HERE / "stage.js").read_text(encoding="utf-8") + "\n" + self.read(".js")
         start = ", ".join(json.dumps(value, ensure_ascii=False) for value in (self.height, self.alt))
         data = json.dumps(self.data, ensure_ascii=False).replace("</", "<\\/")
-        still = HERE / f"{self.name}.svg"
+        still = HEROES[self.name].with_suffix(".svg")
         image = base64.b64encode(still.read_bytes()).decode() if still.exists() else ""
         alt = html.escape(self.alt)
         return (

@@ -1,18 +1,8 @@
-// The destination, in front of rung 1: the rungs of the course, and the GPT of rung 8 while it learns to write.
+// The destination, in front of rung {bag_of_words}: the rungs of the course, and the GPT of rung {bigram_to_gpt} while it learns to write.
 
-const BUILT = [
-  "the mean of all that came before: the simplest memory",
-  "the same mean at one stroke, with a table of weights",
-  "weights that come from scores; what lies ahead is hidden",
-  "each letter asks a question, and finds the letters that answer it",
-  "why scores must not grow too large, and the factor that keeps them small",
-  "one text that reads another: it rewrites dates, and you see what it looks at",
-  "several questions at once",
-  "all of it in one machine, which learns to write: the one you see here",
-  "a machine of the same kind, a thousand times as large, writes English",
-  "a smaller machine that learns the same in about half of the time",
-  "all of it once more, by heart",
-];
+const GPT = {bigram_to_gpt};
+const GROUND = 302; // y of the place where the reader stands
+const TOP = 16; // y of the last rung
 
 // What a loss means, by the lowest line that it is below.
 const FLOORS = [
@@ -43,12 +33,14 @@ function wrap(text) {
 }
 
 function drawLadder(stage, rungs, tell) {
-  const y = (number) => 302 - 26 * number;
-  const rail = (number, side) => 105 + side * (96 - 1.6 * number); // the rails lean towards each other
+  const pitch = (GROUND - TOP) / rungs.length;
+  const y = (number) => GROUND - pitch * number;
+  const rail = (number, side) => 105 + side * (96 - (17.6 * number) / rungs.length); // the rails lean towards each other
+  const end = rungs.length + 0.6;
   for (const side of [-1, 1]) {
-    svg(stage.svg, "line", { x1: rail(0, side), y1: y(0) + 6, x2: rail(11.6, side), y2: y(11.6) + 6, stroke: "var(--faint)", "stroke-width": 5, "stroke-linecap": "round" });
+    svg(stage.svg, "line", { x1: rail(0, side), y1: y(0) + 6, x2: rail(end, side), y2: y(end) + 6, stroke: "var(--faint)", "stroke-width": 5, "stroke-linecap": "round" });
   }
-  rungs.forEach((title, at) => {
+  rungs.forEach(({ title }, at) => {
     const number = at + 1;
     const here = number === 1;
     const rung = svg(stage.svg, "g");
@@ -58,7 +50,7 @@ function drawLadder(stage, rungs, tell) {
       stroke: here ? "var(--query)" : "var(--faint)",
     });
     svg(rung, "text", { x: 105, y: y(number), class: here ? "strong" : "" }, `${number}  ${title}`);
-    if (number === 8) svg(rung, "path", { d: `M 156 ${y(8) + 9} v -18 l 12 4 l -12 5`, fill: "none", stroke: "var(--text)", "stroke-width": 1.5 }); // the goal
+    if (number === GPT) svg(rung, "path", { d: `M 156 ${y(GPT) + 9} v -18 l 12 4 l -12 5`, fill: "none", stroke: "var(--text)", "stroke-width": 1.5 }); // the goal
     stage.point(rung, number, `rung ${number}, ${title}`, tell);
   });
   svg(stage.svg, "text", { x: 105, y: y(0) + 2, class: "strong", style: "fill: var(--query)" }, "▲ you stand here");
@@ -75,11 +67,11 @@ function play(stage, { rungs, floors, words, moments }) {
   let now = 0; // which of the moments
 
   drawLadder(stage, rungs, (number) => {
-    if (number) stage.say(`Rung ${number}, ${rungs[number - 1]}: ${BUILT[number - 1]}.`);
+    if (number) stage.say(`Rung ${number}, ${rungs[number - 1].title}: ${rungs[number - 1].sentence}.`);
     else describe();
   });
 
-  svg(stage.svg, "text", { x: left - 12, y: 12, class: "start" }, "surprise of rung 8 at the next letter: low is good");
+  svg(stage.svg, "text", { x: left - 12, y: 12, class: "start" }, "surprise of rung {bigram_to_gpt} at the next letter: low is good");
   svg(stage.svg, "path", { d: `M ${left} ${top} V ${bottom} H ${right}`, fill: "none", stroke: "var(--faint)" });
   for (const loss of [0, 1, 2, 3, 4]) svg(stage.svg, "text", { x: left - 12, y: y(loss), class: "small muted end" }, number(loss));
   moments.forEach(({ step }, at) => {
@@ -154,5 +146,5 @@ function play(stage, { rungs, floors, words, moments }) {
     step: gap,
   });
   go(0, 0);
-  stage.say("Untrained, rung 8 prefers letters at random: that is worse than guessing evenly. Drag the ring down the curve by mouse, finger or arrow keys, press Play, or point at a rung.");
+  stage.say("Untrained, rung {bigram_to_gpt} prefers letters at random: that is worse than guessing evenly. Drag the ring down the curve by mouse, finger or arrow keys, press Play, or point at a rung.");
 }

@@ -1,6 +1,6 @@
 """Guess first, then see: `ask("slice_of_the_past")` in a notebook cell.
 
-One TOML file a rung holds the questions; every choice, right or wrong, has its own explanation.
+The `questions.toml` of a rung holds them; every choice, right or wrong, has its own explanation.
 """
 
 import html
@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict
 
 import ipywidgets
 
-from attention_course.ladder import STEMS, tables
+from attention_course.ladder import RUNGS
 from attention_course.names import look_up
 from attention_course.progress import SKIP, keep_answer, kept
 
@@ -31,7 +31,7 @@ class Entry(TypedDict):
 
 
 QUESTIONS: dict[str, Any] = {
-    name: question for stem in STEMS for name, question in tables("questions", stem).items()
+    name: question for rung in RUNGS for name, question in rung.table("questions.toml").items()
 }
 
 BACK = "Back to the choices"

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from answers import right, wrong
 from attention_course.attention import attention_weights
-from attention_course.exercises.query_key_value import position_weights
+from attention_course.rungs.query_key_value.exercises import position_weights
 
 INF = float("inf")
 

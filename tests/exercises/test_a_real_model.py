@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from attention_course.attention import Cache, attend, attention, causal_mask
 from attention_course.exercises import EXERCISES, check, judging
-from attention_course.exercises import a_real_model as rung
 from attention_course.exercises.comparing import same
 from attention_course.heads import followed_before, head_scores
 from attention_course.llama import RMSNorm, Rotary
+from attention_course.rungs.a_real_model import exercises as rung
 from attention_course.smollm import SMOLLM
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ from attention_course.examine import Report, examine
 from attention_course.examine.planted import BUGS, plant
 from attention_course.examine.subject import StoppedError, Subject
 from attention_course.exercises import EXERCISES, check
-from attention_course.exercises import an_empty_page as rung
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.questions import QUESTIONS
+from attention_course.rungs.an_empty_page import exercises as rung
 from attention_course.training.loss import mean_loss
 
 pytestmark = pytest.mark.slow

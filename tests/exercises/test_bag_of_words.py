@@ -6,7 +6,7 @@ from answers import bad, judged, mean_of_past
 
 from attention_course.averaging import causal_mean_loop
 from attention_course.exercises import EXERCISES, check, judging
-from attention_course.exercises.bag_of_words import draw_tokens
+from attention_course.rungs.bag_of_words.exercises import draw_tokens
 
 pytestmark = pytest.mark.slow
 

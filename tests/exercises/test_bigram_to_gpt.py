@@ -9,8 +9,8 @@ from torch import nn
 from attention_course import gpt
 from attention_course.attention import causal_mask
 from attention_course.exercises import CATALOGUE, EXERCISES, check, judging
-from attention_course.exercises import bigram_to_gpt as rung
-from attention_course.exercises.bigram_to_gpt import Model
+from attention_course.rungs.bigram_to_gpt import exercises as rung
+from attention_course.rungs.bigram_to_gpt.exercises import Model
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from attention_course.attention import Head, causal_mask, leak_probe, padding_mask
 from attention_course.exercises import EXERCISES, check
-from attention_course.exercises import cross_and_causal as rung
+from attention_course.rungs.cross_and_causal import exercises as rung
 
 pytestmark = pytest.mark.slow
 

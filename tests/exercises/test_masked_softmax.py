@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from attention_course.attention import attention_weights, softmax
 from attention_course.averaging import causal_mean_softmax
 from attention_course.exercises import EXERCISES, check, judging
-from attention_course.exercises.bag_of_words import draw_tokens
+from attention_course.rungs.bag_of_words.exercises import draw_tokens
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import torch
 
 from attention_course.attention import Head, causal_mask
 from attention_course.exercises import EXERCISES, check, judging
-from attention_course.exercises.query_key_value import head_forward, position_weights
+from attention_course.rungs.query_key_value.exercises import head_forward, position_weights
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from attention_course.exercises import EXERCISES, judging
-from attention_course.exercises.scaling_variance import (
+from attention_course.rungs.scaling_variance.exercises import (
     measured_variance,
     predicted_variance,
     scale_for_variance,

@@ -5,7 +5,7 @@ import torch
 
 from attention_course import flash
 from attention_course.exercises import EXERCISES, check, judging
-from attention_course.exercises import speed_run as rung
+from attention_course.rungs.speed_run import exercises as rung
 
 pytestmark = pytest.mark.slow
 SEEDS = pytest.mark.parametrize("seed", range(5))

@@ -6,7 +6,7 @@ from answers import mean_of_past
 
 from attention_course.averaging import causal_mean_matmul
 from attention_course.exercises import EXERCISES, judging
-from attention_course.exercises.bag_of_words import draw_tokens, windowed_mean
+from attention_course.rungs.bag_of_words.exercises import draw_tokens, windowed_mean
 
 pytestmark = pytest.mark.slow
 

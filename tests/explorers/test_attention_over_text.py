@@ -5,9 +5,10 @@ import torch
 from explorers.words import seen
 
 from attention_course.attention import record_weights
-from attention_course.explorers import attention_over_text, explore
+from attention_course.explorers import explore
 from attention_course.explorers.subject import STORY
 from attention_course.gpt import BigramLanguageModel
+from attention_course.rungs.bigram_to_gpt import explorer_attention_over_text as attention_over_text
 from attention_course.stories import answers
 
 

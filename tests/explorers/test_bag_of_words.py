@@ -4,7 +4,7 @@ import pytest
 import torch
 from explorers.words import written
 
-from attention_course.explorers import bag_of_words
+from attention_course.rungs.bag_of_words import explorer as bag_of_words
 
 
 def says(out, t, order):

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_course.attention import causal_mask, prefix_mask, window_mask
-from attention_course.explorers import cross_and_causal as explorer
 from attention_course.explorers import explore
 from attention_course.plots.drawing import script
+from attention_course.rungs.cross_and_causal import explorer
 
 lengths = st.integers(1, explorer.LARGEST)
 

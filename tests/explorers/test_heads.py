@@ -4,10 +4,11 @@ import pytest
 import torch
 from explorers.words import seen, written
 
-from attention_course.explorers import explore, heads, subject
+from attention_course.explorers import explore, subject
 from attention_course.gpt import BigramLanguageModel
 from attention_course.heads import TARGETS, ablate, head_scores, read_weights
 from attention_course.plots import visible_character
+from attention_course.rungs.a_real_model import explorer_heads as heads
 from attention_course.smollm import load_smollm, smollm_path
 
 TEXT = "the cat and the cat"

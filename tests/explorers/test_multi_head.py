@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from attention_course.attention import MultiHeadAttention, causal_mask
-from attention_course.explorers import explore, multi_head
+from attention_course.explorers import explore
+from attention_course.rungs.multi_head import explorer as multi_head
 
 N_HEADS = [2**power for power in range(7)]
 T = len(multi_head.TEXT)

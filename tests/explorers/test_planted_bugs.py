@@ -8,7 +8,8 @@ import torch
 from explorers.words import written
 
 from attention_course.examine.planted import BUGS, ONE_FILE
-from attention_course.explorers import explore, planted_bugs
+from attention_course.explorers import explore
+from attention_course.rungs.an_empty_page import explorer_planted_bugs as planted_bugs
 
 HERE = torch.eye(16, dtype=torch.bool)
 PAST, FUTURE = HERE.new_ones(16, 16).tril(-1), HERE.new_ones(16, 16).triu(1)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_course.explorers import explore
-from attention_course.explorers.query_key_value import HEADS, LETTERS, TEXT, compute
 from attention_course.plots import Heatmap
+from attention_course.rungs.query_key_value.explorer import HEADS, LETTERS, TEXT, compute
 
 T = len(TEXT)
 TOKENS = ["p0", "o1", "t2", "a3", "t4", "o5"]

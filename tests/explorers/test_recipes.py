@@ -10,8 +10,9 @@ from threading import Event
 import pytest
 import torch
 
-from attention_course.explorers import explore, recipes
+from attention_course.explorers import explore
 from attention_course.gpt import GPT, GPTConfig
+from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.speedrun import TRICKS
 from attention_course.text import Data
 from attention_course.training import Recipe, Trainer

@@ -6,8 +6,9 @@ import pytest
 import torch
 from explorers.words import written
 
-from attention_course.explorers import explore, rotary
+from attention_course.explorers import explore
 from attention_course.llama import Rotary
+from attention_course.rungs.a_real_model import explorer_rotary as rotary
 
 HEAD_SIZES = [2, 4, 8, 16, 32, 64]
 BASES = [10, 100, 1000, 10_000, 100_000]

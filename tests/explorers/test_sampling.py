@@ -4,8 +4,9 @@ import pytest
 import torch
 from explorers.words import entropy
 
-from attention_course.explorers import explore, sampling
+from attention_course.explorers import explore
 from attention_course.gpt import BigramLanguageModel, generate
+from attention_course.rungs.bigram_to_gpt import explorer_sampling as sampling
 
 
 def says(out, temperature, top_k, seed):

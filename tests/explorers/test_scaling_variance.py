@@ -9,8 +9,9 @@ from explorers.words import entropy, small
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_course.exercises.scaling_variance import predicted_variance
-from attention_course.explorers import explore, scaling_variance
+from attention_course.explorers import explore
+from attention_course.rungs.scaling_variance import explorer as scaling_variance
+from attention_course.rungs.scaling_variance.exercises import predicted_variance
 
 head_sizes = st.integers(1, scaling_variance.LARGEST)
 scales = st.sampled_from(list(scaling_variance.SCALES))

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from attention_course.explorers import recipes
 from attention_course.heroes import hero
+from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.speedrun import TRICKS
 from attention_course.text import Data, load_text
 

@@ -1,0 +1,135 @@
+"""Bugs as they look from outside, where no source is read: what changes with what, and how far."""
+
+import math
+from functools import cache
+from typing import Any
+
+import ipywidgets
+import torch
+from torch import Tensor
+
+from attention_course.examine import QUESTIONS, Finding
+from attention_course.examine.planted import BUGS, SIZES, Bug, plant
+from attention_course.examine.question import SHORT, Candidate
+from attention_course.examine.subject import Subject
+from attention_course.explorers.figure import LiveFigure
+from attention_course.plots import Bars, Comparison, Heatmap, format_number
+from attention_course.training.loss import mean_loss
+
+NONE = "no bug"
+RIGHT = Bug(NONE, [])
+SHOWN = (
+    NONE,
+    "no mask",
+    "mask off by one",
+    "mask inverted",
+    "each token hidden from itself",
+    "weights over queries",
+    "weights over the batch",
+    "weights transposed",
+    "no scale",
+    "scale by √T",
+    "heads of the value by view without transpose",
+    "heads joined without transpose",
+    "no positions, one layer",
+    "positions of the batch",
+    "positions counted from the end",
+    "no residual around attention",
+    "attention not added",
+    "LayerNorm over time",
+    "dropout in eval mode",
+    "no token sees more than 4 back",
+    "embeddings too large",
+    "logits already softmaxed",
+)
+PROBES = ("asked again", "other texts", "cut after it", "two swapped")
+FULL = 5.0  # the change of an output with full colour
+LARGEST = 6.0  # loss
+
+
+def controls() -> dict[str, ipywidgets.ValueWidget]:
+    """Return the bug."""
+    return {"bug": ipywidgets.Dropdown(options=SHOWN, description="bug", layout={"width": "400px"})}
+
+
+@cache
+def compute(bug: str) -> dict[str, Any]:
+    """Plant a bug in a model of one layer, always with the same parameters, and look at it from outside.
+
+    `table` (16, 16) says how far each output (row) moves when each token (column) is another, `leaks` which
+    of these cells lie in the future. `changed` (4, 2): how many of the 16 outputs change in each of PROBES,
+    in the right model and in this one. `losses` (2,): ln V and the first loss. `finding`: the one of an
+    examination that is meant for the bug.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        planted = RIGHT if bug == NONE else BUGS[bug]
+        model = plant(planted, **{"layers": 1, **planted.sizes})
+        candidate = Candidate(Subject(model, SIZES["vocab_size"], SIZES["block_size"]))
+        new = candidate.new
+        table, rounding = table_of(new)
+        changed = outputs_changed(new)
+        ids = new.draw(16, SHORT + 1)
+        loss = mean_loss(new.logits(ids[:, :-1]), ids[:, 1:])
+        asked = (each.put_to(candidate, {}) for each in QUESTIONS if each.name == planted.finding)
+        finding = next(asked, None)
+    right = changed if bug == NONE else compute(NONE)["changed"][:, 0]
+    return {
+        "table": table,
+        "leaks": [(t, s) for t, s in (table > rounding).triu(1).nonzero().tolist()],
+        "changed": torch.stack([right, changed], dim=-1),
+        "losses": torch.tensor([math.log(new.vocab_size), loss]),
+        "finding": finding,
+    }
+
+
+def table_of(subject: Subject) -> tuple[Tensor, float]:
+    """Return how far each output moves when each token is another, (16, 16), and what may be rounding.
+
+    Each text is read alone: what others in a batch do is a question of its own.
+    """
+    ids = subject.draw(1, SHORT, seed=1)
+    logits, moves = subject.logits(ids), torch.zeros(SHORT, SHORT)
+    for place in range(SHORT):
+        for by in (1, 2, 3):
+            changed = ids.clone()
+            changed[:, place] = subject.others(ids[:, place], by)
+            moves[:, place] += (subject.logits(changed) - logits)[0].norm(dim=-1) / 3
+    return moves, subject.tolerance(logits)
+
+
+def outputs_changed(subject: Subject) -> Tensor:
+    """Return how many of the outputs of a text change in each of PROBES, (4,)."""
+    ids = subject.draw(3, SHORT, seed=3)
+    logits = subject.logits(ids)
+    cut = torch.cat([subject.logits(ids[:, :length])[:, -1:] for length in range(1, SHORT + 1)], dim=1)
+    swapped = subject.logits(ids[:, [1, 0, *range(2, SHORT)]])
+    others = [subject.logits(ids, seed=1), subject.logits(ids[-1:]), cut, swapped]
+    away = torch.stack([(other[-1] - logits[-1]).abs().amax(dim=-1) for other in others])
+    return (away > subject.tolerance(logits)).sum(dim=-1).float()
+
+
+def draw(
+    figure: LiveFigure,
+    table: Tensor,
+    leaks: list[tuple[int, int]],
+    changed: Tensor,
+    losses: Tensor,
+    finding: Finding | None,
+) -> None:
+    """Show what moves what, what should change no output and what should, and the loss at first."""
+    expected, loss = losses.tolist()
+    right = (
+        "Nothing is wrong. Each output moves with its own token, less with each of those before it, and with "
+        f"nothing else. The first loss is {format_number(loss)} nats, and ln V = {format_number(expected)}."
+    )
+    figure.show(
+        Heatmap("how far a token moves an output", table, "output", "token", limit=FULL, crossed=leaks),
+        Comparison(
+            f"outputs that change, of {SHORT}", changed, PROBES, ["a right model", "this one"], limit=SHORT
+        ),
+        Bars("loss before training", losses, ["ln V", "this one"], "nats", (0, LARGEST)),
+        caption=right
+        if finding is None
+        else f"“{finding.name}” names it. {finding.measured} {finding.cause}",
+    )
