@@ -74,6 +74,11 @@ class Rung:
         """Import a module of the rung."""
         return import_module(f"{__package__}.rungs.{self.stem}.{name}")
 
+    @property
+    def exercise_minutes(self) -> int:
+        """The minutes of its exercises."""
+        return sum(exercise["minutes"] for exercise in self.table("exercises.toml").values())
+
     @cached_property
     def explorers(self) -> dict[str, str]:
         """The modules of its explorers, by name. `explorer_heads.py` is "heads"; `explorer.py`, the stem."""

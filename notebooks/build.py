@@ -56,15 +56,9 @@ def neighbours(here: Rung) -> str:
     return " · ".join(below + above)
 
 
-def minutes_of_exercises(rung: Rung) -> int:
-    """Add up the minutes of all exercises of a rung."""
-    return sum(each["minutes"] for each in rung.table("exercises.toml").values())
-
-
 def time(rung: Rung) -> str:
     """Return how long a rung takes."""
-    exercises = minutes_of_exercises(rung)
-    return f"**Time** about {rung.minutes} minutes to read, and {exercises} for the exercises."
+    return f"**Time** about {rung.minutes} minutes to read, and {rung.exercise_minutes} for the exercises."
 
 
 def task(name: str) -> str:

@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from attention_course.heroes import HERE, HEROES, hero
-from attention_course.ladder import RUNGS
+from attention_course.heroes import HEROES, hero
 
 
 @pytest.fixture(params=HEROES)
@@ -16,12 +15,8 @@ def shown(request):
     return hero(request.param)
 
 
-def test_each_rung_opens_with_a_hero():
-    assert {rung.stem for rung in RUNGS} <= set(HEROES)
-
-
 def test_a_hero_has_its_files_and_its_words(shown):
-    assert (HERE / f"{shown.name}.js").read_text(encoding="utf-8").count("function play(stage, ") == 1
+    assert shown.read(".js").count("function play(stage, ") == 1
     assert shown.title
     assert not shown.title.endswith(".")
     assert shown.alt.endswith(".")
@@ -30,7 +25,7 @@ def test_a_hero_has_its_files_and_its_words(shown):
 
 
 def test_a_still_is_a_drawing_of_the_same_size_and_asks_for_nothing(shown):
-    still = (HERE / f"{shown.name}.svg").read_text(encoding="utf-8")
+    still = HEROES[shown.name].with_suffix(".svg").read_text(encoding="utf-8")
     root = ElementTree.fromstring(still)
     assert (root.get("width"), root.get("height")) == ("640", str(shown.height))
     assert len(list(root.iter())) > 10
@@ -41,7 +36,7 @@ def test_a_still_is_a_drawing_of_the_same_size_and_asks_for_nothing(shown):
 def test_the_page_holds_style_still_and_script(shown):
     page = shown.page()
     (image,) = re.findall(r'<img alt="[^"]+" src="data:image/svg\+xml;base64,([^"]+)">', page)
-    assert base64.b64decode(image) == (HERE / f"{shown.name}.svg").read_bytes()
+    assert base64.b64decode(image) == HEROES[shown.name].with_suffix(".svg").read_bytes()
     assert page.count("<script>") == page.count("</script>") == 1
     assert "play(new Stage(figure" in page
     assert not re.findall(r'(?:src|href)="https?:', page)

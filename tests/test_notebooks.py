@@ -23,7 +23,6 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from attention_course.examine.planted import BUGS, ONE_FILE, plant
-from attention_course.exercises import EXERCISES
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.ladder import RUNGS
 from attention_course.plots import Heatmap, picture
@@ -32,8 +31,8 @@ from attention_course.training import RECIPES
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
-SOURCES = NOTEBOOKS / "source"
-NAMES = [rung.name for rung in RUNGS]
+BY_NAME = {rung.name: rung for rung in RUNGS}
+NAMES = list(BY_NAME)
 
 spec = importlib.util.spec_from_file_location("build", NOTEBOOKS / "build.py")
 build = importlib.util.module_from_spec(spec)
@@ -83,16 +82,15 @@ def markdown() -> MarkdownIt:
 
 
 def test_source_and_notebook_agree(path):
-    source = SOURCES / f"{path.stem}.py"
-    assert path.exists(), f"{source.name} was never built: make notebooks"
+    assert path.exists(), f"{path.stem} was never built: make notebooks"
     built = [(cell.id, cell.cell_type, cell.source) for cell in read(path).cells]
-    wanted = [(cell.id, cell.cell_type, cell.source) for cell in build.cells_of(build.read(source))]
+    wanted = [(cell.id, cell.cell_type, cell.source) for cell in source_of(path)]
     assert built == wanted, "the notebook is older than its source: make notebooks"
 
 
 def test_each_rung_is_one_step_from_all_others(path):
     (line,) = [line for line in read(path).cells[0].source.splitlines() if "▶" in line]
-    assert line == build.navigation(path.stem)
+    assert line == build.navigation(BY_NAME[path.stem])
     linked = set(re.findall(r"\]\((\w+)\.ipynb\)", line))
     assert linked == set(NAMES) - {path.stem}
     assert line.count("**") == 2
@@ -100,7 +98,7 @@ def test_each_rung_is_one_step_from_all_others(path):
 
 def test_each_rung_ends_with_the_way_on(path):
     *_, line = read(path).cells[-1].source.splitlines()
-    assert line == build.neighbours(path.stem)
+    assert line == build.neighbours(BY_NAME[path.stem])
     at = NAMES.index(path.stem)
     around = NAMES[max(0, at - 1) : at] + NAMES[at + 1 : at + 2]
     assert re.findall(r"\]\((\w+)\.ipynb\)", line) == around
@@ -110,8 +108,8 @@ def test_each_rung_opens_with_a_hero_and_its_drawing(path):
     first = next(cell for cell in read(path).cells if cell.cell_type == "code")
     assert {"hero", "folded"} <= set(first.metadata.tags)
     assert "attention-hero" in first.outputs[0].data["text/html"]
-    number = int(path.stem[:2])
-    assert f"(images/transformer_{number}.svg)" in "".join(cell.source for cell in cells(path, "markdown"))
+    drawing = f"(images/transformer_{BY_NAME[path.stem].stem}.svg)"
+    assert any(drawing in cell.source for cell in cells(path, "markdown"))
 
 
 def test_every_cell_has_a_purpose_and_every_code_cell_was_executed(path):
@@ -142,7 +140,7 @@ def test_small_enough_to_show_on_the_web(path):
 
 @cache
 def source_of(path: Path) -> list[NotebookNode]:
-    return build.cells_of(build.read(SOURCES / f"{path.stem}.py"))
+    return build.cells_of(build.read(BY_NAME[path.stem]))
 
 
 def tree_of(code: str) -> ast.Module:
@@ -203,7 +201,7 @@ def test_no_screen_is_all_folded(path):
 
 
 def test_code_fits_a_narrow_window(path):
-    width = tomllib.loads((SOURCES / "ruff.toml").read_text())["line-length"]
+    width = tomllib.loads((ROOT / "tools" / "notebook.toml").read_text())["line-length"]
     for cell in source_of(path):
         if cell.cell_type == "code":
             code = re.sub(r'""".*?"""', "", cell.source, flags=re.S)
@@ -270,19 +268,12 @@ def test_what_the_package_also_has_is_the_same_there(path):
 
 
 def test_what_an_exercise_judges_with_is_the_same_in_its_notebook(path):
-    module = ROOT / "attention_course" / "exercises" / f"{path.stem[3:]}.py"
+    module = BY_NAME[path.stem].folder / "exercises.py"
     functions = [node for node in definitions(module.read_text()) if isinstance(node, ast.FunctionDef)]
     ours = {node.name: plain(node) for node in functions}
     for cell in cells(path, "code"):
         for node in definitions(cell.source):
             assert plain(node) == ours.get(node.name, plain(node)), f"{node.name} has drifted"
-
-
-def test_the_header_sums_the_minutes_of_the_exercises(path):
-    exercises = [EXERCISES[name] for name in re.findall(r'^check\("(\w+)"', code_of(path), re.M)]
-    minutes = sum(exercise.minutes for exercise in exercises)
-    header = "".join(cell.source for cell in cells(path, "markdown")[:2])
-    assert f"minutes to read, and {minutes} for the exercises." in header
 
 
 def test_progress_bars_are_stored_without_times_and_without_a_dead_widget():
@@ -411,7 +402,7 @@ def test_without_the_real_model_the_rest_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    notebook = build.notebook_of(build.read(SOURCES / "09_a_real_model.py"))
+    notebook = build.notebook_of(build.read(BY_NAME["09_a_real_model"]))
     build.execute(notebook, NOTEBOOKS)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     (fetching,) = [cell for cell in code if "load_smollm()" in cell.source]

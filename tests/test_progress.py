@@ -17,7 +17,7 @@ from attention_course.exercises import EXERCISES, check
 from attention_course.exercises.exercise import CATALOGUE
 from attention_course.exercises.problems import SELF_EXPLAINING
 from attention_course.files import printable
-from attention_course.ladder import RUNGS, modules, tables
+from attention_course.ladder import RUNGS
 from attention_course.progress import (
     HARDEST,
     SKIP,
@@ -192,10 +192,9 @@ def test_a_folder_in_the_place_of_the_file_is_told_of(file):
 
 
 def test_names_are_those_of_questions_and_exercises():
-    rungs = modules("exercises")
     for rung in RUNGS:
-        assert list(tables("exercises", rung.stem)) == [each.name for each in rungs[rung.stem].EXERCISES]
-    assert [name for rung in RUNGS for name in tables("questions", rung.stem)] == list(QUESTIONS)
+        exercises = rung.module("exercises").EXERCISES
+        assert list(rung.table("exercises.toml")) == [each.name for each in exercises]
 
 
 def test_the_line_of_a_rung(file):
@@ -216,7 +215,7 @@ def test_the_line_of_a_rung(file):
 
 
 def test_all_rungs_are_a_table(file):
-    for name in tables("questions", RUNG.stem):
+    for name in RUNG.table("questions.toml"):
         choose(name, right=True)
     keep_try("windowed_mean", False, ())
     page = progress()._repr_html_()

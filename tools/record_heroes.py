@@ -7,7 +7,6 @@ import math
 import re
 import sys
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,8 +26,6 @@ from attention_course.stories import answer_accuracy, answers, read_story, stori
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import Recipe, Trainer, evaluate, train
 
-SOURCES = Path(__file__).parent.parent / "notebooks" / "source"
-RUNG_6, RUNG_8 = SOURCES / "06_cross_and_causal.py", SOURCES / "08_bigram_to_gpt.py"
 MOMENTS = (0, 2, 5, 10, 15, *range(20, 60, 10), 65, 80, *range(100, 220, 20), 225, 250, 275, 300, 350, 450)
 SENTENCE = "The little dog ran home. Then the little dog"  # for the heads of the real model
 HEAD_SIZES = [2**n for n in range(9)]
@@ -69,6 +66,11 @@ def is_story(line: str) -> bool:
         return False
 
 
+def source_of(stem: str) -> str:
+    """Return the source of a rung's notebook."""
+    return next(rung.text("notebook.py") for rung in RUNGS if rung.stem == stem)
+
+
 def floors() -> dict[str, float]:
     """Return the loss without knowledge, of the best tables of 1 to 3 characters, and the entropy."""
     text = load_text("stories")
@@ -96,7 +98,7 @@ def ladder() -> dict[str, object]:
     keep(Trainer(gpt, data, recipe))
     train(gpt, data, recipe, callback=keep)
     return {
-        "rungs": [rung.title for rung in RUNGS],
+        "rungs": [],  # `hero` puts them in
         "floors": floors(),
         "words": sorted(set(re.findall("[A-Za-z]+", load_text("stories")))),
         "moments": moments,
@@ -105,7 +107,7 @@ def ladder() -> dict[str, object]:
 
 def bigram_to_gpt() -> dict[str, object]:
     """Run rung 8 up to its table: the same models, trained alike, and asked the first new question."""
-    source = RUNG_8.read_text(encoding="utf-8")
+    source = source_of("bigram_to_gpt")
     rung = {"__name__": "rung_8"}
     exec(source[: source.index("# ## The table")], rung)
     prompt = rung["val_text"][: answers(rung["val_text"])[0][0]]
@@ -145,7 +147,7 @@ def scaling_variance() -> dict:
 
 def encoder_decoder(until: str) -> dict:
     """Run rung 6 from its working example to a line, and return what it defines."""
-    source = RUNG_6.read_text(encoding="utf-8")
+    source = source_of("cross_and_causal")
     names = {"CrossAttentionHead": CrossAttentionHead, "window_mask": window_mask, "__name__": "rung_6"}
     exec(source[: source.index("# ## One line")], names)  # the imports
     exec(source[source.index("# ## A working example") : source.index(until)], names)
@@ -326,7 +328,7 @@ RECORDED = {
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        path = heroes.HERE / f"{name}.json"
+        path = heroes.HEROES[name]
         entry = json.loads(path.read_text(encoding="utf-8"))
         entry["data"] = RECORDED[name]()
         path.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

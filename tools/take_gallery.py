@@ -30,26 +30,18 @@ _ = train(model, data, Recipe(steps=700), callback=live)
 smollm, smollm_tokenizer = load_smollm()"""
 
 LEARNT = "model=model, tokenizer=data.tokenizer, "
-# Subjects, and settings of the controls where the defaults show less.
+# Their subjects. Settings of the controls, where the defaults show less, are SETTINGS of an explorer.
 SUBJECTS = {
     "sampling": LEARNT + 'prompt="\\nKind Ann gave poor "',
     "attention_over_text": LEARNT + 'text="\\n" + text.splitlines()[3]',
     "heads": "model=smollm, tokenizer=smollm_tokenizer, "
     'text="Tom found the key at the mill. Where did Tom find the key? At the"',
 }
-SETTINGS = {
-    "bag_of_words": {"t": 5},
-    "tril_matmul": {"decay": 0.6},
-    "masked_softmax": {"temperature": 0.7},
-    "sampling": {"temperature": 1.3},
-    "heads": {"off": "16.0"},
-    "planted_bugs": {"bug": "heads of the value by view without transpose"},
-}
 
 
 def explorer_cell(name: str) -> str:
     """Return the code that shows an explorer with its settings."""
-    values = SETTINGS.get(name, {})
+    values = getattr(EXPLORERS[name], "SETTINGS", {})
     moves = [f"explorer.controls[{key!r}].value = {value!r}" for key, value in values.items()]
     return "\n".join([f"explorer = explore({name!r}, {SUBJECTS.get(name, '')})", *moves, "explorer"])
 

@@ -46,7 +46,7 @@ def main() -> None:
     with lab.browser(chromium) as browser:
         page = browser.new_context(reduced_motion="reduce").new_page()
         for name in sys.argv[1:] or HEROES:
-            (HERE / f"{name}.svg").write_text(take(page, name), encoding="utf-8")
+            HEROES[name].with_suffix(".svg").write_text(take(page, name), encoding="utf-8")
             print(f"{name}.svg")
 
 

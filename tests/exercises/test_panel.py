@@ -13,7 +13,7 @@ from answers import bad, mean_of_past
 
 from attention_course.exercises import EXERCISES, check, hint, hints_given, panel, what_follows
 from attention_course.exercises.exercise import unwrapped
-from attention_course.ladder import RUNGS, tables
+from attention_course.ladder import RUNGS
 
 
 class Nasty:
@@ -138,7 +138,7 @@ def test_a_verdict_shows_itself_as_a_card_and_without_one_as_before():
 
 def test_a_passed_exercise_leads_to_the_next():
     followed = {name: what_follows(name) for name in EXERCISES}
-    first, *_, last = [list(tables("exercises", rung.stem)) for rung in RUNGS]
+    first, *_, last = [list(rung.table("exercises.toml")) for rung in RUNGS]
     assert followed[first[0]] == f"Next: exercise 2, `{first[1]}`."
     assert followed[first[-1]] == f"Next: rung 2, {RUNGS[1].title}."
     assert followed[last[-1]] == "This was the last exercise."

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from attention_course.heroes import HEROES, hero
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attention_course"
 
@@ -22,12 +24,8 @@ def function(script: str, given: str, name: str) -> str:
 
 def heroes() -> str:
     """Return the stage, and each hero as a function."""
-    plays = (function(path.read_text(encoding="utf-8"), "", "play") for path in scripts_of_heroes())
+    plays = (function(hero(name).read(".js"), "", "play") for name in HEROES)
     return f"{read('heroes/stage.js')}\nexport const all = [Stage, {', '.join(plays)}];\n"
-
-
-def scripts_of_heroes() -> list[Path]:
-    return sorted(path for path in (PACKAGE / "heroes").glob("*.js") if path.stem != "stage")
 
 
 def figures() -> str:

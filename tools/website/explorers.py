@@ -36,32 +36,6 @@ COURSE = ROOT / "attention_course"
 FIGURE = COURSE / "explorers" / "figure.js"
 DUMPED = ROOT / "notebooks" / "pictures"  # of a model: the build of its notebook writes them
 KEPT = Path(__file__).parent / ".pictures"  # from one build of the site to the next
-COMPUTED = ("masked_softmax",)  # in the page, by static/NAME.js: there are too many settings
-
-FACTS = "Tom lost his key at the mill. Anna found a coin at the bridge."
-# The values that a page offers where a control has too many, or takes any text.
-OFFERED = {
-    "scaling_variance": {
-        "head_size": [2**power for power in range(7)],
-        "var_q": [0.25, 0.5, 1.0, 2.0, 4.0],
-        "var_k": [0.25, 0.5, 1.0, 2.0, 4.0],
-    },
-    "rotary": {"position": [0, 10, 100, 1000], "distance": [*range(16), *range(16, 65, 4)]},
-    "sampling": {
-        "temperature": [step / 5 for step in range(11)],
-        "top_k": [1, 2, 3, 5, 10],
-        "seed": range(5),
-    },
-    "heads": {
-        "text": [
-            f"{FACTS} Where did Tom lose his key? At the",
-            f"{FACTS} Where did Anna find a coin? At the",
-        ],
-        "query": [13, 18, 24],
-        "off": ["", "16.0"],
-    },
-}
-NOTES = {"heads": "Here are two texts, three queries and one head to switch off. The notebook takes any."}
 SHADES = 3  # decimals of a shade: the eye sees fewer
 
 
@@ -75,11 +49,16 @@ def every(control: Any) -> list:
     return [round(control.min + control.step * step, 9) for step in range(steps + 1)]
 
 
+def script_of(name: str) -> Path:
+    """Return the path of the script that computes an explorer's pictures in the page, if there is one."""
+    return Path(EXPLORERS[name].__file__).with_suffix(".js")
+
+
 def offered(name: str, explorer: Explorer) -> dict[str, list]:
     """Return the values of each control that a page offers; a slider's start is always among them."""
     chosen = {}
     for key, control in explorer.controls.items():
-        values = OFFERED.get(name, {}).get(key) or every(control)
+        values = getattr(EXPLORERS[name], "OFFERED", {}).get(key) or every(control)
         chosen[key] = sorted({*values, control.value}) if hasattr(control, "min") else list(values)
     return chosen
 
@@ -161,7 +140,7 @@ def pictures(name: str, explorer: Explorer) -> dict:
     """
     dragged = {key for panel in explorer.figure.panels for key in getattr(panel, "controls", ())}
     values = offered(name, explorer)
-    if name in COMPUTED:
+    if script_of(name).exists():
         settings, shape = [{key: control.value for key, control in explorer.controls.items()}], ()
     else:
         settings = [dict(zip(values, setting, strict=True)) for setting in product(*values.values())]
@@ -182,6 +161,7 @@ def pictures(name: str, explorer: Explorer) -> dict:
             if key in dragged
         },
         **factored(shown, shape),
+        **({"computed": True} if script_of(name).exists() else {}),
     }
 
 
@@ -195,7 +175,7 @@ def dump(outputs: Iterable, folder: Path = DUMPED) -> None:
     folder.mkdir(exist_ok=True)
     for explorer in outputs:
         if isinstance(explorer, Explorer) and explorer.compute.keywords:
-            name = explorer.draw.__module__.rpartition(".")[2]
+            name = next(name for name, module in EXPLORERS.items() if module.draw is explorer.draw)
             (folder / f"{name}.json").write_text(text_of(pictures(name, explorer)), encoding="utf-8")
 
 
@@ -207,7 +187,7 @@ def of_a_model(name: str) -> bool:
 @cache
 def digest() -> str:
     """Return what changes with the code of the explorers, and with what was measured for them."""
-    globs = ("*.py", "examine/*.*", "explorers/*.*", "plots/*.py")
+    globs = ("*.py", "examine/*.*", "explorers/*.*", "plots/*.py", "rungs/*/explorer*", "rungs/*/*.json")
     files = [Path(__file__), *(file for glob in globs for file in COURSE.glob(glob))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
 
@@ -242,6 +222,8 @@ def write(folder: Path) -> None:
     (folder / "figure.css").write_bytes(FIGURE.with_suffix(".css").read_bytes())
     for name in EXPLORERS:
         (folder / f"{name}.json").write_text(load(name), encoding="utf-8")
+        if script_of(name).exists():
+            (folder / f"{name}.js").write_bytes(script_of(name).read_bytes())
 
 
 def chosen(tree: Any, setting: Sequence[int], sizes: Sequence[int]) -> Any:
@@ -305,7 +287,8 @@ def markup(name: str) -> str:
     start = [control["start"] for control in data["controls"]]
     shown = {key: chosen(data[key], start, sizes) for key in ("panels", "caption")}
     controls = "".join(control_html(control, name) for control in data["controls"])
-    note = f'<p class="note">{html.escape(NOTES[name])}</p>' if name in NOTES else ""
+    note = getattr(EXPLORERS[name], "NOTE", "")
+    note = f'<p class="note">{html.escape(note)}</p>' if note else ""
     figure = still(shown["panels"], "".join(shown["caption"].values()))
     return (
         f'<div class="explorer" data-explorer="{name}">'

@@ -115,8 +115,6 @@ class Page:
         cells: the HTML of each cell, in order.
         sections: the anchor and the HTML of each heading of the second level.
         title: the title of the notebook.
-        about: what one builds, in a sentence.
-        minutes: to read, and for the exercises.
         files: what the page shows or links to besides pages, by path in the site.
     """
 
@@ -124,8 +122,6 @@ class Page:
     cells: list[Markup] = field(default_factory=list)
     sections: list[tuple[str, Markup]] = field(default_factory=list)
     title: str = ""
-    about: Markup = field(default_factory=Markup)
-    minutes: tuple[int, int] = (0, 0)
     files: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -147,17 +143,13 @@ class Page:
     # Prose
 
     def _prose(self, source: str) -> str:
-        """Return a cell of Markdown, and keep its headings and what it says about the whole rung."""
-        if time := re.search(r"\*\*Time\*\* about (\d+) minutes to read, and (\d+) for", source):
-            self.minutes = int(time[1]), int(time[2])
+        """Return a cell of Markdown, and keep its headings."""
         tokens = self._markdown.parse(NOT_HERE.sub("", NAVIGATION.sub("", source)))
         for token, inside in pairwise(tokens):
             if token.type == "heading_open":
                 self._anchor(token, inside)
             for part in token.children or []:
                 self._localize(part)
-        if build := re.search(r"\*\*You will build\*\* (.+?\.)(?: |$)", source, re.M):
-            self.about = Markup(self._markdown.renderInline(build[1]))
         return self._markdown.renderer.render(tokens, self._markdown.options, {})
 
     def _anchor(self, token: Token, inside: Token) -> None:

@@ -64,6 +64,16 @@ def heads_of(names: str, n_layer: int, n_head: int) -> frozenset[Head]:
     return frozenset(heads)
 
 
+FACTS = "Tom lost his key at the mill. Anna found a coin at the bridge."
+OFFERED = {  # by the site, which has no kernel
+    "text": [f"{FACTS} Where did Tom lose his key? At the", f"{FACTS} Where did Anna find a coin? At the"],
+    "query": [13, 18, 24],
+    "off": ["", "16.0"],
+}
+NOTE = "Here are two texts, three queries and one head to switch off. The notebook takes any."
+SETTINGS = {"off": "16.0"}  # of its picture in README.md
+
+
 def controls(
     model: GPT = UNTRAINED_LLAMA, tokenizer: Tokenizer = TOKENIZER, text: str = STORY
 ) -> dict[str, ipywidgets.ValueWidget]:

@@ -25,6 +25,10 @@ def _query_and_key() -> tuple[Tensor, Tensor]:
 
 
 QUERY, KEY = _query_and_key()
+OFFERED = {  # by the site, which has no kernel
+    "position": [0, 10, 100, 1000],
+    "distance": [*range(16), *range(16, 65, 4)],
+}
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:

@@ -45,6 +45,7 @@ SHOWN = (
 PROBES = ("asked again", "other texts", "cut after it", "two swapped")
 FULL = 5.0  # the change of an output with full colour
 LARGEST = 6.0  # loss
+SETTINGS = {"bug": "heads of the value by view without transpose"}  # of its picture in README.md
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:

@@ -16,6 +16,7 @@ ORDERS = {
     "first three reversed": [2, 1, 0, 3, 4, 5, 6, 7],
     "reversed": list(range(8))[::-1],
 }
+SETTINGS = {"t": 5}  # of its picture in README.md
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:

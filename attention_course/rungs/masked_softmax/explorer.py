@@ -12,6 +12,7 @@ from attention_course.plots import Bars
 
 KEYS = ["0", "1", "2", "3"]
 QUERY = 2
+SETTINGS = {"temperature": 0.7}  # of its picture in README.md
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:

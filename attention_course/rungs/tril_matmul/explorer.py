@@ -8,6 +8,7 @@ from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Heatmap, format_number
 
 TOKENS = torch.tensor([[2, 7], [6, 4], [6, 5], [1, 9], [8, 0], [3, 3], [0, 6], [5, 2]]).float()
+SETTINGS = {"decay": 0.6}  # of its picture in README.md
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:

@@ -21,7 +21,7 @@ def test_the_floors_are_those_that_the_package_computes():
 
 
 def test_the_parts_are_those_of_the_rung():
-    source = record_heroes.RUNG_8.read_text(encoding="utf-8")
+    source = record_heroes.source_of("bigram_to_gpt")
     rows = source[source.index("ladder = {") : source.index('ask("which_part_answers")')]
     assert [rows.index(f'"{part["name"]}": lambda') for part in PARTS] == sorted(
         rows.index(f'"{part["name"]}": lambda') for part in PARTS

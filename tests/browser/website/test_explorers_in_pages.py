@@ -22,7 +22,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Explorers<
 PICTURES = """async ([name, data, settings]) => {
     const { load, pictureOf } = await import("./static/explorer.js");
     const loaded = await load(data);
-    const pictures = settings.map(([setting, dragged]) => pictureOf(name, loaded, setting, dragged));
+    const pictures = settings.map(([setting, dragged]) => pictureOf(loaded, setting, dragged));
     return JSON.stringify(pictures, (_, value) => (Math.abs(value) === Infinity ? String(value) : value));
 }"""
 

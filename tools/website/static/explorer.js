@@ -1,11 +1,8 @@
 // Brings the explorers of a page to life: native inputs drive figure.js, the very script of the notebooks.
 // The pictures of all settings come in one file an explorer, as tools/website/explorers.py has factored them; those of
-// an explorer with too many settings are computed here.
+// an explorer with too many settings are computed by a script of its own.
 
 import figure from "../explorers/figure.js";
-import { masked_softmax } from "./masked_softmax.js";
-
-const COMPUTED = { masked_softmax };
 
 // What figure.js asks of the model of a widget: values, and to be told when some have changed.
 function modelOf(values, models = {}) {
@@ -30,22 +27,22 @@ function chosen(tree, setting, sizes) {
 export async function load(name) {
   const response = await fetch(new URL(`../explorers/${name}.json`, import.meta.url));
   if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
-  return response.json();
+  const data = await response.json();
+  return data.computed ? { ...data, compute: (await import(`../explorers/${name}.js`)).default } : data;
 }
 
 // What an explorer shows, given the number of the value of each control, and the values of those that are dragged.
-export function pictureOf(name, data, setting, dragged = {}) {
+export function pictureOf(data, setting, dragged = {}) {
   const labels = data.controls.map((control) => control.labels);
   const { panels, caption } = chosen({ panels: data.panels, caption: data.caption }, setting, labels.map(({ length }) => length));
-  if (!COMPUTED[name]) return { panels, caption: Object.values(caption).join("") };
+  if (!data.compute) return { panels, caption: Object.values(caption).join("") };
   const values = data.controls.map((control, at) => [control.name, Number(labels[at][setting[at]])]);
-  return COMPUTED[name](panels, { ...dragged, ...Object.fromEntries(values) });
+  return data.compute(panels, { ...dragged, ...Object.fromEntries(values) });
 }
 
 const settingOf = (input) => (input.type === "checkbox" ? Number(input.checked) : (input.selectedIndex ?? Number(input.value)));
 
 function enliven(explorer, data) {
-  const name = explorer.dataset.explorer;
   const controls = explorer.querySelector(".controls");
   const inputs = data.controls.map((control) => controls.elements[control.name]);
   const dragged = Object.fromEntries(Object.entries(data.dragged).map(([key, values]) => [key, modelOf(values)]));
@@ -69,7 +66,7 @@ function enliven(explorer, data) {
     model.set("settings", Object.values(scores));
     const before = { panels: model.get("panels"), caption: model.get("caption") };
     try {
-      draw(pictureOf(name, data, setting, scores));
+      draw(pictureOf(data, setting, scores));
     } catch (error) {
       draw({ ...before, error: `${error.name}: ${error.message}` });
     }

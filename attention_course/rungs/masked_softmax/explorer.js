@@ -1,14 +1,13 @@
-// The explorer of rung 3, computed in the page as attention_course/explorers/masked_softmax.py does: its four scores
-// are dragged, and have 101 values each.
+// The explorer as the site computes it, as explorer.py does: its four scores are dragged, and have 101 values each.
 
-import { numbers } from "../explorers/figure.js";
+import { numbers } from "./figure.js";
 
 const QUERY = 2; // which sees the keys up to it, if there is a mask
 
 const entropyOf = (weights) => weights.reduce((sum, weight) => sum - (weight > 0 ? weight * Math.log(weight) : 0), 0);
 
 // Puts the numbers of a setting into the panels of the first picture.
-export function masked_softmax(panels, { temperature, masked, ...dragged }) {
+export default function compute(panels, { temperature, masked, ...dragged }) {
   const scores = Object.values(dragged).map((score, key) => (masked && key > QUERY ? -Infinity : score));
   const exp = scores.map((score) => Math.exp((score - Math.max(...scores)) / temperature));
   const sum = exp.reduce((one, other) => one + other);
