@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks new-rung format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -18,7 +18,7 @@ lab: $(READY) ## prepare my_notebooks, and open JupyterLab at the first rung
 check: lint ## lint, check types, and run the quick tests; about a minute
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m "not slow" --hypothesis-profile=quick --ignore=tests/browser tests
 
-model: $(READY) ## fetch the real model of rung 9, 93 MB; the course works offline after it
+model: $(READY) ## fetch the real model, 93 MB; the course works offline after it
 	$(RUN) -c 'from attention_course.smollm import load_smollm; load_smollm()'
 
 test: lint ## the same with all tests, and compare the notebooks with their stored outputs
@@ -50,6 +50,9 @@ site: $(READY) ## build the site, a folder of static files: site/
 
 notebooks: $(READY) ## build notebooks/*.ipynb from attention_course/rungs; NAMES="01_bag_of_words" builds one
 	$(RUN) notebooks/build.py $(NAMES)
+
+new-rung: $(READY) ## begin a rung: STEM=tiny TITLE="a tiny rung"
+	$(RUN) tools/new_rung.py $(STEM) "$(TITLE)"
 
 format: $(READY) ## format the code and sort imports
 	$(RUN) -m ruff check --fix

@@ -6,21 +6,22 @@ Read in this order, the modules are the course again; each imports only from tho
 - `files`: writing a file in one step; printing what others wrote.
 - `apart`: a process apart, for code that may crash or hang.
 - `checks`: input validation.
-- `averaging`: rungs 1 to 3, the causal mean.
-- `attention`: rungs 3 to 7, from the mask to multi-head attention.
-- `gpt`: rung 8, the models.
-- `llama`: rung 9, the parts of a model of today.
-- `smollm`, `heads`: rung 9, a real model, and what its heads look at.
-- `flash`: rung 10, attention without its table of scores.
-- `stories`: rung 8, a synthetic text whose entropy is known.
-- `text`: rung 8, from characters to batches.
-- `training`: rung 8, from a batch to a trained model.
+- `averaging`: the causal mean.
+- `attention`: from the mask to multi-head attention.
+- `gpt`: the models.
+- `llama`: the parts of a model of today.
+- `smollm`, `heads`: a real model, and what its heads look at.
+- `flash`: attention without its table of scores.
+- `stories`: a synthetic text whose entropy is known.
+- `text`: from characters to batches.
+- `training`: from a batch to a trained model.
 - `plots`: figures of tensors.
-- `speedrun`: rung 10, a recipe that takes seconds.
-- `examine`: rung 11, an examination of any model.
+- `speedrun`: a recipe that takes seconds.
+- `examine`: an examination of any model.
 - `progress`: what a learner has done, in a file.
-- `heroes`, `explorers`, `exercises`, `questions`: the interactive parts.
+- `heroes`, `explorers`, `exercises`, `questions`: the interactive parts, which know no rung.
 - `workspace`: the copy of the notebooks that a learner works in.
+- `rungs`: the rungs, a folder each.
 - `__main__`: the command that makes it and opens it.
 """
 

@@ -1,4 +1,4 @@
-"""Rungs 3 to 7: attention, from masks to multi-head attention, and a probe for leaks from the future."""
+"""Attention, from masks to multi-head attention, and a probe for leaks from the future."""
 # pyright: reportOperatorIssue=false
 # (pyright cannot type head_size ** -0.5, an int to a negative power)
 

@@ -1,4 +1,4 @@
-"""Rungs 1 to 3: the causal mean, in three implementations that agree.
+"""The causal mean, in three implementations that agree.
 
 The loop is the specification. The matrix product computes all rows at once. The softmax has the form of
 attention: scores, a mask, weights.

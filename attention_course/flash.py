@@ -1,4 +1,4 @@
-"""Rung 10: attention without its table of scores, in blocks, by an online softmax."""
+"""Attention without its table of scores, in blocks, by an online softmax."""
 
 import math
 import weakref

@@ -1,4 +1,4 @@
-"""Rung 8: a bigram model, a GPT with nanoGPT's names, and sampling from either.
+"""A bigram model, a GPT with nanoGPT's names, and sampling from either.
 
 A model maps ids (B, T) to logits (B, T, V) of the next token at each position, and has a `block_size`.
 `GPT` loads nanoGPT's state dict (github.com/karpathy/nanoGPT, model.py) key by key, except for the buffers

@@ -1,4 +1,4 @@
-"""Rung 9: what a head looks at, in three scores, and models without some of their heads.
+"""What a head looks at, in three scores, and models without some of their heads.
 
 A head is named by its layer and its place in that layer, (layer, head), both counted from 0.
 """

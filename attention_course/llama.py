@@ -1,4 +1,4 @@
-"""Rung 9: the parts of a model of today, those of Llama (Touvron et al. 2023), for the GPT of rung 8.
+"""The parts of a model of today, those of Llama (Touvron et al. 2023), for the GPT of `gpt`.
 
 `Llama` is a `GPT` with four other parts: RMSNorm for LayerNorm, rotary positions for position embeddings,
 grouped-query attention for multi-head attention, and SwiGLU for the MLP.

@@ -1,4 +1,4 @@
-"""Rung 9: SmolLM2-135M-Instruct (Ben Allal et al. 2025), 135 million trained parameters in a `Llama`.
+"""SmolLM2-135M-Instruct (Ben Allal et al. 2025), 135 million trained parameters in a `Llama`.
 
 The package index has them in a wheel: a GGUF file, in which the matrices of a block take 5 bits a number.
 """

@@ -1,8 +1,8 @@
-"""Rung 10: the speed run: what differs from the recipe of rung 8, each trick a switch of its own.
+"""The speed run: what differs from the recipe of `training`, each trick a switch of its own.
 
-`speedrun(data, tricks)` returns the trainer of rung 8 with these tricks on. The model is a `GPT` with other
-parts, the optimizer is `Muon`, the schedule is linear; the text, the loop and the loss are those of rung 8.
-Rotary positions, Muon and a kind of token shift (smear) are in github.com/KellerJordan/modded-nanogpt, too.
+`speedrun(data, tricks)` returns a `Trainer` with these tricks on. The model is a `GPT` with other parts,
+the optimizer is `Muon`, the schedule is linear; the text, the loop and the loss are the same. Rotary
+positions, Muon and a kind of token shift (smear) are in github.com/KellerJordan/modded-nanogpt, too.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
@@ -176,7 +176,7 @@ class TokenShift(nn.Module):
 
 
 class ShiftedBlock(nn.Module):
-    """A block of rung 8 with a token shift ahead of its attention, and one ahead of its MLP."""
+    """A `Block` with a token shift ahead of its attention, and one ahead of its MLP."""
 
     def __init__(self, block: Block, n_embd: int):
         super().__init__()
@@ -206,7 +206,7 @@ def check_tricks(tricks: object, name: str) -> None:
 
 
 def fast_gpt(config: GPTConfig, tricks: Collection[str]) -> GPT:
-    """Return a GPT with the parts that these tricks ask for; without any, that of rung 8."""
+    """Return a GPT with the parts that these tricks ask for; without any, that of the rung on GPT."""
     check_type(config, GPTConfig, "fast_gpt", "config")
     check_tricks(tricks, "fast_gpt")
     attn, wpe = MultiHeadAttention, nn.Embedding
@@ -245,7 +245,7 @@ def speedrun(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Trainer:
-    """Return a trainer with these tricks on; without any it is rung 8's.
+    """Return a trainer with these tricks on; without any it is that of the rung on GPT.
 
     Args:
         data: training and validation ids.

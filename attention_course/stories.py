@@ -1,4 +1,4 @@
-"""Rung 8: a synthetic corpus of stories, its entropy, and how many of its questions a model answers.
+"""A synthetic corpus of stories, its entropy, and how many of its questions a model answers.
 
 A small grammar generates the stories, all equally likely. So their entropy is known exactly, and no model has
 a lower expected loss.

@@ -1,4 +1,4 @@
-"""Rung 8: read a text, tokenize it, draw batches, and compute the floor of any n-gram model."""
+"""Read a text, tokenize it, draw batches, and compute the floor of any n-gram model."""
 
 import codecs
 import math
@@ -170,7 +170,7 @@ def code_points(text: str) -> np.ndarray:
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """What tokenizers share: `CharTokenizer`, and `BytePairTokenizer` of rung 9."""
+    """What tokenizers share: `CharTokenizer`, and `BytePairTokenizer`."""
 
     @property
     def vocab_size(self) -> int:

@@ -69,7 +69,7 @@ def files_of(source: Path) -> dict[str, Path]:
     notebooks, images = sorted(source.glob("*.ipynb")), sorted(source.glob("images/*"))
     if not notebooks:
         raise ValueError(f"There are no notebooks in {source}. Install the course again.")
-    page = source / "my_gpt.txt"  # the empty page of rung 11, for those who prefer an editor
+    page = source / "my_gpt.txt"  # the empty page of the last rung, for those who prefer an editor
     files = {path.relative_to(source).as_posix(): path for path in [*notebooks, *images]}
     return files | ({"my_gpt.py": page} if page.is_file() else {})
 

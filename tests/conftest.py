@@ -51,7 +51,7 @@ def missing_model() -> str:
     """Return why tests of the real model cannot run: "" if they can."""
     from attention_course.smollm import smollm_path  # not above, for the same reason
 
-    return "" if smollm_path().exists() else "The real model of rung 9 is missing: fetch it with make model."
+    return "" if smollm_path().exists() else "The real model is missing: fetch it with make model."
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import re
 import warnings
 from html import escape
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import signature
 from itertools import cycle, islice
 
@@ -102,9 +103,10 @@ def numbers_of(panel):
 @pytest.mark.slow
 @each_explorer
 def test_any_setting_is_drawn_and_put_into_true_words(name):
-    """What the words have to say, each explorer's own test knows: its `says`."""
+    """What the words have to say, the `says` of an explorer's own test knows, if it has one."""
     explorer = explore(name)
-    says = import_module(f"explorers.test_{name}").says
+    own = find_spec(f"explorers.test_{name}") and import_module(f"explorers.test_{name}")
+    says = getattr(own, "says", lambda *_, **__: ())
     ways = {key: setting(control) for key, control in explorer.controls.items()}  # a text may shorten a range
 
     @settings(max_examples=SETTINGS)

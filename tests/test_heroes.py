@@ -28,7 +28,7 @@ def test_a_still_is_a_drawing_of_the_same_size_and_asks_for_nothing(shown):
     still = HEROES[shown.name].with_suffix(".svg").read_text(encoding="utf-8")
     root = ElementTree.fromstring(still)
     assert (root.get("width"), root.get("height")) == ("640", str(shown.height))
-    assert len(list(root.iter())) > 10
+    assert len(list(root.iter())) > 2, "nothing is drawn"
     assert "prefers-color-scheme: dark" in still
     assert not re.findall(r'(?:href|src|url\()\s*=?"?https?:', still)
 

@@ -40,5 +40,5 @@ def test_every_module_has_its_tests():
     folder = ROOT / "attention_course"
     for path in folder.rglob("*.py"):
         name = f"test_{path.stem.strip('_')}.py"  # __main__ is tested by test_main
-        if path.stem != "__init__":
+        if path.stem != "__init__" and "rungs" not in path.parts:  # contracts test what is in those
             assert (ROOT / "tests" / path.relative_to(folder).with_name(name)).is_file(), path.stem

@@ -1,7 +1,7 @@
 """Milliseconds a token of `generate`, beside transformers and nanoGPT: `make bench-generate`.
 
 SmolLM2 on the CPU in float32: ours without a cache, ours with it, and `transformers` with its cache, on the
-same parameters, prompts and threads. Then the small GPT of rung 8, with and without a cache, beside nanoGPT's
+same parameters, prompts and threads. Then the course's GPT, with and without a cache, beside nanoGPT's
 `generate`, which has none (github.com/karpathy/nanoGPT, model.py). All write a few tokens in turns, so that
 other load affects all; a figure is the median of the turns. The prompt is read before the clock starts,
 except where there is no cache and each token reads everything.
@@ -152,7 +152,7 @@ def main():
             ms |= milliseconds({"none": lambda prompt=prompt: ours_uncached(model, prompt)}, 1)
             ratios = f"{ms['cache'] / ms['theirs']:8.2f}{ms['none'] / ms['cache']:10.1f}"
             print(f"{T:8}{ms['none']:10.1f}{ms['cache']:8.1f}{ms['theirs']:14.1f}{ratios}", flush=True)
-    print("\nthe GPT of rung 8, ms a token near a full context (goal: 3 times as quick as nanoGPT)\n")
+    print("\nthe GPT of the course, ms a token near a full context (goal: 3 times as quick as nanoGPT)\n")
     print(
         f"{'n_layer':>8}{'n_embd':>8}{'batch':>7}{'no cache':>10}{'cache':>8}{'nanoGPT':>9}{'speed-up':>10}"
     )

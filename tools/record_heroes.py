@@ -81,7 +81,7 @@ def floors() -> dict[str, float]:
 
 
 def ladder() -> dict[str, object]:
-    """Train rung 8's GPT as rung 8 does; keep its loss, and what it writes, at some moments."""
+    """Train the GPT as its rung does; keep its loss, and what it writes, at some moments."""
     data = Data.of(load_text("stories"))
     torch.manual_seed(0)
     gpt = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=128, n_layer=2, n_head=4, n_embd=64))
@@ -106,7 +106,7 @@ def ladder() -> dict[str, object]:
 
 
 def bigram_to_gpt() -> dict[str, object]:
-    """Run rung 8 up to its table: the same models, trained alike, and asked the first new question."""
+    """Run the rung up to its table: the same models, trained alike, and asked the first new question."""
     source = source_of("bigram_to_gpt")
     rung = {"__name__": "rung_8"}
     exec(source[: source.index("# ## The table")], rung)
@@ -146,7 +146,7 @@ def scaling_variance() -> dict:
 
 
 def encoder_decoder(until: str) -> dict:
-    """Run rung 6 from its working example to a line, and return what it defines."""
+    """Run the rung from its working example to a line, and return what it defines."""
     source = source_of("cross_and_causal")
     names = {"CrossAttentionHead": CrossAttentionHead, "window_mask": window_mask, "__name__": "rung_6"}
     exec(source[: source.index("# ## One line")], names)  # the imports
@@ -163,7 +163,7 @@ def in_bytes(parameter: Tensor) -> dict[str, object]:
 
 
 def cross_and_causal() -> dict[str, object]:
-    """Train rung 6's encoder-decoder as rung 6 does, and keep its parameters."""
+    """Train the encoder-decoder as its rung does, and keep its parameters."""
     rung = encoder_decoder(until="# ## Write")
     return {
         "characters": "".join(rung["characters"]),

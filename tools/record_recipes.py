@@ -1,6 +1,7 @@
-"""Tune the recipes of rung 10 and record their races: `python tools/record_recipes.py` rewrites recipes.json.
+"""Tune the recipes of the speed run, and record their races: `python tools/record_recipes.py`.
 
-There are ten recipes: rung 8's, one more trick in each of the next five, and all without one of the others.
+There are ten recipes: that of the rung on GPT, one more trick in each of the next five, and all without one
+of the others.
 
 Tuning gives each recipe a learning rate and a number of steps of its own. It trains on nine tenths of the
 training text and asks the first questions of the last tenth, with seeds that no race uses. From a start it
@@ -131,7 +132,7 @@ def race(settings, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Tune the recipes of rung 10 and record their races.")
+    parser = argparse.ArgumentParser(description="Tune the recipes of the speed run and record their races.")
     parser.add_argument("--races", action="store_true", help="do not tune again")
     torch.set_num_threads(1)
     if parser.parse_args().races:

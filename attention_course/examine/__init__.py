@@ -1,4 +1,4 @@
-"""Rung 11: an examination of any causal language model, from outside, with the questions of the ladder.
+"""An examination of any causal language model, from outside, with the questions of the ladder.
 
 `examine` puts them to a model that maps ids (B, T) to logits (B, T, V). It reads no source, and no names
 are required. Read `subject` (how a model is called), `question`, the questions (`findings`,

@@ -138,7 +138,7 @@ def beats_tables(candidate: Learner) -> Finding:
 
 @asks("No loss is below the entropy")
 def above_entropy(candidate: Learner) -> Finding:
-    """Compare the loss with the entropy: the alarm of rung 8."""
+    """Compare the loss with the entropy: the alarm of the rung on GPT."""
     loss, entropy = candidate.loss, floors()["entropy"]
     said, expected = f"{loss:.3f} nats per character.", f"At least {entropy:.3f}, within 1 %."
     return found(loss > 0.99 * entropy, said, expected)

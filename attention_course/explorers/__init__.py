@@ -3,7 +3,8 @@
 One module per explorer, `explorer.py` in the folder of its rung, with three functions: `controls()` makes
 the sliders, `compute(...)` maps their values to tensors, `draw(figure, ...)` shows the tensors. What
 `below(explorer)` returns, if there is such a function, stands below the figure where there is a kernel. The
-subject of an explorer of rungs 8 and 9, for example a model, is passed as keyword arguments to both
+subject of some
+explorers, for example a model, is passed as keyword arguments to both
 `controls` and `compute`, each with a default.
 """
 

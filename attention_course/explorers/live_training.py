@@ -1,4 +1,4 @@
-"""Rung 8: a callback that shows a training run as it happens, and can stop it."""
+"""A callback that shows a training run as it happens, and can stop it."""
 
 import html
 import math

@@ -1,4 +1,4 @@
-"""The subject of the explorers of rungs 8 and 9: a model, its tokenizer and a text."""
+"""What some explorers show: a model, its tokenizer and a text."""
 
 from contextlib import nullcontext
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Rung 8: training, in a notebook, from the command line, or data-parallel with torchrun.
+"""Training, in a notebook, from the command line, or data-parallel with torchrun.
 
     python -m attention_course.training --text stories
     python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt

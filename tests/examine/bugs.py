@@ -64,7 +64,7 @@ def table() -> str:
         [
             "# What the examination finds",
             "",
-            f"{len(BUGS)} bugs were planted: in the models of rungs 7 to 9, and in one written otherwise, in "
+            f"{len(BUGS)} bugs were planted: in the models of the course, and in one written otherwise, in "
             f"one file. {hits(rows)} of {seen} are found first by the finding that is meant for them; "
             f"{len(BUGS) - seen} are not found, for the reasons in the table. Some are only called doubtful. "
             "`python tests/examine/bugs.py` writes this table; a test compares.",

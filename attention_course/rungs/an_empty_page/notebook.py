@@ -270,7 +270,7 @@ if not is_yours:
 print("above 0.9" if share > 0.9 else f"{share:.2f}: not yet")
 
 # %% [markdown]
-# “Not yet” has two usual reasons. With one layer the names are hard to find: in rung {speed_run} two of six single layers got there without token shift, and all six with it. Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` is initialized with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# “Not yet” has two usual reasons. With one layer the names are hard to find: in rung {speed_run} two of six single layers got there without token shift, and all six with it, on the parts and the optimizer of that rung. Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` is initialized with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
 # And does it write?
 

@@ -1055,7 +1055,7 @@ print(
 # ## Three sentences to remember
 #
 # 1. A GPT is a bigram table that has learned to look back: attention moves information between tokens, the feed-forward part processes it, and the residual stream carries the results from layer to layer.
-# 2. In one layer, each character looks back once. In two, it can look at what others have noted. With one layer our GPT guessed who got what; with two it knows.
+# 2. In one layer, each character looks back once. In two, it can look at what others have noted. With one layer our GPT guessed who got it; with two it knows.
 # 3. Know the entropy before you train, if you can: a validation loss clearly below it means that there is a bug.
 #
 # Next: [rung {a_real_model}]({a_real_model}.ipynb), where a model with a thousand times as many parameters runs on the same code.

@@ -38,7 +38,7 @@ def measured() -> dict[str, Any]:
 
 
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return two menus of recipes: at first the one with all tricks, beside that of rung 8."""
+    """Return two menus of recipes: at first the one with all tricks, beside that of the rung on GPT."""
     names = list(measured()["recipes"])
     return {
         "recipe": ipywidgets.Dropdown(options=names, value="+ shape", description="recipe"),

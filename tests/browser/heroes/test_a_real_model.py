@@ -1,4 +1,4 @@
-"""Rung 9: weights and scores are those of SmolLM2, and the picture shows those of what is chosen."""
+"""Weights and scores are those of SmolLM2, and the picture shows those of what is chosen."""
 
 from base64 import b64decode
 

@@ -1,4 +1,4 @@
-"""Rung 11: what the examiner finds in a GPT with lines left out, and the page that one writes them on."""
+"""What the examiner finds in a GPT with lines left out, and the page that one writes them on."""
 
 import pytest
 import record_heroes

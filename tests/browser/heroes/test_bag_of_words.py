@@ -1,4 +1,4 @@
-"""Rung 1: the means are those of the package, wherever a token is dragged."""
+"""The means are those of the package, wherever a token is dragged."""
 
 import pytest
 import torch

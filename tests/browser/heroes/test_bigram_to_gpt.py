@@ -1,4 +1,4 @@
-"""Rung 8: what each part is worth, as it was measured, and the picture that shows it part by part."""
+"""What each part is worth, as it was measured, and the picture that shows it part by part."""
 
 import re
 from itertools import pairwise

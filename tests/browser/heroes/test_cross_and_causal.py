@@ -1,4 +1,4 @@
-"""Rung 6: the model in the page is the one of the notebook, whatever is typed and whatever is covered."""
+"""The model in the page is the one of the notebook, whatever is typed and whatever is covered."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""Rung 3: the weights are those of the package, and the strip is as long as they say."""
+"""The weights are those of the package, and the strip is as long as they say."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Rung 7: the rings are at the outputs of the package's attention; one head never answers both, two do."""
+"""The rings are at the outputs of the package's attention; one head never answers both, two do."""
 
 import pytest
 import torch

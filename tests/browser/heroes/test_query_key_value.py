@@ -1,4 +1,4 @@
-"""Rung 4: for every letter that asks, all stages are those of the package's head."""
+"""For every letter that asks, all stages are those of the package's head."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Rung 5: the bell is that of random scores, weights and derivatives are torch's, at every head_size."""
+"""The bell is that of random scores, weights and derivatives are torch's, at every head_size."""
 
 import pytest
 import record_heroes

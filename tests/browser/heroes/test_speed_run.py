@@ -1,4 +1,4 @@
-"""Rung 10: the race shows the runs of recipes.json, each at its time, up to the mark."""
+"""The race shows the runs of recipes.json, each at its time, up to the mark."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Rung 2: the outputs are weights @ tokens, and the bars are as long as the numbers."""
+"""The outputs are weights @ tokens, and the bars are as long as the numbers."""
 
 import pytest
 import torch

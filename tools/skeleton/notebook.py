@@ -1,0 +1,67 @@
+# %% [markdown]
+# # Rung {STEM}: STEM
+#
+# <!--ladder-->
+#
+# **You will build** half of a number.
+
+# %% tags=["hero", "folded"]
+# The opening picture: drag the ring
+from attention_course.heroes import hero
+
+hero("STEM")
+
+# %% [markdown]
+# **You need** [rung {bag_of_words}]({bag_of_words}.ipynb).
+#
+# <!--time-->
+#
+# ![The transformer as a drawing. Lit is what this rung builds: the logits.](images/transformer_STEM.svg)
+
+# %% [markdown]
+# ## The question
+#
+# How much is half<!--shown--> of one?
+
+# %%
+from attention_course.exercises import check
+from attention_course.explorers import explore
+from attention_course.questions import ask
+
+print(1 / 2)
+
+# %% tags=["folded"]
+# Question
+ask("STEM_half")
+
+# %% [markdown]
+# ## Explore
+
+# %% tags=["folded"]
+# Explorer
+explore("STEM")
+
+# %% [markdown]
+# ## Prove
+
+# %% tags=["proof"]
+assert 1 / 2 + 1 / 2 == 1
+
+# %% [markdown]
+# ## Exercises
+#
+# <!--task STEM_halve-->
+
+# %%
+def my_half(x):
+    raise NotImplementedError
+
+
+check("STEM_halve", my_half)
+
+# %% [markdown]
+# ## To remember
+#
+# Half and half make a whole.
+#
+# <!--neighbours-->
