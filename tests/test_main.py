@@ -47,7 +47,7 @@ def test_it_copies_the_course_and_opens_the_first_rung(command, tmp_path, capsys
     assert [path.stem for path in sorted((folder / "my_notebooks").glob("*.ipynb"))] == [
         r.name for r in RUNGS
     ]
-    assert (folder / "my_notebooks/images/transformer_1.svg").exists()
+    assert (folder / "my_notebooks/images/transformer_bag_of_words.svg").exists()
 
 
 def test_a_folder_anywhere_and_options_for_jupyterlab(command, tmp_path):
