@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 import quickjs
 
+from attention_course.plots.ink import bundle
+
 HERE = Path(__file__).parent
-PANELS = (HERE / "panels.js").read_text(encoding="utf-8")
-PEN = (HERE / "pen.js").read_text(encoding="utf-8")
+PANELS = HERE / "panels.js"
+PEN = HERE / "pen.js"
 
 
 def script() -> quickjs.Context:  # pyright: ignore[reportInvalidTypeForm]
     """Run both scripts and return where: a context, which only the thread that made it can use."""
     context = quickjs.Context()
-    context.eval(PEN + PANELS)
+    context.eval(bundle(PEN, PANELS))
     return context
 
 

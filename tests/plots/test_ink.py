@@ -2,13 +2,15 @@
 
 import json
 import math
-import re
+from pathlib import Path
 
 import pytest
 
 from attention_course.plots import format_number, format_tick, visible, visible_character
-from attention_course.plots.drawing import PANELS, script
-from attention_course.plots.ink import ORANGE, SERIES, format_numbers
+from attention_course.plots.drawing import script
+from attention_course.plots.ink import COLOURS, format_numbers
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -63,9 +65,11 @@ def test_numbers_of_a_panel_are_written_alike():
     assert format_numbers([0, 0.5, 1, -math.inf]) == ["0.00", "0.50", "1.00", "−∞"]
 
 
-def test_the_browser_has_the_same_colours():
-    light = re.search(r"light: {(.*?)}", PANELS)[1]
-    *series, negative = re.findall(r"#\w{6}", light)
-    assert series == [colour.lower() for colour in SERIES]
-    assert negative == ORANGE.lower()
-    assert ORANGE not in SERIES, "orange means a negative value, and nothing else"
+def test_no_colour_of_the_course_is_written_twice():
+    """Neither in a script nor in a style, a module or a tool: all have it from colours.json."""
+    written = {theme[name] for theme in COLOURS.values() for name in theme if name != "black"}
+    for folder in ("attention_course", "tools"):
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.suffix in (".py", ".js", ".css", ".html"):
+                text = path.read_text(encoding="utf-8").lower()
+                assert not [colour for colour in written if colour in text], path
