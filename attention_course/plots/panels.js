@@ -17,16 +17,16 @@ const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 // The colours and fonts of a light or a dark page; `value(name, otherwise)` asks the page for one of its own.
 function themeIn(dark, value) {
-  const { orange, red, ...inks } = COLOURS[dark ? "dark" : "light"];
+  const inks = COLOURS[dark ? "dark" : "light"];
   return {
     ...inks,
-    curves: Object.values(inks),
+    curves: ["blue", "green", "purple", "amber", "sky", "black"].map((name) => inks[name]),
     text: value("--jp-ui-font-color1", dark ? "#e4e4e4" : "#222222"),
     faint: value("--jp-border-color1", dark ? "#616161" : "#bbbbbb"),
     between: dark ? "#555" : "#e0e0e0",
     zero: dark ? [40, 40, 40] : [255, 255, 255],
     positive: rgb(inks.blue),
-    negative: rgb(orange),
+    negative: rgb(inks.orange),
     pale: dark ? "#4a5a66" : "#bfd4e0",
     font: (px) => `${px}px ${value("--jp-ui-font-family", "sans-serif")}`,
     code: (px) => `${px}px ${value("--jp-code-font-family", "monospace")}`,

@@ -32,7 +32,8 @@ def heroes() -> str:
 def figures() -> str:
     """Return the panels, the figure that draws them in a browser, and the pen that does so in Python."""
     pen = function(read("plots/pen.js"), "", "svgOf")
-    return f"{bundle(PACKAGE / 'plots/panels.js', PACKAGE / 'explorers/figure.js')}\nexport const still = {pen};\n"
+    scripts = bundle(PACKAGE / "plots/panels.js", PACKAGE / "explorers/figure.js")
+    return f"{scripts}\nexport const still = {pen};\n"
 
 
 @pytest.mark.parametrize("together", [heroes, figures])
