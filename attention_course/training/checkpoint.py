@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -40,10 +41,15 @@ def settings_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimiz
         "parameters": shapes(model.state_dict()),
         "recipe": asdict(recipe),
         "optimizer": {"class": type(optimizer).__name__} | {n: [g.get(n) for g in groups] for n in names},
-        "training text": hashlib.sha256(data.train.cpu().numpy()).hexdigest(),
-        "validation text": hashlib.sha256(data.val.cpu().numpy()).hexdigest(),
+        "training text": fingerprint(data.train),
+        "validation text": fingerprint(data.val),
         "characters": data.tokenizer.characters,
     }
+
+
+def fingerprint(ids: Int[Tensor, " N"]) -> str:
+    """Return a checksum of a text."""
+    return hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()
 
 
 def classes(model: nn.Module) -> dict[str, str]:

@@ -56,10 +56,6 @@ class Trainer:
         seconds: their duration.
         history: losses so far.
         interrupted: whether an interrupt is pending until the end of the step; it ends an evaluation at once.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: a text is too short for block_size, or a batch cannot be split between the processes.
     """
 
     def __init__(
@@ -179,11 +175,7 @@ class Trainer:
         return value
 
     def evaluate(self, blocks: int | None = None) -> float:
-        """Return the validation loss in nats per token, of the whole text or of that many blocks.
-
-        Raises:
-            FloatingPointError: it is not finite.
-        """
+        """Return the validation loss in nats per token, of the whole text or of that many blocks."""
         loss = evaluate(self.model, self.data.val, self.recipe.precision, blocks, lambda: self.interrupted)
         self._check_finite("validation loss", loss)
         return loss
@@ -214,23 +206,14 @@ class Trainer:
         self.history, self.steps_done, self.seconds = history, steps, state["seconds"]
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint. On failure an existing file is left as it was.
-
-        Raises:
-            OSError: the file could not be written.
-            FloatingPointError: a parameter is not finite.
-        """
+        """Write a checkpoint. On failure an existing file is left as it was."""
         check_path(path, "save")
         write_checkpoint(path, self._checkpoint())
 
     def load(self, path: str | Path) -> None:
         """Resume from a checkpoint: later steps are those of an uninterrupted run.
 
-        If the checkpoint cannot be used, nothing is changed.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file is not a checkpoint, or is of another model, recipe or text.
+        A checkpoint of another model, recipe or text raises ValueError, and nothing is changed.
         """
         check_path(path, "load")
         state = read_checkpoint(path)
@@ -250,7 +233,9 @@ Callback = Callable[[Trainer], bool | None]
 def train(
     model: nn.Module, data: Data, recipe: Recipe, *, callback: Callback | None = None, name: str = "training"
 ) -> History:
-    """Train a model in place, with a progress bar. The kernel's stop button ends it and keeps the model.
+    """Train a model in place, with a progress bar, and return its losses.
+
+    The kernel's stop button ends it and keeps the model.
 
     Args:
         model: see `Trainer`.
@@ -259,11 +244,7 @@ def train(
         callback: called with the Trainer after every step; returning True stops. It replaces the bar.
         name: label of the bar.
 
-    Returns:
-        The losses.
-
     Raises:
-        TypeError, ValueError: see `Trainer`.
         FloatingPointError: a loss is not finite. The model is that of the last step with a finite loss.
         MemoryError: a batch does not fit in memory.
         KeyboardInterrupt: stop was pressed twice; the step was interrupted.

@@ -221,7 +221,5 @@ def test_processes_of_torchrun_join_and_leave(monkeypatch, device, expected, fai
 def test_a_process_without_a_gpu_of_its_own_is_told_so(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("LOCAL_RANK", "99")
-    with pytest.raises(
-        SystemExit, match=r"^training: --device cuda:99 cannot be used\. This"
-    ):
+    with pytest.raises(SystemExit, match=r"^training: --device cuda:99 cannot be used\. This"):
         main(["--device=cuda"])
