@@ -4,8 +4,6 @@ import json
 import math
 from pathlib import Path
 
-import pytest
-
 from attention_course.plots import format_number, format_tick, visible, visible_character
 from attention_course.plots.drawing import script
 from attention_course.plots.ink import COLOURS, format_numbers
@@ -13,38 +11,11 @@ from attention_course.plots.ink import COLOURS, format_numbers
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (3.0, "3"),
-        (-2.0, "−2"),
-        (0.5, "0.50"),
-        (-1 / 3, "−0.33"),
-        (math.inf, "∞"),
-        (-math.inf, "−∞"),
-    ],
-)
-def test_number(value, text):
-    assert format_number(value) == text
-    assert format_number(math.nan) == "nan"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (-0.5, "−0.5"),
-        (20, "20"),
-        (0.001, "0.001"),
-        (20_000, "20000"),
-        (1e5, "10⁵"),
-        (2e-5, "2·10⁻⁵"),
-        (-5e8, "−5·10⁸"),
-    ],
-)
-def test_tick(value, text):
-    assert format_tick(value) == text
+def test_numbers_and_ticks():
+    values = [0.0, 3.0, -2.0, 0.5, -1 / 3, math.inf, -math.inf, math.nan]
+    assert " ".join(map(format_number, values)) == "0 3 −2 0.50 −0.33 ∞ −∞ nan"
+    ticks = [0, -0.5, 20, 0.001, 20_000, 1e5, 2e-5, -5e8]
+    assert " ".join(map(format_tick, ticks)) == "0 −0.5 20 0.001 20000 10⁵ 2·10⁻⁵ −5·10⁸"
 
 
 def test_signs_for_what_cannot_be_seen():
