@@ -19,7 +19,7 @@ AGAIN, OTHERS, CUT, SWAPPED = range(4)
 
 def says(out, bug):
     if bug == planted_bugs.NONE:
-        yield "Nothing is wrong. Each output moves with its own token, less with each of those before it"
+        yield "Nothing is wrong. Each output moves with its own token, on average less with those before it"
         yield f"The first loss is {written(out['losses'][1])} nats, and ln V = {math.log(29):.2f}."
     else:
         yield f"“{BUGS[bug].finding}” names it. {out['finding'].measured} "

@@ -121,8 +121,8 @@ def draw(
     """Show what moves what, what should change no output and what should, and the loss at first."""
     expected, loss = losses.tolist()
     right = (
-        "Nothing is wrong. Each output moves with its own token, less with each of those before it, and with "
-        f"nothing else. The first loss is {format_number(loss)} nats, and ln V = {format_number(expected)}."
+        "Nothing is wrong. Each output moves with its own token, on average less with those before it, and "
+        f"with nothing else. The first loss is {format_number(loss)} nats, and ln V = {format_number(expected)}."
     )
     figure.show(
         Heatmap("how far a token moves an output", table, "output", "token", limit=FULL, crossed=leaks),
