@@ -122,7 +122,8 @@ def draw(
     expected, loss = losses.tolist()
     right = (
         "Nothing is wrong. Each output moves with its own token, on average less with those before it, and "
-        f"with nothing else. The first loss is {format_number(loss)} nats, and ln V = {format_number(expected)}."
+        f"with nothing else. The first loss is {format_number(loss)} nats, and "
+        f"ln V = {format_number(expected)}."
     )
     figure.show(
         Heatmap("how far a token moves an output", table, "output", "token", limit=FULL, crossed=leaks),
