@@ -16,7 +16,7 @@ from training.small import markov_text, press, without_clock
 from attention_course.gpt import GPTConfig
 from attention_course.stories import write_stories
 from attention_course.text import Data, conditional_entropy
-from attention_course.training import History, read_checkpoint, run
+from attention_course.training import History, Trainer, read_checkpoint, run
 from attention_course.training import __main__ as command_line
 from attention_course.training.__main__ import main
 
@@ -151,19 +151,26 @@ def test_a_finished_run_is_not_repeated(text, tmp_path, capsys):
     assert table in again
 
 
-@pytest.mark.parametrize(("presses", "saved"), [(1, 2), (2, 0)])
+@pytest.mark.parametrize(("presses", "saved"), [(1, 3), (2, 2)])
 def test_the_command_line_resumes_to_the_same_result(
     listening, text, tmp_path, monkeypatch, capsys, presses, saved
 ):
     paths = [tmp_path / "whole.pt", tmp_path / "halves.pt"]
     command = [f"--text={text}", *SMALL]
     main([*command, f"--checkpoint={paths[0]}"])
+    usual = Trainer.step
+
+    def step(trainer):
+        usual(trainer)
+        for _ in range(presses * (trainer.steps_done == 3)):  # step 2 has been saved
+            press()
+
     with monkeypatch.context() as patch:
-        patch.setattr(command_line, "print_progress", lambda trainer: [press() for _ in range(presses)])
+        patch.setattr(Trainer, "step", step)
         with pytest.raises(SystemExit) as stopped:
             main([*command, f"--checkpoint={paths[1]}"])
     assert stopped.value.code == 130
-    said = f"Stopped after step 2 of 4.\nThe same command resumes it from {paths[1]}.\n"
+    said = f"Stopped after step 3 of 4.\nThe same command resumes it from {paths[1]}.\n"
     assert capsys.readouterr().out.endswith(said) == (presses == 1)
     assert read_checkpoint(paths[1])["steps_done"] == saved
     main([*command, f"--checkpoint={paths[1]}"])
