@@ -37,6 +37,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(f'The notebooks need more packages: pip install "attention-course[course]". ({error})')
     try:
+        if not given.folder:
+            parser.error("FOLDER cannot be empty.")
         folder = Path(given.folder).expanduser().resolve()
     except RuntimeError as error:
         parser.error(f"FOLDER cannot be {given.folder}: {error}")
@@ -45,7 +47,9 @@ def main() -> None:
     except TimeoutError:
         sys.exit(f"Another start of the course is writing in {folder}. Wait until it ends.")
     except OSError as error:
-        sys.exit(f"The notebooks cannot be brought into {folder}: {error.strerror}. Name another folder.")
+        sys.exit(
+            f"The notebooks cannot be brought into {folder}: {error.strerror}: {error.filename}. Name another folder."
+        )
     except ValueError as error:
         sys.exit(str(error))
     print(f"Your notebooks are in {folder}", *remarks, sep="\n", flush=True)

@@ -18,8 +18,9 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import partial
+from importlib import import_module
 from pkgutil import resolve_name
 from queue import Empty, SimpleQueue
 from types import ModuleType
@@ -29,6 +30,7 @@ import cloudpickle
 import torch
 
 START = 300.0  # seconds until the process has begun: from a cold disk, torch takes a minute
+LARGEST = 2**28  # bytes of a file that a fork can write, its stderr among them
 SAID = 100_000  # bytes of stderr that are read, the last ones
 
 Message = tuple[str, Any]
@@ -76,10 +78,11 @@ class Worker:
         self.group: int | None = None  # of the fork at work
         self.stderr: IO[bytes] = io.BytesIO()
         self.messages: SimpleQueue[tuple[bytes, str, Any] | None] = SimpleQueue()
+        self.lock = threading.RLock()  # of the threads that ask
         atexit.register(self.end)
 
-    def ask(self, request: object, silence: float) -> Iterator[Message]:
-        """Send a request; yield the messages of the work until it is done.
+    def ask(self, request: object, silence: float) -> Generator[Message, None, None]:
+        """Send a request; yield the messages of the work until it is done. Other threads wait until then.
 
         Closing the generator early, for example by an interrupt, ends the process.
 
@@ -91,6 +94,10 @@ class Worker:
             EndedError: the process did not finish the work.
             OSError: it cannot be started.
         """
+        with self.lock:
+            yield from self._ask(request, silence)
+
+    def _ask(self, request: object, silence: float) -> Generator[Message, None, None]:
         key, stdin = secrets.token_bytes(16), self.start()
         begun = done = kept = silent = False
         try:
@@ -126,14 +133,17 @@ class Worker:
         if self.process is not None and self.process.poll() is not None:
             self.end()
         if self.process is None:
+            # What lies in the learner's folder comes last: a tokenize.py is not to be taken for Python's.
+            last = {os.path.realpath(".")} - {os.path.realpath(COURSE)}
+            paths = [path for path in sys.path if path and os.path.realpath(path) not in last]
             given = f"{self.work!r}, {self.prepare!r}, forks={self.forks}"
             self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would get full
             self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from attention_course.apart import serve; serve({given})"],
+                [sys.executable, "-P", "-c", f"from attention_course.apart import serve; serve({given})"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
                 start_new_session=True,  # it must not get the kernel's interrupts
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
@@ -233,12 +243,13 @@ def is_learners(file: str) -> bool:
 
 
 OURS = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+COURSE = os.path.dirname(os.path.dirname(__file__))
 
 
 def words(error: BaseException | None) -> str:
     """Return the text of an error; "" if there is none, or the learner's own class fails to tell it."""
     try:
-        return "" if error is None else str(error)
+        return "" if error is None else str(error).encode("utf-8", "backslashreplace").decode()
     except BaseException:
         return ""
 
@@ -248,6 +259,7 @@ def words(error: BaseException | None) -> str:
 
 def serve(work: str, prepare: str, forks: bool) -> None:
     """Do the work for each request on stdin until it is closed; send messages to stdout."""
+    sys.path.append(os.getcwd())
     function, ahead = resolve_name(work), resolve_name(prepare) if prepare else None
     requests, messages = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
@@ -284,6 +296,8 @@ def carry_out(work: Callable[[], None], send: Send, forked: bool) -> NoReturn:
     try:
         if forked:
             os.setpgid(0, 0)
+            resource = import_module("resource")  # Windows, which does not fork, has none
+            resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, LARGEST))
         send("begun", os.getpid() if forked else None)
         work()
         send("done", None)

@@ -4,9 +4,24 @@ import errno
 import os
 import re
 import secrets
+import stat
 from pathlib import Path
 
+LONGEST = 2**24  # bytes of a file that is read whole
 WRITABLE = 0o222  # the permissions that a write-protected file lacks
+
+
+def read_text(path: Path) -> str:
+    """Read a text that people keep.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no text, or a pipe, a folder or the like, or larger than 16 MB.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
+        raise ValueError(f"it is no file of at most {LONGEST // 2**20} MB")
+    return path.read_text(encoding="utf-8")
 
 
 def write_at_once(path: str | Path, content: bytes) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from attention_course.files import printable, write_at_once
+from attention_course.files import printable, read_text, write_at_once
 from attention_course.ladder import RUNGS, Rung, read_table
 from attention_course.names import look_up
 
@@ -69,7 +69,8 @@ class Record:
     def to_json(self) -> str:
         """Return the text of the file."""
         content = {"questions": self.questions, "exercises": self.exercises} | self.others
-        return json.dumps(content, default=vars, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(content, default=vars, indent=2, ensure_ascii=False) + "\n"
+        return text.encode("utf-8", "backslashreplace").decode()  # a half of a surrogate pair as \ud800
 
 
 def check_fields(texts: object, *others: tuple[object, type]) -> None:
@@ -98,7 +99,7 @@ def read(file: Path) -> Record:
         ValueError: it is damaged, or no record of progress.
     """
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(read_text(file))
         return Record(
             questions={name: Answered(**entry) for name, entry in content.pop("questions").items()},
             exercises={name: Tried(**entry) for name, entry in content.pop("exercises").items()},

@@ -20,7 +20,7 @@ from jupyter_core.paths import jupyter_data_dir
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
 
-from attention_course.files import WRITABLE, write_at_once
+from attention_course.files import WRITABLE, read_text, write_at_once
 
 LEDGER = ".attention_course.json"  # in the folder: the edition given of each file, and what was written
 PATIENCE = 60.0  # seconds to wait for another start of the course
@@ -87,7 +87,7 @@ def read_ledger(path: Path) -> tuple[dict[str, str], dict[str, str], list[str]]:
     The third is empty, unless the ledger is damaged; then it is a sentence, and nothing is known.
     """
     try:
-        ledger = json.loads(path.read_bytes())
+        ledger = json.loads(read_text(path))
         return dict(ledger["editions"]), dict(ledger["written"]), []
     except FileNotFoundError:
         return {}, {}, []

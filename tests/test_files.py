@@ -7,7 +7,9 @@ import unicodedata
 
 import pytest
 
-from attention_course.files import printable, write_at_once
+from attention_course import progress
+from attention_course.files import printable, read_text, write_at_once
+from attention_course.workspace import read_ledger
 
 on_unix = pytest.mark.skipif(os.name == "nt", reason="Windows has other links and permissions")
 
@@ -69,3 +71,20 @@ def test_control_characters_are_written_out(keep):
     ]
     assert printable(f"\x1b[2J\x9f\u2028\u202e\udc80{keep}", keep) == rf"\x1b[2J\x9f\u2028\u202e\udc80{keep}"
     assert printable("äß\xa0\u200d→ \U0001f600") == "äß\xa0\u200d→ \U0001f600"
+
+
+@on_unix
+@pytest.mark.parametrize("name", ["pipe", "endless", "folder", "large"])
+def test_what_would_not_end_or_fill_the_memory_is_not_read(tmp_path, name):
+    path = tmp_path / name
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**24 + 1)
+    with pytest.raises(ValueError, match="no file of at most 16 MB"):
+        read_text(path)
+    path.rename(tmp_path / "progress.json")
+    assert read_ledger(tmp_path / "progress.json")[2]
+    with pytest.raises(ValueError, match="is damaged, or holds something else"):
+        progress.read(tmp_path / "progress.json")

@@ -72,7 +72,7 @@ def test_a_folder_that_cannot_be_written_gets_a_sentence(command, monkeypatch):
             os.seteuid(65534)  # the administrator may write anywhere: be nobody
         try:
             with pytest.raises(
-                SystemExit, match=f"brought into {home}/mine: Permission denied. Name another"
+                SystemExit, match=f"brought into {home}/mine: Permission denied: {home}/mine. Name another"
             ):
                 command(f"{home}/mine")
         finally:

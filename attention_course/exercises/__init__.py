@@ -8,6 +8,7 @@ displays the result, and `worker` has all of it done in a separate process, in `
 from dataclasses import replace
 from functools import partial
 
+from attention_course.checks import check_sizes
 from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Property
 from attention_course.exercises.judging import Verdict
 from attention_course.exercises.panel import Card, Hint, Solution, hints_given, hints_of
@@ -45,9 +46,11 @@ def check(name: str, function: object, seed: int | None = None) -> Verdict:
 
     Raises:
         ValueError: unknown name; the message lists all.
-        TypeError: `function` is not callable.
+        TypeError: `function` is not callable, or `seed` no integer.
     """
     exercise = look_up(name, EXERCISES, "exercise")
+    if seed is not None:
+        check_sizes("check", 0, seed=seed)
     before = kept()[0].exercises.get(name)
     verdict = judge_apart(exercise, function, seed)
     problem = keep_try(name, verdict.passed, verdict.mistakes) if verdict.tried else ""

@@ -242,8 +242,9 @@ def differing_place(theirs: Iterable[Outcome], cases: list[Case]) -> tuple[int, 
 def all_one_number(cases: list[Case]) -> bool:
     """Return whether the answer returned the same number, or NaN, everywhere."""
     values = [case.outcome.value for case in cases]
-    numbers = {str(number + 0) for value in values if is_plain(value) for number in value.flatten().tolist()}
-    return all(map(is_plain, values)) and len(numbers) < 2
+    if not all(is_plain(value) and value.numel() < 10**6 for value in values):
+        return False
+    return len({str(number + 0) for value in values for number in value.flatten().tolist()}) < 2
 
 
 def is_wrong_elsewhere(case: Case, place: tuple[int, int]) -> bool:

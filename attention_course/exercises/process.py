@@ -75,7 +75,7 @@ class Relay(io.TextIOBase):
     def write(self, text: str) -> int:
         """Send the text up to the limit."""
         if self.left > 0:
-            self.send(text[: self.left])
+            self.send(text[: self.left].encode("utf-8", "backslashreplace").decode())
             self.left -= len(text)
             if self.left <= 0:
                 self.send("\n... Your function prints more than this. The rest is not shown.\n")

@@ -8,6 +8,7 @@ import dis
 import linecache
 import re
 from collections.abc import Callable
+from contextlib import closing
 from types import CodeType, FunctionType
 
 from tqdm.auto import tqdm
@@ -42,8 +43,9 @@ def judge_apart(exercise: Exercise, function: object, seed: int | None = None) -
     shown = "{desc}: call {n_fmt} of your function, {elapsed}"
     verdict, called_with = None, ""
     try:
-        with tqdm(desc="checking", bar_format=shown, delay=1, leave=False) as bar:
-            for kind, value in worker.ask(request, silence):
+        asked = closing(worker.ask(request, silence))
+        with asked as messages, tqdm(desc="checking", bar_format=shown, delay=1, leave=False) as bar:
+            for kind, value in messages:
                 if kind == "call":
                     bar.update()
                     called_with = value

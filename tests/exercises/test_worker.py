@@ -278,7 +278,7 @@ def test_where_no_process_can_start_no_answer_is_called(monkeypatch):
 )
 def test_only_a_stub_is_judged_without_the_process(monkeypatch, body, asks):
     asked, there = [], judging.not_tried(EXERCISES["causal_mean_loop"])
-    monkeypatch.setattr(Worker, "ask", lambda *_: asked.append(1) or iter([("verdict", there)]))
+    monkeypatch.setattr(Worker, "ask", lambda *_: asked.append(1) or (each for each in [("verdict", there)]))
     verdict = judge_apart(EXERCISES["causal_mean_loop"], written(f"def answer(x): {body}"))
     assert (bool(asked), verdict) == (asks, there)
 
@@ -297,3 +297,50 @@ def test_own_modules_are_read_anew(monkeypatch, tmp_path):
         answer = written("def answer(x):\n    from my_means import mean\n    return mean(x)")
         assert check("causal_mean_loop", answer).passed == passed
     worker.worker.end()
+
+
+def test_threads_are_judged_one_after_the_other():
+    verdicts = {}
+    answers = {right: written(f"def answer(x): return {MEAN if right else 'x'}") for right in (True, False)}
+
+    def judge(right, number):
+        verdicts[right, number] = check("causal_mean_loop", answers[right]).passed
+
+    threads = [threading.Thread(target=judge, args=(i % 2 == 0, i)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert verdicts == {(True, 0): True, (False, 1): False, (True, 2): True, (False, 3): False}
+
+
+@pytest.mark.parametrize("statement", ["print('\\ud800')", "raise ValueError('\\ud800')"])
+def test_half_a_surrogate_pair_is_said_and_judged(statement, capsys):
+    verdict = check("causal_mean_loop", written(f"def answer(x):\n    {statement}\n    return {MEAN}"))
+    assert "\\ud800" in capsys.readouterr().out + verdict.message
+
+
+def test_what_fills_a_disk_or_the_judges_time_ends():
+    def fills(x):
+        while True:
+            os.write(2, bytes(2**20))
+
+    assert check("causal_mean_loop", fills).headline == "not yet: it raises an error"
+    large = written("def answer(x): return torch.zeros(1).expand(4 * 10**7)")
+    assert check("causal_mean_loop", large).headline == "not yet: wrong shape"
+
+
+def test_a_learners_file_is_not_taken_for_pythons(tmp_path, monkeypatch):
+    (tmp_path / "tokenize.py").write_text("def encode(text): ...")
+    (tmp_path / "helper.py").write_text("def one(): return 1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    worker.worker.end()
+    answer = written(f"def answer(x):\n    import helper\n    return helper.one() * {MEAN}")
+    assert check("causal_mean_loop", answer).passed
+
+
+@pytest.mark.parametrize("seed", [-1, True])  # other types: beartype is first, in tests
+def test_a_seed_that_is_none_is_told(seed):
+    with pytest.raises((TypeError, ValueError), match=r"check: seed = .*, expected an integer of at least 0"):
+        check("causal_mean_loop", lambda x: x, seed=seed)
