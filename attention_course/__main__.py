@@ -47,9 +47,8 @@ def main() -> None:
     except TimeoutError:
         sys.exit(f"Another start of the course is writing in {folder}. Wait until it ends.")
     except OSError as error:
-        sys.exit(
-            f"The notebooks cannot be brought into {folder}: {error.strerror}: {error.filename}. Name another folder."
-        )
+        why = f"{error.strerror}: {error.filename}"
+        sys.exit(f"The notebooks cannot be brought into {folder}: {why}. Name another folder.")
     except ValueError as error:
         sys.exit(str(error))
     print(f"Your notebooks are in {folder}", *remarks, sep="\n", flush=True)
