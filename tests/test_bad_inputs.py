@@ -87,7 +87,7 @@ from attention_course.training import (
 )
 from attention_course.training.__main__ import main
 
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 PACKAGE = str(Path(attention_course.__file__).parent)
 
 STORIES = write_stories(seed=3, characters=4000)
@@ -133,15 +133,8 @@ class Nano(nn.Module):
         return torch.zeros(*ids.shape, V), None
 
 
-WORDS = {
-    "data": ["text"],
-    "ids": ["text"],
-    "path": ["checkpoint"],
-    "name_or_path": ["path"],
-    "tricks": ["trick"],
-}  # of an argument
-
-
+# other words for an argument
+WORDS = {"data": "text", "ids": "text", "path": "checkpoint", "name_or_path": "path", "tricks": "trick"}
 CALLS = {}  # name: callable, right arguments
 
 
@@ -158,7 +151,7 @@ def wrong(function, right=None, called=None, /, **arguments):
             (
                 *called.split("."),
                 argument,
-                *WORDS.get(argument, ()),
+                WORDS.get(argument, argument),
                 type(value).__name__,
                 *([Path(value).name] if isinstance(value, str) else []),
             ),
@@ -566,6 +559,7 @@ def is_sentence(message, names):
     return bool(named) and len(message.split()) >= 6 and message.rstrip().endswith((".", "?", ")"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("names", "call"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
 def test_a_bad_input_gets_an_error_of_ours(names, call):
     with pytest.raises((TypeError, ValueError, OSError)) as caught:
@@ -591,6 +585,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", COMMANDS)
 def test_a_bad_option_ends_the_command_with_a_sentence(option, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -636,6 +631,7 @@ def raw_error(function, arguments):
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("called", CALLS)
 def test_whatever_is_passed_gets_an_error_of_ours_or_a_result(called):
     function, right = CALLS[called]
@@ -671,6 +667,7 @@ def go_on(B, T):
     return model(torch.zeros(B, T, dtype=torch.long), cache)
 
 
+# Each row: a call, and what its message says, in this order; … leaves some of it out.
 BANANA = CharTokenizer("banana")
 SAID = r"""
 causal_mean_loop([[1.0]]) | causal_mean_loop expects a float tensor of shape (T, C) or (B, T, C) … list
