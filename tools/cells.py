@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 
 from attention_course.ladder import RUNGS
 
+CALL = re.compile(r'^(?:\w+ = )?(ask|check|explore|hero|LiveTraining)\((?:"(\w+)")?', re.M)
 STEPS = 3  # of a training that only has to run
 
 
@@ -29,6 +30,11 @@ def run(stem: str, *names: str, short: bool = False, **given: object) -> dict[st
     defined = {"__name__": stem} | given
     exec(code_of(stem, *names, short=short), defined)
     return defined
+
+
+def calls_in(code: str) -> list[tuple[str, str]]:
+    """Return which of the course's widgets a cell shows, and the names that it gives them."""
+    return CALL.findall(code)
 
 
 def tagged(cell: NotebookNode, kind: str) -> str | None:
