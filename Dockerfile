@@ -8,7 +8,7 @@ COPY attention_course /tmp/course/attention_course
 COPY notebooks /tmp/course/notebooks
 WORKDIR /tmp/course
 RUN pip install --no-cache-dir --no-deps "$(grep '^torch==' constraints.txt)" --index-url https://download.pytorch.org/whl/cpu && \
-    pip install --no-cache-dir --constraint constraints.txt .
+    pip install --no-cache-dir --constraint constraints.txt '.[course]'
 
 # The copies are made at the start of a server: a hub mounts the learner's home, with what is in it, only then.
 # A container that starts as root, to become NB_USER, runs this as root: the copies are to be that user's.

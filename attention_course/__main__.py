@@ -10,11 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
-from jupyterlab.labapp import LabApp
-
 from attention_course import __version__
 from attention_course.ladder import RUNGS
-from attention_course.workspace import prepare, published
 
 
 def main() -> None:
@@ -33,6 +30,12 @@ def main() -> None:
     if any(left in options and right == given.folder for left, right in pairwise(sys.argv)):
         parser.error("FOLDER comes before JupyterLab's options; their values come after =, as in --port=8889")
 
+    try:
+        from jupyterlab.labapp import LabApp
+
+        from attention_course.workspace import prepare, published
+    except ModuleNotFoundError as error:
+        sys.exit(f'The notebooks need more packages: pip install "attention-course[course]". ({error})')
     try:
         folder = Path(given.folder).expanduser().resolve()
     except RuntimeError as error:

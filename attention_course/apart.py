@@ -27,7 +27,6 @@ from typing import IO, Any, NoReturn
 
 import cloudpickle
 import torch
-from IPython.core.autocall import IPyAutocall
 
 START = 300.0  # seconds until the process has begun: from a cold disk, torch takes a minute
 SAID = 100_000  # bytes of stderr that are read, the last ones
@@ -192,7 +191,8 @@ class Packer(cloudpickle.Pickler):
 
     def reducer_override(self, obj):
         """Return how to rebuild `obj`."""
-        if isinstance(obj, IPyAutocall):
+        autocall = sys.modules.get("IPython.core.autocall")  # outside of a notebook there may be none
+        if autocall and isinstance(obj, autocall.IPyAutocall):
             return getattr, (builtins, "exit")
         return super().reducer_override(obj)
 

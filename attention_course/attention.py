@@ -22,10 +22,12 @@ from attention_course.checks import (
     check_lengths,
     check_new_keys,
     check_probe,
+    check_queries_and_keys,
     check_scale,
     check_scores,
     check_sizes,
     check_type,
+    check_values,
 )
 
 
@@ -43,10 +45,6 @@ def causal_mask(
         A boolean mask, shape (T_q, T_k), True where a query may look, as
         `torch.nn.functional.scaled_dot_product_attention` reads it. (Its `is_causal=True` aligns the first
         query with the first key instead.)
-
-    Raises:
-        TypeError: a length is not an integer.
-        ValueError: a length is negative.
     """
     T_k = T_q if T_k is None else T_k
     check_sizes("causal_mask", 0, T_q=T_q, T_k=T_k)
@@ -57,26 +55,16 @@ def causal_mask(
 def window_mask(
     T_q: int, window: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Return a causal mask of the last `window` tokens, including the query's own (Beltagy et al. 2020, 3.1).
-
-    Raises:
-        TypeError: a size is not an integer.
-        ValueError: `window` is below 1, or a length is negative.
-    """
+    """Return a causal mask of the last `window` tokens, its own included (Beltagy et al. 2020, 3.1)."""
     check_sizes("window_mask", 1, window=window)
     mask = causal_mask(T_q, T_k, device=device)
-    return mask & ~mask.tril(mask.shape[1] - T_q - window)
+    return mask & ~mask.tril(mask.shape[1] - T_q - window)  # without what is `window` or more steps back
 
 
 def prefix_mask(
     T_q: int, prefix: int, T_k: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "T_q T_k"]:
-    """Return a causal mask in which all queries see the first `prefix` tokens (Raffel et al. 2020, fig. 3).
-
-    Raises:
-        TypeError: a size is not an integer.
-        ValueError: a size is negative.
-    """
+    """Return a causal mask in which all see the first `prefix` tokens, too (Raffel et al. 2020, figure 3)."""
     check_sizes("prefix_mask", 0, prefix=prefix)
     mask = causal_mask(T_q, T_k, device=device)
     mask[:, :prefix] = True
@@ -92,13 +80,9 @@ def padding_mask(lengths: Int[Tensor, " B"], T_k: int) -> Bool[Tensor, "B 1 T_k"
 
     Returns:
         A boolean mask, shape (B, 1, T_k): the same keys for every query of a sequence.
-
-    Raises:
-        TypeError: `lengths` is not an integer tensor of shape (B,), or T_k is not an integer.
-        ValueError: a length is out of range.
     """
     check_lengths("padding_mask", lengths, T_k)
-    return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None]
+    return (torch.arange(T_k, device=lengths.device) < lengths[:, None])[:, None]  # (B, 1, T_k)
 
 
 def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
@@ -113,10 +97,6 @@ def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
 
     Returns:
         Weights, same shape and dtype.
-
-    Raises:
-        TypeError: `x` is not a float tensor.
-        ValueError: there is no such dimension, or it is so long that the sum overflows the dtype.
     """
     check_scores(x, dim, "softmax")
     exp = (x - x.amax(dim=dim, keepdim=True)).exp()
@@ -142,19 +122,15 @@ def attention_weights(
         `torch.nn.functional.scaled_dot_product_attention`: softmax alone would give NaN, which spreads
         through a whole model. In float16 a dot product above 65504 overflows to inf and its row becomes NaN,
         where PyTorch's function keeps scores in float32; convert q and k first.
-
-    Raises:
-        TypeError: q and k are not float tensors of one dtype, or the mask is not boolean.
-        ValueError: shapes do not fit.
     """
-    check_attention(q, k, k, mask, "attention_weights")
+    check_queries_and_keys(q, k, mask, "attention_weights")
     check_scale(scale, "attention_weights")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = q @ k.transpose(-2, -1) * scale
+    scores = q @ k.transpose(-2, -1) * scale  # (T_q, head_size) @ (head_size, T_k) -> (T_q, T_k)
     if mask is None:
         return torch.softmax(scores, dim=-1)
     scores = scores.masked_fill(~mask, float("-inf"))
-    return torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)
+    return torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)  # the NaN of a row that sees nothing
 
 
 def attention(
@@ -175,14 +151,10 @@ def attention(
 
     Returns:
         The output, shape (..., T_q, d_v), and the weights, shape (..., T_q, T_k).
-
-    Raises:
-        TypeError: q, k and v are not float tensors of one dtype, or the mask is not boolean.
-        ValueError: shapes do not fit.
     """
-    check_attention(q, k, v, mask, "attention")
+    check_values(q, k, v, "attention")  # attention_weights checks the rest
     weights = attention_weights(q, k, mask, scale)
-    return weights @ v, weights
+    return weights @ v, weights  # (T_q, T_k) @ (T_k, d_v) -> (T_q, d_v)
 
 
 class Head(nn.Module):
@@ -245,12 +217,7 @@ class CrossAttentionHead(nn.Module):
 
 
 def head_size_of(n_embd: int, n_head: int) -> int:
-    """Return n_embd / n_head.
-
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is below 1, or n_head does not divide n_embd.
-    """
+    """Return n_embd / n_head. Where that is not an integer, raise ValueError."""
     check_sizes("head_size_of", 1, n_embd=n_embd, n_head=n_head)
     if n_embd % n_head:
         raise ValueError(
@@ -265,10 +232,7 @@ class MultiHeadAttentionList(nn.Module):
 
     Args:
         n_embd: channels of a token, in and out.
-        n_head: number of heads; each has head_size = n_embd / n_head.
-
-    Raises:
-        ValueError: n_head does not divide n_embd.
+        n_head: number of heads, a divisor of n_embd; each has head_size = n_embd / n_head.
     """
 
     def __init__(self, n_embd: int, n_head: int):
@@ -283,6 +247,7 @@ class MultiHeadAttentionList(nn.Module):
         """Map x (B, T, n_embd) to an output (B, T, n_embd) and weights (B, n_head, T, T)."""
         check_batch("MultiHeadAttentionList", x, self.c_proj, mask)
         outputs, weights = zip(*(head(x, mask) for head in self.heads), strict=True)
+        # side by side, the outputs (B, T, head_size) have n_head · head_size = n_embd channels
         return self.c_proj(torch.cat(outputs, dim=-1)), torch.stack(weights, dim=1)
 
 
@@ -339,10 +304,6 @@ def attend(
             kernels accept no mask tensor.
         enable_gqa: the third dimension from the end counts heads, and k and v have fewer of them than q: each
             serves a group of neighbouring query heads (Ainslie et al. 2023, section 2.2).
-
-    Raises:
-        TypeError: q, k and v are not float tensors of one dtype, or the mask is not boolean.
-        ValueError: shapes do not fit.
     """
     check_flags("attend", is_causal=is_causal, enable_gqa=enable_gqa)
     check_attention(q, k, v, mask, "attend", enable_gqa)
@@ -350,6 +311,7 @@ def attend(
     is_causal = is_causal and T_q > 1  # a single query is the last one: it may look at every key
     recordings = _recordings.get() if _open_recordings else ()  # torch.compile cannot read a ContextVar
     explicit = bool(recordings) or sdpa_is_slow(q)
+    # fused kernels never write the (T_q, T_k) scores to memory, and the fastest take no mask tensor
     if is_causal and mask is None and T_q == T_k and not explicit:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=enable_gqa)
     if is_causal:
@@ -357,7 +319,7 @@ def attend(
         mask = causal if mask is None else mask & causal
     if not explicit:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=enable_gqa)
-    if enable_gqa:
+    if enable_gqa:  # neighbouring query heads get copies of the keys and values that they share
         k, v = (shared.repeat_interleave(q.shape[-3] // shared.shape[-3], dim=-3) for shared in (k, v))
     output, weights = attention(q, k, v, mask)
     for layers in recordings:
@@ -385,9 +347,7 @@ class Cache:
         """Append the keys and values (B, n_head, T, ...) of new tokens; return all that the layer has.
 
         Raises:
-            TypeError: k or v is not a float tensor.
-            ValueError: the cache belongs to another model, or to another number of sequences; or a shape does
-                not fit.
+            ValueError: the cache belongs to another model, or to another number of sequences.
         """
         check_type(layer, nn.Module, "Cache", "layer")
         check_new_keys(k, v, "Cache")
@@ -398,12 +358,13 @@ class Cache:
             raise ValueError(
                 f"Cache: it holds {holds}, expected {len(k)} sequences. Start with a new Cache()."
             )
-        if kept is None or kept[0].shape[2] < start + T:  # twice the room: it is rarely copied
+        # room doubles when it is full: T tokens cost log T copies of the cache, not T as with torch.cat
+        if kept is None or kept[0].shape[2] < start + T:
             k_room, v_room = (new.new_empty(*new.shape[:2], 2 * (start + T), new.shape[3]) for new in (k, v))
             if kept is not None:
                 k_room[:, :, :start], v_room[:, :, :start] = (past[:, :, :start] for past in kept)
             kept = self._kept[layer] = k_room, v_room
-        for room, new in zip(kept, (k, v), strict=True):
+        for room, new in zip(kept, (k, v), strict=True):  # written over, if an interrupted call left some
             room.narrow(2, start, T).copy_(new)
         return kept[0].narrow(2, 0, start + T), kept[1].narrow(2, 0, start + T)
 
@@ -412,7 +373,7 @@ class Cache:
         self._length += T
 
     def numel(self) -> int:
-        """Return how many numbers the keys and values are."""
+        """Return the number of elements of all keys and values."""
         return sum(room[:, :, : len(self)].numel() for kept in self._kept.values() for room in kept)
 
 
@@ -421,11 +382,8 @@ class MultiHeadAttention(nn.Module):
 
     Args:
         n_embd: channels of a token, in and out.
-        n_head: number of heads; each has head_size = n_embd / n_head.
+        n_head: number of heads, a divisor of n_embd; each has head_size = n_embd / n_head.
         bias: whether the two linear layers have a bias.
-
-    Raises:
-        ValueError: n_head does not divide n_embd.
     """
 
     def __init__(self, n_embd: int, n_head: int, bias: bool = False):
@@ -453,12 +411,12 @@ class MultiHeadAttention(nn.Module):
         B, T, C = x.shape
         q, k, v = (
             part.view(B, T, -1, self.head_size).transpose(1, 2)  # (B, n_head, T, head_size)
-            for part in self.c_attn(x).split(C, dim=-1)
+            for part in self.c_attn(x).split(C, dim=-1)  # all heads in one product: (B, T, 3C)
         )
         if cache is not None:
             k, v = cache.extend(self, k, v)
         if mask is not None and mask.dim() == 3:
-            mask = mask[:, None]
+            mask = mask[:, None]  # (B, 1, T_q, T_k): the same for every head
         output = attend(q, k, v, mask, is_causal)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
@@ -467,6 +425,7 @@ def fuse(heads: MultiHeadAttentionList) -> MultiHeadAttention:
     """Copy the parameters of a list of heads into the fused module; both give the same output."""
     check_type(heads, MultiHeadAttentionList, "fuse", "heads")
     fused = MultiHeadAttention(heads.c_proj.out_features, len(heads.heads)).to(heads.c_proj.weight)
+    # rows of c_attn: the queries of all heads, then all keys, then all values
     parts = [getattr(head, part).weight for part in ("query", "key", "value") for head in heads.heads]
     with torch.no_grad():
         fused.c_attn.weight.copy_(torch.cat(parts))
@@ -504,9 +463,7 @@ def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"])
         Boolean, shape (T_out, T): entry [i, j] is True if output i changed when input j did.
 
     Raises:
-        TypeError: `x` is not a float tensor, or the function does not return a tensor.
-        ValueError: `x` has another rank, is empty, not finite, or too large to add noise to; or the function
-            returns another shape, or is not deterministic.
+        ValueError: the function is not deterministic, or `x` is empty, not finite or too large for noise.
     """
     check_probe(function, x, "leak_probe")
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
@@ -517,6 +474,6 @@ def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"])
         perturbed = x.clone()
         perturbed[..., j, :] += noise[..., j, :]
         after = function(perturbed)
-        moved = (after != before) & ~(after.isnan() & before.isnan())
-        columns.append(moved.any(dim=-1).reshape(-1, moved.shape[-2]).any(dim=0))
+        moved = (after != before) & ~(after.isnan() & before.isnan())  # NaN differs from itself
+        columns.append(moved.any(dim=-1).reshape(-1, moved.shape[-2]).any(dim=0))  # (T_out,)
     return torch.stack(columns, dim=-1)

@@ -19,10 +19,6 @@ def causal_mean_loop(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 
     Returns:
         The means, same shape, dtype and device. Row t is the mean of rows 0 to t of `x`.
-
-    Raises:
-        TypeError: `x` is not a float tensor.
-        ValueError: `x` has another rank, or T = 0.
     """
     check_tokens(x, "causal_mean_loop")
     out = torch.zeros_like(x)
@@ -42,10 +38,6 @@ def causal_mean_matmul(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 
     Returns:
         The result of `causal_mean_loop`, up to rounding: the order of summation differs.
-
-    Raises:
-        TypeError: `x` is not a float tensor.
-        ValueError: `x` has another rank, or T = 0.
     """
     check_tokens(x, "causal_mean_matmul")
     T = x.shape[-2]
@@ -66,10 +58,6 @@ def causal_mean_softmax(x: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
 
     Returns:
         The result of `causal_mean_loop`, up to rounding.
-
-    Raises:
-        TypeError: `x` is not a float tensor.
-        ValueError: `x` has another rank, or T = 0.
     """
     check_tokens(x, "causal_mean_softmax")
     T = x.shape[-2]

@@ -1,7 +1,8 @@
 """Input validation for the functions of the package.
 
 A check is the first line of a function and returns nothing: without it, the function does the same on valid
-input. So the notebooks show their functions without checks.
+input. So the notebooks show their functions without checks. An argument of the wrong type raises TypeError,
+one of the wrong shape or size ValueError; docstrings name only what one might not expect.
 """
 
 import math
@@ -58,12 +59,7 @@ def check_path(path: object, name: str) -> None:
 
 
 def check_device(device: object, name: str) -> None:
-    """Raise unless `device`, passed to the function `name`, is None or a device that PyTorch knows.
-
-    Raises:
-        TypeError: it is neither a torch.device nor its name.
-        ValueError: PyTorch knows no device of this name.
-    """
+    """Raise unless `device`, passed to the function `name`, is None or a device that PyTorch knows."""
     check_type(device, (torch.device, str, NoneType), name, "device")
     try:
         torch.device("cpu" if device is None else device)  # pyright: ignore[reportArgumentType]
@@ -72,12 +68,7 @@ def check_device(device: object, name: str) -> None:
 
 
 def check_sizes(name: str, least: int, **sizes: object) -> None:
-    """Raise unless each size, passed to the function `name`, is an integer of at least `least`.
-
-    Raises:
-        TypeError: a size is not an integer.
-        ValueError: a size is too small.
-    """
+    """Raise unless each size, passed to the function `name`, is an integer of at least `least`."""
     for argument, size in sizes.items():
         expected = f"{name}: {argument} = {size!r}, expected an integer of at least {least}."
         other = size.dtype not in INTEGERS if isinstance(size, Tensor) else isinstance(size, bool)
@@ -120,12 +111,7 @@ def check_range(x: Tensor, stop: int, name: str, argument: str) -> None:
 
 
 def check_lengths(name: str, lengths: Tensor, T_k: int) -> None:
-    """Raise unless `lengths` is an integer tensor of shape (B,), each from 0 to T_k.
-
-    Raises:
-        TypeError: `lengths` is not such a tensor, or T_k is not an integer.
-        ValueError: a length is out of range; see `check_range`.
-    """
+    """Raise unless `lengths` is an integer tensor of shape (B,), each from 0 to T_k."""
     check_sizes(name, 0, T_k=T_k)
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS or lengths.dim() != 1:
         raise TypeError(
@@ -155,10 +141,6 @@ def check_tokens(x: object, name: str) -> None:
     Args:
         x: the argument.
         name: the function that it was passed to, for the message.
-
-    Raises:
-        TypeError: `x` is not a tensor, or holds integers, booleans or complex numbers.
-        ValueError: `x` has another number of dimensions, or T = 0.
     """
     expected = f"{name} expects a float tensor of shape (T, C) or (B, T, C)"
     if not isinstance(x, Tensor):
@@ -177,12 +159,7 @@ def check_tokens(x: object, name: str) -> None:
 
 
 def check_scores(x: object, dim: int, name: str) -> None:
-    """Raise unless `x` is a float tensor with a dimension `dim` along which a sum does not overflow.
-
-    Raises:
-        TypeError: `x` is not a tensor, or holds integers, booleans or complex numbers.
-        ValueError: there is no such dimension, it is empty, or a sum of as many ones overflows.
-    """
+    """Raise unless `x` is a float tensor with a dimension `dim` along which a sum does not overflow."""
     if not is_float_tensor(x):
         raise TypeError(
             f"{name}: x is {describe(x)}, expected a float tensor. Convert it: torch.as_tensor(x).float()."
@@ -204,12 +181,7 @@ def check_scores(x: object, dim: int, name: str) -> None:
 
 
 def check_width(name: str, x: object, n_embd: int, argument: str = "x") -> None:
-    """Raise unless `x`, passed as `argument`, has shape (..., T, n_embd).
-
-    Raises:
-        TypeError: `x` is not a float tensor.
-        ValueError: `x` has another number of channels, or fewer than two dimensions.
-    """
+    """Raise unless `x`, passed as `argument`, has shape (..., T, n_embd)."""
     expected = f"{name}: {argument} is {describe(x)}, expected a float tensor of shape (..., T, {n_embd})"
     if not is_float_tensor(x):
         raise TypeError(f"{expected}. Convert it: torch.as_tensor(x).float().")
@@ -218,12 +190,7 @@ def check_width(name: str, x: object, n_embd: int, argument: str = "x") -> None:
 
 
 def check_channels(name: str, **inputs: tuple[object, nn.Linear]) -> None:
-    """Raise unless each input has shape (..., T, n_embd), where n_embd is what its linear layer takes.
-
-    Raises:
-        TypeError: an input is not a float tensor, or has another dtype than the layer.
-        ValueError: an input has another number of channels, or fewer than two dimensions.
-    """
+    """Raise unless each input has shape (..., T, n_embd), where n_embd is what its linear layer takes."""
     for argument, (x, layer) in inputs.items():
         n_embd, dtype = layer.in_features, getattr(layer.weight, "dtype", None)
         if isinstance(x, Tensor) and x.dim() > 1 and (x.shape[-1], x.dtype) == (n_embd, dtype):
@@ -238,12 +205,7 @@ def check_channels(name: str, **inputs: tuple[object, nn.Linear]) -> None:
 
 
 def check_targets(weights: Tensor, targets: Tensor, name: str) -> None:
-    """Raise unless weights (..., T, T) come with boolean targets (T, T).
-
-    Raises:
-        TypeError: weights or targets is not a tensor.
-        ValueError: targets is not boolean, or its shape is not that of one head's weights.
-    """
+    """Raise unless weights (..., T, T) come with boolean targets (T, T)."""
     check_type(weights, Tensor, name, "weights")
     check_type(targets, Tensor, name, "targets")
     if targets.dtype != torch.bool or targets.dim() != 2 or targets.shape != weights.shape[-2:]:
@@ -254,12 +216,7 @@ def check_targets(weights: Tensor, targets: Tensor, name: str) -> None:
 
 
 def check_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> None:
-    """Raise unless x has shape (..., T, head_size), and cos and sin (T, head_size / 2).
-
-    Raises:
-        TypeError: an argument is not a tensor.
-        ValueError: a shape does not fit; one angle for all tokens or all pairs would broadcast.
-    """
+    """Raise unless x has shape (..., T, head_size), and cos and sin (T, head_size / 2)."""
     for part, given in (("x", x), ("cos", cos), ("sin", sin)):
         if not is_float_tensor(given) or given.device != x.device:
             raise TypeError(
@@ -274,12 +231,7 @@ def check_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> None:
 
 
 def check_batch(name: str, x: object, layer: nn.Linear, mask: object) -> None:
-    """Raise unless `x` is a batch (B, T, n_embd) that the layer takes, and the mask is boolean.
-
-    Raises:
-        TypeError: `x` is not a float tensor of the layer's dtype, or the mask is not a boolean tensor.
-        ValueError: `x` has another shape, or B or T is 0.
-    """
+    """Raise unless `x` is a batch (B, T, n_embd) that the layer takes, and the mask is boolean."""
     check_channels(name, x=(x, layer))
     if isinstance(x, Tensor) and (x.dim() != 3 or x.numel() == 0):
         raise ValueError(
@@ -312,28 +264,56 @@ def expands(shape: torch.Size, to: tuple[int, ...]) -> bool:
         return False
 
 
-def check_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: str, grouped: bool = False
-) -> None:
-    """Raise unless the shapes and dtypes of queries, keys, values and mask fit together.
+def check_rows(part: str, x: object, name: str) -> None:
+    """Raise unless `x`, passed to the function `name` as `part`, is a float tensor (..., T, channels)."""
+    if not is_float_tensor(x):
+        raise TypeError(
+            f"{name}: {part} is {describe(x)}, expected a float tensor. "
+            f"Convert it: torch.as_tensor({part}).float()."
+        )
+    if x.dim() < 2:
+        raise ValueError(
+            f"{name}: {part} has shape {tuple(x.shape)}, expected (..., T, channels): {part}[None]."
+        )
 
-    If they are `grouped`, k and v have fewer heads than q, a number that divides that of q.
 
-    Raises:
-        TypeError: q, k or v is not a float tensor, their dtypes differ, or the mask is not boolean.
-        ValueError: the head sizes of `q` and `k` differ, the lengths of `k` and `v` differ, the leading
-            dimensions of `k` or `v` do not broadcast to those of `q`, or the mask not to (..., T_q, T_k).
-    """
-    rows = {"q": q, "k": k, "v": v}
-    for part, x in rows.items():
-        if not is_float_tensor(x):
-            raise TypeError(
-                f"{name}: {part} is {describe(x)}, expected a float tensor. "
-                f"Convert it: torch.as_tensor({part}).float()."
+def check_beside_queries(part: str, x: Tensor, q: Tensor, name: str, grouped: bool) -> None:
+    """Raise unless keys or values have the dtype and the device of the queries, and dimensions that fit."""
+    if grouped:
+        heads = x.shape[-3] if x.dim() == q.dim() > 2 else 0
+        if heads == 0 or q.shape[-3] % heads:
+            raise ValueError(
+                f"{name}: q has shape {tuple(q.shape)} and {part} has shape {tuple(x.shape)}, expected "
+                "(..., n_head, T, channels), the heads of q a multiple of those of k and v."
             )
-        if x.dim() < 2:
-            shape = tuple(x.shape)
-            raise ValueError(f"{name}: {part} has shape {shape}, expected (..., T, channels): {part}[None].")
+    batch = -3 if grouped else -2  # where the leading dimensions end
+    if not expands(x.shape[:batch], to=q.shape[:batch]):
+        raise ValueError(
+            f"{name}: q has shape {tuple(q.shape)} and {part} has shape {tuple(x.shape)}. The leading "
+            f"dimensions of {part} must broadcast to those of q: make them equal, or use q.expand(...)."
+        )
+    if x.dtype != q.dtype and not torch.is_autocast_enabled(q.device.type):
+        raise TypeError(f"{name}: q is {q.dtype} and {part} is {x.dtype}. Convert one: {part}.to(q).")
+    check_same_device(part, x, q, name)
+
+
+def check_same_device(part: str, x: Tensor, q: Tensor, name: str) -> None:
+    """Raise ValueError unless `x`, passed as `part`, is on the device of q."""
+    if x.device != q.device:  # a mask on the device meta would hide memory at random
+        raise ValueError(
+            f"{name}: expected q and {part} on one device, but they are on {q.device} and {x.device}."
+        )
+
+
+def check_queries_and_keys(
+    q: Tensor, k: Tensor, mask: Tensor | None, name: str, grouped: bool = False
+) -> None:
+    """Raise unless queries, keys and mask fit together.
+
+    If they are `grouped`, k has fewer heads than q, a number that divides that of q.
+    """
+    check_rows("q", q, name)
+    check_rows("k", k, name)
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"{name}: q has head_size {q.shape[-1]} and k has head_size {k.shape[-1]}. "
@@ -341,47 +321,41 @@ def check_attention(
         )
     if q.shape[-1] == 0:
         raise ValueError(f"{name}: q and k have head_size 0, expected at least one channel.")
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(
-            f"{name}: k holds {k.shape[-2]} tokens and v holds {v.shape[-2]}. Each key needs its value."
-        )
-    batch = -3 if grouped else -2  # where the leading dimensions end
-    for part, x in rows.items():
-        if grouped:
-            heads = x.shape[-3] if x.dim() == q.dim() > 2 else 0
-            if heads == 0 or q.shape[-3] % heads:
-                raise ValueError(
-                    f"{name}: q has shape {tuple(q.shape)} and {part} has shape {tuple(x.shape)}, expected "
-                    "(..., n_head, T, channels), the heads of q a multiple of those of k and v."
-                )
-        if not expands(x.shape[:batch], to=q.shape[:batch]):
-            raise ValueError(
-                f"{name}: q has shape {tuple(q.shape)} and {part} has shape {tuple(x.shape)}. The leading "
-                f"dimensions of {part} must broadcast to those of q: make them equal, or use q.expand(...)."
-            )
-        if x.dtype != q.dtype and not torch.is_autocast_enabled(q.device.type):
-            raise TypeError(f"{name}: q is {q.dtype} and {part} is {x.dtype}. Convert one: {part}.to(q).")
+    check_beside_queries("k", k, q, name, grouped)
     check_mask(mask, name)
-    for part, x in {"k": k, "v": v, "mask": mask}.items():
-        if x is not None and x.device != q.device:  # a mask on the device meta would hide memory at random
-            raise ValueError(
-                f"{name}: expected q and {part} on one device, but they are on {q.device} and {x.device}."
-            )
+    if mask is None:
+        return
+    check_same_device("mask", mask, q, name)
     scores = (*q.shape[:-1], k.shape[-2])
-    if mask is not None and mask.shape != scores[-2:] and not expands(mask.shape, to=scores):
+    if mask.shape != scores[-2:] and not expands(mask.shape, to=scores):
         raise ValueError(
             f"{name}: the mask has shape {tuple(mask.shape)} and the scores have shape {scores}. "
             f"Each query needs one entry for each key: make it ({q.shape[-2]}, {k.shape[-2]})."
         )
 
 
-def check_scale(scale: object, name: str) -> None:
-    """Raise unless `scale` is None, a finite number, or a float tensor of one.
+def check_values(q: Tensor, k: Tensor, v: Tensor, name: str, grouped: bool = False) -> None:
+    """Raise unless there is a value for each key. What q and k have to be, `check_queries_and_keys` says."""
+    check_rows("v", v, name)
+    if not all(is_float_tensor(x) and x.dim() > 1 for x in (q, k)):
+        return
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"{name}: k holds {k.shape[-2]} tokens and v holds {v.shape[-2]}. Each key needs its value."
+        )
+    check_beside_queries("v", v, q, name, grouped)
 
-    Raises:
-        TypeError: `scale` is not a number.
-        ValueError: `scale` is not finite.
-    """
+
+def check_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, name: str, grouped: bool = False
+) -> None:
+    """Raise unless queries, keys, values and mask fit together."""
+    check_queries_and_keys(q, k, mask, name, grouped)
+    check_values(q, k, v, name, grouped)
+
+
+def check_scale(scale: object, name: str) -> None:
+    """Raise unless `scale` is None, a finite number, or a float tensor of one."""
     if scale is None or (is_float_tensor(scale) and scale.dim() == 0):
         return
     if isinstance(scale, bool) or not isinstance(scale, Real):
@@ -391,12 +365,7 @@ def check_scale(scale: object, name: str) -> None:
 
 
 def check_block(scores: object, values: object, name: str) -> None:
-    """Raise unless a block has scores (..., T_q, T_block) and values (..., T_block, d_v), with T_block > 0.
-
-    Raises:
-        TypeError: scores or values are not a float tensor.
-        ValueError: there are no scores, or more or fewer values than scores.
-    """
+    """Raise unless a block has scores (..., T_q, T_block) and values (..., T_block, d_v), T_block > 0."""
     for part, x in {"scores": scores, "values": values}.items():
         if not is_float_tensor(x):
             raise TypeError(f"{name}: a block has {part} of {describe(x)}, expected a float tensor.")
@@ -412,12 +381,7 @@ def check_block(scores: object, values: object, name: str) -> None:
 
 
 def check_new_keys(k: object, v: object, name: str) -> None:
-    """Raise unless k and v are float tensors (B, n_head, T, ...) of the same tokens.
-
-    Raises:
-        TypeError: k or v is not a float tensor.
-        ValueError: a shape does not fit.
-    """
+    """Raise unless k and v are float tensors (B, n_head, T, ...) of the same tokens."""
     shapes = []
     for part, x in {"k": k, "v": v}.items():
         if not is_float_tensor(x):
@@ -431,13 +395,7 @@ def check_new_keys(k: object, v: object, name: str) -> None:
 
 
 def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> None:
-    """Raise unless the function can be probed: call it twice on the same tokens and compare.
-
-    Raises:
-        TypeError: `x` is not a float tensor, or the function does not return a tensor.
-        ValueError: `x` has another rank, is empty, not finite, or too large to add noise to; or the function
-            returns another shape, or is not deterministic.
-    """
+    """Raise unless the function can be probed: call it twice on the same tokens and compare."""
     check_tokens(x, name)
     if x.numel() == 0 or x.is_meta or not x.abs().amax() < torch.finfo(x.dtype).max / 16:
         raise ValueError(
@@ -474,12 +432,7 @@ def check_ids(ids: object, name: str) -> None:
 
 
 def check_batch_of_ids(ids: object, name: str, vocab_size: int | None = None) -> None:
-    """Raise unless `ids` is an integer tensor of shape (B, T), below `vocab_size` if that is given.
-
-    Raises:
-        TypeError: the dtype of `ids` is neither int64 nor int32, or it has another number of dimensions.
-        ValueError: an id is out of range; see `check_range`.
-    """
+    """Raise unless `ids` is an integer tensor of shape (B, T), below `vocab_size` if that is given."""
     if not isinstance(ids, Tensor) or ids.dtype not in INTEGERS[-2:] or ids.dim() != 2:
         raise TypeError(
             f"{name}: ids is {describe(ids)}, expected an integer tensor of shape (B, T), int64. "

@@ -9,30 +9,10 @@ from pathlib import Path
 WRITABLE = 0o222  # the permissions that a write-protected file lacks
 
 
-def empty_file(path: Path, room: int = 0) -> Path:
-    """Create a file with a unique name beside `path`, and reserve `room` bytes on disk."""
-    partial_file = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
-    with open(partial_file, "xb") as file:
-        try:
-            if hasattr(os, "posix_fallocate") and room:
-                os.posix_fallocate(file.fileno(), 0, room)
-            else:
-                file.write(bytes(room))
-        except OSError:
-            partial_file.unlink()
-            raise
-    return partial_file
-
-
-def write_at_once(path: str | Path, content: bytes, partial_file: Path | None = None) -> None:
+def write_at_once(path: str | Path, content: bytes) -> None:
     """Write a file in one step: until the new content is on the disk, the old one stays.
 
     Symbolic links are followed, and an existing file keeps its permissions.
-
-    Args:
-        path: the file.
-        content: all that will be in it.
-        partial_file: an `empty_file` beside it, to write to and rename; a new one if left out.
 
     Raises:
         OSError: it could not be written, or it is write-protected: renaming does not ask, so this does.
@@ -41,13 +21,12 @@ def write_at_once(path: str | Path, content: bytes, partial_file: Path | None = 
     mode = target.stat().st_mode if os.path.lexists(target) else None
     if mode is not None and not mode & WRITABLE:
         raise PermissionError(errno.EACCES, "It is write-protected", str(path))
-    partial_file = partial_file or empty_file(target)
+    partial_file = target.parent / f".{target.name}.{secrets.token_hex(8)}.partial"  # each writer has its own
     try:
-        with open(partial_file, "r+b") as file:
+        with open(partial_file, "xb") as file:
             if mode is not None:
                 partial_file.chmod(mode)  # before there is anything to read
             file.write(content)
-            file.truncate()
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial_file, target)

@@ -29,10 +29,6 @@ def online_softmax(
         The mean of all values, shape (..., T_q, d_v): `softmax(scores, dim=-1) @ values` of all blocks side
         by side. The logarithm of the sum of all exps, shape (..., T_q), as `torch.logsumexp`. Where all
         scores are -inf they are 0 and -inf.
-
-    Raises:
-        TypeError: scores or values are not float tensors.
-        ValueError: there is no block, or one is empty, or a block has more or fewer values than scores.
     """
     check_type(blocks, Iterable, "online_softmax", "blocks")
     largest, total, output = -math.inf, 0.0, 0.0
@@ -40,10 +36,10 @@ def online_softmax(
         check_block(scores, values, "online_softmax")
         before, lowest = largest, torch.finfo(scores.dtype).min  # -inf minus -inf would be NaN
         largest = scores.amax(dim=-1, keepdim=True).clamp(min=lowest).clamp(min=before)
-        correction = (before - largest).exp()
-        exp = (scores - largest).exp()
+        correction = (before - largest).exp()  # of what was summed relative to an older maximum
+        exp = (scores - largest).exp()  # (..., T_q, T_block)
         total = total * correction + exp.sum(dim=-1, keepdim=True)
-        output = output * correction + exp @ values
+        output = output * correction + exp @ values  # (..., T_q, d_v), divided by the total at the end
     if not isinstance(total, Tensor):
         raise ValueError("online_softmax: there is no block, expected at least one pair (scores, values).")
     # The largest score alone adds 1 to its total: less than that is 0, of a row with nothing to see.
@@ -110,15 +106,16 @@ class FlashAttention(torch.autograd.Function):
         q, k, v, mask, output, log_sums = ctx.saved_tensors
         is_causal, block_size = ctx.how
         d_q, d_k, d_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        means = (d_output * output).sum(dim=-1, keepdim=True)  # of the gradients of a row of weights
+        # the sums of weights * d_weights over a row, without either (D in Dao et al.)
+        means = (d_output * output).sum(dim=-1, keepdim=True)
         log_sums = log_sums.clamp(min=torch.finfo(q.dtype).min)
         for rows, seen in cut_table(q.shape[-2], k.shape[-2], block_size, is_causal):
             d_out = d_output[..., rows, :]
             for columns in seen:
                 scores = scores_of_block(q, k, mask, is_causal, rows, columns)
-                weights = (scores - log_sums[..., rows, None]).exp()
+                weights = (scores - log_sums[..., rows, None]).exp()  # (..., rows, columns), made anew
                 d_weights = d_out @ v[..., columns, :].transpose(-2, -1)
-                d_scores = weights * (d_weights - means[..., rows, :])
+                d_scores = weights * (d_weights - means[..., rows, :])  # the derivative of softmax
                 d_q[..., rows, :] += d_scores @ k[..., columns, :]
                 d_k[..., columns, :] += d_scores.transpose(-2, -1) @ q[..., rows, :]
                 d_v[..., columns, :] += weights.transpose(-2, -1) @ d_out
@@ -144,11 +141,6 @@ def flash_attention(
         mask: boolean, broadcasts to (..., T_q, T_k), True where a query may look. None: everywhere.
         is_causal: apply `causal_mask` as well. It is never made whole, and blocks that it hides are skipped.
         block_size: queries and keys of a block.
-
-    Raises:
-        TypeError: q, k and v are not float tensors of one dtype, the mask is not boolean, or block_size
-            is not an integer.
-        ValueError: shapes do not fit, or block_size is below 1.
     """
     check_attention(q, k, v, mask, "flash_attention")
     check_sizes("flash_attention", 1, block_size=block_size)
@@ -158,7 +150,7 @@ def flash_attention(
     if mask is not None:
         mask = mask.expand(*q.shape[:-1], k.shape[-2])
     with torch.autocast(q.device.type, enabled=False):
-        scaled = q.to(wide) * q.shape[-1] ** -0.5
+        scaled = q.to(wide) * q.shape[-1] ** -0.5  # q instead of each block of scores
         return FlashAttention.apply(scaled, k, v, mask, is_causal, block_size).to(q.dtype)
 
 

@@ -48,11 +48,7 @@ class BigramLanguageModel(nn.Module):
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """The hyperparameters of a GPT; `dropout` is the probability of zeroing each entry during training.
-
-    Raises:
-        ValueError: a value is out of range, or n_head does not divide n_embd.
-    """
+    """The hyperparameters of a GPT; `dropout` is the probability of zeroing each entry during training."""
 
     vocab_size: int
     block_size: int = 128
@@ -86,7 +82,7 @@ class MLP(nn.Module):
     def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
         """Map x (B, T, n_embd) to an output of the same shape."""
         check_channels("MLP", x=(x, self.c_fc))
-        return self.c_proj(F.gelu(self.c_fc(x)))
+        return self.c_proj(F.gelu(self.c_fc(x)))  # (..., n_embd) -> (..., 4 n_embd) -> (..., n_embd)
 
 
 Part = Callable[..., nn.Module]  # a module class or a factory
@@ -122,6 +118,7 @@ class Block(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T C"], *args: object, **kwargs: object) -> Float[Tensor, "B T C"]:
         """Map x (B, T, n_embd) to an output of the same shape; what follows x goes to the attention."""
+        # the residual stream x passes unchanged: each part reads a normalized copy and adds to it
         x = x + self.dropout(self.attn(self.ln_1(x), *args, **kwargs))
         return x + self.dropout(self.mlp(self.ln_2(x)))
 
@@ -144,7 +141,7 @@ def initialize(model: nn.Module, std: float, n_layer: int) -> None:
     stream, it is divided by √(2 n_layer) (Radford et al. 2019, section 2.3).
     """
     for name, parameter in model.named_parameters():
-        if name.endswith("c_proj.weight"):
+        if name.endswith("c_proj.weight"):  # a sum of 2 n_layer outputs varies as one
             nn.init.normal_(parameter, std=std * (2 * n_layer) ** -0.5)
         elif parameter.dim() == 2:
             nn.init.normal_(parameter, std=std)
@@ -200,7 +197,8 @@ class GPT(nn.Module):
             }
         )
         self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
-        self.lm_head.weight = self.transformer.wte.weight  # weight tying
+        # weight tying: the row that a token reads is also what its logit compares with
+        self.lm_head.weight = self.transformer.wte.weight
         std = config.n_embd**-0.5
         initialize(self, std, config.n_layer)
         if wpe is nn.Embedding and self.transformer.wpe is not None:
@@ -213,9 +211,8 @@ class GPT(nn.Module):
         With a cache, ids are the tokens that follow those that it holds, and it is extended by them.
 
         Raises:
-            TypeError: ids is not an integer tensor of shape (B, T), or cache not a Cache.
-            ValueError: ids is empty, (on a CPU) an id is out of range, T and the tokens in the cache are more
-                than block_size, or the cache belongs to another model or batch.
+            ValueError: more tokens than block_size, with those in the cache, or a cache of another model or
+                batch. On a GPU, ids out of range are not noticed here.
         """
         check_batch_of_ids(ids, "GPT", self.config.vocab_size)
         check_type(cache, (Cache, type(None)), "GPT", "cache")
@@ -228,24 +225,21 @@ class GPT(nn.Module):
                 f"GPT: {stop} tokens, but block_size is {self.block_size}. Keep ids[:, -{self.block_size}:]"
                 f"{' and start with a new Cache()' if start else ''}."
             )
-        x = self.transformer.wte(ids)
+        x = self.transformer.wte(ids)  # (B, T, n_embd)
         if self.transformer.wpe is not None:
+            # (T, n_embd), the same for each sequence; after a cache, positions go on where it ends
             x = x + self.transformer.wpe(torch.arange(start, stop, device=ids.device))
         x = self.transformer.drop(x)
         options = {} if cache is None else {"cache": cache}  # an attention of one's own may know none
         for block in self.transformer.h:
             x = block(x, is_causal=True, **options)
         if cache is not None:
-            cache.advance(ids.shape[1])
-        return self.lm_head(self.transformer.ln_f(x))
+            cache.advance(ids.shape[1])  # not before all layers have their keys: a call may be interrupted
+        return self.lm_head(self.transformer.ln_f(x))  # (B, T, V): at each position, of the next token
 
 
 def block_size_of(model: nn.Module) -> int:
-    """Return the context length of a model.
-
-    Raises:
-        TypeError: the model has no valid `block_size`.
-    """
+    """Return the context length of a model. Where it has none, raise TypeError."""
     block_size = getattr(model, "block_size", None)
     if not isinstance(block_size, int) or block_size < 1:
         raise TypeError(
@@ -286,12 +280,7 @@ def autocast_dtype(device: torch.device) -> torch.dtype:
 
 
 def dtype_of(precision: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of a precision: "float32", "bfloat16" or "auto", which is `autocast_dtype(device)`.
-
-    Raises:
-        TypeError: the precision is not a str.
-        ValueError: the precision is unknown.
-    """
+    """Return the dtype of a precision: "float32", "bfloat16" or "auto", which is `autocast_dtype(device)`."""
     check_type(precision, str, "dtype_of", "precision")
     check_type(device, torch.device, "dtype_of", "device")
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "auto": None}
@@ -301,6 +290,51 @@ def dtype_of(precision: str, device: torch.device) -> torch.dtype:
 def autocast(precision: str, device: torch.device) -> torch.autocast:
     """Return the autocast context for a precision; see `dtype_of`."""
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype_of(precision, device) == torch.bfloat16)
+
+
+def check_generate(
+    model: nn.Module,
+    ids: Int[Tensor, "B T"],
+    max_new_tokens: int,
+    temperature: float | int,
+    top_k: int | None,
+    generator: torch.Generator | None,
+    cache: Cache | None,
+) -> None:
+    """Raise unless these are arguments of `generate`."""
+    check_batch_of_ids(ids, "generate")
+    check_sizes("generate", 0, max_new_tokens=max_new_tokens)
+    check_sizes("generate", 1, top_k=1 if top_k is None else top_k)
+    check_generator(generator, "generate")
+    if ids.numel() == 0:
+        raise ValueError(
+            f"generate: ids has shape {tuple(ids.shape)}. Give at least one token to start from."
+        )
+    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
+        raise ValueError(f"generate: temperature = {temperature!r}, expected a number of at least 0.")
+    if cache is not None:
+        check_type(cache, Cache, "generate", "cache")
+        if "cache" not in signature(model.forward).parameters:
+            raise TypeError(f"generate: {type(model).__name__} takes no cache. Leave it out.")
+        if len(cache) >= ids.shape[1]:
+            raise ValueError(
+                f"generate: the cache holds {len(cache)} tokens, and ids has {ids.shape[1]}, expected more. "
+                "Pass the text from its beginning, or start with a new Cache()."
+            )
+    block_size_of(model)
+    device = next(model.parameters(), ids).device
+    if ids.device != device:
+        raise ValueError(f"generate: ids is on {ids.device} and the model on {device}. Move it: ids.to(...).")
+
+
+def check_logits(logits: Float[Tensor, "B V"], T: int, temperature: float | int) -> None:
+    """Raise ValueError unless the largest logit of each sequence of T tokens is finite: softmax needs one."""
+    best = logits.amax(dim=-1)
+    if not best.isfinite().all():
+        raise ValueError(
+            f"generate: after {T} tokens, at temperature {temperature}, the largest logit of each sequence "
+            f"is {best.tolist()}, expected finite numbers. Did the training diverge?"
+        )
 
 
 def generate(
@@ -322,57 +356,28 @@ def generate(
     `ids`. Cropping moves every token to another position, so from then on the context is read anew.
 
     Raises:
-        TypeError: ids is not an integer tensor of shape (B, T), the model takes no cache, or another argument
-            has the wrong type.
-        ValueError: ids is empty, or all in the cache, a number is out of range, or the largest logit of a
-            sequence is not finite.
+        ValueError: also where the largest logit of a sequence is not finite.
     """
-    check_batch_of_ids(ids, "generate")
-    check_sizes("generate", 0, max_new_tokens=max_new_tokens)
-    check_sizes("generate", 1, top_k=1 if top_k is None else top_k)
-    check_generator(generator, "generate")
-    if ids.numel() == 0:
-        raise ValueError(
-            f"generate: ids has shape {tuple(ids.shape)}. Give at least one token to start from."
-        )
-    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
-        raise ValueError(f"generate: temperature = {temperature!r}, expected a number of at least 0.")
-    if cache is not None:
-        check_type(cache, Cache, "generate", "cache")
-        if "cache" not in signature(model.forward).parameters:
-            raise TypeError(f"generate: {type(model).__name__} takes no cache. Leave it out.")
-        if len(cache) >= ids.shape[1]:
-            raise ValueError(
-                f"generate: the cache holds {len(cache)} tokens, and ids has {ids.shape[1]}, expected more. "
-                "Pass the text from its beginning, or start with a new Cache()."
-            )
+    check_generate(model, ids, max_new_tokens, temperature, top_k, generator, cache)
     block_size = block_size_of(model)
-    device = next(model.parameters(), ids).device
-    if ids.device != device:
-        raise ValueError(f"generate: ids is on {ids.device} and the model on {device}. Move it: ids.to(...).")
     with evaluating(model):
         for _ in range(max_new_tokens):
             if cache is None or ids.shape[1] > block_size:
-                logits = model(ids[:, -block_size:])
+                logits = model(ids[:, -block_size:])  # positions end at block_size: crop
             else:
-                logits = model(ids[:, len(cache) :], cache)
+                logits = model(ids[:, len(cache) :], cache)  # only what it has not read
             check_type(logits, Tensor, "generate", "what the model returns")
-            logits = logits[:, -1]  # (B, V)
+            logits = logits[:, -1]  # (B, V), of the token after the last
             if top_k is not None:
                 worst = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
-                logits = logits.masked_fill(logits < worst, float("-inf"))
+                logits = logits.masked_fill(logits < worst, float("-inf"))  # probability 0
             if temperature > 0:
                 logits = logits / temperature
-            best = logits.amax(dim=-1)
-            if not best.isfinite().all():
-                raise ValueError(
-                    f"generate: after {ids.shape[1]} tokens, at temperature {temperature}, the largest logit "
-                    f"of each sequence is {best.tolist()}, expected finite numbers. Did the training diverge?"
-                )
+            check_logits(logits, ids.shape[1], temperature)
             if temperature > 0:
                 probabilities = torch.softmax(logits, dim=-1)
-                drawn = torch.multinomial(probabilities, 1, generator=generator)
+                drawn = torch.multinomial(probabilities, 1, generator=generator)  # (B, 1)
             else:
                 drawn = logits.argmax(dim=-1, keepdim=True)
-            ids = torch.cat([ids, drawn], dim=1)
+            ids = torch.cat([ids, drawn], dim=1)  # (B, T + 1)
     return ids

@@ -54,10 +54,6 @@ def head_scores(weights: Float[Tensor, "*L_H T T"], targets: Bool[Tensor, "T T"]
 
     On random tokens that are written twice, the score of `followed_before` is the prefix-matching score of
     Olsson et al. (2022, section "Definition of induction heads").
-
-    Raises:
-        TypeError: weights or targets is not a tensor.
-        ValueError: targets is not boolean, or its shape is not that of one head's weights.
     """
     check_targets(weights, targets, "head_scores")
     on_targets = (weights * targets).sum(dim=-1)  # (..., T)
@@ -71,10 +67,6 @@ def ablate(model: GPT, heads: Sequence[tuple[int, int]] | Set[tuple[int, int]]) 
     Args:
         model: a GPT or a Llama.
         heads: pairs (layer, head).
-
-    Raises:
-        TypeError: the model is not a GPT, or heads neither a sequence nor a set.
-        ValueError: there is no such head.
     """
     check_type(model, GPT, "ablate", "model")
     check_type(heads, (Sequence, Set), "ablate", "heads")

@@ -44,6 +44,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
         """Map x (B, T, n_embd) to an output of the same shape."""
         check_width("RMSNorm", x, len(self.weight))
+        # in float32: 8 bits of bfloat16 would round a square too much
         mean_square = x.float().square().mean(dim=-1, keepdim=True)
         return (x * (mean_square + self.eps).rsqrt()).to(x.dtype) * self.weight
 
@@ -53,7 +54,7 @@ def rotate_pairs(
 ) -> Float[Tensor, "*B T head_size"]:
     """Rotate each pair of neighbouring channels of x (..., T, head_size), given cos and sin of its angle."""
     check_rotation(x, cos, sin)
-    a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
+    a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)  # (..., T, pairs) each: real and imaginary part
     return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
 
 
@@ -66,10 +67,7 @@ class Rotary(nn.Module):
     Args:
         head_size: channels of a query and of a key, an even number.
         block_size: number of positions.
-        base: the larger, the more slowly the last pairs turn.
-
-    Raises:
-        ValueError: head_size is odd, or base is below 1.
+        base: at least 1; larger values give the last pairs lower frequencies.
     """
 
     cos: Tensor
@@ -97,12 +95,7 @@ class Rotary(nn.Module):
 
 
 def group_size_of(n_head: int, n_kv_head: int) -> int:
-    """Return n_head / n_kv_head, the number of heads that share keys and values.
-
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is below 1, or n_kv_head does not divide n_head.
-    """
+    """Return n_head / n_kv_head, the number of heads that share keys and values; if not whole, ValueError."""
     check_sizes("group_size_of", 1, n_head=n_head, n_kv_head=n_kv_head)
     if n_head % n_kv_head:
         raise ValueError(
@@ -119,13 +112,10 @@ class GroupedQueryAttention(nn.Module):
 
     Args:
         n_embd: channels of a token, in and out.
-        n_head: number of heads; each has head_size = n_embd / n_head.
-        n_kv_head: number of heads of the keys and values; each serves n_head / n_kv_head heads.
+        n_head: number of heads, a divisor of n_embd; each has head_size = n_embd / n_head.
+        n_kv_head: number of heads of the keys and values, a divisor of n_head.
         rotary: maps queries and keys, and the first of their positions, to rotated ones. None: no positions.
         bias: whether the two linear layers have a bias.
-
-    Raises:
-        ValueError: n_head does not divide n_embd, or n_kv_head does not divide n_head.
     """
 
     def __init__(
@@ -156,10 +146,10 @@ class GroupedQueryAttention(nn.Module):
         check_batch("GroupedQueryAttention", x, self.c_attn, mask)
         check_type(cache, (Cache, NoneType), "GroupedQueryAttention", "cache")
         B, T, _ = x.shape
-        heads = self.c_attn(x).view(B, T, -1, self.head_size).transpose(1, 2)
+        heads = self.c_attn(x).view(B, T, -1, self.head_size).transpose(1, 2)  # (B, all heads, T, head_size)
         qk, v = heads.split([self.n_head + self.n_kv_head, self.n_kv_head], dim=1)
         if self.rotary is not None:
-            qk = self.rotary(qk, 0 if cache is None else len(cache))
+            qk = self.rotary(qk, 0 if cache is None else len(cache))  # values are not turned
         q, k = qk.split([self.n_head, self.n_kv_head], dim=1)  # (B, n_head or n_kv_head, T, head_size)
         if cache is not None:
             k, v = cache.extend(self, k, v)
@@ -188,7 +178,7 @@ class SwiGLU(nn.Module):
     def forward(self, x: Float[Tensor, "*B T n_embd"]) -> Float[Tensor, "*B T n_embd"]:
         """Map x (B, T, n_embd) to an output of the same shape."""
         check_channels("SwiGLU", x=(x, self.c_fc))
-        gate, hidden = self.c_fc(x).chunk(2, dim=-1)
+        gate, hidden = self.c_fc(x).chunk(2, dim=-1)  # (..., n_hidden) each
         return self.c_proj(F.silu(gate) * hidden)
 
 
@@ -201,9 +191,6 @@ class LlamaConfig(GPTConfig):
         n_hidden: see `SwiGLU`.
         base: see `Rotary`.
         eps: see `RMSNorm`.
-
-    Raises:
-        ValueError: a value is out of range, n_head does not divide n_embd, or n_kv_head not n_head.
     """
 
     n_kv_head: int = 2

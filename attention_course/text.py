@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attention_course.checks import check_generator, check_ids, check_sizes, check_type
+from attention_course.checks import check_generator, check_ids, check_sizes, check_type, check_unicode
 from attention_course.names import look_up
 from attention_course.stories import write_stories
 
@@ -33,10 +33,6 @@ def conditional_entropy(ids: Int[Tensor, " T"], n: int) -> float:
     Args:
         ids: shape (T,).
         n: 1 for unigrams (no context), 2 for bigrams, and so on.
-
-    Raises:
-        TypeError: ids is not an integer tensor of shape (T,), or n is not an integer.
-        ValueError: n is below 1, or there are fewer than n ids.
     """
     check_ids(ids, "conditional_entropy")
     check_sizes("conditional_entropy", 1, n=n)
@@ -94,11 +90,7 @@ MARKS = {
 
 
 def read_text(path: Path) -> str:
-    r"""Read a UTF-8 file, normalize line endings to "\n", and drop a byte order mark.
-
-    Raises:
-        ValueError: the file is larger than LARGEST, empty, not UTF-8, or binary.
-    """
+    r"""Read a UTF-8 file, normalize line endings to "\n", and drop a byte order mark."""
     if (size := path.stat().st_size) > LARGEST:
         raise ValueError(
             f"{path} has {size:,} bytes, expected at most {LARGEST:,}: as an id, a character takes 8 bytes "
@@ -134,7 +126,6 @@ def load_text(name_or_path: str | PathLike) -> str:
     Raises:
         FileNotFoundError: no text and no file has this name.
         OSError: the text could not be downloaded.
-        TypeError: name_or_path is neither a str nor a path.
         ValueError: the path is not a file, or the file is empty, too large, not UTF-8, or binary.
     """
     check_type(name_or_path, (str, PathLike), "load_text", "name_or_path")
@@ -159,13 +150,8 @@ def load_text(name_or_path: str | PathLike) -> str:
 
 def code_points(text: str) -> np.ndarray:
     """Return the Unicode code points of a text. A lone surrogate raises ValueError."""
-    try:
-        return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"CharTokenizer: {text[error.start]!r} at position {error.start} is half of a surrogate pair, "
-            "not a character. Read the text again without errors='surrogateescape' or 'surrogatepass'."
-        ) from None
+    check_unicode(text, "CharTokenizer")
+    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
 
 
 @runtime_checkable
@@ -194,10 +180,6 @@ class CharTokenizer:
 
     Attributes:
         characters: the vocabulary, sorted; the id of a character is its index.
-
-    Raises:
-        TypeError: the text is not a str.
-        ValueError: the text is empty, or holds a lone surrogate.
     """
 
     def __init__(self, text: str):
@@ -220,7 +202,6 @@ class CharTokenizer:
         """Encode a text as ids, shape (T,), int64.
 
         Raises:
-            TypeError: the text is not a str.
             ValueError: a character is not in the vocabulary, or is a lone surrogate.
         """
         check_type(text, str, "encode", "text")
@@ -272,10 +253,6 @@ def train_val_split(
 
     Returns:
         Training ids and validation ids, both views of `ids`.
-
-    Raises:
-        TypeError: ids is not an integer tensor of shape (T,), or val_share is not a number.
-        ValueError: val_share is not between 0 and 1, or leaves nothing to train on.
     """
     check_ids(ids, "train_val_split")
     check_type(val_share, Real, "train_val_split", "val_share")
@@ -301,10 +278,6 @@ def get_batch(
 
     Returns:
         x and y, each (B, T), on the device of the ids. y[b, t] follows x[b, t] in the text.
-
-    Raises:
-        TypeError: ids is not an integer tensor of shape (T_text,), or another argument has the wrong type.
-        ValueError: a size is below 1, or the text has fewer than block_size + 1 ids.
     """
     check_ids(ids, "get_batch")
     check_sizes("get_batch", 1, block_size=block_size, batch_size=batch_size)

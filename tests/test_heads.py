@@ -21,7 +21,6 @@ from attention_course.heads import (
 )
 from attention_course.llama import Llama, LlamaConfig
 
-IDS = torch.tensor([7, 3, 7, 7, 5, 3])
 SIZES = {"vocab_size": 13, "block_size": 11, "n_layer": 3, "n_head": 5, "n_embd": 30}
 MODELS = {
     "GPT": lambda: GPT(GPTConfig(**SIZES, bias=True, dropout=0.5)),
@@ -36,21 +35,6 @@ def model(request):
 
 
 # Scores
-
-
-def pairs(table):
-    """List where a table is True, as (query, key)."""
-    assert table.dtype == torch.bool
-    assert table.shape == (6, 6)
-    return {tuple(place) for place in table.nonzero().tolist()}
-
-
-def test_targets_by_hand():
-    assert pairs(previous_token(IDS)) == {(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)}
-    assert pairs(first_token(IDS)) == {(1, 0), (2, 0), (3, 0), (4, 0), (5, 0)}
-    # The 7 at 2 looks at 1, which followed the 7 at 0; the 7 at 3 at 1 too, and at itself, which followed 2.
-    assert pairs(followed_before(IDS)) == {(2, 1), (3, 1), (3, 3), (5, 2)}
-    assert list(TARGETS.values()) == [previous_token, followed_before, first_token]
 
 
 @given(ids=st.lists(st.integers(0, 4), min_size=1, max_size=12))
@@ -80,8 +64,6 @@ def test_a_score_is_the_mean_weight_on_the_targets():
         torch.testing.assert_close(scores, torch.tensor(expected))
         torch.testing.assert_close(head_scores(weights[None].expand(5, 2, 3, 3), target(ids))[3], scores)
 
-
-def test_without_a_query_that_has_a_target_there_is_no_score():
     assert head_scores(torch.eye(3)[None], followed_before(torch.tensor([1, 2, 3]))).isnan().all()
 
 
@@ -148,27 +130,6 @@ def test_heads_come_back_after_an_error_and_one_by_one(model):
             assert not torch.allclose(model(ids), one, atol=1e-4)
         assert torch.equal(model(ids), one)
     assert torch.equal(model(ids), usual)
-
-
-@pytest.mark.parametrize(
-    "heads",
-    [[(3, 0)], [(0, 5)], [(-1, 0)], [(0, -1)], [(0, 0), (0.5, 1)], [[0, 0]], [(0, 0, 0)], (1, 2), ["ab"]],
-)
-@pytest.mark.usefixtures("shapes_unchecked")
-def test_a_head_that_is_not_there_is_refused(model, heads):
-    model.eval()
-    ids = torch.randint(13, (2, 7))
-    usual = model(ids)
-    words = r"ablate: there is no head .*, expected pairs \(layer, head\), .* 0 to 2 and .* from 0 to 4\.$"
-    with pytest.raises(ValueError, match=words), ablate(model, heads):
-        pass
-    assert torch.equal(model(ids), usual)
-
-
-@pytest.mark.usefixtures("shapes_unchecked")
-def test_heads_that_can_be_read_only_once_are_refused(model):
-    with pytest.raises(TypeError, match="ablate: heads is generator, expected Sequence or Set"):
-        ablate(model, ((0, head) for head in range(5))).__enter__()
 
 
 # What the course says of heads, on texts that it does not use

@@ -1,14 +1,11 @@
 """The command `attention-course`: what it copies, what it says, and what it hands to JupyterLab."""
 
-import json
 import os
 import shutil
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
-import nbformat
 import pytest
 from filelock import FileLock
 from jupyterlab.labapp import LabApp
@@ -17,9 +14,6 @@ import attention_course
 from attention_course import workspace
 from attention_course.__main__ import main
 from attention_course.ladder import RUNGS
-
-ROOT = Path(__file__).resolve().parent.parent
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 @pytest.fixture
@@ -39,26 +33,24 @@ def command(tmp_path, monkeypatch):
     return run
 
 
-def test_it_copies_the_course_and_opens_the_first_rung(command, tmp_path, capsys):
-    folder = tmp_path / "my courses"
-    url = "--LabApp.default_url=/doc/tree/my_notebooks/01_bag_of_words.ipynb"
-    assert command() == [(folder, [url])]
-    assert capsys.readouterr().out == f"Your notebooks are in {folder / 'my_notebooks'}\n"
-    assert [path.stem for path in sorted((folder / "my_notebooks").glob("*.ipynb"))] == [
-        r.name for r in RUNGS
-    ]
-    assert (folder / "my_notebooks/images/transformer_bag_of_words.svg").exists()
-
-
-def test_a_folder_anywhere_and_options_for_jupyterlab(command, tmp_path):
-    url = "--LabApp.default_url=/doc/tree/the%20course/01_bag_of_words.ipynb"
-    started = command(str(tmp_path / "else where/the course"), "--no-browser", "--port", "8889")
-    assert started == [(tmp_path / "else where", [url, "--no-browser", "--port", "8889"])]
-
-
-def test_without_jupyterlab(command, tmp_path):
-    assert command("--no-lab", "../mine") == []
-    assert (tmp_path / "mine/01_bag_of_words.ipynb").exists()
+@pytest.mark.parametrize(
+    ("given", "folder", "url"),
+    [
+        ([], "my courses/my_notebooks", "my_notebooks"),
+        (
+            ["../else where/the course", "--no-browser", "--port", "8889"],
+            "else where/the course",
+            "the%20course",
+        ),
+        (["--no-lab", "../mine"], "mine", None),
+    ],
+)
+def test_it_copies_the_course_and_opens_the_first_rung(command, tmp_path, capsys, given, folder, url):
+    folder, first = tmp_path / folder, f"--LabApp.default_url=/doc/tree/{url}/01_bag_of_words.ipynb"
+    assert command(*given) == ([(folder.parent, [first, *given[1:]])] if url else [])
+    assert capsys.readouterr().out == f"Your notebooks are in {folder}\n"
+    assert [path.stem for path in sorted(folder.glob("*.ipynb"))] == [rung.name for rung in RUNGS]
+    assert (folder / "images/transformer_bag_of_words.svg").exists()
 
 
 @pytest.mark.parametrize("arguments", [("--port", "8889"), ("--no-browser", "mine"), ("--port", "8889", "a")])
@@ -69,50 +61,35 @@ def test_the_value_of_an_option_is_not_taken_for_a_folder(command, capsys, argum
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_what_the_learner_changed_stays_and_is_named(command, capsys, monkeypatch):
-    command("mine", "--no-lab")
-    mine = Path("mine/02_tril_matmul.ipynb")
-    mine.write_text("my answer")
-    assert "stays" not in capsys.readouterr().out
-    command("mine", "--no-lab")
-    assert "stays" not in capsys.readouterr().out, "the same edition is not given again"
-    ledger = Path("mine") / workspace.LEDGER
-    ledger.write_text(json.dumps(json.loads(ledger.read_text()) | {"editions": {}}))  # an older one was given
-    command("mine", "--no-lab")
-    assert "02_tril_matmul.ipynb has your changes and stays" in capsys.readouterr().out
-    assert mine.read_text() == "my answer"
-    assert nbformat.read(mine.with_name("02_tril_matmul.new.ipynb"), as_version=4).cells
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows closes folders in another way")
 def test_a_folder_that_cannot_be_written_gets_a_sentence(command, monkeypatch):
     with tempfile.TemporaryDirectory() as home:  # pytest's own folders are closed to other users
-        shutil.copy(ROOT / "notebooks/01_bag_of_words.ipynb", home)
-        monkeypatch.setattr("attention_course.__main__.published", lambda: Path(home))
+        shutil.copy(workspace.published() / "01_bag_of_words.ipynb", home)
+        monkeypatch.setattr(workspace, "published", lambda: Path(home))
         os.chmod(home, 0o555)
         administrator = os.geteuid() == 0
         if administrator:
             os.seteuid(65534)  # the administrator may write anywhere: be nobody
         try:
-            with pytest.raises(SystemExit) as ended:
+            with pytest.raises(
+                SystemExit, match=f"brought into {home}/mine: Permission denied. Name another"
+            ):
                 command(f"{home}/mine")
         finally:
             if administrator:
                 os.seteuid(0)
-    folder = Path(home).resolve() / "mine"
-    assert ended.value.code == (
-        f"The notebooks cannot be brought into {folder}: Permission denied. Name another folder."
-    )
 
 
-def test_a_file_in_the_way_and_a_damaged_ledger_get_a_sentence(command, capsys):
-    Path("mine").write_text("a file of mine")
-    with pytest.raises(SystemExit, match=r"cannot be brought into .*mine: .+\. Name another folder"):
-        command("mine")
-    command("other", "--no-lab")
-    (Path("other") / workspace.LEDGER).write_text("{")
-    capsys.readouterr()
-    command("other", "--no-lab")
+def test_a_file_in_the_way_another_start_and_a_damaged_ledger_get_a_sentence(command, capsys, monkeypatch):
+    monkeypatch.setattr(workspace, "PATIENCE", 0)
+    Path("file").write_text("a file of mine")
+    Path("busy").mkdir()
+    with pytest.raises(SystemExit, match=r"cannot be brought into .*file: .+\. Name another folder"):
+        command("file")
+    with FileLock(f"busy/{workspace.LEDGER}.lock"), pytest.raises(SystemExit, match="Wait until it ends"):
+        command("busy")
+    (Path("busy") / workspace.LEDGER).write_text("{")
+    command("busy", "--no-lab")
     assert ".attention_course.json was damaged" in capsys.readouterr().out
 
 
@@ -126,17 +103,14 @@ def test_a_folder_that_cannot_be_found_gets_a_sentence(command, capsys):
     assert [path.name for path in Path.cwd().iterdir()] == ["loop"]
 
 
-def test_another_start_gets_a_sentence(command, monkeypatch):
-    monkeypatch.setattr(workspace, "PATIENCE", 0)
-    Path("mine").mkdir()
-    with FileLock(f"mine/{workspace.LEDGER}.lock"), pytest.raises(SystemExit, match="Wait until it ends"):
-        command("mine")
+def test_without_the_extra_it_says_what_to_install(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jupyterlab.labapp", None)
+    with pytest.raises(SystemExit, match=r'pip install "attention-course\[course\]"'):
+        command()
+    assert list(Path.cwd().iterdir()) == []
 
 
-def test_there_is_one_version(command, capsys):
+def test_it_tells_its_version(command, capsys):
     with pytest.raises(SystemExit):
         command("--version")
-    assert capsys.readouterr().out == f"{VERSION}\n"
-    assert attention_course.__version__ == VERSION
-    frame = ROOT / "attention_course/labextension/package.json"
-    assert json.loads(frame.read_text())["version"] == VERSION
+    assert capsys.readouterr().out == f"{attention_course.__version__}\n"

@@ -16,7 +16,6 @@ from attention_course.speedrun import (
     ADAM_LR,
     FAST,
     MUON_LR,
-    TRICKS,
     WARMUP,
     Muon,
     ShiftedBlock,
@@ -64,15 +63,6 @@ def test_singular_values_become_about_one():
     assert newton_schulz(torch.zeros(3, 2)).abs().max() == 0
 
 
-def test_newton_schulz_refuses_what_is_no_matrix(shapes_unchecked):
-    with pytest.raises(TypeError, match=r"matrix is torch.float32, \(3,\), expected a float matrix"):
-        newton_schulz(torch.ones(3))
-    with pytest.raises(TypeError, match="expected a float matrix"):
-        newton_schulz(torch.ones(3, 3, dtype=torch.long))
-    with pytest.raises(ValueError, match="steps = -1, expected an integer of at least 0"):
-        newton_schulz(torch.ones(3, 3), -1)
-
-
 # Muon
 
 
@@ -99,18 +89,6 @@ def test_muon_orthogonalises_nesterov_momentum_and_decays(monkeypatch):
         torch.testing.assert_close(parameter.detach(), expected, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_muon_orthogonalises_in_the_faster_dtype(monkeypatch, dtype):
-    asked = []
-    monkeypatch.setattr(speedrun_module, "autocast_dtype", lambda device: dtype)
-    monkeypatch.setattr(speedrun_module, "newton_schulz", lambda x: asked.append(x.dtype) or x)
-    parameter = nn.Parameter(torch.zeros(3, 3))
-    parameter.grad = random(3, 3)
-    Muon([{"params": [parameter], "orthogonal": True}], lr=1.0, momentum=0.0).step()
-    assert asked == [dtype]
-    torch.testing.assert_close(parameter.detach(), -parameter.grad.to(dtype).float())
-
-
 def test_the_rest_gets_adamw():
     ours, theirs = (nn.Parameter(random(5, 3)) for _ in range(2))
     optimizers = (
@@ -129,11 +107,6 @@ def test_muon_leaves_parameters_without_a_gradient():
     parameter = nn.Parameter(torch.ones(2, 2))
     Muon([{"params": [parameter], "orthogonal": True}], weight_decay=0.5).step()
     assert torch.equal(parameter, torch.ones(2, 2))
-
-
-def test_muon_refuses_vectors_where_matrices_are_due():
-    with pytest.raises(ValueError, match=r"has shape \(3,\), expected a matrix"):
-        Muon([{"params": [nn.Parameter(torch.ones(3))], "orthogonal": True}])
 
 
 # Token shift
@@ -267,20 +240,6 @@ def test_the_global_generator_stays_as_it_was():
     before = torch.get_rng_state()
     speedrun(DATA)
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_bad_input_is_refused(shapes_unchecked):
-    with pytest.raises(ValueError, match=r"no trick called 'mun'\. Did you mean 'muon'"):
-        speedrun(DATA, ["mun"])
-    with pytest.raises(TypeError, match=r"tricks is str, expected names, for example \['muon'\]"):
-        speedrun(DATA, "muon")
-    for tricks in ([], TRICKS):
-        with pytest.raises(ValueError, match="no text called 'poems'"):
-            speedrun(DATA, tricks, text="poems")
-    with pytest.raises(TypeError, match="data is str, expected Data"):
-        speedrun("text")
-    with pytest.raises(ValueError, match="steps = 0"):
-        speedrun(DATA, steps=0)
 
 
 def test_a_fast_training_resumes_bit_by_bit(tmp_path):

@@ -13,7 +13,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
+from attention_course.gpt import GPT, GPTConfig
 from attention_course.stories import (
     FACT,
     NAMES,
@@ -30,8 +30,7 @@ from attention_course.stories import (
     stories_entropy,
     write_stories,
 )
-from attention_course.text import CharTokenizer, conditional_entropy, load_text
-from attention_course.training import evaluate
+from attention_course.text import CharTokenizer, load_text
 
 A_STORY = "Kind Ann gave poor Ben a cup at the cave. Who got it? Poor Ben. Where? At the cave. What? A cup."
 
@@ -60,8 +59,6 @@ def test_text_ends_with_the_story_that_reaches_the_length(stories):
         assert text.endswith("\n")
         assert len(text) >= characters
         assert text[:-1].rfind("\n") + 1 < characters
-    with pytest.raises(ValueError, match="characters = 0, expected an integer of at least 1"):
-        write_stories(characters=0)
 
 
 def test_words_can_be_told_apart_by_their_first_letter():
@@ -87,12 +84,8 @@ def test_every_choice_can_be_recovered():
     facts = list(itertools.product(people, THINGS, PLACES))
     assert len(facts) * len(ORDERS) == STORIES == 21_504
     assert len(set(ORDERS)) == math.factorial(len(QUESTIONS))
-    orders = itertools.cycle(ORDERS)
-    for ((giver, receiver), thing, place), order in zip(facts, orders, strict=False):
+    for ((giver, receiver), thing, place), order in zip(facts, itertools.cycle(ORDERS), strict=False):
         story = Story(giver, receiver, thing, place, order)
-        assert read_story(story.text) == story
-    for order in ORDERS:
-        story = Story("Tom", "Eve", "ring", "mill", order)
         assert read_story(story.text) == story
 
 
@@ -168,10 +161,6 @@ def test_the_example_of_a_story_is_one():
     assert read_story(example).text == example
 
 
-def test_entropy_of_one_story():
-    assert stories_entropy(A_STORY + "\n") == pytest.approx(math.log(21_504) / 97)
-
-
 def test_entropy_of_the_default_text(stories):
     count = stories.count("\n")
     surprise = count * (math.log(8) + math.log(7) + 2 * math.log(8) + math.log(6))
@@ -189,8 +178,6 @@ def test_entropy_says_how_to_cut_a_text(stories):
     assert r'text[text.index("\n") + 1 :]' in str(caught.value)
     whole = train[: train.rindex("\n") + 1], val[val.index("\n") + 1 :]
     assert all(stories_entropy(part) == pytest.approx(0.102, abs=2e-3) for part in whole)
-    with pytest.raises(ValueError, match="ends with '', expected whole stories"):
-        stories_entropy("")
     with pytest.raises(ValueError, match=r"line 2 is not a story\. read_story: 'hello' is not a story"):
         stories_entropy(f"{A_STORY}\nhello\n{A_STORY}\n")
 
@@ -209,50 +196,6 @@ def test_answers_of_a_stretch():
     text = A_STORY[10 : A_STORY.index(" A cup.") + 5]  # the thing's answer is cut short
     assert [text[start:end] for start, end in answers(text)] == ["Ben", "cave"]
     assert answers("Is it? No.") == []
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: write_stories(characters=math.nan), TypeError, "write_stories: characters = nan, expected"),
-        (lambda: write_stories(characters="9"), TypeError, "write_stories: characters = '9'"),
-        (lambda: write_stories(seed=None), TypeError, "write_stories: seed = None"),
-        (
-            lambda: write_stories(seed=-1),
-            ValueError,
-            "write_stories: seed = -1, expected an integer of at least 0",
-        ),
-        (lambda: draw_story(0), TypeError, r"draw_story: rng is int, expected random.Random\(seed\)"),
-        (lambda: read_story(None), TypeError, "read_story: line is NoneType, expected str"),
-        (lambda: read_story(b"Kind Ann"), TypeError, "read_story: line is bytes"),
-        (lambda: stories_entropy([A_STORY]), TypeError, "stories_entropy: text is list, expected str"),
-        (lambda: answers(None), TypeError, "answers: text is NoneType"),
-        (
-            lambda: answer_accuracy(None, TEXT, LETTERS),
-            TypeError,
-            "answer_accuracy: model is NoneType, expected Module",
-        ),
-        (
-            lambda: answer_accuracy(Reader(LETTERS), None, LETTERS),
-            TypeError,
-            "text is NoneType, expected str",
-        ),
-        (
-            lambda: answer_accuracy(Reader(LETTERS), TEXT, None),
-            TypeError,
-            "answer_accuracy: tokenizer is NoneType, expected Tokenizer",
-        ),
-        (
-            lambda: answer_accuracy(Reader(LETTERS), TEXT, LETTERS, "int8"),
-            ValueError,
-            "no precision called 'int8'",
-        ),
-    ],
-)
-@pytest.mark.usefixtures("shapes_unchecked")
-def test_other_kinds_are_refused_in_words(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
 
 
 @pytest.mark.usefixtures("shapes_unchecked")
@@ -300,25 +243,11 @@ def test_accuracy_is_the_share_of_answers():
     assert answer_accuracy(reader, TEXT, LETTERS) == right / len(kept)
 
 
-def test_accuracy_shows_no_more_than_block_size_characters():
-    assert answer_accuracy(Reader(LETTERS, block_size=45), TEXT, LETTERS) < 0.5
-
-
 def test_an_answer_counts_when_block_size_characters_stand_before_its_last_one():
     end = next(end for _, end in answers(TEXT) if end > 160)
     assert answer_accuracy(Reader(LETTERS, block_size=end - 1), TEXT[: end + 1], LETTERS) == 1
     with pytest.raises(ValueError, match="no answer"):
         answer_accuracy(Reader(LETTERS, block_size=end), TEXT[: end + 1], LETTERS)
-
-
-def test_a_bigram_model_answers_nothing():
-    counts = torch.zeros(LETTERS.vocab_size, LETTERS.vocab_size)
-    ids = LETTERS.encode(TEXT)
-    counts.index_put_((ids[:-1], ids[1:]), torch.ones(len(ids) - 1), accumulate=True)
-    model = BigramLanguageModel(LETTERS.vocab_size)
-    model.table.weight.data = counts.add(1e-3).log()
-    assert evaluate(model, ids, "float32") == pytest.approx(conditional_entropy(ids, 2), abs=0.02)
-    assert answer_accuracy(model, TEXT, LETTERS) == 0
 
 
 class Oracle(nn.Module):
@@ -349,18 +278,11 @@ def test_accuracy_asks_for_the_first_thousand_answers_with_block_size_characters
     assert len(oracle.asked) == 1000 < len(ends)
 
 
-@pytest.mark.parametrize("text", ["", "Sam gave Kim a ring. " * 20, TEXT[:150]])
-def test_accuracy_of_a_text_without_answers_is_refused(text):
-    with pytest.raises(ValueError, match="no answer in this text"):
-        answer_accuracy(Reader(LETTERS), text, LETTERS)
-
-
-@pytest.mark.parametrize("mode", [True, False])
-def test_accuracy_is_without_dropout_and_leaves_the_mode_as_it_was(mode):
+def test_accuracy_is_without_dropout():
     torch.manual_seed(0)
     config = GPTConfig(LETTERS.vocab_size, block_size=7, n_layer=1, n_head=2, n_embd=6, dropout=0.9)
-    model, modes = GPT(config).train(mode), set()
+    model, modes = GPT(config).train(), set()
     model.register_forward_pre_hook(lambda model, _: modes.add(model.training))
     answer_accuracy(model, TEXT, LETTERS)
     assert modes == {False}
-    assert model.training == mode
+    assert model.training

@@ -9,11 +9,12 @@ from html import escape
 from pathlib import Path
 
 from attention_course.ladder import RUNGS, Rung
+from attention_course.plots.ink import coloured
 
 IMAGES = Path(__file__).resolve().parent.parent / "notebooks" / "images"
 WIDTH, HEIGHT = 640, 262
 
-STYLE = """
+STYLE = coloured("""
 text { font: 13px system-ui, sans-serif; text-anchor: middle; dominant-baseline: central; fill: #222; }
 .title { text-anchor: start; font-size: 12px; fill: #555; }
 rect { rx: 5px; stroke-width: 1.5px; }
@@ -21,15 +22,15 @@ path { fill: none; stroke: #777; stroke-width: 1.5px; }
 .built { fill: #e3ecf2; stroke: #8fa9b8; }
 .later { fill: none; stroke: #aaa; stroke-dasharray: 4 4; }
 .later + text { fill: #767676; }
-.lit { fill: #0072b2; stroke: #0072b2; }
+.lit { fill: $light-blue; stroke: $light-blue; }
 .lit + text { fill: white; }
 .frame { fill: none; stroke: #aaa; }
 @media (prefers-color-scheme: dark) {
   text { fill: #e4e4e4; } .title { fill: #b0b0b0; } path { stroke: #999; }
   .built { fill: #2b3d49; stroke: #5b7789; } .later + text { fill: #9a9a9a; }
-  .lit { fill: #4db2ee; stroke: #4db2ee; } .lit + text { fill: #111; } .frame, .later { stroke: #777; }
+  .lit { fill: $dark-blue; stroke: $dark-blue; } .lit + text { fill: #111; } .frame, .later { stroke: #777; }
 }
-"""
+""")
 
 # Each part: its words, its left edge, middle and width.
 WEIGHTED = "weights × values"  # on the first rung all weights are alike: a mean

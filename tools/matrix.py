@@ -37,7 +37,8 @@ def cells() -> list[str]:
 
 def versions(cell: str) -> list[str]:
     """Return pip's arguments besides the project itself."""
-    wanted = {re.match(r"[\w-]+", entry)[0]: entry for entry in PROJECT["dependencies"]}
+    everything = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["course"]
+    wanted = {re.match(r"[\w-]+", entry)[0]: entry for entry in everything}
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.M))
     if cell == "lowest":
         return [wanted[name].replace(">=", "==") for name in VARIED]

@@ -1,5 +1,7 @@
 """Mutation testing: `make mutants` makes thousands of small changes, one by one; do the tests fail?
 
+It is a report, to read: many survivors change nothing that anybody would notice, and need no test.
+
 mutmut runs on a copy, and skips decorated functions, so in the copy decorators such as `contextmanager` are
 applied below the function. Workers that take too long are killed; tqdm's bars share a lock between processes,
 which would then stay locked, so in the copy each process has its own. The copy stays in .mutants; show a
@@ -18,7 +20,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / ".mutants"
 MODULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]["only_mutate"]
-WANTED = 0.9  # of the mutants of each module
 OWN_LOCK = "\nimport threading\n\nimport tqdm\n\ntqdm.tqdm.set_lock(threading.RLock())\n"
 SURVIVED = (0, 5, 33, None)  # exit codes of mutmut: tests passed, or none ran; others mean failed or hung
 
@@ -50,15 +51,11 @@ def main() -> None:
         conftest.write(OWN_LOCK)
     mutmut = [sys.executable, "-m", "mutmut", "run", "--max-children", "2"]
     subprocess.run(mutmut, cwd=COPY, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
-    too_few = []
     for module in MODULES:
         codes = json.loads((COPY / "mutants" / f"{module}.meta").read_text())["exit_code_by_key"]
         survivors = [name for name, code in codes.items() if code in SURVIVED]
         killed = 1 - len(survivors) / len(codes)
         print(f"{module}: {killed:.1%} of {len(codes)} mutants were killed; not", *survivors, sep="\n    ")
-        too_few += [module] * (killed < WANTED)
-    if too_few:
-        sys.exit(f"less than {WANTED:.0%}: {', '.join(too_few)}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 
 import lab
 
-from attention_course.heroes import HERE, HEROES, hero
+from attention_course.heroes import HEROES, STYLE, hero
 
 # What JupyterLab's dark theme gives the variables of stage.css.
 DARK = (
@@ -20,9 +20,8 @@ DARK = (
 
 def style() -> str:
     """Return the style of the stage for a drawing that stands alone."""
-    css = (HERE / "stage.css").read_text(encoding="utf-8")
     dark = re.compile(r'\[data-jp-theme-light="false"\] \.attention-hero \{(.*?)\}', re.S)
-    css = dark.sub(rf"@media (prefers-color-scheme: dark) {{ svg {{ {DARK}\1}} }}", css)
+    css = dark.sub(rf"@media (prefers-color-scheme: dark) {{ svg {{ {DARK}\1}} }}", STYLE)
     css = re.sub(r"^\.attention-hero \{", "svg {", css, flags=re.M).replace(".attention-hero svg ", "svg ")
     return css.replace(".attention-hero ", "svg ")
 

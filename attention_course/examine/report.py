@@ -119,9 +119,17 @@ class Report:
             ]
         )
         panels = [finding.panel for finding in self.findings if finding.panel is not None]
-        drawn = picture(*panels, alt=self.headline)._repr_mimebundle_()["text/html"] if panels else ""
+        drawn = pictures(panels, self.headline) if panels else ""
         sign = SIGNS["wrong" if self.wrong else "not asked" if self.stopped else "right"]
         return frame("examine", sign, self.headline, notes + rows) + drawn
+
+
+def pictures(panels: list[Panel], alt: str) -> str:
+    """Return panels as HTML: a picture, or where the package was installed alone, how to see it."""
+    try:
+        return picture(*panels, alt=alt)._repr_mimebundle_()["text/html"]
+    except ModuleNotFoundError:
+        return '<div>Pictures need more packages: pip install "attention-course[course]"</div>'
 
 
 def row(finding: Finding) -> str:

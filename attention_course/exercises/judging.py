@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attention_course.apart import words
-from attention_course.exercises import panel, running
+from attention_course.exercises import panel
 from attention_course.exercises.comparing import comparable, different, is_plain, same, where_all_lie
 from attention_course.exercises.exercise import Exercise, Mistake, Property
 from attention_course.exercises.problems import (
@@ -27,7 +27,7 @@ from attention_course.exercises.problems import (
     wrong_type,
     wrong_values,
 )
-from attention_course.exercises.running import Answer, Hung, Outcome, Slow, call
+from attention_course.exercises.running import Answer, Outcome, Slow, call
 from attention_course.plots.frame import frame
 
 NOT_TRIED = "not tried yet"
@@ -109,7 +109,7 @@ def judge(
     exercise: Exercise,
     function: object,
     seed: int | None = None,
-    guard: Callable[[], AbstractContextManager] = nullcontext,
+    guard: Callable[[tuple], AbstractContextManager] = nullcontext,
 ) -> Verdict:
     """Run `function` on random inputs and return the verdict.
 
@@ -140,10 +140,6 @@ def judge(
     answer = Answer(function, guard)
     try:
         return compare(drawn, answer)
-    except Hung as hung:
-        case = Case(exercise, answer, hung.arguments, Outcome(()), Outcome(()))
-        seen = f", for {case}." if hung.arguments else "."
-        return endless(exercise, f"{seen}{answer.line_of(hung.cause)} It was stopped.")
     except Slow:
         message = (
             f"{answer.calls} calls of your function took {answer.seconds:.0f} seconds, with more to come: "
@@ -153,20 +149,11 @@ def judge(
         return Verdict(exercise.name, False, (), "not yet: it takes too long", message)
 
 
-def endless(exercise: Exercise, seen: str) -> Verdict:
-    """Return the verdict for a call that did not end; `seen` continues the first sentence."""
-    message = (
-        f"Your function was still running after {running.CALL_LIMIT:g} seconds{seen} "
-        "Which loop does not end, and what should end it?"
-    )
-    return Verdict(exercise.name, False, (), "not yet: it does not end", message)
-
-
 def compare(drawn: Trial, answer: Answer) -> Verdict:
     """Judge an answer on the inputs of a trial, the most serious problem first.
 
     Raises:
-        Hung, Slow: see `Answer.run`.
+        Slow: see `Answer.run`.
     """
     exercise = drawn.exercise
     outcomes = [answer.run(arguments) for arguments in drawn.inputs]
@@ -383,7 +370,7 @@ def marks(cases: list[Case]) -> list[tuple[str, bool]]:
     """Return each property's claim, and whether it holds on every input.
 
     Raises:
-        Hung, Slow: see `Answer.run`.
+        Slow: see `Answer.run`.
     """
 
     def answer(*arguments):

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from attention_course.exercises.exercise import Exercise, undocumented, unwrapped
 from attention_course.plots.frame import CODE, MUTED, TEXT, frame
+from attention_course.plots.ink import RED
 
 CELL = "padding:2px 8px;text-align:right;border:none;font-variant-numeric:tabular-nums;background:none"
-MARKED = f"{CELL};outline:2px solid #B3123C;font-weight:700"
+MARKED = f"{CELL};outline:2px solid {RED};font-weight:700"
 LARGEST = 9  # rows and columns that a table shows
 
 hints_given: Counter[str] = Counter()  # by the names of exercises

@@ -25,20 +25,28 @@ class Case:
     outcome: Outcome
 
     def __str__(self) -> str:
-        """Name the arguments: `x` of shape (2, 3), `k` = 4."""
-        return ", ".join(
-            f"`{name}` of shape {tuple(a.shape)}" if isinstance(a, Tensor) else f"`{name}` = {a}"
-            for name, a in self.named_arguments()
-        )
+        return described(self.named_arguments())
 
     def named_arguments(self) -> list[tuple[str, object]]:
         """Return the names of the parameters with their original arguments."""
-        names = inspect.signature(self.exercise.reference).parameters
-        return list(zip(names, self.arguments, strict=False))
+        return named(self.exercise, self.arguments)
 
     def is_right(self) -> bool:
         """Return whether the outcome equals the target."""
         return same(self.target, self.outcome, self.exercise.tolerance)
+
+
+def named(exercise: Exercise, arguments: tuple) -> list[tuple[str, object]]:
+    """Return the names of the parameters with their arguments."""
+    return list(zip(inspect.signature(exercise.reference).parameters, arguments, strict=False))
+
+
+def described(named_arguments: list[tuple[str, object]]) -> str:
+    """Describe arguments: `x` of shape (2, 3), `k` = 4."""
+    return ", ".join(
+        f"`{name}` of shape {tuple(a.shape)}" if isinstance(a, Tensor) else f"`{name}` = {a}"
+        for name, a in named_arguments
+    )
 
 
 # Each of these returns a message, or None

@@ -7,7 +7,6 @@ import contextlib
 import faulthandler
 import io
 import linecache
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,11 +17,10 @@ from attention_course.apart import Send, words
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import Exercise
 from attention_course.exercises.judging import Verdict, judge, not_copied
-from attention_course.exercises.running import CALL_LIMIT, Hung
-from attention_course.exercises.worker import Request
+from attention_course.exercises.problems import described, named
+from attention_course.exercises.worker import CALL_LIMIT, Request
 
 PRINTED = 10_000  # characters that one check shows of what an answer prints
-PATIENCE = 2.0  # seconds after CALL_LIMIT until the process exits: a call into C cannot be stopped
 
 
 def prepare(request: Request) -> None:
@@ -37,7 +35,8 @@ def work(request: Request, send: Send) -> None:
         linecache.cache[file] = (0, None, lines, file)
     shown = Relay(partial(send, "printed"))
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
-        send("verdict", verdict_on(EXERCISES[name], answer, seed, partial(watched, send)))
+        exercise = EXERCISES[name]
+        send("verdict", verdict_on(exercise, answer, seed, partial(watched, send, exercise)))
 
 
 def verdict_on(exercise: Exercise, answer: bytes, seed: int | None, guard: Callable) -> Verdict:
@@ -57,17 +56,12 @@ def verdict_on(exercise: Exercise, answer: bytes, seed: int | None, guard: Calla
 
 
 @contextlib.contextmanager
-def watched(send: Send) -> Iterator[None]:
-    """Report a call, and exit if it cannot be stopped."""
-    send("call", None)
-    faulthandler.dump_traceback_later(CALL_LIMIT + PATIENCE, exit=True, file=2)
+def watched(send: Send, exercise: Exercise, arguments: tuple) -> Iterator[None]:
+    """Report a call; if it does not end, exit with a traceback. Nothing else can stop a call into C."""
+    send("call", described(named(exercise, arguments)))
+    faulthandler.dump_traceback_later(CALL_LIMIT, exit=True, file=2)
     try:
         yield
-    except Hung as hung:
-        if not hung.stopped:
-            faulthandler.dump_traceback(file=2)
-            os._exit(1)
-        raise
     finally:
         faulthandler.cancel_dump_traceback_later()
 

@@ -1,10 +1,8 @@
-"""Running an answer: on clones of its arguments, in a separate thread, with a time limit."""
+"""Running an answer: on copies of its arguments, each call with what the judge wants to know of it."""
 
 import copy
-import ctypes
 import inspect
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,9 +12,9 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 
-CALL_LIMIT = 5.0  # seconds for one call of an answer
 CHECK_LIMIT = 20.0  # seconds for all calls of one check
 
 
@@ -29,15 +27,8 @@ class Outcome:
     error: BaseException | None = None
 
 
-class Hung(BaseException):
-    """A call exceeded CALL_LIMIT. Not an `Exception`, so that an answer does not catch it."""
-
-    def __init__(self, arguments: tuple = (), cause: BaseException | None = None, stopped: bool = True):
-        self.arguments, self.cause, self.stopped = arguments, cause, stopped
-
-
 class Slow(BaseException):
-    """The calls of one check exceeded CHECK_LIMIT. Not an `Exception` either."""
+    """The calls of one check exceeded CHECK_LIMIT. Not an `Exception`, so that no property catches it."""
 
 
 def call(function: Callable, arguments: tuple) -> Outcome:
@@ -50,8 +41,6 @@ def call(function: Callable, arguments: tuple) -> Outcome:
     try:
         value = function(*outcome.arguments)
         outcome.value = value.detach() if isinstance(value, Tensor) and not with_gradient else value
-    except Hung:
-        raise
     except BaseException as error:
         outcome.error = error
     return outcome
@@ -64,56 +53,19 @@ def copied(argument: Any) -> Any:
     return argument if isinstance(argument, Iterator) else copy.deepcopy(argument)
 
 
-def run(function: Callable, arguments: tuple) -> Outcome:
-    """Call `function` with copies of `arguments` in a new thread, with gradients enabled.
-
-    Raises:
-        Hung: the call exceeded CALL_LIMIT and was stopped.
-    """
-    ended: list[Outcome | Hung] = []
-
-    def work() -> None:
-        try:
-            ended.append(call(function, arguments))
-        except Hung as hung:
-            ended.append(hung)
-
-    thread = threading.Thread(target=work, name="answer", daemon=True)
-    thread.start()
-    thread.join(CALL_LIMIT)
-    stopped = stop(thread)
-    end = ended[0] if ended else None
-    if isinstance(end, Outcome):
-        return end
-    raise Hung(arguments, end, stopped)
-
-
-def stop(thread: threading.Thread) -> bool:
-    """Raise Hung inside `thread` until it ends, for at most a second; return whether it ended.
-
-    Python delivers it between bytecodes: this ends a loop, but not one long call into C.
-    """
-    for _ in range(20):
-        if not thread.is_alive():
-            break
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Hung))
-        thread.join(0.05)
-    return not thread.is_alive()
-
-
 class Answer:
     """A learner's function during one check.
 
     Args:
         function: what the learner wrote.
-        guard: returns a context manager for each call.
+        guard: given the arguments, returns a context manager for a call: in it, a call can be ended.
 
     Attributes:
         calls: number of calls so far.
         seconds: their total time.
     """
 
-    def __init__(self, function: Callable, guard: Callable[[], AbstractContextManager] = nullcontext):
+    def __init__(self, function: Callable, guard: Callable[[tuple], AbstractContextManager] = nullcontext):
         self.function, self.guard = function, guard
         self.calls, self.seconds = 0, 0.0
 
@@ -127,10 +79,9 @@ class Answer:
         return code if isinstance(code, CodeType) else None
 
     def run(self, arguments: tuple) -> Outcome:
-        """Call the function with copies of `arguments` in a new thread.
+        """Call the function with copies of `arguments`, with gradients enabled.
 
         Raises:
-            Hung: the call exceeded CALL_LIMIT and was stopped.
             Slow: earlier calls exceeded CHECK_LIMIT; this one is not made.
         """
         return self._run(self.function, arguments)
@@ -139,7 +90,7 @@ class Answer:
         """Call the function; return the names of all functions called, `softmax` for `torch._softmax`.
 
         Raises:
-            Hung, Slow: see `run`.
+            Slow: see `run`.
         """
         names, written = set(), self.function
         while isinstance(written, partial):
@@ -168,8 +119,8 @@ class Answer:
             raise Slow
         self.calls += 1
         start = time.perf_counter()
-        with self.guard():
-            outcome = run(function, arguments)
+        with torch.enable_grad(), self.guard(arguments):
+            outcome = call(function, arguments)
         self.seconds += time.perf_counter() - start
         return outcome
 

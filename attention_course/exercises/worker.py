@@ -15,8 +15,9 @@ from tqdm.auto import tqdm
 from attention_course import examine
 from attention_course.apart import EndedError, Worker, is_learners, packed
 from attention_course.exercises.exercise import Exercise
-from attention_course.exercises.judging import Verdict, endless, judge, not_copied, not_tried
+from attention_course.exercises.judging import Verdict, judge, not_copied, not_tried
 
+CALL_LIMIT = 5.0  # seconds for one call of an answer
 SILENCE = 30.0  # seconds without a message until the process is ended, whatever it does
 
 Request = tuple[str, bytes, int | None, dict[str, list[str]]]
@@ -39,18 +40,19 @@ def judge_apart(exercise: Exercise, function: object, seed: int | None = None) -
         return not_copied(exercise, error)
     silence = examine.PATIENCE + SILENCE if exercise.judge else SILENCE
     shown = "{desc}: call {n_fmt} of your function, {elapsed}"
-    verdict = None
+    verdict, called_with = None, ""
     try:
         with tqdm(desc="checking", bar_format=shown, delay=1, leave=False) as bar:
             for kind, value in worker.ask(request, silence):
                 if kind == "call":
                     bar.update()
+                    called_with = value
                 elif kind == "printed":
                     print(value, end="")
                 elif kind == "verdict":
                     verdict = value
     except EndedError as error:
-        return ended(exercise, error, silence)
+        return ended(exercise, error, silence, called_with)
     assert verdict
     return verdict
 
@@ -81,7 +83,7 @@ def cells() -> dict[str, list[str]]:
 worker = Worker("attention_course.exercises.process:work", "attention_course.exercises.process:prepare")
 
 
-def ended(exercise: Exercise, error: EndedError, silence: float) -> Verdict:
+def ended(exercise: Exercise, error: EndedError, silence: float, called_with: str) -> Verdict:
     """Return the verdict for an answer that ended its process, or had it ended.
 
     Raises:
@@ -104,4 +106,8 @@ def ended(exercise: Exercise, error: EndedError, silence: float) -> Verdict:
     frames = re.findall(r'File "(.+)", line (\d+)', error.said)
     lines = [(n, linecache.getline(file, int(n)).strip()) for file, n in frames if is_learners(file)]
     where = next((f" It happened in line {n}: `{line}`." for n, line in lines if line), "")
-    return endless(exercise, f", in a call that cannot be stopped.{where} Its process was ended.")
+    message = (
+        f"Your function was still running after {CALL_LIMIT:g} seconds, for {called_with}.{where} Its "
+        "process was ended. Which loop does not end, and what should end it?"
+    )
+    return Verdict(exercise.name, False, (), "not yet: it does not end", message)

@@ -7,6 +7,7 @@ import traitlets
 
 from attention_course.plots import Panel, Picture, picture
 from attention_course.plots.drawing import PANELS
+from attention_course.plots.ink import bundle, coloured
 
 HERE = Path(__file__).parent
 
@@ -24,8 +25,8 @@ class LiveFigure(anywidget.AnyWidget):
             at once, and still asks the kernel.
     """
 
-    _esm = PANELS + (HERE / "figure.js").read_text(encoding="utf-8")
-    _css = HERE / "figure.css"
+    _esm = bundle(PANELS, HERE / "figure.js")
+    _css = coloured((HERE / "figure.css").read_text(encoding="utf-8"))
 
     panels = traitlets.Tuple().tag(sync=True, to_json=lambda panels, _: [panel.state() for panel in panels])
     caption = traitlets.Unicode().tag(sync=True)

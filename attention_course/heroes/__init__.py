@@ -12,8 +12,11 @@ from pathlib import Path
 
 from attention_course.ladder import RUNGS, numbered_text
 from attention_course.names import look_up
+from attention_course.plots.ink import coloured
 
 HERE = Path(__file__).parent
+STAGE = HERE / "stage.js"
+STYLE = coloured((HERE / "stage.css").read_text(encoding="utf-8"))
 HEROES = {rung.stem: rung.folder / "hero.json" for rung in RUNGS} | {"ladder": HERE / "ladder.json"}
 
 
@@ -46,15 +49,14 @@ class Hero:
 
     def page(self) -> str:
         """Return the hero as HTML that stands by itself: style, still and script."""
-        style = (HERE / "stage.css").read_text(encoding="utf-8")
-        script = (HERE / "stage.js").read_text(encoding="utf-8") + "\n" + self.read(".js")
+        script = STAGE.read_text(encoding="utf-8") + "\n" + self.read(".js")
         start = ", ".join(json.dumps(value, ensure_ascii=False) for value in (self.height, self.alt))
         data = json.dumps(self.data, ensure_ascii=False).replace("</", "<\\/")
         still = HEROES[self.name].with_suffix(".svg")
         image = base64.b64encode(still.read_bytes()).decode() if still.exists() else ""
         alt = html.escape(self.alt)
         return (
-            f'<figure class="attention-hero" data-hero="{self.name}">\n<style>\n{style}</style>\n'
+            f'<figure class="attention-hero" data-hero="{self.name}">\n<style>\n{STYLE}</style>\n'
             f"<figcaption>{html.escape(self.title)}</figcaption>\n"
             f'<img alt="{alt}" src="data:image/svg+xml;base64,{image}">\n'
             f'<script>\n(() => {{\nconst figure = document.currentScript.closest("figure");\n{script}\n'

@@ -6,19 +6,26 @@ QuickJS runs it in Python, with pen.js in place of a canvas.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import quickjs
+
+if TYPE_CHECKING:
+    import quickjs
+
+from attention_course.plots.ink import bundle
 
 HERE = Path(__file__).parent
-PANELS = (HERE / "panels.js").read_text(encoding="utf-8")
-PEN = (HERE / "pen.js").read_text(encoding="utf-8")
+PANELS = HERE / "panels.js"
+PEN = HERE / "pen.js"
 
 
-def script() -> quickjs.Context:  # pyright: ignore[reportInvalidTypeForm]
+def script() -> "quickjs.Context":  # pyright: ignore[reportInvalidTypeForm]
     """Run both scripts and return where: a context, which only the thread that made it can use."""
+    import quickjs
+
     context = quickjs.Context()
-    context.eval(PEN + PANELS)
+    context.eval(bundle(PEN, PANELS))
     return context
 
 

@@ -2,7 +2,9 @@
 
 import html
 
-ACCENTS = {"✓": "#0072B2", "✗": "#B3123C"}  # colour-blind safe; other signs are grey
+from attention_course.plots.ink import BLUE, RED
+
+ACCENTS = {"✓": BLUE, "✗": RED}  # colour-blind safe; other signs are grey
 TEXT = "color:var(--jp-ui-font-color1,#222)"
 MUTED = "color:var(--jp-ui-font-color2,#555)"
 BORDER = "var(--jp-border-color2,#ccc)"

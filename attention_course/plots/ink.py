@@ -1,26 +1,43 @@
 """Colours, and formatting of numbers and characters in a picture."""
 
+import json
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
 # Okabe & Ito (2008), "Color Universal Design": distinguishable with all common colour blindness. Each has one
-# meaning in the course.
-BLUE = "#0072B2"  # a weight, a positive value, what is lit
-ORANGE = "#D55E00"  # a negative value, and nothing else
-GREEN = "#009E73"  # a result of mixing: a mean, an output
-PURPLE = "#CC79A7"  # the query, what is chosen
-AMBER = "#E69F00"  # a key
-SKY = "#56B4E9"  # one more series
-BLACK = "#222222"  # text; dashed: a prediction, a floor
+# meaning in the course, in Python, JavaScript and CSS. "text" has darker ones, for letters on white.
+COLOURS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("colours.json").read_text("utf-8"))
+BLUE = COLOURS["light"]["blue"]  # a weight, a positive value, what is lit
+ORANGE = COLOURS["light"]["orange"]  # a negative value, and nothing else
+GREEN = COLOURS["light"]["green"]  # a result of mixing: a mean, an output
+PURPLE = COLOURS["light"]["purple"]  # the query, what is chosen
+AMBER = COLOURS["light"]["amber"]  # a key
+SKY = COLOURS["light"]["sky"]  # one more series
+BLACK = COLOURS["light"]["black"]  # text; dashed: a prediction, a floor
+RED = COLOURS["light"]["red"]  # wrong
 SERIES = (BLUE, GREEN, PURPLE, AMBER, SKY, BLACK)  # of curves, in this order
 
 NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML forbids
 
+COLOUR = re.compile(r"\$(light|dark|text)-(\w+)")
+
 Number = int | float  # the runtime type checker does not accept an int as a float
+
+
+def coloured(style: str) -> str:
+    """Put the colours of the course into CSS: `$light-blue`, `$dark-blue`, `$text-purple`."""
+    return COLOUR.sub(lambda found: COLOURS[found[1]][found[2]], style)
+
+
+def bundle(*scripts: Path) -> str:
+    """Return scripts that a page runs together, in this order, behind the colours."""
+    texts = [script.read_text(encoding="utf-8") for script in scripts]
+    return "\n".join([f"const COLOURS = {json.dumps(COLOURS)};", *texts])
 
 
 def format_number(value: Number) -> str:

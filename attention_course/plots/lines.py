@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 
 from attention_course.checks import check_flags
@@ -112,6 +111,8 @@ class Lines:
 
     def _ticks(self, limits: tuple[Number, Number]) -> list[tuple[float, str]]:
         """Return positions and labels of the ticks of an axis."""
+        from matplotlib.ticker import LogLocator, MaxNLocator
+
         low, high = limits
         if self.log:
             locator = LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,), numticks=8)

@@ -1,11 +1,6 @@
 // The panels of attention_course.plots, each painted on a canvas of its own: a 64 x 64 heatmap takes about a
-// millisecond, and a canvas painted at the screen's own resolution is sharp everywhere.
+// millisecond, and a canvas painted at the screen's own resolution is sharp everywhere. COLOURS are those of colours.json.
 
-// Okabe & Ito's colours, each with one meaning (plots/ink.py says which), and lighter ones for the dark theme.
-const INKS = {
-  light: { blue: "#0072b2", green: "#009e73", purple: "#cc79a7", amber: "#e69f00", sky: "#56b4e9", black: "#222222", orange: "#d55e00" },
-  dark: { blue: "#3ca0e1", green: "#2fc49a", purple: "#e39cc4", amber: "#f5c04a", sky: "#a5d8f5", black: "#e0e0e0", orange: "#f08232" },
-};
 // The markers of curves as corners; a circle has none.
 const PLUS = [[-1.3, -0.45], [-0.45, -0.45], [-0.45, -1.3], [0.45, -1.3], [0.45, -0.45], [1.3, -0.45]];
 PLUS.push(...PLUS.map(([x, y]) => [-x, -y]));
@@ -22,16 +17,16 @@ const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 // The colours and fonts of a light or a dark page; `value(name, otherwise)` asks the page for one of its own.
 function themeIn(dark, value) {
-  const { orange, ...inks } = dark ? INKS.dark : INKS.light;
+  const inks = COLOURS[dark ? "dark" : "light"];
   return {
     ...inks,
-    curves: Object.values(inks),
+    curves: ["blue", "green", "purple", "amber", "sky", "black"].map((name) => inks[name]),
     text: value("--jp-ui-font-color1", dark ? "#e4e4e4" : "#222222"),
     faint: value("--jp-border-color1", dark ? "#616161" : "#bbbbbb"),
     between: dark ? "#555" : "#e0e0e0",
     zero: dark ? [40, 40, 40] : [255, 255, 255],
     positive: rgb(inks.blue),
-    negative: rgb(orange),
+    negative: rgb(inks.orange),
     pale: dark ? "#4a5a66" : "#bfd4e0",
     font: (px) => `${px}px ${value("--jp-ui-font-family", "sans-serif")}`,
     code: (px) => `${px}px ${value("--jp-code-font-family", "monospace")}`,

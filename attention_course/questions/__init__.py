@@ -12,6 +12,7 @@ import ipywidgets
 
 from attention_course.ladder import RUNGS
 from attention_course.names import look_up
+from attention_course.plots.ink import coloured
 from attention_course.progress import SKIP, keep_answer, kept
 
 
@@ -36,7 +37,7 @@ QUESTIONS: dict[str, Any] = {
 
 BACK = "Back to the choices"
 RIGHT, WRONG, SHOWN = "Right.", "Not this one.", "This is the answer."
-STYLE = f"<style>{files(__name__).joinpath('question.css').read_text(encoding='utf-8')}</style>"
+CSS = coloured(files(__name__).joinpath("question.css").read_text(encoding="utf-8"))
 
 
 class Question(ipywidgets.VBox):
@@ -63,7 +64,9 @@ class Question(ipywidgets.VBox):
         self.corner.on_click(lambda _: self._reopen() if self.corner.description == BACK else self._skip())
         self._explanation = ipywidgets.HTML()
         self._explanation.add_class("attention-explanation")
-        head = ipywidgets.HTML(f'{STYLE}<div class="attention-head">Predict</div>{_paragraph(question)}')
+        head = ipywidgets.HTML(
+            f'<style>{CSS}</style><div class="attention-head">Predict</div>{_paragraph(question)}'
+        )
         grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": columns(choices)})
         grid.add_class("attention-choices")
         body = ipywidgets.VBox(

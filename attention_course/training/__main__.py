@@ -54,55 +54,46 @@ def train_from_options(options: argparse.Namespace) -> bool:
     """Train on `options.text` and print a table. Return whether the training finished."""
     given = {name: getattr(options, name) for name in OVERRIDES if getattr(options, name) is not None}
     recipe = replace(RECIPES[options.config], **given)
-    data = Data.of(shared_text(options.text))
+    data = Data.of(load_text(options.text))
     torch.manual_seed(recipe.seed)
     model = GPT(GPTConfig(vocab_size=data.tokenizer.vocab_size, **SIZES[options.config]))
-    trainer = Trainer(on_device(model, options.device), data, recipe)
+    trainer = Trainer(model.to(device_called(options.device)), data, recipe)
     first, checkpoint = trainer.rank == 0, options.checkpoint
-    saving = trainer.saving(checkpoint) if checkpoint and first else contextlib.nullcontext(lambda: None)
+
+    def save() -> None:
+        if first and checkpoint:
+            trainer.save(checkpoint)
 
     def report(trainer: Trainer) -> None:
-        if first and trainer.history.val_steps[-1:] == [trainer.steps_done]:
-            print_progress(trainer)
+        if trainer.history.val_steps[-1:] == [trainer.steps_done]:
+            if first:
+                print_progress(trainer)
             save()
 
-    with saving as save:
-        # If any rank has the file, all must load it.
-        if checkpoint and trainer.mean(float(checkpoint.exists())) > 0:
-            trainer.load(checkpoint)
-        save()  # fail now, not after training, if the path is bad
-        stopped = run(trainer, callback=report).stopped
-        if stopped:
-            save()
-    if first and stopped:
-        print(f"Stopped after step {trainer.steps_done} of {recipe.steps}.")
-        if checkpoint:
-            print(f"The same command resumes it from {checkpoint}.")
-    elif first:
+    # If any rank has the file, all must load it.
+    if checkpoint and trainer.mean(float(checkpoint.is_file())) > 0:
+        trainer.load(checkpoint)
+    save()  # fail now, not after training, if the path is bad
+    if run(trainer, callback=report).stopped:
+        save()
+        if first:
+            print(f"Stopped after step {trainer.steps_done} of {recipe.steps}.")
+            if checkpoint:
+                print(f"The same command resumes it from {checkpoint}.")
+        return False
+    if first:
         print_table(model, trainer)
         prompt = data.val[None, :1].to(trainer.device)
         text = data.tokenizer.decode(generate(model, prompt, options.sample)[0])
         print(printable(text, keep="\n\t"))
-    return not stopped
+    return True
 
 
-def shared_text(name_or_path: str) -> str:
-    """Load a text. On each machine local rank 0 loads it first, and downloads it if necessary."""
-    if not dist.is_initialized():
-        return load_text(name_or_path)
-    try:
-        if os.environ["LOCAL_RANK"] == "0":
-            return load_text(name_or_path)
-    finally:
-        dist.barrier()
-    return load_text(name_or_path)
-
-
-def on_device(model: GPT, name: str) -> GPT:
-    """Move the model; ValueError if this machine has no such device."""
+def device_called(name: str) -> torch.device:
+    """Return a device; ValueError if this machine has none of this name."""
     try:
         torch.zeros((), device=name).item()  # fails on "meta"
-        return model.to(name)
+        return torch.device(name)
     except (RuntimeError, AssertionError, ImportError) as error:
         found = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
         raise ValueError(f"--device {name} cannot be used. This machine has: {', '.join(found)}.") from error
@@ -136,23 +127,13 @@ def print_table(model: GPT, trainer: Trainer) -> None:
 
 @contextlib.contextmanager
 def process_group(options: argparse.Namespace) -> Iterator[None]:
-    """Join the process group if torchrun started this process; on CUDA each process gets its own GPU.
-
-    Raises:
-        ValueError: there are fewer GPUs than processes.
-    """
+    """Join the process group if torchrun started this process; on CUDA each process gets its own GPU."""
     if "RANK" not in os.environ:
         yield
         return
     if options.device == "cuda":
-        local, found = os.environ["LOCAL_RANK"], torch.cuda.device_count()
-        if int(local) >= found:
-            raise ValueError(
-                f"Process {local}, counted from 0, has no GPU of its own: this machine has {found}. "
-                "Start at most one process per GPU (--nproc-per-node), or use --device cpu."
-            )
-        options.device = f"cuda:{local}"
-        torch.cuda.set_device(options.device)
+        options.device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(device_called(options.device))
     dist.init_process_group("nccl" if options.device.startswith("cuda") else "gloo")
     try:
         yield

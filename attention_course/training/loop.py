@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import math
-import os
 import signal
 import threading
 import time
@@ -12,6 +11,7 @@ from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from types import FrameType, NoneType
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,16 +23,16 @@ from tqdm.auto import tqdm
 from attention_course.checks import check_callable, check_path, check_type
 from attention_course.gpt import autocast, block_size_of
 from attention_course.text import Data, get_batch
-from attention_course.training.checkpoint import Checkpoint, read_checkpoint, reserved, write_checkpoint
+from attention_course.training.checkpoint import (
+    check_moments,
+    check_settings,
+    read_checkpoint,
+    reading,
+    settings_of,
+    write_checkpoint,
+)
 from attention_course.training.loss import AbandonedError, check_length, evaluate, mean_loss
 from attention_course.training.recipe import History, Recipe, parameter_groups
-from attention_course.training.task import (
-    Task,
-    after_one_step,
-    check_optimizer,
-    check_task,
-    task_of,
-)
 
 
 class Trainer:
@@ -56,10 +56,6 @@ class Trainer:
         seconds: their duration.
         history: losses so far.
         interrupted: whether an interrupt is pending until the end of the step; it ends an evaluation at once.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: a text is too short for block_size, or a batch cannot be split between the processes.
     """
 
     def __init__(
@@ -117,11 +113,6 @@ class Trainer:
         measured = self.history.val_steps[-1:] == [self.steps_done]
         wanted = self.done or self.steps_done % self.recipe.evaluate_every == 0
         return self.steps_done > 0 and wanted and not measured
-
-    def check_memory(self) -> None:
-        """Allocate, and free, the memory that the logits of a batch and their gradients need."""
-        tokens = self.recipe.batch_size // self.processes * self.block_size
-        torch.empty(2, tokens, self.data.tokenizer.vocab_size, device=self.device)
 
     def step(self) -> float:
         """Take one optimizer step, evaluate if it is due, and return the training loss.
@@ -184,78 +175,53 @@ class Trainer:
         return value
 
     def evaluate(self, blocks: int | None = None) -> float:
-        """Return the validation loss in nats per token, of the whole text or of that many blocks.
-
-        Raises:
-            FloatingPointError: it is not finite.
-        """
+        """Return the validation loss in nats per token, of the whole text or of that many blocks."""
         loss = evaluate(self.model, self.data.val, self.recipe.precision, blocks, lambda: self.interrupted)
         self._check_finite("validation loss", loss)
         return loss
 
     @cached_property
-    def _task(self) -> Task:
-        return task_of(self.model, self.data, self.recipe, self.optimizer)
+    def _settings(self) -> dict[str, Any]:
+        return settings_of(self.model, self.data, self.recipe, self.optimizer)
 
-    def _checkpoint(self) -> Checkpoint:
+    def _checkpoint(self) -> dict[str, Any]:
         return {
-            "task": self._task,
+            "settings": self._settings,
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.optimizer.state_dict()["state"],
             "history": asdict(self.history),
             "steps_done": self.steps_done,
             "seconds": self.seconds,
             "generator": self.generator.get_state(),
         }
 
-    def _restore(self, state: Checkpoint) -> None:
+    def _restore(self, state: dict[str, Any]) -> None:
+        history, steps = History(**state["history"]), state["steps_done"]
+        if not len(history.losses) == steps <= self.recipe.steps:
+            raise ValueError(f"it has {len(history.losses)} losses of {steps} steps")
+        check_moments(state["optimizer"], self.optimizer)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.history = History(**state["history"])
-        self.steps_done, self.seconds = state["steps_done"], state["seconds"]
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state["optimizer"]})
         self.generator.set_state(state["generator"])
+        self.history, self.steps_done, self.seconds = history, steps, state["seconds"]
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint. On failure an existing file is left as it was.
-
-        Raises:
-            OSError: the file could not be written.
-            FloatingPointError: a parameter is not finite; an existing file is left as it was.
-        """
+        """Write a checkpoint. On failure an existing file is left as it was."""
         check_path(path, "save")
         write_checkpoint(path, self._checkpoint())
-
-    @contextlib.contextmanager
-    def saving(self, path: str | Path) -> Iterator[Callable[[], None]]:
-        """Lock this file and yield a function that saves to it, as `save` does.
-
-        Disk space for the largest checkpoint is reserved now, and after each save for the next one: a full
-        disk is detected right after a save, when no step is lost.
-
-        Raises:
-            OSError: the file cannot be written, or another run saves to it.
-        """
-        optimizer = after_one_step(self.optimizer).state_dict()
-        growth = 32 * self.recipe.steps + 4096  # bytes: the history grows with each step; one page of margin
-        with reserved(path, {**self._checkpoint(), "optimizer": optimizer}, growth) as write:
-            yield lambda: write(self._checkpoint())
 
     def load(self, path: str | Path) -> None:
         """Resume from a checkpoint: later steps are those of an uninterrupted run.
 
-        The checkpoint is validated before anything is changed.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file is not a checkpoint, or is of another model, recipe or text.
+        A checkpoint of another model, recipe or text raises ValueError, and nothing is changed.
         """
         check_path(path, "load")
         state = read_checkpoint(path)
-        check_task(path, state["task"], self._task)
-        check_optimizer(path, state["optimizer"], self.optimizer)
+        check_settings(path, state["settings"], self._settings)
         before = copy.deepcopy(self._checkpoint())
         try:
-            self._restore(state)
+            with reading(path):
+                self._restore(state)
         except BaseException:
             self._restore(before)
             raise
@@ -267,7 +233,9 @@ Callback = Callable[[Trainer], bool | None]
 def train(
     model: nn.Module, data: Data, recipe: Recipe, *, callback: Callback | None = None, name: str = "training"
 ) -> History:
-    """Train a model in place, with a progress bar. The kernel's stop button ends it and keeps the model.
+    """Train a model in place, with a progress bar, and return its losses.
+
+    The kernel's stop button ends it and keeps the model.
 
     Args:
         model: see `Trainer`.
@@ -276,11 +244,7 @@ def train(
         callback: called with the Trainer after every step; returning True stops. It replaces the bar.
         name: label of the bar.
 
-    Returns:
-        The losses.
-
     Raises:
-        TypeError, ValueError: see `Trainer`.
         FloatingPointError: a loss is not finite. The model is that of the last step with a finite loss.
         MemoryError: a batch does not fit in memory.
         KeyboardInterrupt: stop was pressed twice; the step was interrupted.
@@ -304,8 +268,7 @@ def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "trai
     )
     trainer.model.train()
     try:
-        with bar, defer_interrupts(trainer), limit_threads():
-            trainer.check_memory()
+        with bar, defer_interrupts(trainer):
             while not stop and (trainer.due or not trainer.done):
                 trainer.step()
                 bar.update(trainer.steps_done - bar.n)
@@ -345,14 +308,3 @@ def defer_interrupts(trainer: Trainer) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, previous)
         trainer.interrupted = False
-
-
-@contextlib.contextmanager
-def limit_threads() -> Iterator[None]:
-    """Use at most 8 threads: for small models more only add overhead. OMP_NUM_THREADS overrides it."""
-    previous = torch.get_num_threads()
-    torch.set_num_threads(previous if "OMP_NUM_THREADS" in os.environ else min(previous, 8))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(previous)

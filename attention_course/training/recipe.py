@@ -62,6 +62,7 @@ class Recipe:
             if not isinstance(value, numbers.Real) or not least <= float(value) < below:
                 expected = "a number above 0" if least else f"a number, 0 <= {name} < {below}"
                 raise ValueError(f"Recipe: {name} = {value!r}, expected {expected}.")
+            object.__setattr__(self, name, float(value))  # NumPy's numbers do not load with weights_only
         look_up(str(self.precision), PRECISIONS, "precision")
 
     def learning_rate_at(self, step: int) -> float:

@@ -1,8 +1,6 @@
-"""An answer is run where it can be stopped, and no error of it gets out."""
+"""An answer is run on copies, with gradients, within a time, and no error of it gets out."""
 
 import functools
-import re
-import threading
 import time
 
 import pytest
@@ -12,111 +10,55 @@ from answers import bad, judged, mean_of_past
 from attention_course.exercises import running
 
 
-@pytest.fixture
-def short_limit(monkeypatch):
-    monkeypatch.setattr(running, "CALL_LIMIT", 0.2)
+def raises_in_3d(x):
+    if x.dim() == 3:
+        return x @ torch.ones(77, 77)  # the line to find
+    return mean_of_past(x)
 
 
-def test_an_answer_that_raises():
-    def raises(x):
-        if x.dim() == 3:
-            return x @ torch.ones(77, 77)  # the line to find
-        return mean_of_past(x)
-
-    verdict = bad(raises)
-    assert verdict.headline == "not yet: it raises an error"
-    assert "RuntimeError" in verdict.message
-    assert "`return x @ torch.ones(77, 77)  # the line to find`" in verdict.message
-    assert "`x` of shape (1, 3, 2)" in verdict.message
+def endless(x):
+    return endless(x)
 
 
-@pytest.mark.parametrize(
-    "error", [SystemExit, KeyboardInterrupt, RecursionError, GeneratorExit, StopIteration]
-)
-def test_no_error_of_an_answer_gets_out(error):
-    def raises(x):
+def raising(error):
+    def answer(x):
         raise error("oh")
 
-    assert f"raised {error.__name__}: oh." in bad(raises).message
-
-
-def test_endless_recursion():
-    def again(x):
-        return again(x)
-
-    assert "RecursionError" in bad(again).message
-
-
-def test_wrong_number_of_arguments():
-    assert "TypeError" in bad(lambda: None).message
+    return answer
 
 
 @pytest.mark.parametrize(
-    "body",
-    ["while True: pass", "while True:\n  try: y = x + 1\n  except Exception: pass"],
+    ("answer", "words"),
+    [
+        (raises_in_3d, ["RuntimeError", "`return x @ torch.ones(77, 77)  # the line to find`", "(1, 3, 2)"]),
+        (endless, ["RecursionError"]),
+        (lambda: None, ["TypeError"]),
+        *(
+            (raising(error), [f"raised {error.__name__}: oh."])
+            for error in (SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration)
+        ),
+    ],
 )
-def test_an_answer_that_hangs_is_stopped(short_limit, body):
-    code = "def hangs(x):\n  calls.append(x)\n" + "\n".join("  " + line for line in body.split("\n"))
-    scope = {"calls": []}
-    exec(code, scope)
-    verdict = bad(scope["hangs"])
-    assert len(scope["calls"]) == 1  # one wait, not one for each input
-    assert verdict.headline == "not yet: it does not end"
-    assert "still running after 0.2 seconds, for `x` of shape (1, 2)" in verdict.message
-    assert "It was stopped" in verdict.message
-    assert not [t for t in threading.enumerate() if t.name == "answer"]
+def test_an_error_of_an_answer_is_told_with_its_line_and_does_not_get_out(answer, words):
+    verdict = bad(answer)
+    assert verdict.headline == "not yet: it raises an error"
+    assert [word for word in words if word not in verdict.message] == []
 
 
-def test_the_line_of_the_loop_is_shown(short_limit):
-    def hangs(x):
-        while x is not None:
-            pass
-
-    assert re.search(r"It happened in line \d+: `(while x is not None:|pass)`", bad(hangs).message)
-
-
-def test_a_hang_on_later_inputs_only(short_limit):
-    def hangs(x):
-        while x.dim() == 3:
-            pass
-        return mean_of_past(x)
-
-    assert "(1, 3, 2)" in bad(hangs).message
-
-
-def test_each_call_in_a_property_has_a_limit_of_its_own(monkeypatch):
-    limited, called = [], []
-    usual = running.run
-    monkeypatch.setattr(running, "run", lambda *given: (limited.append(1), usual(*given))[1])
-    assert judged("causal_mean_loop", lambda x: (called.append(1), mean_of_past(x))[1]).passed
-    assert len(limited) == len(called) > 20
-
-
-def test_all_calls_of_a_check_have_a_limit_together(monkeypatch):
+@pytest.mark.parametrize("calls_before", [0, 9], ids=["of inputs", "of properties"])
+def test_all_calls_of_a_check_have_a_limit_together(monkeypatch, calls_before):
     monkeypatch.setattr(running, "CHECK_LIMIT", 0.1)
     called = []
 
     def slow(x):
         called.append(1)
-        time.sleep(0.03)
+        time.sleep(0.12 * (len(called) > calls_before))
         return mean_of_past(x)
 
     verdict = bad(slow)
     assert verdict.headline == "not yet: it takes too long"
-    assert verdict.message.startswith(f"{len(called)} calls of your function took 0 seconds, with more ")
-    assert 0 < len(called) <= 4
-
-
-def test_a_hang_in_a_property_only(short_limit):
-    calls = []
-
-    def hangs(x):
-        calls.append(1)
-        while len(calls) > 9:
-            pass
-        return mean_of_past(x)
-
-    assert "still running" in bad(hangs).message
+    assert f"{len(called)} calls of your function took 0 seconds" in verdict.message
+    assert len(called) == calls_before + 1
 
 
 def test_the_callers_grad_mode_and_random_state_do_not_matter():

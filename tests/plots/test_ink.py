@@ -2,47 +2,20 @@
 
 import json
 import math
-import re
-
-import pytest
+from pathlib import Path
 
 from attention_course.plots import format_number, format_tick, visible, visible_character
-from attention_course.plots.drawing import PANELS, script
-from attention_course.plots.ink import ORANGE, SERIES, format_numbers
+from attention_course.plots.drawing import script
+from attention_course.plots.ink import COLOURS, format_numbers
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (3.0, "3"),
-        (-2.0, "−2"),
-        (0.5, "0.50"),
-        (-1 / 3, "−0.33"),
-        (math.inf, "∞"),
-        (-math.inf, "−∞"),
-    ],
-)
-def test_number(value, text):
-    assert format_number(value) == text
-    assert format_number(math.nan) == "nan"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (-0.5, "−0.5"),
-        (20, "20"),
-        (0.001, "0.001"),
-        (20_000, "20000"),
-        (1e5, "10⁵"),
-        (2e-5, "2·10⁻⁵"),
-        (-5e8, "−5·10⁸"),
-    ],
-)
-def test_tick(value, text):
-    assert format_tick(value) == text
+def test_numbers_and_ticks():
+    values = [0.0, 3.0, -2.0, 0.5, -1 / 3, math.inf, -math.inf, math.nan]
+    assert " ".join(map(format_number, values)) == "0 3 −2 0.50 −0.33 ∞ −∞ nan"
+    ticks = [0, -0.5, 20, 0.001, 20_000, 1e5, 2e-5, -5e8]
+    assert " ".join(map(format_tick, ticks)) == "0 −0.5 20 0.001 20000 10⁵ 2·10⁻⁵ −5·10⁸"
 
 
 def test_signs_for_what_cannot_be_seen():
@@ -63,9 +36,11 @@ def test_numbers_of_a_panel_are_written_alike():
     assert format_numbers([0, 0.5, 1, -math.inf]) == ["0.00", "0.50", "1.00", "−∞"]
 
 
-def test_the_browser_has_the_same_colours():
-    light = re.search(r"light: {(.*?)}", PANELS)[1]
-    *series, negative = re.findall(r"#\w{6}", light)
-    assert series == [colour.lower() for colour in SERIES]
-    assert negative == ORANGE.lower()
-    assert ORANGE not in SERIES, "orange means a negative value, and nothing else"
+def test_no_colour_of_the_course_is_written_twice():
+    """Neither in a script nor in a style, a module or a tool: all have it from colours.json."""
+    written = {theme[name] for theme in COLOURS.values() for name in theme if name != "black"}
+    for folder in ("attention_course", "tools"):
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.suffix in (".py", ".js", ".css", ".html"):
+                text = path.read_text(encoding="utf-8").lower()
+                assert not [colour for colour in written if colour in text], path

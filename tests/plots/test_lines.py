@@ -17,16 +17,11 @@ def numbers(data):
     return np.frombuffer(data, dtype=np.float32).tolist()
 
 
-def test_lines_skip_what_was_not_measured():
-    losses = {"all": torch.tensor([4.0, 3, 2, 1]), "some": torch.tensor([math.nan, 3.5, math.inf, 1.5])}
-    panel = Lines("losses", torch.arange(1, 5), losses, "step", "loss", log=False)
-    _, some = panel.state()["curves"]
-    assert (numbers(some["x"]), numbers(some["y"])) == ([2, 4], [3.5, 1.5])
-
-
-def test_logarithmic_lines_skip_what_has_no_logarithm():
-    panel = Lines("log", torch.arange(4), {"a": torch.tensor([1.0, 0, -1, 2])}, "x", "y")
-    assert numbers(panel.state()["curves"][0]["x"]) == [3]
+def test_lines_skip_what_was_not_measured_or_has_no_logarithm():
+    y = torch.tensor([4.0, math.nan, 0, -1, math.inf, 2])
+    for log, shown in ((False, [0, 2, 3, 5]), (True, [5])):
+        (curve,) = Lines("t", torch.arange(6), {"a": y}, "x", "y", log=log).state()["curves"]
+        assert (numbers(curve["x"]), numbers(curve["y"])) == (shown, y[shown].tolist())
 
 
 @pytest.mark.parametrize("log", [False, True])
@@ -57,18 +52,9 @@ def test_nine_curves_look_different_and_are_all_drawn():
 def test_levels_stand_at_their_heights_and_their_labels_apart(log):
     levels = {"top": 3.0, "bottom": 0.11, "second": 1.45, "third": 1.41}
     x = torch.tensor([1.0, 2.0])
-    panel = Lines("levels", x, {"a": x}, "x", "y", log=log, levels=levels)
-    state = panel.state()
-    assert [level["label"] for level in state["levels"]] == [
-        "top 3",
-        "bottom 0.11",
-        "second 1.45",
-        "third 1.41",
-    ]
-    places = [level["at"] for level in state["levels"]]
-    assert all(0 <= place <= 1 for place in places)
-    gaps = [high - low for low, high in itertools.pairwise(sorted(places))]
-    assert min(gaps) >= Lines.GAP - 1e-9
+    state = Lines("levels", x, {"a": x}, "x", "y", log=log, levels=levels).state()
+    labels, places = zip(*((level["label"], level["at"]) for level in state["levels"]), strict=True)
+    assert labels == ("top 3", "bottom 0.11", "second 1.45", "third 1.41")
     assert np.argsort(places).tolist() == [1, 3, 2, 0]
     low, high = state["y_limits"]
     scale = math.log if log else float

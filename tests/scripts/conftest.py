@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import quickjs
 
+from attention_course.plots.ink import bundle
+
 PACKAGE = Path(__file__).resolve().parents[2] / "attention_course"
 
 
@@ -15,8 +17,8 @@ class Page:
     def __init__(self, *names: str):
         self.context = quickjs.Context()
         self.context.eval(Path(__file__).with_name("page.js").read_text(encoding="utf-8"))
-        scripts = [(PACKAGE / name).read_text(encoding="utf-8") for name in names]
-        self.context.eval("\n".join(scripts).replace("export default", "const exported ="))
+        scripts = bundle(*(PACKAGE / name for name in names))
+        self.context.eval(scripts.replace("export default", "const exported ="))
 
     def do(self, statements: str) -> None:
         """Run statements, and what follows from them before any time passes."""

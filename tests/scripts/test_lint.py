@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from attention_course.heroes import HEROES, hero
+from attention_course.plots.ink import bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attention_course"
@@ -31,7 +32,8 @@ def heroes() -> str:
 def figures() -> str:
     """Return the panels, the figure that draws them in a browser, and the pen that does so in Python."""
     pen = function(read("plots/pen.js"), "", "svgOf")
-    return f"{read('plots/panels.js', 'explorers/figure.js')}\nexport const still = {pen};\n"
+    scripts = bundle(PACKAGE / "plots/panels.js", PACKAGE / "explorers/figure.js")
+    return f"{scripts}\nexport const still = {pen};\n"
 
 
 @pytest.mark.parametrize("together", [heroes, figures])

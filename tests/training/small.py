@@ -1,6 +1,5 @@
 """A small model, a short text and a quick recipe for the tests of training."""
 
-import hashlib
 import io
 import random
 import signal
@@ -12,8 +11,7 @@ from attention_course.attention import MultiHeadAttention
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.stories import write_stories
 from attention_course.text import Data
-from attention_course.training import Recipe, Trainer, run
-from attention_course.training.checkpoint import FORMAT
+from attention_course.training import Recipe, run
 
 TEXT = write_stories(seed=3, characters=4000)
 DATA = Data.of(TEXT)
@@ -45,33 +43,19 @@ def markov_text(length):
     return "".join(characters)
 
 
-def whole_run():
-    trainer = Trainer(tiny(dropout=0.3), DATA, RECIPE)
-    run(trainer, callback=lambda t: None)
-    return trainer
-
-
-def interrupt(*given):
-    raise KeyboardInterrupt
+def finish(trainer):
+    """Take all steps that are left; return the history."""
+    return run(trainer, callback=lambda t: None)
 
 
 def press(*given):
     signal.raise_signal(signal.SIGINT)
 
 
-def with_momentum(model):
-    return torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
-
-
-def bytes_of(state):
+def packed(state):
     file = io.BytesIO()
     torch.save(state, file)
     return file.getvalue()
-
-
-def packed(state):
-    content = bytes_of(state)
-    return FORMAT + hashlib.sha256(content).digest() + content
 
 
 class Unmasked(MultiHeadAttention):

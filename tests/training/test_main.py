@@ -1,23 +1,22 @@
-"""The command line of a training: what it prints, how it is stopped and goes on, and several processes."""
+"""The command line: what it prints, how it is stopped and resumed, and several processes."""
 
 import argparse
 import contextlib
 import io
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from training.small import interrupt, markov_text, press, without_clock
+from training.small import markov_text, press, without_clock
 
 from attention_course.gpt import GPTConfig
 from attention_course.stories import write_stories
 from attention_course.text import Data, conditional_entropy
-from attention_course.training import History, Trainer, read_checkpoint, run
+from attention_course.training import History, read_checkpoint, run
 from attention_course.training import __main__ as command_line
 from attention_course.training.__main__ import main
 
@@ -29,22 +28,6 @@ def text(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(write_stories(seed=4, characters=6000))
     return path
-
-
-@pytest.fixture
-def start():
-    """Start the command line in a process of its own; it does not outlive the test."""
-    with contextlib.ExitStack() as processes:
-
-        def started(*arguments, launcher=("-m",)):
-            command = [sys.executable, *launcher, "attention_course.training", *map(str, arguments)]
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            process = processes.enter_context(subprocess.Popen(command, env=environment, **pipes))
-            processes.callback(process.kill)
-            return process
-
-        yield started
 
 
 def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
@@ -78,61 +61,32 @@ def test_the_default_device_is_a_gpu_where_there_is_one(has_gpu, device, monkeyp
     assert command_line.arguments().get_default("device") == device
 
 
-def test_the_command_line_takes_text_that_asks_nothing(text, capsys):
+def test_the_command_line_takes_a_text_without_questions_and_a_model_size(text, capsys):
     text.write_text(markov_text(3000))
-    main([f"--text={text}", *SMALL, "--sample=0"])
-    assert re.search(r"GPT, 2 layers +[\d,]+ +\d\.\d{3} *\n\n.\n$", capsys.readouterr().out)
+    main([f"--text={text}", *SMALL, "--sample=0", "--config=shakespeare"])
+    assert re.search(r"GPT, 4 layers +[\d,]+ +\d\.\d{3} *\n\n.\n$", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
+DEVICES = ("abacus", "cuda:99", "meta", "hpu", "")
+NO_DEVICE = "training: --device {} cannot be used. This machine has: cpu"
+
+
+@pytest.mark.parametrize(  # others are in test_bad_inputs
+    ("argument", "status", "message"),
     [
-        (["--stepz=3"], 2, "unrecognized arguments: --stepz=3"),
-        (["--steps=3.5"], 2, "argument --steps: invalid int value: '3.5'"),
-        (["--config=huge"], 2, "argument --config: invalid choice: 'huge'"),
-        (["--steps=0"], 1, "training: Recipe: steps = 0, expected an integer of at least 1, below 2**31."),
-        (
-            ["--precision=float23"],
-            1,
-            "training: There is no precision called 'float23'. Did you mean 'float32'?",
-        ),
-        (["--device=abacus"], 1, "training: --device abacus cannot be used. This machine has: cpu"),
-        (["--device=cuda:99"], 1, "training: --device cuda:99 cannot be used. This machine has: cpu"),
-        (["--seed=-1"], 1, "training: Recipe: seed = -1, expected an integer, 0 <= seed < 2**63."),
-        ([f"--seed={2**63}"], 1, "training: Recipe: seed = 9223372036854775808, expected an integer"),
-        (["--text=nowhere.txt"], 1, "training: load_text: there is no file"),
-        (["--text=~nobody/war.txt"], 1, "training: load_text: there is no file"),
-        (
-            ["--checkpoint=no/such/run.pt"],
-            1,
-            f"training: The checkpoint {Path('no/such/run.pt')} could not be written: No such",
-        ),
-        (["--checkpoint=."], 1, "training: The checkpoint . could not be written: Is a directory. Name a"),
-        (
-            ["--checkpoint=/"],
-            1,
-            f"training: The checkpoint {Path('/')} could not be written: Is a directory. Name a",
-        ),
-        (["--checkpoint="], 1, "training: The checkpoint . could not be written: Is a directory. Name a"),
-        pytest.param(
-            ["--checkpoint=/dev/null/a"],
-            1,
-            "The checkpoint /dev/null/a could not be written: Not a directory.",
-            marks=pytest.mark.skipif(os.name == "nt", reason="Windows has no /dev/null"),
-        ),
-        (["--device=meta"], 1, "training: --device meta cannot be used. This machine has: cpu"),
-        (["--device=hpu"], 1, "training: --device hpu cannot be used. This machine has: cpu"),
-        (["--device="], 1, "training: --device  cannot be used. This machine has: cpu"),
-        (["--sample=-5"], 2, "argument --sample: -5 characters, expected at least 0"),
-        (["--sample=many"], 2, "argument --sample: invalid length value: 'many'"),
-        (["--batch-size=2147483647"], 1, "training: A batch of 2147483647 sequences of "),
-        ([f"--batch-size={10**20}"], 1, "training: Recipe: batch_size = 100000000000000000000, expected"),
-        (["--learning-rate=nan"], 1, "training: Recipe: learning_rate = nan, expected a number above 0."),
+        ("--stepz=3", 2, "unrecognized arguments: --stepz=3"),
+        ("--config=huge", 2, "argument --config: invalid choice: 'huge'"),
+        ("--sample=-5", 2, "argument --sample: -5 characters, expected at least 0"),
+        ("--steps=0", 1, "training: Recipe: steps = 0, expected an integer of at least 1, below 2**31."),
+        ("--text=~nobody/war.txt", 1, "training: load_text: there is no file"),
+        *((f"--device={name}", 1, NO_DEVICE.format(name)) for name in DEVICES),
+        ("--checkpoint=no/such/run.pt", 1, f"training: The checkpoint {Path('no/such/run.pt')} could not be"),
+        *((f"--checkpoint={name}", 1, "could not be written: ") for name in (".", "/", "")),
     ],
 )
-def test_what_does_not_work_is_said_in_one_line(text, capsys, arguments, status, message):
+def test_what_does_not_work_is_said_in_one_line(text, capsys, argument, status, message):
     with pytest.raises(SystemExit) as stopped:
-        main([f"--text={text}", *SMALL, *arguments])
+        main([f"--text={text}", *SMALL, argument])
     shown = capsys.readouterr()
     assert shown.out == ""  # said before anything is trained
     said = shown.err.splitlines() if status == 2 else stopped.value.code.splitlines()
@@ -164,36 +118,12 @@ def test_a_sample_is_printed_as_far_as_possible(text, monkeypatch):
     text.write_text("ä\x1b[2J\x07\x9b\x7f\tb\n" * 400)
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", out)
-    main([f"--text={text}", *SMALL, "--sample=300", "--steps=40"])
+    main([f"--text={text}", *SMALL, "--sample=60"])
     out.flush()
     printed = out.buffer.getvalue()
     assert b"\\xe4" in printed
     assert b"\\x1b" in printed
     assert not set(printed) - {*range(32, 127), 9, 10}
-
-
-def test_a_second_run_with_the_same_checkpoint_is_refused(text, tmp_path, monkeypatch):
-    command, messages = [f"--text={text}", *SMALL, f"--checkpoint={tmp_path / 'run.pt'}"], []
-
-    def second(trainer):
-        with pytest.raises(SystemExit) as stopped:
-            main(command)
-        messages.append(stopped.value.code)
-
-    monkeypatch.setattr(command_line, "print_progress", second)
-    main(command)
-    expected = (
-        f"training: Another run is saving to {tmp_path / 'run.pt'}. Wait until it ends, or name another file."
-    )
-    assert messages == [expected] * 2
-    assert read_checkpoint(tmp_path / "run.pt")["steps_done"] == 4
-
-
-def test_the_last_validation_loss_is_measured_once(text, monkeypatch, capsys):
-    calls, usual = [], Trainer.evaluate
-    monkeypatch.setattr(Trainer, "evaluate", lambda *given: calls.append(given[1]) or usual(*given))
-    main([f"--text={text}", *SMALL])
-    assert calls == [2000, None]
 
 
 def test_a_short_text_and_a_foreign_checkpoint_are_told_from_the_command_line(text):
@@ -204,33 +134,8 @@ def test_a_short_text_and_a_foreign_checkpoint_are_told_from_the_command_line(te
         main([f"--text={text}", *SMALL])
 
 
-def stop_after(step, process):
-    """Press Ctrl-C when a command has printed this step or a later one; return its last step and its hint."""
-    while int(re.match(r"step +(\d+) of 100000", process.stdout.readline())[1]) < step:
-        pass
-    process.send_signal(signal.SIGINT)
-    rest, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (130, "")
-    *_, stopped, hint, _ = rest.split("\n")
-    return int(re.fullmatch(r"Stopped after step (\d+) of 100000.", stopped)[1]), hint
-
-
-@pytest.mark.slow
-def test_ctrl_c_saves_and_the_same_command_goes_on(text, tmp_path, listening, start):
-    path, whole = tmp_path / "run.pt", tmp_path / "whole.pt"
-    command = [f"--text={text}", "--steps=100000", "--batch-size=2", "--evaluate-every=3", "--checkpoint"]
-    first, hint = stop_after(3, start(*command, path))
-    assert hint == f"The same command resumes it from {path}."
-    assert read_checkpoint(path)["steps_done"] == len(read_checkpoint(path)["history"]["losses"]) == first
-    second, _ = stop_after(first + 1, start(*command, path))
-    stop_after(second, start(*command, whole))
-    losses, without_a_stop = (read_checkpoint(file)["history"]["losses"] for file in (path, whole))
-    assert len(losses) == second > first
-    assert losses == without_a_stop[:second]
-
-
-def test_ctrl_c_before_the_first_step_is_as_polite(text, monkeypatch):
-    monkeypatch.setattr(command_line, "load_text", interrupt)
+def test_ctrl_c_before_the_first_step_is_as_polite(listening, text, monkeypatch):
+    monkeypatch.setattr(command_line, "load_text", press)
     with pytest.raises(SystemExit) as stopped:
         main([f"--text={text}"])
     assert stopped.value.code == 130
@@ -244,11 +149,6 @@ def test_a_finished_run_is_not_repeated(text, tmp_path, capsys):
     again = capsys.readouterr().out
     assert "step" not in again
     assert table in again
-
-
-def test_the_command_line_takes_the_size_of_the_model(text, capsys):
-    main([f"--text={text}", *SMALL, "--config=shakespeare"])
-    assert re.search(r"GPT, 4 layers +8\d\d,\d{3} ", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("presses", "saved"), [(1, 2), (2, 0)])
@@ -276,69 +176,50 @@ def test_the_command_line_resumes_to_the_same_result(
 
 
 @pytest.mark.slow
-def test_two_processes_train_like_one(text, tmp_path, start):
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
-    pair = start(f"--text={text}", *SMALL, f"--checkpoint={tmp_path / 'pair.pt'}", launcher=launcher)
-    main([f"--text={text}", *SMALL, f"--checkpoint={tmp_path / 'one.pt'}"])
-    shown, errors = pair.communicate(timeout=120)
-    assert pair.returncode == 0, errors
-    assert shown.count("GPT, 2 layers") == 1
+def test_two_processes_train_like_one(text, tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+    command = [f"--text={text}", *SMALL, "--checkpoint"]
+    pair = subprocess.run(
+        [*launcher, "attention_course.training", *command, str(tmp_path / "pair.pt")],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert pair.returncode == 0, pair.stderr
+    assert pair.stdout.count("GPT, 2 layers") == 1
+    main([*command, str(tmp_path / "one.pt")])
     one, two = (read_checkpoint(tmp_path / name) for name in ("one.pt", "pair.pt"))
-    assert two["history"]["losses"] == pytest.approx(one["history"]["losses"], abs=1e-5)
-    assert two["history"]["val_losses"] == pytest.approx(one["history"]["val_losses"], abs=1e-5)
+    for losses in ("losses", "val_losses"):
+        assert two["history"][losses] == pytest.approx(one["history"][losses], abs=1e-5)
     for name, weights in one["model"].items():
         torch.testing.assert_close(two["model"][name], weights, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("found", [0, 1])
-def test_a_process_without_a_gpu_of_its_own_is_told_so(monkeypatch, found):
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
-    with pytest.raises(SystemExit, match=rf"training: Process 1, .* machine has {found}\. Start at most"):
-        main(["--device=cuda"])
-
-
 @pytest.mark.parametrize(
-    ("device", "joined"), [("cpu", ["gloo"]), ("cuda", ["cuda:1", "nccl"]), ("cuda:0", ["nccl"])]
+    ("device", "expected"),
+    [("cpu", ["gloo", "cpu"]), ("cuda", ["cuda:1", "nccl", "cuda:1"]), ("cuda:0", ["nccl", "cuda:0"])],
 )
 @pytest.mark.parametrize("fails", [False, True])
-def test_processes_of_torchrun_join_and_part(monkeypatch, device, joined, fails):
+def test_processes_of_torchrun_join_and_leave(monkeypatch, device, expected, fails):
     calls = []
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(command_line, "device_called", lambda name: name)
     monkeypatch.setattr(torch.cuda, "set_device", calls.append)
     monkeypatch.setattr(torch.distributed, "init_process_group", calls.append)
     monkeypatch.setattr(torch.distributed, "barrier", lambda: calls.append("wait"))
-    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("part"))
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("leave"))
     options = argparse.Namespace(device=device)
     with contextlib.suppress(OSError), command_line.process_group(options):
-        calls.append(f"train on {options.device}")
+        calls.append(options.device)
         if fails:
             raise OSError
-    name = "cuda:1" if device == "cuda" else device
-    assert calls == [*joined, f"train on {name}", *["wait"] * (not fails), "part"]
+    assert calls == [*expected, *["wait"] * (not fails), "leave"]
 
 
-@pytest.mark.parametrize(("rank", "order"), [("0", ["load", "wait"]), ("1", ["wait", "load"])])
-@pytest.mark.parametrize("fails", [False, True])
-def test_one_process_of_a_machine_downloads_and_the_others_wait(monkeypatch, rank, order, fails):
-    calls = []
-
-    def load(name):
-        calls.append("load")
-        if fails:
-            raise OSError("no network")
-        return name
-
-    monkeypatch.setenv("LOCAL_RANK", rank)
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "barrier", lambda: calls.append("wait"))
-    monkeypatch.setattr(command_line, "load_text", load)
-    if fails:
-        with pytest.raises(OSError, match="no network"):
-            command_line.shared_text("stories")
-    else:
-        assert command_line.shared_text("stories") == "stories"
-    assert calls == order
+def test_a_process_without_a_gpu_of_its_own_is_told_so(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "99")
+    with pytest.raises(SystemExit, match=r"^training: --device cuda:99 cannot be used\. This"):
+        main(["--device=cuda"])

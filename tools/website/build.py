@@ -14,10 +14,12 @@ from pathlib import Path
 
 import nbformat
 
+from attention_course import questions
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import CATALOGUE
 from attention_course.heroes import hero
 from attention_course.ladder import RUNGS
+from attention_course.plots.ink import coloured
 from attention_course.questions import QUESTIONS
 from attention_course.workspace import clean
 from website import explorers
@@ -57,7 +59,9 @@ def build(folder: Path) -> None:
     """Build the site into `folder`, in place of what is there."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(HERE / "static", folder / "static")
-    shutil.copy(PACKAGE / "questions/question.css", folder / "static")
+    for css in (folder / "static").glob("*.css"):
+        css.write_text(coloured(css.read_text(encoding="utf-8")), encoding="utf-8")
+    write(folder / "static" / "question.css", questions.CSS)
     explorers.write(folder / "explorers")
     pages = [Page(rung) for rung in RUNGS]
     for page in pages:

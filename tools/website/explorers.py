@@ -29,7 +29,7 @@ from attention_course.explorers.engine import Explorer
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Panel
 from attention_course.plots.drawing import PANELS, script, written
-from attention_course.plots.ink import format_numbers
+from attention_course.plots.ink import bundle, format_numbers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COURSE = ROOT / "attention_course"
@@ -217,9 +217,9 @@ def load(name: str) -> str:
 def write(folder: Path) -> None:
     """Write what explorers need in a page: their data, and the script that draws them in notebooks, too."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawing = PANELS + FIGURE.read_text(encoding="utf-8") + "export { numbers };\n"
+    drawing = bundle(PANELS, FIGURE) + "export { numbers };\n"
     (folder / "figure.js").write_text(drawing, encoding="utf-8")
-    (folder / "figure.css").write_bytes(FIGURE.with_suffix(".css").read_bytes())
+    (folder / "figure.css").write_text(LiveFigure._css, encoding="utf-8")
     for name in EXPLORERS:
         (folder / f"{name}.json").write_text(load(name), encoding="utf-8")
         if script_of(name).exists():
