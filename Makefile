@@ -23,7 +23,7 @@ model: $(READY) ## fetch the real model, 93 MB; the course works offline after i
 
 test: lint ## the same with all tests, and compare the notebooks with their stored outputs
 	@$(MAKE) --no-print-directory model || echo 'Tests of the real model are skipped; in CI they fail.'
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval --durations=10
 
 lint: $(READY) ## check format, imports, types and scripts
 	$(RUN) -m ruff check

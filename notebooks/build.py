@@ -3,7 +3,8 @@
 What is edited is `notebook.py` in the folder of a rung (jupytext's py:percent); what a learner opens is
 made from it here, with its outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!
 --neighbours-->` one to the rungs below and above, `<!--time-->` how long the rung takes, `<!--task NAME-->`
-the task of an exercise, and the stem of a rung in braces its number. A cell with the tag `folded` shows one
+the task of an exercise, and the stem of a rung in braces its number. A line that ends with `<!--notebook-->`
+is for notebooks only, as those with links are; the site leaves it out. A cell with the tag `folded` shows one
 line until it is opened, the comment that says what is there. The same source always gives the same file, so
 that a diff shows what a change really moved: ids of cells come from the cells themselves, and everything
 that differs from run to run is left out. A notebook is written when all its cells have run; one that fails
@@ -32,6 +33,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 NAVIGATION = "<!--ladder-->"
 NEIGHBOURS = "<!--neighbours-->"
 TIME = "<!--time-->"
+NOT_ON_THE_SITE = "<!--notebook-->"
 TASK = re.compile(r"<!--task (.+?)-->")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURES = f"""\
@@ -44,16 +46,15 @@ dump(Out.values())"""  # for the site, of the models that the notebook trained o
 def navigation(here: Rung) -> str:
     """Return the line with all rungs, in which `here` is lit and the others are links."""
     steps = [(rung, f"{rung.number} {rung.title}".replace(" ", "\u00a0")) for rung in RUNGS]
-    return " · ".join(
-        f"**▶\u00a0{step}**" if rung is here else f"[{step}]({rung.name}.ipynb)" for rung, step in steps
-    )
+    links = (f"**▶\u00a0{step}**" if rung is here else f"[{step}]({rung.name}.ipynb)" for rung, step in steps)
+    return " · ".join(links) + NOT_ON_THE_SITE
 
 
 def neighbours(here: Rung) -> str:
     """Return the line with the rung below and the rung above."""
     below = [f"[← {rung.number} {rung.title}]({rung.name}.ipynb)" for rung in RUNGS[: here.number - 1][-1:]]
     above = [f"[{rung.number} {rung.title} →]({rung.name}.ipynb)" for rung in RUNGS[here.number :][:1]]
-    return " · ".join(below + above)
+    return " · ".join(below + above) + NOT_ON_THE_SITE
 
 
 def time(rung: Rung) -> str:
@@ -140,9 +141,9 @@ def strip(notebook: NotebookNode) -> None:
             cell.outputs = outputs
 
 
-def build(rung: Rung, notebook: Path) -> None:
-    """Build the file `notebook` of a rung."""
-    made = notebook_of(read(rung))
+def build(source: str, notebook: Path) -> None:
+    """Build the file `notebook` from a source."""
+    made = notebook_of(source)
     execute(made, notebook.parent)
     strip(made)
     nbformat.validate(made)
@@ -157,7 +158,7 @@ def main(names: list[str]) -> None:
         sys.exit(f"No source for {', '.join(unknown)}. There are: {', '.join(rungs)}.")
     for name in names or rungs:
         print(f"notebooks/{name}.ipynb", flush=True)
-        build(rungs[name], HERE / f"{name}.ipynb")
+        build(read(rungs[name]), HERE / f"{name}.ipynb")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from cells import calls_in
 from IPython.core.inputtransformer2 import TransformerManager
 
 from attention_course.exercises import EXERCISES, check
@@ -356,14 +357,10 @@ SHOWS = {
 }
 
 
-def calls_in(code: str) -> list[tuple[str, str]]:
-    return re.findall(rf'^({"|".join(SHOWS)})\("(\w+)"', code, flags=re.M)
-
-
 @cache
 def shown_by(code: str) -> list[str]:
     """What a cell shows in words: a question, an exercise, an explorer. Nothing is bold in it."""
-    texts = chain.from_iterable(SHOWS[kind](name) for kind, name in calls_in(code))
+    texts = chain.from_iterable(SHOWS[kind](name) for kind, name in calls_in(code) if kind in SHOWS)
     return [text.replace("**", "^") for text in texts]
 
 
@@ -380,7 +377,7 @@ def sentences() -> list[tuple[int, str]]:
             for part in section.parts:
                 texts = [part] if isinstance(part, str) else shown_by(part.source)
                 for text in texts:
-                    text = re.sub(r"\[[^]]*[←→][^]]*\]", "", text)  # the way to the rungs below and above
+                    text = re.sub(r"^.*<!--notebook-->$", "", text, flags=re.M)  # the way to other rungs
                     text = re.sub(r"```.*?```|\]\([^)]*\)", "", text, flags=re.S)
                     found += [(rung, each) for each in re.split(r"(?<=[.?!])\s+|\n\n", text) if each.strip()]
             found.append((rung, section.heading))
@@ -389,7 +386,7 @@ def sentences() -> list[tuple[int, str]]:
 
 def test_all_that_the_package_asks_checks_and_explores_is_read():
     cells = [cell for path in PATHS for section in read(path)[1:] for cell in section.code]
-    found = set(chain.from_iterable(calls_in(cell.source) for cell in cells))
+    found = {call for cell in cells for call in calls_in(cell.source) if call[0] in SHOWS}
     kept = {"ask": QUESTIONS, "check": EXERCISES, "explore": EXPLORERS}
     assert found == {(kind, name) for kind, names in kept.items() for name in names}
     assert all(SHOWS[kind](name) for kind, name in found)

@@ -2,9 +2,8 @@
 
 import math
 import re
-from pathlib import Path
 
-import nbformat
+import cells
 import pytest
 import torch
 from hypothesis import given
@@ -18,8 +17,6 @@ from attention_course.questions import QUESTIONS
 from attention_course.stories import NAMES, ORDERS, Story, write_stories
 from attention_course.text import CharTokenizer, conditional_entropy
 
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
-
 
 def test_the_loss_of_random_logits_is_half_a_variance_above_uniform():
     torch.manual_seed(1)
@@ -30,11 +27,8 @@ def test_the_loss_of_random_logits_is_half_a_variance_above_uniform():
 
 
 def test_the_translator_of_rung_6_is_short_enough_to_read():
-    starts = ("class Encoder", "def feed_forward", "class Decoder")
-    cells = nbformat.read(NOTEBOOKS / "06_cross_and_causal.ipynb", as_version=4).cells
-    model = [cell.source for cell in cells if cell.source.startswith(starts)]
-    assert len(model) == len(starts)
-    assert sum(len(list(filter(str.strip, source.splitlines()))) for source in model) <= 40
+    code = cells.code_of("cross_and_causal", "model")
+    assert len(list(filter(str.strip, code.splitlines()))) <= 40
 
 
 @given(s=st.floats(0, 1), seed=st.integers(0, 2**32))

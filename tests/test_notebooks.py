@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import nbformat
 import pytest
 import torch
+from cells import STEPS, run, shortened, tagged
 from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 from markdown_it import MarkdownIt
@@ -361,13 +362,6 @@ def test_every_internal_link_leads_somewhere(path):
 
 # What a learner does with them
 
-LONG = {  # the steps of training runs, and a sample of heads
-    "06_cross_and_causal": r"(?<=range\()800\b",
-    "07_multi_head": r"(?<=steps=)1000\b",
-    "08_bigram_to_gpt": r"(?<=steps=)300\b",
-    "09_a_real_model": r"(?<=controls = )24\b",
-}
-
 
 @pytest.fixture
 def shell(monkeypatch, shapes_unchecked):
@@ -382,20 +376,18 @@ def shell(monkeypatch, shapes_unchecked):
 
 
 def test_every_cell_may_be_run_twice(path, shell, monkeypatch):
-    """After three steps, what a cell claims of a long training run fails, twice in the same line."""
-    monkeypatch.setitem(RECIPES, "stories", replace(RECIPES["stories"], steps=3))
-    long, code = LONG.get(path.stem), code_of(path)
-    assert not long or re.search(long, code)
-    trains = long or 'RECIPES["stories"]' in code
+    """Long cells are short here; what cells claim of a long training may fail, twice in the same line."""
+    monkeypatch.setitem(RECIPES, "stories", replace(RECIPES["stories"], steps=STEPS))
+    allowed = {type(None)}
     for cell in cells(path, "code"):
-        source = re.sub(long, "3", cell.source) if long else cell.source
-        runs = [shell.run_cell(source) for _ in range(2)]
+        allowed |= {AssertionError} if tagged(cell, "long") is not None else set()
+        runs = [shell.run_cell(shortened(cell)) for _ in range(2)]
         failed = [
             (type(run.error_in_exec), getattr(run.error_in_exec, "__traceback__", None)) for run in runs
         ]
         lines = [(kind, trace and trace.tb_next.tb_lineno) for kind, trace in failed]
         assert lines[0] == lines[1], cell.source
-        assert lines[0][0] in ({type(None), AssertionError} if trains else {type(None)}), cell.source
+        assert lines[0][0] in allowed, cell.source
 
 
 def test_without_the_real_model_the_rest_runs(monkeypatch, tmp_path):
@@ -405,7 +397,7 @@ def test_without_the_real_model_the_rest_runs(monkeypatch, tmp_path):
     notebook = build.notebook_of(build.read(BY_NAME["09_a_real_model"]))
     build.execute(notebook, NOTEBOOKS)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    (fetching,) = [cell for cell in code if "load_smollm()" in cell.source]
+    (fetching,) = [cell for cell in code if tagged(cell, "name") == "fetch"]
     assert "SmolLM2 could not be fetched" in fetching.outputs[-1].text
     needing = [cell for cell in code if cell.source.startswith("# With SmolLM2: ")]
     assert len(needing) > 20
@@ -453,10 +445,9 @@ def test_two_blank_lines_become_one():
 
 
 def test_building_twice_gives_the_same_clean_file(tmp_path):
-    (tmp_path / "tiny.py").write_text(TINY)
     files = []
     for name in ("once.ipynb", "twice.ipynb"):
-        build.build(tmp_path / "tiny.py", tmp_path / name)
+        build.build(TINY, tmp_path / name)
         files.append((tmp_path / name).read_text())
     assert files[0] == files[1]
     made = read(tmp_path / "once.ipynb")
@@ -488,19 +479,14 @@ def test_what_differs_from_run_to_run_is_stripped():
 
 
 def test_a_failing_cell_leaves_the_old_notebook_untouched(tmp_path):
-    (tmp_path / "tiny.py").write_text("# %%\nprint(1)\n\n# %%\n1 / 0\n")
     (tmp_path / "tiny.ipynb").write_text("old")
     with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
-        build.build(tmp_path / "tiny.py", tmp_path / "tiny.ipynb")
+        build.build("# %%\nprint(1)\n\n# %%\n1 / 0\n", tmp_path / "tiny.ipynb")
     assert (tmp_path / "tiny.ipynb").read_text() == "old"
 
 
 def test_whichever_bugs_rung_11_draws_their_tables_can_be_shown():
-    code = [cell.source for cell in cells(NOTEBOOKS / "11_an_empty_page.ipynb", "code")]
-    probe, tables = (
-        [source for source in code if words in source] for words in ("def moved(", "panels = []")
-    )
     models = [plant(bug) for bug in BUGS.values() if bug.file == ONE_FILE and bug.finding]
     for start in range(0, len(models), 24):
         given = {"torch": torch, "GPT": GPT, "GPTConfig": GPTConfig, "Heatmap": Heatmap, "picture": picture}
-        exec("\n".join(probe + tables), given | {"broken": models[start : start + 24]})
+        run("an_empty_page", "tables", broken=models[start : start + 24], **given)

@@ -9,6 +9,7 @@ import sys
 from itertools import pairwise
 from typing import Any
 
+import cells
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +19,6 @@ from attention_course.examine import examine
 from attention_course.examine.subject import Subject
 from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
 from attention_course.heads import TARGETS, head_scores, read_weights
-from attention_course.ladder import RUNGS
 from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.smollm import load_smollm
 from attention_course.speedrun import TRICKS, speedrun
@@ -66,11 +66,6 @@ def is_story(line: str) -> bool:
         return False
 
 
-def source_of(stem: str) -> str:
-    """Return the source of a rung's notebook."""
-    return next(rung.text("notebook.py") for rung in RUNGS if rung.stem == stem)
-
-
 def floors() -> dict[str, float]:
     """Return the loss without knowledge, of the best tables of 1 to 3 characters, and the entropy."""
     text = load_text("stories")
@@ -106,10 +101,9 @@ def ladder() -> dict[str, object]:
 
 
 def bigram_to_gpt() -> dict[str, object]:
-    """Run the rung up to its table: the same models, trained alike, and asked the first new question."""
-    source = source_of("bigram_to_gpt")
-    rung = {"__name__": "rung_8"}
-    exec(source[: source.index("# ## The table")], rung)
+    """Build the models of the rung and train them as it does; ask them the first new question."""
+    rung = cells.run("bigram_to_gpt", "parts")
+    rung["climb"]("second layer")
     prompt = rung["val_text"][: answers(rung["val_text"])[0][0]]
     parts = [
         {
@@ -145,13 +139,10 @@ def scaling_variance() -> dict:
     return {"head_sizes": HEAD_SIZES, "pairs": len(q), "bin": 0.25, "counts": counts, "scores": scores}
 
 
-def encoder_decoder(until: str) -> dict:
-    """Run the rung from its working example to a line, and return what it defines."""
-    source = source_of("cross_and_causal")
-    names = {"CrossAttentionHead": CrossAttentionHead, "window_mask": window_mask, "__name__": "rung_6"}
-    exec(source[: source.index("# ## One line")], names)  # the imports
-    exec(source[source.index("# ## A working example") : source.index(until)], names)
-    return names
+def encoder_decoder(short: bool = False) -> dict[str, Any]:
+    """Train the encoder-decoder of the rung, or only begin; return all that its cells define."""
+    below = {"CrossAttentionHead": CrossAttentionHead, "window_mask": window_mask}
+    return cells.run("cross_and_causal", "imports", "dates", "model", "training", short=short, **below)
 
 
 def in_bytes(parameter: Tensor) -> dict[str, object]:
@@ -164,7 +155,7 @@ def in_bytes(parameter: Tensor) -> dict[str, object]:
 
 def cross_and_causal() -> dict[str, object]:
     """Train the encoder-decoder as its rung does, and keep its parameters."""
-    rung = encoder_decoder(until="# ## Write")
+    rung = encoder_decoder()
     return {
         "characters": "".join(rung["characters"]),
         "months": rung["MONTHS"],

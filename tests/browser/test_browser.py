@@ -4,12 +4,12 @@ import re
 
 import lab
 import pytest
+from cells import STEPS, calls_in
 
 from attention_course.ladder import RUNGS
 from attention_course.questions import BACK, QUESTIONS
-from attention_course.training import RECIPES
 
-NOTEBOOKS = [rung.name for rung in RUNGS]
+RUNG_OF = {rung.name: rung for rung in RUNGS}
 DENSITY = 2
 
 FAILING = """\
@@ -50,8 +50,8 @@ AFTER = "print('stopped:', history.stopped, 'after as many losses as steps:', le
 def page(chromium_path):
     """Give one page of a running lab; fail at the end if anything left the machine or reached the console."""
     extra = {
-        # The rows of the table take minutes, and no widget: nbval trains them.
-        "08_bigram_to_gpt.ipynb": lab.notebook_without("08_bigram_to_gpt.ipynb", tag="table"),
+        # Here widgets are tried; nbval trains all models, and compares what comes out.
+        **{f"{name}.ipynb": lab.short_notebook(name) for name in RUNG_OF},
         "failing.ipynb": lab.notebook_of([FAILING]),
         "training.ipynb": lab.notebook_of([TRAINING, AFTER]),
     }
@@ -71,7 +71,7 @@ def page(chromium_path):
     assert complaints == []
 
 
-@pytest.fixture(scope="module", params=NOTEBOOKS)
+@pytest.fixture(scope="module", params=RUNG_OF)
 def notebook(request, page):
     """Open a notebook and run all its cells."""
     lab.open_notebook(page, page.address, f"my_notebooks/{request.param}.ipynb")
@@ -176,8 +176,7 @@ def test_canvases_have_the_density_of_the_screen(notebook, page):
 
 def test_questions_are_answered_by_keyboard(notebook, page):
     questions = page.locator(".attention-question").all()
-    source = (lab.ROOT / "notebooks" / "source" / f"{notebook}.py").read_text(encoding="utf-8")
-    names = re.findall(r'^ask\("(\w+)"\)', source, re.M)
+    names = [name for kind, name in calls_in(RUNG_OF[notebook].text("notebook.py")) if kind == "ask"]
     assert len(questions) == len(names) >= 3
     for question, name in zip(questions, names, strict=True):
         choices = QUESTIONS[name]["choices"]
@@ -231,10 +230,10 @@ def test_an_error_is_shown_in_words_and_the_next_change_recovers(page):
 @pytest.mark.parametrize("notebook", ["08_bigram_to_gpt"], indirect=True)
 def test_the_gpt_has_trained_and_can_be_looked_into(notebook, page):
     """The bar is full, the button rests, the model has written; the head that was found can be chosen."""
-    live, steps = page.locator(".attention-live-training"), RECIPES["stories"].steps
-    assert f"{steps} steps in" in live.inner_text()
+    live = page.locator(".attention-live-training")
+    assert f"{STEPS} steps in" in live.inner_text()
     assert live.locator("button").is_disabled()
-    assert f"Written after step {steps}" in live.locator(".attention-panels").get_attribute("aria-label")
+    assert f"Written after step {STEPS}" in live.locator(".attention-panels").get_attribute("aria-label")
     looked, drawn = page.locator(".attention-explorer").all()
     found = page.locator(".jp-OutputArea", has_text="= layers, texts, heads, queries, keys").inner_text()
     head = int(re.search(r"head (\d): \d+ %", found)[1])

@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import nbformat
+from cells import calls_in
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
@@ -40,12 +41,9 @@ HERE = Path(__file__).parent
 WHEEL = f"attention_course-{__version__}-py3-none-any.whl"
 NOTEBOOKS = HERE.parent.parent / "notebooks"
 
-# Lines of links between the rungs, which a page has around its text; a remark that holds in notebooks only.
-NAVIGATION = re.compile(r"^(?:(?:\[[^]]+\]\(\w+\.ipynb\)|\*\*▶[^*]+\*\*)(?: · |$))+", re.M)
-NOT_HERE = re.compile(r"<!--.*?-->| \(The picture is static until you run the cell\.\)")
+NOT_HERE = re.compile(r"^.*<!--notebook-->$|<!--.*?-->", re.M)  # lines for notebooks only, and other marks
 PICTURE = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)"[^>]*>')
 SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)(pt)?" height="([\d.]+)')
-CALL = re.compile(r'^(?:\w+ = )?(ask|check|explore|hero|LiveTraining)\((?:"(\w+)")?', re.M)
 TRAINED = '<p class="elsewhere">Here a model trains: <a href="#notebook">watch it in the notebook</a>.</p>'
 
 
@@ -144,7 +142,7 @@ class Page:
 
     def _prose(self, source: str) -> str:
         """Return a cell of Markdown, and keep its headings."""
-        tokens = self._markdown.parse(NOT_HERE.sub("", NAVIGATION.sub("", source)))
+        tokens = self._markdown.parse(NOT_HERE.sub("", source))
         for token, inside in pairwise(tokens):
             if token.type == "heading_open":
                 self._anchor(token, inside)
@@ -185,8 +183,7 @@ class Page:
 
     def _code(self, cell: NotebookNode) -> str:
         """Return a cell of code, and what stands below it."""
-        call = CALL.search(cell.source)
-        kind, name = call.groups() if call else ("", "")
+        kind, name = next(iter(calls_in(cell.source)), ("", ""))
         shown = "\n".join(map(self._output, cell.outputs))
         if kind == "ask":
             return question(name)

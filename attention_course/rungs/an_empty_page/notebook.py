@@ -74,7 +74,7 @@ ask("one_part_missing")
 # The leak probe of rung {bag_of_words} changed one input at a time, and looked at which outputs moved. Here the inputs are tokens: put another one in the place of token s, and compare the logits.
 
 
-# %%
+# %% tags=["name:tables"]
 def moved(model, ids, V):
     T = len(ids)
     texts = ids.repeat(T + 1, 1)  # the text, and a copy for each token
@@ -252,7 +252,7 @@ recipe = RECIPES["stories"]
 if is_yours:
     recipe = replace(recipe, steps=2 * recipe.steps)
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "long"]
 floors = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
 floors["entropy"] = stories_entropy(val_text[val_text.index("\n") + 1 :])
 live = LiveTraining(tokenizer, floors=floors)
@@ -344,7 +344,7 @@ for bug in bugs:
 # %% [markdown]
 # Ask them. Here are their tables; a model whose logits have another shape has none. What would you ask next? A second call with the same ids, the same text in a batch, the first loss, the gradients: `broken[0](torch.arange(8)[None])[0]` are logits. (Or read the code: `print(source_of(bugs[0]))`, from `attention_course.examine.planted`. `print(*BUGS)` lists all names.)
 
-# %% tags=["folded", "nbval-ignore-output"]
+# %% tags=["folded", "nbval-ignore-output", "name:tables"]
 # Picture: which outputs of the three change with which tokens
 panels = []
 for number, each in enumerate(broken, start=1):

@@ -213,7 +213,8 @@ for T in (1, 2, 7, 32):
 #
 # **How much does one new token move the mean, early and late? And where does its path end when the order changes?**
 #
-# Drag `t` to the right: the blue tokens have been seen, and the ring is the mean. Then leave `t` at 7 and change the order. (The picture is static until you run the cell.)
+# Drag `t` to the right: the blue tokens have been seen, and the ring is the mean. Then leave `t` at 7 and change the order.
+# (The picture is static until you run the cell.)<!--notebook-->
 
 # %% tags=["folded"]
 # Explorer: a bag of tokens, and the mean of what is in it

@@ -23,7 +23,7 @@ hero("bigram_to_gpt")
 #
 # A story is read aloud and stops in the middle of a word. You could continue it: you know the spelling, the grammar, and what was said before. Which part of a GPT gives it which of these?
 
-# %% tags=["folded"]
+# %% tags=["folded", "name:parts"]
 # Imports
 import math
 import tempfile
@@ -85,7 +85,7 @@ progress("bigram_to_gpt")
 #
 # The course comes with a text of its own: tiny stories, drawn at random from a grammar. In each one somebody gives something to somebody. Three questions follow, and their answers are in the story.
 
-# %%
+# %% tags=["name:parts"]
 text = load_text("stories")
 print(text[:297])
 print(f"... {len(text):,} characters, {text.count(chr(10)):,} stories")
@@ -97,7 +97,7 @@ print(f"... {len(text):,} characters, {text.count(chr(10)):,} stories")
 #
 # A model reads numbers. List the characters that occur; the place in the list is the **id** of a character. That is a **tokenizer**. Its **vocabulary** is the list, and V is how long that is.
 
-# %%
+# %% tags=["name:parts"]
 characters = sorted(set(text))
 V = len(characters)
 print(V, "characters:", "".join(characters).replace("\n", "⏎"))
@@ -110,14 +110,14 @@ print(ids, "is", "".join(characters[i] for i in ids))
 #
 # The last tenth of the text is set aside, and no model is trained on it. The first part is the **training** text, the second the **validation** text. A model that had only memorized the training text would fail on the validation text. Some stories occur in both, so we also list those that are new.
 
-# %%
+# %% tags=["name:parts"]
 tokenizer = CharTokenizer(text)
 assert tokenizer.encode("Kind Eve").tolist() == ids
 assert tokenizer.decode(tokenizer.encode(text)) == text
 train_ids, val_ids = train_val_split(tokenizer.encode(text), val_share=0.1)
 data = Data(train_ids, val_ids, tokenizer)
 
-# %% tags=["folded"]
+# %% tags=["folded", "name:parts"]
 # Data: val_text, and new_stories: those of its stories that are new
 seen = set(tokenizer.decode(train_ids).splitlines())
 val_text = tokenizer.decode(val_ids)
@@ -221,7 +221,7 @@ picture(
 # The first model is a table. Row i holds the logits of what follows character i. `nn.Embedding` looks rows up.
 
 
-# %%
+# %% tags=["name:parts"]
 class BigramLanguageModel(nn.Module):
     block_size = 128  # tokens at once; each logit depends on one of them
 
@@ -304,7 +304,7 @@ accuracy
 #
 # A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token.
 
-# %%
+# %% tags=["name:parts"]
 n_embd, block_size = 64, 128
 
 
@@ -330,7 +330,7 @@ class Model(nn.Module):
 # Does attention need the positions? Without a mask it does not notice the order of the tokens ([rung {query_key_value}]({query_key_value}.ipynb)). The causal mask gives some of it away. Swap tokens 0 and 1: no later output changes, but outputs 0 and 1 do, and a second head, on top of the first, notices. A positional embedding makes it easier.
 
 
-# %%
+# %% tags=["name:parts"]
 class Mean(nn.Module):
     def forward(self, x):
         return causal_mean_matmul(x)
@@ -360,7 +360,7 @@ assert (
 # Three parts are new. **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. For given weights, a head takes weighted sums and no more; this part can make a channel large only if two others are. In between there are four times as many channels, as in "Attention Is All You Need". The function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one.
 
 
-# %%
+# %% tags=["name:parts"]
 class MLP(nn.Module):
     def __init__(self, n_embd, bias=False):
         super().__init__()
@@ -375,7 +375,7 @@ class MLP(nn.Module):
 # **Residual connection**: a part does not replace the vector but adds to it. The vector that all parts read and add to is called the **residual stream**. What was known stays known, positions need adding only once, and gradients have a path around every part.
 
 
-# %%
+# %% tags=["name:parts"]
 class Residual(nn.Module):
     def __init__(self, part):
         super().__init__()
@@ -390,7 +390,7 @@ class Residual(nn.Module):
 #
 # A LayerNorm before the part, as here, is **pre-norm**. With **post-norm** it comes after the sum, *on* the residual stream, and no path leads around it.
 
-# %%
+# %% tags=["name:parts"]
 v = torch.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0]])
 print(nn.LayerNorm(4)(v).detach())
 
@@ -406,7 +406,7 @@ def normed(part):
 # %% [markdown]
 # Here is the whole ladder. From "one head" on, each line is the one above with one change. The last line is the package's GPT: the same two parts with their LayerNorms, twice. Such a pair is called a **block** (of the model, not of the text) or a **layer**, and `n_layer` counts them.
 
-# %%
+# %% tags=["name:parts"]
 config = GPTConfig(V, block_size, n_layer=2, n_head=4, n_embd=n_embd)
 ladder = {
     "bigram": lambda: BigramLanguageModel(V),
@@ -441,7 +441,7 @@ ask("what_one_layer_gets")
 # `train` is the loop from above with four refinements. AdamW's shrinking (**weight decay**) is stronger here, and for matrices only, so that only entries that lower the loss stay large. The learning rate rises for the first steps, and then falls along a cosine (**warm-up** and **cosine decay**): small steps while the gradients are still erratic, and again at the end, to settle. A gradient whose norm is above a limit is scaled down to it (**clipping**), so that one bad batch does little harm. And where the hardware multiplies matrices faster in 16 bits, it does so (**mixed precision**).
 
 
-# %% tags=["folded"]
+# %% tags=["folded", "name:parts"]
 # Helper: fresh(make) initializes a model as the GPT is
 def fresh(make):
     torch.manual_seed(0)
@@ -457,7 +457,7 @@ def fresh(make):
     return model
 
 
-# %%
+# %% tags=["name:parts"]
 recipe = RECIPES["stories"]
 table_recipe = replace(recipe, learning_rate=0.1)
 models, histories = {}, {}
@@ -483,19 +483,19 @@ drawn = starts + torch.arange(block_size)  # (blocks, block_size)
 print(f"{drawn.numel() / len(train_ids):.1f} epochs")
 print(f"{100 * len(drawn.unique()) / len(train_ids):.0f} % of the text")
 
-# %% tags=["table"]
+# %% tags=["name:parts", "long"]
 climb("bigram", table_recipe)
 for name in ("mean of the past", "one head", "position"):
     climb(name)
 
-# %% tags=["table"]
+# %% tags=["name:parts", "long"]
 for name in ("four heads", "feed-forward", "residual", "LayerNorm"):
     climb(name)
 
 # %% [markdown]
 # The last one is trained before your eyes; both axes are logarithmic. The loss falls through the floors of the tables, one after the other. At that of the pairs it slows down: up to there the last character was enough, and now the model has to learn to look back. **Stop** ends the training; then run the cell again before you go on.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "long"]
 gpt = fresh(ladder["second layer"])
 live = LiveTraining(tokenizer, floors={**floors, "entropy": entropy})
 shown = display(live, display_id=True)
@@ -508,7 +508,7 @@ models["second layer"], histories["second layer"] = gpt, history
 #
 # What is each part worth? Before you look, one row needs a control. The second layer also brings 83 %<!--shown--> more parameters, and perhaps it is these that help. So let us also train a single layer that is wider, with nearly as many parameters as the two layers have.
 
-# %% tags=["table"]
+# %% tags=["long"]
 control = "one layer, as many parameters"
 one_layer = ("LayerNorm", control)
 ladder[control] = lambda: GPT(replace(config, n_layer=1, n_embd=88))
@@ -523,7 +523,7 @@ assert 0.98 < sizes[control] / sizes["second layer"] < 1
 # %% [markdown]
 # Each model was trained once, with one seed and with the same learning rate (the table of pairs has its own), so small differences mean little. The numbers are from the machine that ran the notebook last; on yours they may differ a little.
 
-# %% tags=["folded", "nbval-ignore-output", "table", "proof"]
+# %% tags=["folded", "nbval-ignore-output", "proof"]
 # Table: parameters, loss and answers of each model; the claims below
 losses = {name: evaluate(model, val_ids) for name, model in models.items()}
 accuracies = {
@@ -566,7 +566,7 @@ assert abs(losses[control] - losses["LayerNorm"]) < 0.02
 # Which answers does one layer get? Each story asks three questions: what, where, and who got it.
 
 
-# %% tags=["nbval-ignore-output", "table"]
+# %% tags=["nbval-ignore-output"]
 def right_by_question(model, words=("A", "the", "Poor")):
     right = {word: [] for word in words}  # the word before the answer
     with evaluating(model):
@@ -588,7 +588,7 @@ for name, share in shares.items():
         *(f"{word} ...: {each:.2f}  " for word, each in share.items()),
     )
 
-# %% tags=["folded", "table"]
+# %% tags=["folded"]
 # Check: one layer finds some things and places, and guesses names
 for name in one_layer:
     assert shares[name]["Poor"] < 0.25
@@ -621,11 +621,11 @@ ablation = {
 }
 ladder |= ablation
 
-# %% tags=["table"]
+# %% tags=["long:300"]
 for name in ablation:
     climb(name, replace(recipe, steps=300, evaluate_every=300))
 
-# %% tags=["folded", "table", "given"]
+# %% tags=["folded", "given"]
 # Picture: the losses after 300 steps, and a check of what they show
 some = [
     histories[name]
@@ -725,7 +725,7 @@ print(
 #
 # Now the same GPT gets 1,500 characters of training text, about fifteen stories.
 
-# %% tags=["table"]
+# %%
 few = Data(train_ids[:1500], val_ids[:8000], tokenizer)
 brief = Recipe(
     steps=200, batch_size=8, final_learning_rate=8e-3, evaluate_every=20
@@ -734,7 +734,7 @@ short_text = train(
     fresh(ladder["second layer"]), few, brief, name="short text"
 )
 
-# %% tags=["folded", "table", "given"]
+# %% tags=["folded", "given"]
 # Picture: the training loss falls on, the validation loss does not
 of_training = torch.tensor(short_text.losses).view(-1, 20).mean(dim=-1)
 of_validation = torch.tensor(short_text.val_losses)

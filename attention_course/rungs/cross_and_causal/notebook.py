@@ -23,7 +23,7 @@ hero("cross_and_causal")
 #
 # A translator has read the whole sentence in one language, and writes the other one word by word. While reading she may look ahead, while writing she cannot. And at each word she looks back at the sentence she read. How much of that is one head of rung {query_key_value}, and what has to change?
 
-# %% tags=["folded"]
+# %% tags=["folded", "name:imports"]
 # Imports
 from datetime import date
 
@@ -503,7 +503,7 @@ torch.testing.assert_close(
 #
 # The tokens are characters, and each gets an id. The character `>` marks the start of what is written; in papers it is BOS, beginning of sequence. Short dates are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
 
-# %% tags=["folded"]
+# %% tags=["folded", "name:dates"]
 # Data: 21,000 dates, and their characters as ids
 names = "january february march april may june july "
 names += "august september october november december"
@@ -544,12 +544,12 @@ padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 #
 # These heads see two characters to either side: enough to know which digit of a year this is. The model would work without this window, but it keeps the day's part of the map below readable: a token stands for its own position and for little else.
 
-# %%
+# %% tags=["name:model"]
 near = window_mask(17, 3)
 near = near | near.T  # to both sides
 
 
-# %%
+# %% tags=["name:model"]
 class Encoder(nn.Module):
     def __init__(self, n_embd, head_size, d_v):
         super().__init__()
@@ -571,7 +571,7 @@ class Encoder(nn.Module):
 # It reads what has been written so far, with the causal mask. Then its cross-attention looks at the whole source, where only the padding is hidden. The output of each head is added to the token, so d_v = n_embd here. At the end a **feed-forward** network, two linear layers with a ReLU between them (negative numbers become 0), turns each token into a logit for every character. (Rung {bigram_to_gpt} takes these parts one by one.)
 
 
-# %%
+# %% tags=["name:model"]
 def feed_forward(n_in, n_out):
     wide = 4 * n_in
     return nn.Sequential(
@@ -579,7 +579,7 @@ def feed_forward(n_in, n_out):
     )
 
 
-# %%
+# %% tags=["name:model"]
 class Decoder(nn.Module):
     def __init__(self, n_embd, n_context, head_size):
         super().__init__()
@@ -605,7 +605,7 @@ class Decoder(nn.Module):
 #
 # The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written itself, its input is the true text. Without the causal mask the answer would be one place to the right.
 
-# %%
+# %% tags=["name:training"]
 shifted = to_ids([">" + text[:-1] for text in targets], 10)
 print("input:  ", ">" + targets[0][:-1])
 print("target: ", targets[0])
@@ -613,7 +613,7 @@ print("target: ", targets[0])
 # %% [markdown]
 # 800 steps, each with a batch of 64 dates that are not held out. The steps get smaller and smaller, so that the last ones only polish. (The optimizer, AdamW, is Adam that also shrinks all parameters a little in each step.)
 
-# %%
+# %% tags=["name:training", "long:800"]
 torch.manual_seed(2)
 encoder = Encoder(n_embd=64, head_size=16, d_v=8)
 decoder = Decoder(n_embd=64, n_context=64 + 2 * 8, head_size=16)

@@ -139,7 +139,7 @@ class Cards(nn.Module):
         return both.view(-1, 2, 10), torch.cat(weights, dim=1)
 
 
-# %% tags=["folded"]
+# %% tags=["folded", "long:1000"]
 # Data and training: draw questions, train on 1000 batches
 sizes = [
     sum(p.numel() for p in Cards(n_head).parameters()) for n_head in (1, 2)

@@ -322,7 +322,7 @@ picture(
 #
 # All tricks at once, on your machine. Does it reach the mark?
 
-# %% tags=["table"]
+# %% tags=["long"]
 fast = speedrun(data, TRICKS)
 run(fast, name="all tricks")
 val_text = data.tokenizer.decode(data.val)

@@ -1,0 +1,53 @@
+"""The cells of a rung's notebook by their tags, for all that needs one of them.
+
+`name:dates` is a name, the same for cells that are wanted together. `long:800` says that a cell takes long,
+and is short with a smaller number for its 800; `long` alone, that it takes as long as a recipe says.
+"""
+
+import re
+from typing import Any
+
+import jupytext
+from nbformat import NotebookNode
+
+from attention_course.ladder import RUNGS
+
+CALL = re.compile(r'^(?:\w+ = )?(ask|check|explore|hero|LiveTraining)\((?:"(\w+)")?', re.M)
+STEPS = 3  # of a training that only has to run
+
+
+def code_of(stem: str, *names: str, short: bool = False) -> str:
+    """Return the code of the cells of a rung that have one of these names, in the order of the notebook."""
+    source = next(rung.text("notebook.py") for rung in RUNGS if rung.stem == stem)
+    cells = [(cell, tagged(cell, "name")) for cell in jupytext.reads(source, fmt="py:percent").cells]
+    if missing := {*names} - {name for _, name in cells}:
+        raise ValueError(f"No cell of {stem} has the tag name:{', name:'.join(missing)}. Give it to one.")
+    return "\n\n".join(shortened(cell) if short else cell.source for cell, name in cells if name in names)
+
+
+def run(stem: str, *names: str, short: bool = False, **given: object) -> dict[str, Any]:
+    """Run these cells, with the names that are given to them; return all that they define."""
+    defined = {"__name__": stem} | given
+    exec(code_of(stem, *names, short=short), defined)
+    return defined
+
+
+def calls_in(code: str) -> list[tuple[str, str]]:
+    """Return which of the course's widgets a cell shows, and the names that it gives them."""
+    return CALL.findall(code)
+
+
+def tagged(cell: NotebookNode, kind: str) -> str | None:
+    """Return what follows `kind:` in the tags of a cell; "" if nothing does, None if it has no such tag."""
+    tags = (tag.partition(":") for tag in cell.metadata.get("tags", []))
+    return next((value for key, _, value in tags if key == kind), None)
+
+
+def shortened(cell: NotebookNode) -> str:
+    """Return the code of a cell, with STEPS in place of the number that makes it long."""
+    if not (number := tagged(cell, "long")):
+        return cell.source
+    short, found = re.subn(rf"\b{number}\b", str(STEPS), cell.source)
+    if not found:
+        raise ValueError(f"A cell has the tag long:{number}, and no {number} in it:\n{cell.source}")
+    return short
