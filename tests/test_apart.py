@@ -57,6 +57,19 @@ def test_work_that_is_not_done_is_an_error(ask, code, silent, said):
     assert ask("x = 1")[-1] == ("left", None)
 
 
+def test_it_is_replaced_if_it_was_killed_and_ends_with_its_parent(monkeypatch):
+    worker = Worker("builtins:print")
+    monkeypatch.setattr(Worker, "forks", False)
+    worker.start()
+    first = worker.process
+    first.kill()
+    first.wait()
+    worker.start().close()
+    assert worker.process is not first
+    assert worker.process.wait(60) == 0
+    worker.end()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="There a process has no group.")
 def test_what_it_starts_ends_with_it(ask):
     _, (_, pid), _ = ask("import subprocess; send('started', subprocess.Popen(['sleep', '99']).pid)")

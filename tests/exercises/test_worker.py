@@ -239,14 +239,6 @@ def test_the_learners_interrupt_ends_the_process(listening):
     assert not process()
 
 
-def test_a_process_that_was_ended_meanwhile_is_replaced():
-    answer = written(f"def answer(x): return {MEAN}")
-    assert check("causal_mean_loop", answer).passed
-    worker.worker.process.kill()
-    worker.worker.process.wait()
-    assert check("causal_mean_loop", answer).passed
-
-
 @pytest.mark.parametrize("what", ["a lock", "a module that only the kernel has"])
 def test_what_cannot_be_copied_is_told_so_and_not_called(monkeypatch, what):
     here = type(sys)("only_here")
