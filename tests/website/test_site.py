@@ -188,7 +188,7 @@ def test_what_has_the_address_of_the_repository_leads_to_binder_and_colab():
     )
     unknown = render("start.html", repository="", **places)
     assert "https:" not in unknown
-    assert all("pip install attention_course-" in page for page in (known, unknown))
+    assert all('pip install "attention_course-' in page for page in (known, unknown))
 
 
 def packed(path: Path) -> int:
