@@ -13,8 +13,7 @@ import pytest
 
 from attention_course import progress as module
 from attention_course.examine import QUESTIONS as EXAMINED
-from attention_course.exercises import EXERCISES, check
-from attention_course.exercises.exercise import CATALOGUE
+from attention_course.exercises import CATALOGUE, EXERCISES, check
 from attention_course.exercises.problems import SELF_EXPLAINING
 from attention_course.files import printable
 from attention_course.ladder import RUNGS
@@ -316,9 +315,12 @@ def test_nothing_of_a_file_reaches_the_terminal_but_names_of_the_course(tmp_path
 
 def test_every_mistake_that_can_be_kept_is_one_that_the_report_names():
     explained = {problem.__name__ for problem in SELF_EXPLAINING}
-    assert module.mistakes().keys() == EXERCISES.keys()
-    for known in module.mistakes().values():
-        assert known == {*CATALOGUE, *explained, *(question.name for question in EXAMINED)}
+    known = module.mistakes()
+    assert known.keys() == EXERCISES.keys()
+    for name, exercise in EXERCISES.items():
+        named = {*CATALOGUE, *(prop.mistake for prop in exercise.properties if prop.mistake)}
+        named |= {mistake.names[0] for mistake in exercise.mistakes}
+        assert known[name] == named | explained | {question.name for question in EXAMINED}
 
 
 def test_files_called_alike_keep_their_paths(tmp_path):

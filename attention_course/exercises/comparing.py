@@ -114,9 +114,4 @@ def differentiable(reference: Callable) -> Property:
         "Gradients reach every input on every path: nothing was detached on the way.",
         holds,
         "detached",
-        "The values are right, and the gradients are not: on some path from an input to the result, or on "
-        "all, they are cut off. A gradient says how much the result changes with each entry, and training "
-        "changes parameters by their gradients. Where a path is cut off they are too small, too large, or 0. "
-        "Compute with the tensors as they are: `.detach()`, `.data`, `.item()`, `.tolist()`, "
-        "`torch.no_grad()`, NumPy, and a copy in an `nn.Module` all cut the path.",
     )

@@ -8,7 +8,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -28,7 +28,7 @@ class Mistake:
     """A common wrong answer.
 
     Attributes:
-        names: from the catalogue; two for a pair of mistakes.
+        names: the same wherever the mistake comes up; two for a pair of mistakes.
         message: the feedback.
         function: the wrong answer.
         edits: the patch of the reference; empty if the mistake is a separate function.
@@ -44,7 +44,7 @@ class Mistake:
 class Property:
     """A claim about every correct answer. `holds(answer, *arguments)` tests it on one input.
 
-    If only one mistake violates it, `mistake` is its name and `message` the feedback.
+    If only one mistake violates it, `mistake` is its name, and `message` the feedback, from the TOML file.
     """
 
     claim: str
@@ -129,10 +129,19 @@ def exercise(
     (rung,) = [rung for rung in RUNGS if rung.stem == module.split(".")[-2]]
     entry = rung.table("exercises.toml")[name]
     by_name = {function.__name__: function for function in functions}
+    tables = entry.pop("mistakes", {})
+    messages = CATALOGUE | {
+        mistake: table["message"] for mistake, table in tables.items() if "message" in table
+    }
+    of_properties = {prop.mistake for prop in properties if prop.mistake}
+    if silent := (tables.keys() | of_properties) - messages.keys():
+        raise ValueError(f"{name}: {', '.join(silent)} has no message, neither here nor in catalogue.toml.")
 
     mistakes = []
-    for mistake, given in entry.pop("mistakes", {}).items():
-        message, patches = given.get("message") or CATALOGUE[mistake], given.get("patches", [])
+    for mistake, table in tables.items():
+        message, patches = messages[mistake], table.get("patches", [])
+        if mistake in of_properties:
+            continue
         if mistake in by_name:
             mistakes.append(Mistake((mistake,), message, by_name.pop(mistake)))
         elif not patches:
@@ -149,7 +158,7 @@ def exercise(
         name=name,
         reference=reference,
         draw_inputs=draw_inputs,
-        properties=properties,
+        properties=tuple(replace(p, message=messages[p.mistake]) if p.mistake else p for p in properties),
         mistakes=tuple(mistakes),
         hints=hints,
         forbidden=forbidden,

@@ -40,8 +40,7 @@ class Verdict:
     Attributes:
         exercise: its name.
         passed: whether the answer is right.
-        mistakes: names of the recognized mistakes, from the catalogue, or one of `SELF_EXPLAINING`; usually
-            one or none.
+        mistakes: names of the recognized mistakes, or of one of `SELF_EXPLAINING`; usually one or none.
         headline: the verdict in a few words.
         message: what was found, and what to do.
         details: HTML, shown below the message.

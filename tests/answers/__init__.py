@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import torch
 
-from attention_course.exercises import CATALOGUE, EXERCISES, Verdict
+from attention_course.exercises import EXERCISES, Verdict
 from attention_course.exercises.judging import judge
+from attention_course.exercises.problems import SELF_EXPLAINING
 
 RIGHT: list[tuple[str, Callable]] = []
 WRONG: list[tuple[str, Callable, tuple[str, ...]]] = []
@@ -52,9 +53,9 @@ def judged(name: str, answer: object, seed: int | None = None) -> Verdict:
 
 
 def bad(answer: Callable, name: str = "causal_mean_loop", seed: int | None = None) -> Verdict:
-    """Return the verdict on an answer that is wrong in a way that the catalogue has no name for."""
+    """Return the verdict on an answer that is wrong in a way that has no name."""
     verdict = judged(name, answer, seed)
     assert not verdict.passed
-    assert not set(verdict.mistakes) & set(CATALOGUE)
+    assert set(verdict.mistakes) <= {problem.__name__ for problem in SELF_EXPLAINING}
     assert isinstance(verdict._repr_html_(), str)
     return verdict

@@ -31,14 +31,6 @@ def a_result_that_asks_for_gradients(x):
     return list_comprehension_and_stack(x) * torch.ones((), requires_grad=True)
 
 
-@right("causal_mean_loop")
-@right("causal_mean_matmul")
-@right("causal_mean_softmax")
-def cumsum_and_counts(x):
-    return x.cumsum(dim=-2) / torch.arange(1, x.shape[-2] + 1)[:, None]
-
-
-@right("causal_mean_loop")
 def list_comprehension_and_stack(x):
     return torch.stack([x[..., : t + 1, :].mean(dim=-2) for t in range(x.shape[-2])], dim=-2)
 
@@ -49,12 +41,6 @@ def backwards_in_place_on_a_copy(x):
     for t in reversed(range(x.shape[-2])):
         out[..., t, :] = out[..., : t + 1, :].mean(dim=-2)
     return out
-
-
-@right("causal_mean_loop")
-def means_by_numpy(x):
-    a = x.numpy()
-    return torch.from_numpy((a.cumsum(axis=-2) / np.arange(1, a.shape[-2] + 1)[:, None]).astype(a.dtype))
 
 
 @right("causal_mean_loop")
@@ -88,35 +74,12 @@ def squeezes_the_result(x):
     return list_comprehension_and_stack(x).squeeze()
 
 
-wrong(
-    "causal_mean_loop",
-    only_the_eight_tokens_of_the_notebook=lambda x: rows(
-        x, lambda t: x[..., : t + 1, :].mean(dim=-2) * (t < 8)
-    ),
-    stacks_in_front_and_reshapes=lambda x: torch.stack(
-        [x[..., : t + 1, :].mean(dim=-2) for t in range(x.shape[-2])]
-    ).reshape(x.shape),
-    takes_the_length_from_dimension_1=lambda x: torch.stack(
-        [x[..., : t + 1, :].mean(dim=-2) for t in range(x.shape[1])], dim=-2
-    ),
-    counts_only_entries_that_are_not_zero=lambda x: x.cumsum(dim=-2) / (x != 0).cumsum(dim=-2).clamp(min=1),
-)
-
-
 # windowed_mean
 
 
 @right("windowed_mean")
 def window_by_the_last_k_of_the_past(x, k):
     return torch.stack([x[..., : t + 1, :][..., -k:, :].mean(dim=-2) for t in range(x.shape[-2])], dim=-2)
-
-
-@right("windowed_mean")
-def window_by_the_difference_of_running_sums(x, k):
-    sums = F.pad(x.cumsum(dim=-2), (0, 0, 1, 0))
-    end = torch.arange(1, x.shape[-2] + 1)
-    start = (end - k).clamp(min=0)
-    return (sums[..., end, :] - sums[..., start, :]) / (end - start)[:, None]
 
 
 @right("windowed_mean")
@@ -166,15 +129,6 @@ def fades_by_a_table_of_distances(x):
 
 
 @right("forgetting_mean")
-def fades_by_two_recursions(x):
-    total, norm, means = 0, 0, []
-    for token in x.unbind(dim=-2):
-        total, norm = total / 2 + token, norm / 2 + 1
-        means.append(total / norm)
-    return torch.stack(means, dim=-2)
-
-
-@right("forgetting_mean")
 def fades_in_float64_by_numpy(x):
     t = np.arange(x.shape[-2], dtype=np.float64)
     weights = np.tril(0.5 ** np.subtract.outer(t, t))
@@ -198,18 +152,12 @@ def softmax_of_minus_the_distance_to_both_sides(x):
 
 
 @wrong("forgetting_mean")
-def the_state_is_carried_into_the_next_text(x):
-    tokens = x.reshape(-1, x.shape[-1]).double()
-    return faded(tokens, torch.tril(0.5 ** distances(tokens).double())).to(x.dtype).reshape(x.shape)
+def fades_by_powers_that_overflow_in_a_long_text(x):
+    powers = 2.0 ** torch.arange(x.shape[-2])[:, None]
+    return (powers * x).cumsum(dim=-2) / powers.cumsum(dim=-2)
 
 
 wrong(
     "forgetting_mean",
     forgets_the_triangle=lambda x: faded(x, 0.5 ** distances(x)),
-    only_three_weights=lambda x: faded(x, torch.tril(0.5 ** distances(x)).triu(diagonal=-2)),
-    the_norm_grows_by_a_half_for_each_token=lambda x: (
-        torch.tril(0.5 ** distances(x)) @ x / (1 + torch.arange(x.shape[-2]) / 2)[:, None]
-    ),
-    fades_in_the_argument_itself=lambda x: x.copy_(fades_by_a_table_of_distances(x)),
-    remembers_ten_tokens_only=lambda x: faded(x, torch.tril(0.5 ** distances(x)).triu(diagonal=-9)),
 )

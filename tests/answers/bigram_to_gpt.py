@@ -1,6 +1,5 @@
 """Answers to the exercises of rung 8."""
 
-import math
 from functools import reduce
 
 import numpy as np
@@ -16,12 +15,6 @@ from answers import right, wrong
 @right("get_batch")
 def batch_by_index(ids, block_size, starts):
     return ids[torch.arange(2)[:, None, None] + starts[:, None] + torch.arange(block_size)]
-
-
-@right("get_batch")
-def batch_by_chunks(ids, block_size, starts):
-    chunks = torch.stack([ids[i : i + block_size + 1] for i in starts.tolist()])
-    return torch.stack([chunks[:, :-1], chunks[:, 1:]])
 
 
 @right("get_batch")
@@ -51,17 +44,6 @@ def batch_one_late_and_zero_at_the_end(ids, block_size, starts):
     return torch.stack([x, torch.cat([x[:, 1:], x.new_zeros(len(x), 1)], dim=1)])
 
 
-@wrong("get_batch", "concatenated", "targets_unshifted")
-def batch_of_rows_below_rows(ids, block_size, starts):
-    return _blocks(ids, block_size, starts.repeat(2))
-
-
-@wrong("get_batch", "view_without_transpose")
-def batch_reshaped_from_the_wrong_order(ids, block_size, starts):
-    batch = batch_by_chunks(ids, block_size, starts)
-    return batch.transpose(0, 1).reshape(batch.shape)
-
-
 @wrong("get_batch")
 def batch_consecutive_from_the_first_start(ids, block_size, starts):
     places = starts[0] + torch.arange(len(starts))[:, None] + torch.arange(block_size)
@@ -75,24 +57,6 @@ def batch_target_of_the_last_token_wraps_to_the_first(ids, block_size, starts):
     return torch.stack([ids[places], ids[(places + 1) % (len(ids) - 1)]])
 
 
-wrong(
-    "get_batch",
-    batch_starts_sorted=lambda ids, block_size, starts: batch_by_chunks(
-        ids, block_size, starts.sort().values
-    ),
-    batch_last_possible_start_is_never_used=lambda ids, block_size, starts: batch_by_chunks(
-        ids, block_size, starts.clamp(max=max(len(ids) - block_size - 2, 0))
-    ),
-    batch_of_floats=lambda ids, block_size, starts: batch_by_chunks(ids, block_size, starts).float(),
-    batch_ids_are_cut_to_bytes=lambda ids, block_size, starts: (
-        batch_by_chunks(ids, block_size, starts).to(torch.uint8).long()
-    ),
-    batch_each_start_once=lambda ids, block_size, starts: batch_by_chunks(
-        ids, block_size, torch.tensor(list(dict.fromkeys(starts.tolist())))
-    ),
-)
-
-
 # cross_entropy_loss
 
 right(
@@ -102,18 +66,12 @@ right(
 
 
 @right("cross_entropy_loss")
-def loss_by_log_softmax_and_gather(logits, targets):
-    return -logits.log_softmax(dim=-1).gather(-1, targets[..., None]).mean()
-
-
-@right("cross_entropy_loss")
 def loss_by_one_hot_and_einsum(logits, targets):
     shifted = logits - logits.amax(dim=-1, keepdim=True)
     log_p = shifted - shifted.exp().sum(dim=-1, keepdim=True).log()
     return -torch.einsum("btv,btv->", F.one_hot(targets, logits.shape[-1]).to(log_p), log_p) / targets.numel()
 
 
-@right("cross_entropy_loss")
 def loss_row_by_row(logits, targets):
     total = 0
     for row, target in zip(logits.flatten(0, 1), targets.flatten(), strict=True):
@@ -132,10 +90,6 @@ def _true(table, targets):
     return table.gather(-1, targets[..., None])[..., 0]
 
 
-def _losses(logits, targets):
-    return -_true(logits.log_softmax(dim=-1), targets)
-
-
 def _probability(logits, targets):
     return _true(torch.softmax(logits, dim=-1), targets)
 
@@ -150,21 +104,6 @@ def loss_softmax_first_summed_over_time(logits, targets):
     return F.cross_entropy(logits.softmax(-1).mT, targets, reduction="none").sum(dim=1).mean()
 
 
-@wrong("cross_entropy_loss", "no_minus", "log_of_zero")
-def loss_by_probabilities_without_minus(logits, targets):
-    return _probability(logits, targets).log().mean()
-
-
-@wrong("cross_entropy_loss", "bits_in_place_of_nats", "one_loss_for_each_position")
-def loss_of_each_position_in_bits(logits, targets):
-    return _losses(logits, targets) / math.log(2)
-
-
-@wrong("cross_entropy_loss", "no_minus", "epsilon_in_the_log")
-def loss_without_minus_with_a_small_number_in_the_log(logits, targets):
-    return torch.log(torch.softmax(logits, dim=-1) + 1e-8).gather(-1, targets[..., None]).mean()
-
-
 @wrong("cross_entropy_loss")
 def loss_targets_in_another_order(logits, targets):
     log_p = torch.log_softmax(logits, dim=-1).transpose(0, 1).flatten(0, 1)
@@ -177,31 +116,12 @@ def loss_infinite_ones_left_out(logits, targets):
     return losses[losses.isfinite()].mean()
 
 
-@wrong("cross_entropy_loss")
-def loss_not_a_number_taken_for_zero(logits, targets):
-    heights = logits.exp()
-    return -(_true(heights, targets) / heights.sum(dim=-1)).log().nan_to_num(0, 0, 0).mean()
-
-
-wrong(
-    "cross_entropy_loss",
-    loss_with_clamped_logits=lambda logits, targets: _losses(logits.clamp(-80, 80), targets).mean(),
-    loss_token_zero_taken_for_padding=lambda logits, targets: _losses(logits, targets)[targets != 0].mean(),
-    loss_of_what_the_model_likes_best=lambda logits, targets: -logits.log_softmax(-1).amax(-1).mean(),
-    loss_entropy_of_the_model=lambda logits, targets: torch.special.entr(logits.softmax(-1)).sum(-1).mean(),
-    loss_of_the_first_text=lambda logits, targets: _losses(logits, targets)[0].mean(),
-)
-
-
 # embed
 
 right(
     "embed",
     embed_by_functions=lambda ids, wte, wpe: F.embedding(ids, wte).add(
         F.embedding(torch.arange(ids.size(-1)), wpe)
-    ),
-    embed_by_one_hot=lambda ids, wte, wpe: (
-        F.one_hot(ids, len(wte)).to(wte) @ wte + torch.eye(ids.shape[1], len(wpe)).to(wpe) @ wpe
     ),
     embed_by_vmap=lambda ids, wte, wpe: torch.vmap(
         lambda text: wte.index_select(0, text) + wpe.narrow(0, 0, len(text))
@@ -229,12 +149,6 @@ def embed_mean_with_positions_from_one(ids, wte, wpe):
     return torch.stack([wte[ids], wpe[torch.arange(ids.shape[1]) + 1].expand(*ids.shape, -1)]).mean(dim=0)
 
 
-@wrong("embed", "no_position")
-def embed_position_only_for_the_first_text(ids, wte, wpe):
-    first = torch.arange(len(ids))[:, None, None] == 0
-    return wte[ids] + wpe[: ids.shape[1]] * first
-
-
 @wrong("embed")
 def embed_position_of_the_first_time_a_token_occurs(ids, wte, wpe):
     places = (ids[:, :, None] == ids[:, None, :]).long().argmax(dim=-1)
@@ -244,19 +158,6 @@ def embed_position_of_the_first_time_a_token_occurs(ids, wte, wpe):
 wrong(
     "embed",
     embed_positions_backwards=lambda ids, wte, wpe: wte[ids] + wpe[: ids.shape[1]].flip(0),
-    embed_tables_swapped=lambda ids, wte, wpe: (
-        wpe[ids % len(wpe)] + wte[torch.arange(ids.shape[1]) % len(wte)]
-    ),
-    embed_positions_added_up=lambda ids, wte, wpe: wte[ids] + wpe[: ids.shape[1]].cumsum(dim=0),
-    embed_position_added_twice=lambda ids, wte, wpe: wte[ids] + 2 * wpe[: ids.shape[1]],
-    embed_normed=lambda ids, wte, wpe: F.layer_norm(wte[ids] + wpe[: ids.shape[1]], wte.shape[1:]),
-    embed_token_zero_taken_for_padding=lambda ids, wte, wpe: (
-        torch.where((ids == 0)[..., None], 0.0, wte[ids]) + wpe[: ids.shape[1]]
-    ),
-    embed_needs_a_row_to_spare=lambda ids, wte, wpe: wte[ids] + wpe[:-1][: ids.shape[1]],
-    embed_adds_to_a_view_of_the_table=lambda ids, wte, wpe: torch.stack(
-        [wpe[: len(text)].add_(wte[text]) for text in ids]
-    ),
 )
 
 
@@ -267,7 +168,6 @@ right(
     block_by_reduce=lambda x, attn, mlp, ln_1, ln_2: reduce(
         lambda y, part: y + part(y), [lambda y: attn(ln_1(y)), lambda y: mlp(ln_2(y))], x
     ),
-    block_by_vmap_over_texts=lambda x, *parts: torch.vmap(lambda text: block_by_a_loop(text, *parts))(x),
 )
 
 
@@ -296,18 +196,10 @@ def block_of_attention_with_normed_residual(x, attn, mlp, ln_1, ln_2):
     return ln_1(x) + attn(ln_1(x))
 
 
-@wrong("pre_norm_block", "no_first_norm", "attention_alone")
-def block_of_attention_without_norm(x, attn, mlp, ln_1, ln_2):
-    return x + attn(x)
-
-
 wrong(
     "pre_norm_block",
     block_changes_the_tokens_of_the_caller=lambda x, *parts: x.copy_(block_by_a_loop(x, *parts)),
     block_attention_twice=lambda x, attn, mlp, ln_1, ln_2: block_by_a_loop(x, attn, attn, ln_1, ln_2),
-    block_normed_at_the_end_too=lambda x, attn, mlp, ln_1, ln_2: ln_2(
-        block_by_a_loop(x, attn, mlp, ln_1, ln_2)
-    ),
 )
 
 
@@ -321,17 +213,6 @@ def write_as_told(model, ids, block_size, draws):
         token = torch.searchsorted(sums, draw, right=True).clamp(max=len(sums) - 1)
         ids = torch.cat([ids, token.view(1)])
     return ids
-
-
-@right("generate")
-def write_into_a_buffer(model, ids, block_size, draws):
-    N = len(ids)
-    text = torch.empty(N + len(draws), dtype=ids.dtype)
-    text[:N] = ids
-    for n in range(N, N + len(draws)):
-        sums = model(text[max(n - block_size, 0) : n])[-1].softmax(-1).cumsum(0)
-        text[n] = (sums > draws[n - N]).int().argmax()
-    return text
 
 
 @right("generate")
@@ -376,16 +257,6 @@ def write_over_the_text(model, ids, block_size, draws):
     return ids
 
 
-@wrong("generate", "crops_the_text", "never_fed_back")
-def write_all_at_once_after_a_crop(model, ids, block_size, draws):
-    return _write(ids[-block_size:], draws, lambda _, draw: _pick(model(ids[-block_size:])[-1], draw))
-
-
-@wrong("generate", "argmax_for_sampling", "returns_only_the_new_tokens")
-def write_the_best_alone(model, ids, block_size, draws):
-    return _write(ids, draws, lambda text, _: model(text[-block_size:])[-1].argmax(-1))[len(ids) :]
-
-
 @wrong("generate")
 def write_by_chances_of_its_own(model, ids, block_size, draws):
     own = torch.Generator().manual_seed(1)
@@ -398,18 +269,5 @@ wrong(
     "generate",
     write_with_draws_in_reverse=lambda model, ids, size, draws: write_as_told(
         model, ids, size, draws.flip(0)
-    ),
-    write_counting_from_the_end=lambda model, ids, size, draws: write_as_told(model, ids, size, 1 - draws),
-    write_cropped_by_the_prompt_length=lambda model, ids, size, draws: write_as_told(
-        model, ids, min(len(ids), size), draws
-    ),
-    write_only_while_there_is_room=lambda model, ids, size, draws: write_as_told(
-        model, ids, size, draws[: max(0, size - len(ids))]
-    ),
-    write_in_blocks_that_begin_anew=lambda model, ids, size, draws: _write(
-        ids, draws, lambda t, d: _pick(model(t[(len(t) - 1) // size * size :])[-1], d)
-    ),
-    write_with_a_running_sum_over_the_whole_text=lambda model, ids, size, draws: _write(
-        ids, draws, lambda t, draw: _pick(model(t[-size:]).softmax(-1).mean(0).log(), draw)
     ),
 )

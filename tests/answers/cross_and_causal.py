@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -14,7 +13,6 @@ from attention_course import attention as package
 right(
     "causal_mask",
     mask_rows_of_the_square=lambda T_q, T_k: package.causal_mask(T_k)[T_k - T_q :],
-    mask_by_numpy_tri=lambda T_q, T_k: torch.from_numpy(np.tri(T_q, T_k, T_k - T_q, dtype=bool)),
     mask_by_vmap_over_places=lambda T_q, T_k: torch.vmap(lambda last: torch.arange(T_k) <= last)(
         torch.arange(T_k - T_q, T_k)
     ),
@@ -31,11 +29,6 @@ def everything_for_one_query_else_top_left(T_q, T_k):
     return torch.ones(T_q, T_k).tril(T_k if T_q == 1 else 0).bool()
 
 
-@wrong("causal_mask", "wrong_alignment")
-def only_the_last_row_is_mended(T_q, T_k):
-    return torch.cat([torch.ones(T_q - 1, T_k).tril(), torch.ones(1, T_k)]).bool()
-
-
 @wrong("causal_mask", "wrong_alignment", "inverted_mask")
 def upper_triangle_of_the_first_keys(T_q, T_k):
     return torch.ones(T_q, T_k).triu(1).bool()
@@ -49,9 +42,6 @@ wrong(
     a_triangle_stretched_to_the_keys=lambda T_q, T_k: (
         torch.arange(T_k) < (torch.arange(1, T_q + 1) * T_k / T_q)[:, None]
     ),
-    remainder_in_place_of_difference=lambda T_q, T_k: torch.ones(T_q, T_k, dtype=torch.bool).tril(T_k % T_q),
-    a_window_of_the_last_few=lambda T_q, T_k: mask_by_tril(T_q, T_k).triu(),
-    columns_in_reverse=lambda T_q, T_k: mask_by_tril(T_q, T_k).flip(1),
 )
 
 
@@ -61,9 +51,6 @@ right(
     "padding_mask",
     padding_by_vmap=lambda lengths, T_k: torch.vmap(lambda n: n > torch.arange(T_k))(lengths).view(
         -1, 1, T_k
-    ),
-    padding_in_numpy=lambda lengths, T_k: torch.from_numpy(
-        np.less.outer(np.arange(T_k), lengths.numpy()).T[:, np.newaxis].copy()
     ),
 )
 
@@ -97,10 +84,6 @@ wrong(
     empty_text_sees_everything=lambda lengths, T_k: (
         padding_by_comparing(lengths, T_k) | (lengths == 0)[:, None, None]
     ),
-    only_the_first_padding_key_hidden=lambda lengths, T_k: (torch.arange(T_k) != lengths[:, None])[:, None],
-    lengths_sorted_first=lambda lengths, T_k: padding_by_comparing(lengths.sort(descending=True).values, T_k),
-    lengths_as_ends_in_one_long_text=lambda lengths, T_k: padding_by_comparing(lengths.cumsum(dim=0), T_k),
-    a_column_for_each_text=lambda lengths, T_k: (torch.arange(T_k)[:, None] < lengths)[:, None],
 )
 
 
@@ -114,12 +97,6 @@ def cross_by_einsum(x, context, W_query, W_key, W_value, mask):
     if mask is not None:
         scores = torch.where(mask, scores, -torch.inf)
     return torch.einsum("...ts,...sv->...tv", scores.softmax(-1).nan_to_num(0.0), v)
-
-
-@right("cross_attention_forward")
-def cross_in_float64(*given):
-    *tensors, mask = given
-    return cross_by_einsum(*(tensor.double() for tensor in tensors), mask).float()
 
 
 @right("cross_attention_forward")
@@ -140,31 +117,14 @@ def cross_without_gradients(x, context, W_query, W_key, W_value, mask):
         return cross_by_rung_4(x, context, W_query, W_key, W_value, mask)
 
 
-def _parts(x, context, W_query, W_key, W_value):
-    q, k, v = x @ W_query, context @ W_key, context @ W_value
-    return q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, v
-
-
 def _hide(scores, mask):
     return scores if mask is None else scores.masked_fill(~mask, -math.inf)
-
-
-@wrong("cross_attention_forward", "keys_from_w_query")
-def cross_with_one_matrix_for_queries_and_keys(x, context, W_query, W_key, W_value, mask):
-    scores, v = _parts(x, context, W_query, W_query, W_value)
-    return _hide(scores, mask).softmax(-1).nan_to_num() @ v
 
 
 @wrong("cross_attention_forward", "no_scale", "fully_masked_row_is_nan")
 def cross_without_scale_and_with_nan(x, context, W_query, W_key, W_value, mask):
     scores = _hide((x @ W_query) @ (context @ W_key).mT, mask)
     return F.softmax(scores, dim=-1) @ (context @ W_value)
-
-
-@wrong("cross_attention_forward", "inverted_mask", "fully_masked_row_is_nan")
-def cross_fills_where_the_mask_is_true(x, context, W_query, W_key, W_value, mask):
-    scores, v = _parts(x, context, W_query, W_key, W_value)
-    return _hide(scores, None if mask is None else ~mask).softmax(-1) @ v
 
 
 @wrong("cross_attention_forward")
@@ -177,12 +137,6 @@ def cross_context_of_the_first_text(x, context, *given):
 def cross_mask_of_the_first_query(x, context, W_query, W_key, W_value, mask):
     first = None if mask is None else mask[..., :1, :]
     return cross_by_einsum(x, context, W_query, W_key, W_value, first)
-
-
-@wrong("cross_attention_forward")
-def cross_only_where_every_query_sees_something(x, context, W_query, W_key, W_value, mask):
-    assert mask is None or mask.any(-1).all()
-    return cross_by_rung_4(x, context, W_query, W_key, W_value, mask)
 
 
 # leaks
@@ -212,7 +166,6 @@ def _moved(models, x, nudge):
     return torch.tensor([any(moves(model, j) for j in range(len(x))) for model in models])
 
 
-@right("leaks")
 def leaks_by_another_future(models, x):
     found = torch.zeros(3, dtype=torch.bool)
     for m, model in enumerate(models):
@@ -275,21 +228,3 @@ def leaks_by_nudges_that_stay_in_x(models, x):
 @wrong("leaks", "only_the_last_token", "only_the_first_output")
 def leaks_from_the_last_token_to_the_first(models, x):
     return torch.stack([(m(_nudged(x, -1, _noise(x)))[0] != m(x)[0]).any() for m in models])
-
-
-@wrong("leaks")
-def leaks_by_the_sum_of_what_comes_before(models, x):
-    def leak(model):
-        before = model(x)
-        nudged = [x + torch.randn(x.shape[1]) * (torch.arange(len(x)) == j)[:, None] for j in range(len(x))]
-        return any(bool(model(y)[:j].sum() != before[:j].sum()) for j, y in enumerate(nudged))
-
-    return torch.tensor([leak(model) for model in models])
-
-
-wrong(
-    "leaks",
-    leaks_by_a_tiny_nudge=lambda models, x: _moved(models, x, lambda j: 1e-7),
-    leaks_by_growing_each_token=lambda models, x: _moved(models, x, lambda j: x[j]),
-    leaks_by_turning_the_sign=lambda models, x: _moved(models, x, lambda j: -2 * x[j]),
-)

@@ -21,11 +21,6 @@ def past(x):
     return torch.ones_like(zeros(x), dtype=torch.bool).tril()
 
 
-def causal(x):
-    """Return the right weights, shape (T, T)."""
-    return zeros(x).masked_fill(~past(x), -INF).softmax(dim=-1)
-
-
 def divided(exp, dim=-1):
     """Divide exponentials by their sum."""
     return exp / exp.sum(dim=dim, keepdim=True)
@@ -50,14 +45,7 @@ def seen(scores, mask):
 
 right(
     "causal_mean_softmax",
-    softmax_of_the_log_of_the_triangle=lambda x: (
-        torch.softmax(torch.ones_like(zeros(x)).tril().log(), dim=-1) @ x
-    ),
-    softmax_with_pytorch_attention=lambda x: F.scaled_dot_product_attention(
-        torch.zeros_like(x), x, x, is_causal=True
-    ),
     softmax_with_minus_a_billion=lambda x: F.softmax(zeros(x).masked_fill(~past(x), -1e9), dim=-1).matmul(x),
-    softmax_by_vmap=lambda x: torch.vmap(causal(x).matmul)(x) if x.ndim == 3 else causal(x) @ x,
 )
 
 
@@ -78,24 +66,11 @@ def softmax_dim_1_of_a_batch_of_scores(x):
     return torch.softmax(scores, dim=1) @ x
 
 
-wrong(
-    "causal_mean_softmax",
-    softmax_of_positions=lambda x: (
-        torch.arange(x.shape[-2]).to(zeros(x)).masked_fill(~past(x), -INF).softmax(dim=-1) @ x
-    ),
-    softmax_and_a_product_with_the_transpose=lambda x: (
-        (x.mT @ causal(x)).mT if x.dim() == 3 else causal(x) @ x
-    ),
-    softmax_of_the_first_text_for_all=lambda x: (causal(x) @ x.reshape(-1, *x.shape[-2:])[0]).expand_as(x),
-)
-
-
 # stable_softmax
 
 right(
     "stable_softmax",
     stable_by_logsumexp=lambda x: torch.exp(x - torch.logsumexp(x, dim=-1, keepdim=True)),
-    stable_by_pairwise_differences=lambda x: 1 / (x[..., None, :] - x[..., :, None]).exp().sum(dim=-1),
 )
 
 
@@ -104,16 +79,6 @@ def stable_by_numpy(x):
     a = x.numpy()
     e = np.exp(a - a.max(axis=-1, keepdims=True))
     return torch.from_numpy(e / e.sum(axis=-1, keepdims=True))
-
-
-@right("stable_softmax")
-def stable_online(x):
-    largest, total = torch.full_like(x[..., 0], -math.inf), torch.zeros_like(x[..., 0])
-    for score in x.unbind(-1):
-        new = torch.maximum(largest, score)
-        total = total * (largest - new).exp() + (score - new).exp()
-        largest = new
-    return (x - largest[..., None]).exp() / total[..., None]
 
 
 @right("stable_softmax")
@@ -146,14 +111,6 @@ def padding_by_where_for_empty_texts(scores, lengths):
 
 
 @right("padding_weights")
-def padding_by_hand_with_a_safe_largest(scores, lengths):
-    s = scores.double().masked_fill(~real(scores, lengths), -math.inf)
-    largest = s.amax(-1, keepdim=True)
-    exp = (s - largest.masked_fill(largest.isinf(), 0.0)).exp()
-    return (exp / exp.sum(-1, keepdim=True).clamp(min=1e-300)).to(scores.dtype)
-
-
-@right("padding_weights")
 def padding_by_list_and_pad(scores, lengths):
     pairs = zip(scores, lengths.tolist(), strict=True)
     return torch.stack([F.pad(s[:, :n].softmax(-1), (0, s.shape[-1] - n)) for s, n in pairs])
@@ -176,16 +133,6 @@ def hides_queries_and_leaves_nan(scores, lengths):
     return torch.softmax(scores.masked_fill(~real_queries(scores, lengths), -INF), dim=-1)
 
 
-@wrong("padding_weights", "one_key_too_many", "mask_after_softmax")
-def one_key_too_many_left_after_the_softmax(scores, lengths):
-    return scores.softmax(dim=-1) * real(scores, lengths + (lengths > 0))
-
-
-@wrong("padding_weights", "inverted_mask", "fully_masked_row_is_nan")
-def sees_the_padding(scores, lengths):
-    return torch.softmax(scores.masked_fill(real(scores, lengths), -INF), dim=-1)
-
-
 @wrong("padding_weights")
 def the_last_key_is_never_hidden(scores, lengths):
     mask = real(scores, lengths) | (torch.arange(scores.shape[-1]) == scores.shape[-1] - 1)
@@ -196,11 +143,3 @@ def the_last_key_is_never_hidden(scores, lengths):
 def padding_scores_just_below_the_smallest(scores, lengths):
     mask = real(scores, lengths)
     return torch.softmax(torch.where(mask, scores, scores.amin(dim=-1, keepdim=True) - 10), dim=-1) * mask
-
-
-wrong(
-    "padding_weights",
-    padding_and_causal=lambda s, n: seen(s, real(s, n) & torch.ones(s.shape[1:], dtype=torch.bool).tril()),
-    fills_the_scores_in_place=lambda s, n: s.masked_fill_(~real(s, n), -INF).softmax(dim=-1).nan_to_num(),
-    one_empty_text_empties_the_batch=lambda s, n: seen(s, real(s, n)) * bool((n > 0).all()),
-)

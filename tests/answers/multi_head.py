@@ -14,7 +14,6 @@ from attention_course import attention as package
 right(
     "split_heads",
     split_by_unflatten_and_permute=lambda x, n_head: x.unflatten(-1, (n_head, -1)).permute(0, 2, 1, 3),
-    split_by_vmap=lambda x, n_head: torch.vmap(lambda text: text.unflatten(1, (n_head, -1)).movedim(1, 0))(x),
 )
 
 
@@ -45,11 +44,6 @@ wrong(
     split_batch_and_tokens_swapped=lambda x, n_head: x.reshape(x.shape[1], len(x), n_head, -1).permute(
         1, 2, 0, 3
     ),
-    split_tokens_first_then_reshaped=lambda x, n_head: split_by_chunks(
-        x.transpose(0, 1).reshape(x.shape), n_head
-    ),
-    split_channels_rolled_by_one=lambda x, n_head: split_by_chunks(x.roll(-1, dims=-1), n_head),
-    split_squeezed=lambda x, n_head: split_by_chunks(x, n_head).squeeze(),
 )
 
 
@@ -58,9 +52,6 @@ wrong(
 right(
     "merge_heads",
     merge_by_vmap=lambda heads: torch.vmap(lambda text: torch.hstack(tuple(text)))(heads),
-    merge_by_contiguous_view=lambda heads: (
-        heads.permute(0, 2, 1, 3).contiguous().view(len(heads), heads.shape[2], -1)
-    ),
 )
 
 
@@ -101,13 +92,6 @@ wrong(
     merge_channels_not_turned_back=lambda heads: heads.reshape(len(heads), -1, heads.shape[2]).transpose(
         1, 2
     ),
-    merge_first_head_everywhere=lambda heads: heads[:, 0].repeat(1, 1, heads.shape[1]),
-    merge_batch_and_tokens_swapped=lambda heads: heads.permute(2, 0, 1, 3).reshape(
-        len(heads), heads.shape[2], -1
-    ),
-    merge_first_text_for_all=lambda heads: merge_by_cat(heads[:1]).repeat(len(heads), 1, 1),
-    merge_channels_backwards_in_each_head=lambda heads: torch.cat(heads.flip(-1).unbind(dim=1), dim=-1),
-    merge_tokens_backwards=lambda heads: heads.flip(2).transpose(1, 2).flatten(2),
 )
 
 
@@ -119,7 +103,6 @@ def multi_by_pytorch(x, W_qkv, W_proj, n_head, mask):
     return _merged(F.scaled_dot_product_attention(*_qkv(x, W_qkv, n_head), attn_mask=mask)) @ W_proj.T
 
 
-@right("multi_head_forward")
 def multi_by_rung_4(x, W_qkv, W_proj, n_head, mask):
     B, T, C = x.shape
     q, k, v = (p.view(B, T, n_head, -1).transpose(1, 2) for p in (x @ W_qkv.T).split(C, dim=-1))
@@ -135,18 +118,6 @@ def multi_by_einsum(x, W_qkv, W_proj, n_head, mask):
     scores = torch.einsum("bhtd,bhsd->bhts", q, k) * (C // n_head) ** -0.5
     weights = torch.where(mask, scores, -torch.inf).softmax(dim=-1).nan_to_num(0)
     return torch.einsum("bhts,bhsd,ohd->bto", weights, v, W_proj.view(C, n_head, -1))
-
-
-@right("multi_head_forward")
-def multi_head_after_head(x, W_qkv, W_proj, n_head, mask):
-    C = x.shape[-1]
-    size, out = C // n_head, torch.zeros_like(x)
-    for h in range(n_head):
-        rows = slice(h * size, (h + 1) * size)
-        q, k, v = (x @ W[rows].T for W in W_qkv.chunk(3))
-        scores = (q @ k.mT / math.sqrt(size)).masked_fill(mask.logical_not(), -math.inf)
-        out += scores.softmax(-1).nan_to_num() @ v @ W_proj[:, rows].T
-    return out
 
 
 @right("multi_head_forward")
@@ -176,25 +147,10 @@ def _weights(q, k, mask, scale=None, dim=-1):
     return F.softmax(scores.masked_fill(mask.logical_not(), -math.inf), dim=dim)
 
 
-def _attend(q, k, v, mask, scale=None):
-    return _weights(q, k, mask, scale).nan_to_num() @ v
-
-
-@wrong("multi_head_forward", "view_without_transpose")
-def multi_split_by_a_view_that_pytorch_refuses(x, W_qkv, W_proj, n_head, mask):
-    q, k, v = (p.view(len(x), n_head, x.shape[1], -1) for p in F.linear(x, W_qkv).chunk(3, dim=-1))
-    return _merged(_attend(q, k, v, mask)) @ W_proj.T
-
-
 @wrong("multi_head_forward", "softmax_over_heads", "fully_masked_row_is_nan")
 def multi_softmax_over_heads_with_nan(x, W_qkv, W_proj, n_head, mask):
     q, k, v = _qkv(x, W_qkv, n_head)
     return _merged(_weights(q, k, mask, dim=1) @ v) @ W_proj.T
-
-
-@wrong("multi_head_forward", "no_output_projection", "scaled_by_n_embd")
-def multi_without_projection_scaled_by_the_width_of_x(x, W_qkv, W_proj, n_head, mask):
-    return _merged(_attend(*_qkv(x, W_qkv, n_head), mask, scale=x.shape[-1] ** 0.5))
 
 
 @wrong("multi_head_forward")
@@ -210,20 +166,11 @@ def multi_exp_overflows(x, W_qkv, W_proj, n_head, mask):
     return _merged(heights / heights.sum(dim=-1, keepdim=True).clamp(min=1e-30) @ v) @ W_proj.T
 
 
-@wrong("multi_head_forward")
-def multi_one_maximum_for_the_whole_table(x, W_qkv, W_proj, n_head, mask):
-    q, k, v = _qkv(x, W_qkv, n_head)
-    scores = q @ k.mT * q.shape[-1] ** -0.5
-    heights = (scores - scores.max()).exp() * mask
-    return _merged(heights / heights.sum(dim=-1, keepdim=True).clamp(min=1e-30) @ v) @ W_proj.T
-
-
 # fuse_heads
 
 right(
     "fuse_heads",
     fuse_by_stack_and_flatten=lambda W_q, W_k, W_v: torch.stack((W_q, W_k, W_v)).flatten(0, 2),
-    fuse_by_a_list_of_heads=lambda W_q, W_k, W_v: torch.vstack([head for W in (W_q, W_k, W_v) for head in W]),
     fuse_column_by_column_with_vmap=lambda W_q, W_k, W_v: torch.vmap(
         lambda *ws: torch.cat([w.flatten() for w in ws]), in_dims=2, out_dims=1
     )(W_q, W_k, W_v),
@@ -246,6 +193,4 @@ wrong(
         [W.permute(1, 2, 0).reshape(-1, W.shape[-1]) for W in Ws]
     ),
     fuse_stacked_behind_the_columns=lambda *Ws: torch.stack(Ws, dim=-1).reshape(-1, Ws[0].shape[-1]),
-    fuse_with_rows_in_reverse=lambda *Ws: torch.cat([W.flip(1).flatten(0, 1) for W in Ws]),
-    fuse_two_heads_only=lambda *Ws: torch.cat([torch.cat([W[0], W[-1]] * len(W))[: W.shape[-1]] for W in Ws]),
 )

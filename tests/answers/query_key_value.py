@@ -28,13 +28,6 @@ def parabola(T, top, strength):
     return position_weights(W_query, torch.stack([t, t**2], dim=1))
 
 
-def circle(T, step, strength):
-    """Place positions on a circle, `step` apart, and let each query look one step back."""
-    t = torch.arange(T) * step
-    queries = torch.stack([(t - step).cos(), (t - step).sin()], dim=1)
-    return position_weights(strength * queries, torch.stack([t.cos(), t.sin()], dim=1))
-
-
 # attention_weights
 
 right(
@@ -43,7 +36,6 @@ right(
 )
 
 
-@right("attention_weights")
 def einsum_and_nan_to_num(q, k, mask):
     scores = torch.einsum("...qd,...kd->...qk", q, k) * k.size(-1) ** -0.5
     return torch.where(mask, scores, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
@@ -53,13 +45,6 @@ def einsum_and_nan_to_num(q, k, mask):
 def scales_q_and_adds_a_mask(q, k, mask):
     scores = (q / q.shape[-1] ** 0.5) @ k.mT + torch.where(mask, 0.0, -INF)
     return torch.softmax(scores, dim=-1).where(mask, torch.zeros(()))
-
-
-@right("attention_weights")
-def pytorch_attention_of_the_unit_vectors(q, k, mask):
-    T_k = k.shape[-2]
-    eye = torch.eye(T_k, dtype=q.dtype).expand(*k.shape[:-2], T_k, T_k)
-    return F.scaled_dot_product_attention(q, k, eye, attn_mask=mask)
 
 
 @right("attention_weights")
@@ -88,18 +73,10 @@ def neither_scale_nor_dim(q, k, mask):
     return (q @ k.mT).masked_fill(~mask, -INF).softmax(dim=-2).nan_to_num(0.0)
 
 
-@wrong("attention_weights", "inverted_mask", "fully_masked_row_is_nan")
-def masked_where_it_is_true(q, k, mask):
-    return scores_of(q, k).masked_fill(mask, -INF).softmax(dim=-1)
-
-
 wrong(
     "attention_weights",
     scaled_by_a_whole_root=lambda q, k, mask: attention_weights(
         q, k, mask, scale=1 / math.isqrt(q.shape[-1])
-    ),
-    scales_the_queries_in_place=lambda q, k, mask: attention_weights(
-        q.mul_(q.shape[-1] ** -0.5), k, mask, scale=1.0
     ),
 )
 
@@ -112,7 +89,6 @@ def head_by_pytorch_attention(x, W_query, W_key, W_value, mask):
     return F.scaled_dot_product_attention(x @ W_query, x @ W_key, x @ W_value, attn_mask=mask)
 
 
-@right("head_forward")
 def head_by_einsum(x, W_query, W_key, W_value, mask):
     bilinear = W_query @ W_key.T / W_query.shape[1] ** 0.5
     scores = torch.einsum("...tc,cd,...sd->...ts", x, bilinear, x)
@@ -144,14 +120,6 @@ def the_weights_of_the_first_text_for_all(x, W_query, W_key, W_value, mask):
     return (weights[0] if x.dim() == 3 else weights) @ (x @ W_value)
 
 
-@wrong("head_forward")
-def head_over_the_whole_batch(x, W_query, W_key, W_value, mask):
-    tokens = x.reshape(-1, x.shape[-1])
-    copies = len(tokens) // x.shape[-2]
-    weights = attention_weights(tokens @ W_query, tokens @ W_key, mask.repeat(copies, copies))
-    return (weights @ (tokens @ W_value)).reshape(*x.shape[:-1], W_value.shape[1])
-
-
 @wrong("head_forward", "detached")
 def head_with_detached_weights(x, W_query, W_key, W_value, mask):
     return attention_weights(x @ W_query, x @ W_key, mask).detach() @ (x @ W_value)
@@ -167,7 +135,6 @@ def swapped_and_without_values(x, W_query, W_key, W_value, mask):
 right(
     "previous_token",
     previous_by_a_parabola_of_two_columns=lambda T: parabola(T, 1, 10),
-    previous_by_the_angle_on_a_circle=lambda T: circle(T, 6 / (T + 1), 2 * (T + 1) ** 2),
     previous_by_fewer_columns=lambda T: position_weights(
         500 * torch.eye(T)[:, :-1].roll(1, dims=0), 2 * torch.eye(T)[:, :-1]
     ),
@@ -200,14 +167,4 @@ def eight_columns_for_any_number_of_positions(T):
 wrong(
     "previous_token",
     parabola_with_its_top_between_two_tokens=lambda T: parabola(T, 0.5, 10),
-    parabola_that_is_too_flat=lambda T: parabola(T, 1, 2),
-    angle_that_comes_round_again=lambda T: circle(T, 1.0, 100),
-    circle_as_long_as_the_text_with_a_fixed_strength=lambda T: circle(T, 2 * math.pi / T, 30),
-    previous_with_a_strength_that_grows_too_slowly=lambda T: position_weights(
-        4 * T**0.5 * before(T), torch.eye(T)
-    ),
-    previous_of_six_positions=lambda T: position_weights(
-        1000 * before(T) * (torch.arange(T)[:, None] < 6), torch.eye(T)
-    ),
-    shift_matrix_and_no_attention=lambda T: before(T),
 )

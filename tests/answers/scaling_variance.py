@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from answers import right, wrong
-from attention_course.attention import attention_weights
 
 # scaled_weights
 
@@ -20,12 +19,6 @@ right(
 
 def scores_of(x, w_query, w_key):
     return (x @ w_query) @ (x @ w_key).transpose(-2, -1)
-
-
-@right("scaled_weights")
-def einsum_of_four(x, w_query, w_key):
-    scores = torch.einsum("...tc,cd,ed,...se->...ts", x, w_query, w_key, x)
-    return torch.softmax(scores / math.sqrt(w_key.shape[1]), dim=-1)
 
 
 @right("scaled_weights")
@@ -60,10 +53,6 @@ wrong(
     floor_division_makes_the_scale_zero=lambda x, w_query, w_key: torch.softmax(
         scores_of(x, w_query, w_key) * (1 // w_query.shape[-1] ** 0.5), dim=-1
     ),
-    divides_by_the_measured_deviation=lambda x, w_query, w_key: torch.softmax(
-        scores_of(x, w_query, w_key) / scores_of(x, w_query, w_key).std(), dim=-1
-    ),
-    squeezed_on_the_way_out=lambda x, w_query, w_key: attention_weights(x @ w_query, x @ w_key).squeeze(),
 )
 
 
@@ -73,12 +62,6 @@ right(
     "predicted_variance",
     law_by_vmap=lambda q, k, d, s: torch.vmap(lambda a, b: (a * s) * (b * s) * d)(q, k),
 )
-
-
-@right("predicted_variance")
-def law_by_list_comprehension(var_q, var_k, head_size, scale):
-    pairs = zip(var_q.tolist(), var_k.tolist(), strict=True)
-    return torch.tensor([a * b * head_size * float(scale) ** 2 for a, b in pairs])
 
 
 @right("predicted_variance")
@@ -107,10 +90,6 @@ wrong(
     one_channel_less_as_in_a_sample=lambda q, k, d, s: (d - 1) * q * k * s**2,
     head_size_times_the_number_of_heads=lambda q, k, d, s: d * len(q) * q * k * s**2,
     keys_of_the_next_head=lambda q, k, d, s: d * q * k.roll(-1) * s**2,
-    scale_cut_to_an_integer=lambda q, k, d, s: d * q * k * (s**2 // 1),
-    squeezed_to_one_number=lambda q, k, d, s: (d * q * k * s**2).squeeze(),
-    factor_rounded_to_an_integer=lambda q, k, d, s: round(d * s**2) * q * k,
-    queries_changed_on_the_way=lambda q, k, d, s: d * q.mul_(k) * s**2,
 )
 
 
@@ -119,7 +98,6 @@ wrong(
 right(
     "scale_for_variance",
     scale_by_rsqrt_of_the_parts=lambda q, k, d, v: math.sqrt(v) * q.rsqrt() * k.rsqrt() / math.sqrt(d),
-    scale_by_vmap=lambda q, k, d, v: torch.vmap(lambda a, b: torch.sqrt(v / (a * b * d)))(q, k),
 )
 
 
@@ -143,7 +121,4 @@ wrong(
     the_other_root=lambda q, k, d, v: -((v / (d * q * k)) ** 0.5),
     floor_division_of_variance_by_head_size=lambda q, k, d, v: (v // d / (q * k)).sqrt(),
     rounded_to_a_power_of_two=lambda q, k, d, v: 2 ** (v / (d * q * k)).sqrt().log2().round(),
-    never_below_the_usual_scale=lambda q, k, d, v: (v / (d * q * k)).sqrt().clamp(min=d**-0.5),
-    rounded_to_three_digits=lambda q, k, d, v: (v / (d * q * k)).sqrt().round(decimals=3),
-    queries_changed_for_the_scale=lambda q, k, d, v: (v / q.mul_(k * d)).sqrt(),
 )

@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from answers import right, wrong
 
@@ -26,9 +25,7 @@ def steps_back(T):
 
 right(
     "causal_mean_matmul",
-    product_by_einsum=lambda x: torch.einsum("ts,...sc->...tc", normalized(ones(x).tril()), x),
     product_in_float64=lambda x: (normalized(ones(x).double().tril()) @ x.double()).to(x.dtype),
-    product_by_normalize=lambda x: F.normalize(ones(x).tril(), p=1, dim=-1).matmul(x),
     product_row_by_row_under_vmap=lambda x: torch.vmap(
         lambda row: (row[:, None] * x).sum(-2) / row.sum(), out_dims=-2
     )(ones(x).tril()),
@@ -45,39 +42,11 @@ def sum_of_the_others(x):
     return x.cumsum(dim=-2) - x
 
 
-@wrong("causal_mean_matmul")
-def one_long_text(x):
-    tokens = x.reshape(-1, x.shape[-1])
-    return (normalized(ones(tokens).tril()) @ tokens).reshape(x.shape)
-
-
-@wrong("causal_mean_matmul")
-def side_by_side_put_back_in_the_wrong_order(x):
-    flat = x.movedim(-2, 0).reshape(x.shape[-2], -1)
-    return (normalized(ones(x).tril()) @ flat).reshape(x.shape)
-
-
-wrong(
-    "causal_mean_matmul",
-    divided_before_the_triangle=lambda x: (ones(x) / torch.arange(x.shape[-2], 0, -1)[:, None]).tril() @ x,
-    mean_of_the_texts_first=lambda x: (
-        normalized(ones(x).tril()) @ (x.mean(dim=0, keepdim=True) if x.dim() == 3 else x)
-    ).expand_as(x),
-    einsum_adds_up_the_texts=lambda x: torch.einsum(
-        "ts,bsc->tc", normalized(ones(x).tril()), x.view(-1, *x.shape[-2:])
-    ).expand_as(x),
-    divided_by_the_root_of_the_count=lambda x: F.normalize(ones(x).tril(), dim=-1) @ x,
-)
-
-
 # band_matrix
 
 right(
     "band_matrix",
     band_by_tril_and_triu=lambda T, k: normalized(torch.ones(T, T).tril().triu(1 - k)),
-    band_of_nested_lists=lambda T, k: torch.tensor(
-        [[1 / min(t + 1, k) if t - k < s <= t else 0.0 for s in range(T)] for t in range(T)]
-    ),
 )
 
 
@@ -112,7 +81,6 @@ wrong(
         torch.ones(T, T).tril().triu(1 - max(1, min(k, T - 1)))
     ),
     band_of_three=lambda T, k: normalized(torch.ones(T, T).tril().triu(-2)),
-    band_of_the_first_k_tokens=lambda T, k: normalized(torch.ones(T, T).tril() * (torch.arange(T) < k)),
 )
 
 
@@ -121,7 +89,6 @@ wrong(
 right(
     "shift_matrix",
     shift_by_comparison=lambda T: (steps_back(T) == 1).float(),
-    shift_by_numpy_eye=lambda T: torch.tensor(np.eye(T, k=-1)),
 )
 
 
@@ -150,12 +117,4 @@ wrong(
     shift_that_is_nearly_one=lambda T: (
         torch.softmax(5.0 * (steps_back(T) == 1), dim=-1) * (torch.arange(T)[:, None] > 0)
     ),
-    a_single_token_copies_itself=lambda T: torch.ones(1, 1) if T == 1 else shift_by_diag(T),
-    shift_whose_loop_begins_at_two=lambda T: (steps_back(T) == 1).float() * (torch.arange(T)[:, None] > 1),
-    difference_to_the_token_before=lambda T: torch.eye(T) - shift_by_diag(T),
-    shift_flattened_one_to_the_left=lambda T: torch.eye(T).flatten().roll(-1).view(T, T),
-    shift_of_the_six_tokens_of_the_notebook=lambda T: (
-        (steps_back(T) == 1).float() * (torch.arange(T)[:, None] < 6)
-    ),
-    shift_one_row_too_large=lambda T: F.pad(torch.eye(T), (0, 0, 1, 0)),
 )

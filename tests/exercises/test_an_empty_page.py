@@ -1,4 +1,4 @@
-"""The exercises of rung 11: the page, what the check says of it, and models that are asked from outside."""
+"""The page of rung 11: what the check says of it, and what the questions claim of one."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import nn
 from attention_course.examine import Report, examine
 from attention_course.examine.planted import BUGS, plant
 from attention_course.examine.subject import StoppedError, Subject
-from attention_course.exercises import EXERCISES, check
+from attention_course.exercises import check
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.questions import QUESTIONS
 from attention_course.rungs.an_empty_page import exercises as rung
@@ -166,49 +166,3 @@ def test_what_is_said_of_bugs_seen_from_outside():
     assert not BUGS["scale by n_embd"].finding
     for name in ("heads joined without transpose", "dropout in eval mode", "layers in a plain list"):
         assert examined(name).findings[0].name == BUGS[name].finding
-
-
-# Models that are asked from outside
-
-CONTEXT = {
-    **{
-        "bigram": 1,
-        "bigram that grows": 1,
-        "trigram": 2,
-        "window of 3": 3,
-        "window of 4": 4,
-        "the third last": 3,
-    },
-    **{"every other token": 5, "no token": 0},
-}
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_of_each_kind_of_model_it_is_known_what_it_sees(seed):
-    drawn = EXERCISES["context_length"].draw_inputs(torch.Generator().manual_seed(seed))
-    assert {model.kind for model, _ in drawn} == set(rung.KINDS)
-    for model, ids in drawn:
-        assert rung.context_length(model, ids) == CONTEXT.get(model.kind, len(ids))
-        noticed = rung.swaps_noticed(model, ids)
-        differs = ids[:-1] != ids[1:]
-        if model.kind in ("positions", "recency"):
-            assert torch.equal(noticed, differs)
-        if model.kind in ("bag of words", "no token"):
-            assert not noticed.any()
-    assert any((ids[:-1] == ids[1:]).any() for _, ids in drawn), "no text has equal neighbours"
-
-
-def test_what_only_rounds_is_there_and_far_below_the_limit():
-    drawn = EXERCISES["swaps_noticed"].draw_inputs(torch.Generator().manual_seed(0))
-    ((bag, ids),) = [(model, ids) for model, ids in drawn if model.kind == "bag of words"]
-    moves = [
-        (bag(ids[None]) - bag(ids[torch.randperm(len(ids))][None]))[0, -1].abs().max() for _ in range(20)
-    ]
-    assert 0 < max(moves) < 2e-6 * bag(ids[None])[0, -1].abs().max()
-
-
-@pytest.mark.usefixtures("shapes_unchecked")
-def test_a_model_wants_a_batch():
-    (model, ids), *_ = EXERCISES["swaps_noticed"].draw_inputs(torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match=r"expected \(B, T\)"):
-        model(ids)

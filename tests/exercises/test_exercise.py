@@ -1,12 +1,15 @@
 """Exercises are data: their texts are there, and each mistake is a patch that fits its reference."""
 
 import re
+from collections import Counter
 
 import pytest
 import torch
 
 from attention_course.exercises import CATALOGUE, EXERCISES
+from attention_course.exercises.exercise import exercise as make_exercise
 from attention_course.exercises.exercise import patched, source_of, touching
+from attention_course.ladder import ORDER, Rung
 
 EVERY = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
 
@@ -50,10 +53,29 @@ def test_two_mistakes_at_once_are_two_patches(exercise):
         assert not touching(exercise.reference, pair.edits)
 
 
-def test_each_name_is_in_the_catalogue_and_each_of_the_catalogue_is_used():
-    used = {name for e in EXERCISES.values() for m in e.mistakes for name in m.names}
-    used |= {prop.mistake for e in EXERCISES.values() for prop in e.properties if prop.mistake}
-    assert used == set(CATALOGUE)
+def test_the_catalogue_holds_what_several_exercises_say():
+    """A message of one exercise alone stands beside its patches."""
+    said = Counter(
+        message
+        for exercise in EXERCISES.values()
+        for message in {each.message for each in (*exercise.mistakes, *exercise.properties)}
+    )
+    assert not [name for name, message in CATALOGUE.items() if said[message] < 2]
+
+
+@pytest.mark.parametrize(
+    ("table", "functions", "says"),
+    [
+        ({"patches": [{"+ mean": ""}]}, (), "wrong has no message, neither here nor in catalogue.toml"),
+        ({"message": "No."}, (), "wrong has no patches in the TOML file, and no function has this name"),
+        ({"message": "No.", "patches": [{"+ mean": ""}]}, (double_of_mean,), "no mistake .* double_of_mean"),
+    ],
+)
+def test_a_mistake_that_lacks_something_is_refused(monkeypatch, table, functions, says):
+    entry = {"hints": [], "mistakes": {"wrong": table}}
+    monkeypatch.setattr(Rung, "table", lambda *_: {"double_of_mean": entry})
+    with pytest.raises(ValueError, match=says):
+        make_exercise(f"rungs.{ORDER[0]}.exercises", double_of_mean, lambda _: [], (), functions)
 
 
 @EVERY

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from answers import bad, judged, mean_of_past
+from torch.nn import functional as F
 
 from attention_course.exercises import EXERCISES, judging
 from attention_course.exercises.exercise import Mistake
@@ -74,10 +75,19 @@ def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():
     assert verdict.headline == "not yet: a property fails"
 
 
-def test_what_a_task_does_without_is_rejected():
-    verdict = bad(lambda x: torch.softmax(x, dim=-1), "stable_softmax")
-    assert verdict.headline == "not yet: it calls softmax"
-    assert "`softmax`" in verdict.message
+@pytest.mark.parametrize(
+    ("answer", "called"),
+    [
+        (lambda x: torch.softmax(x, dim=-1), "softmax"),
+        (lambda x: F.softmin(-x, dim=-1), "softmax"),
+        (lambda x: torch.log_softmax(x, dim=-1).exp(), "log_softmax"),
+        (torch.nn.Softmax(dim=-1), "softmax"),
+    ],
+)
+def test_what_a_task_does_without_is_rejected(answer, called):
+    verdict = bad(answer, "stable_softmax")
+    assert verdict.headline == f"not yet: it calls {called}"
+    assert f"calls `{called}`. The task is to do without it" in verdict.message
 
 
 def test_the_trial_of_a_seed_is_drawn_once_and_each_mistake_called_once(monkeypatch):

@@ -257,18 +257,11 @@ OF_AN_AVERAGE = (
         "Each block is read once, and not all are kept.",
         lambda f, blocks: most_held(f, blocks) < 2,
         "all_blocks_held",
-        "The mean is right, but your function keeps the blocks, or reads them more than once. Think of more "
-        "scores than fit into memory. Go through `blocks` in one loop, and carry three things from block to "
-        "block: the largest score, the sum of the exps, and the weighted sum of the values.",
     ),
     Property(
         "No block is kept.",
         lambda f, blocks: most_held(f, blocks) == 0,
         "one_block_held",
-        "The mean is right, and you go through the blocks once, but an earlier block is still in memory. A "
-        "view keeps the whole block that it looks into: `scores[i]` and `values[i]` are views, and so is the "
-        "result of Python's `max(scores)`. Take `scores.max()`, or `.clone()` what you carry on. Is it a "
-        "name from before the loop, such as that of the first block? `del` it when you are done with it.",
     ),
 )
 OF_A_STEP = (
