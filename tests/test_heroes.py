@@ -1,13 +1,30 @@
-"""The files of the heroes, and the HTML that holds one. The pictures are tested in the browser."""
+"""The files of the heroes, the HTML that holds one, and the numbers that were recorded for some.
+
+What scripts make of the numbers is tested in `tests/scripts`, how it looks in `tests/browser/heroes`.
+"""
 
 import base64
+import math
 import re
+from dataclasses import replace
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
+import record_heroes
+import torch
 from IPython.core.formatters import DisplayFormatter
+from record_heroes import FINDINGS, LINES
 
+from attention_course.examine import QUESTIONS
+from attention_course.heads import TARGETS, head_scores, read_weights
 from attention_course.heroes import HEROES, hero
+from attention_course.ladder import RUNGS
+from attention_course.rungs.speed_run import explorer_recipes as recipes
+from attention_course.speedrun import TRICKS
+from attention_course.stories import read_story
+from attention_course.text import load_text
+from attention_course.training import RECIPES
 
 
 @pytest.fixture(params=HEROES)
@@ -51,3 +68,214 @@ def test_a_cell_shows_it_as_html_and_in_words(shown):
 def test_an_unknown_name_is_answered_with_those_that_there_are():
     with pytest.raises(ValueError, match="bag_of_words"):
         hero("bag_of_wrods")
+
+
+# Recorded numbers
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall("[A-Za-z]+", text)
+
+
+@pytest.mark.parametrize("name", ["ladder", "bigram_to_gpt"])
+def test_the_floors_are_those_that_the_package_computes(name):
+    assert hero(name).data["floors"] == record_heroes.floors()
+
+
+def test_the_ladder_is_that_of_the_course_and_its_loss_falls_through_the_floors_of_the_tables():
+    data = hero("ladder").data
+    moments, floors = data["moments"], data["floors"]
+    assert [each["title"] for each in data["rungs"]] == [rung.title for rung in RUNGS]
+    assert [moment["step"] for moment in moments] == list(record_heroes.MOMENTS)
+    losses = [moment["loss"] for moment in moments]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] > max(floors.values())
+    assert [name for name, floor in floors.items() if losses[-1] < floor] == [
+        *("nothing", "1-gram", "2-gram", "3-gram")
+    ]
+
+
+def test_the_ladder_writes_gibberish_at_first_and_stories_at_the_end():
+    data, text = hero("ladder").data, load_text("stories")
+    assert set(data["words"]) == set(words_of(text))
+    shares = []
+    for moment in data["moments"]:
+        assert set(moment["text"]) <= set(text)
+        assert moment["told"] == sum(map(record_heroes.is_story, moment["text"].split("\n")))
+        written = words_of(moment["text"])[:-1]  # the last one is cut
+        shares.append(sum(word in data["words"] for word in written) / len(written))
+    assert shares[0] < 0.1
+    assert shares[-1] == 1
+    assert (data["moments"][0]["told"], data["moments"][-1]["told"]) == (0, 2)
+
+
+@pytest.mark.slow
+def test_heads_are_those_of_the_real_model(smollm):
+    model, tokenizer = smollm
+    data = hero("a_real_model").data
+    ids, T = tokenizer.encode("".join(data["tokens"])), len(data["tokens"])
+    assert [tokenizer.decode(token[None]) for token in ids] == data["tokens"]
+    weights = torch.zeros(*data["shape"], T, T)
+    recorded = torch.tensor(list(base64.b64decode(data["weights"]))) / 100
+    weights[:, :, *torch.tril_indices(T, T)] = recorded.view(*data["shape"], -1)
+    real, rounding = read_weights(model, ids), 0.005 + 1e-6
+    torch.testing.assert_close(weights, real, atol=rounding, rtol=0)
+    assert set(data["jobs"]) == set(TARGETS)
+    for job, targets in TARGETS.items():
+        scores = torch.tensor(list(base64.b64decode(data["jobs"][job]["scores"]))) / 100
+        torch.testing.assert_close(
+            scores.view(*data["shape"]), head_scores(real, targets(ids)), atol=rounding, rtol=0
+        )
+        assert data["jobs"][job]["targets"] == [row.nonzero().flatten().tolist() for row in targets(ids)]
+
+
+@pytest.mark.slow
+def test_scores_are_those_that_torch_draws_and_the_bell_is_as_wide_as_the_dashed_curve():
+    data, drawn = hero("scaling_variance").data, record_heroes.scaling_variance()
+    for name, rounding in (("scores", 2e-3), ("counts", 3)):  # sums in another order may end in another bin
+        found, recorded = torch.tensor(drawn.pop(name)), torch.tensor(data[name])
+        torch.testing.assert_close(found, recorded, atol=rounding, rtol=0)
+    assert drawn == {name: data[name] for name in drawn}
+    centers = torch.linspace(-4, 4, 33, dtype=torch.float64)
+    for counts in torch.tensor(data["counts"], dtype=torch.float64):
+        deviation = ((counts * centers**2).sum() / counts.sum()).sqrt()
+        assert deviation == pytest.approx(1, abs=0.08)  # the frame ends at 4 deviations
+
+
+@pytest.mark.slow
+def test_the_row_of_scores_is_like_most():
+    data = hero("scaling_variance").data
+    torch.manual_seed(1)
+    q, k = torch.randn(500, 1, 256), torch.randn(500, 8, 256)
+    for head_size, row in zip(data["head_sizes"], torch.tensor(data["scores"]), strict=True):
+        scores = (q[..., :head_size] * k[..., :head_size]).sum(dim=-1)
+        usual = torch.softmax(scores, dim=-1).amax(dim=-1).median()
+        torch.testing.assert_close(torch.softmax(row, dim=-1).max(), usual, atol=0.2, rtol=0)
+
+
+def test_each_part_of_a_gpt_is_worth_what_the_rung_says():
+    data = hero("bigram_to_gpt").data
+    parts, floors = data["parts"], data["floors"]
+    losses = [part["loss"] for part in parts]
+    assert losses[1] > losses[0] > losses[2], "the mean is a step back"
+    assert all(before > after for before, after in pairwise(losses[2:]))
+    assert losses[0] == pytest.approx(floors["2-gram"], abs=0.02)
+    assert losses[1] == pytest.approx(floors["1-gram"], abs=0.05)
+    assert losses[2] < floors["2-gram"]
+    assert losses[3] < floors["3-gram"]
+    assert floors["grammar"] < losses[-1]
+    accuracies = [part["accuracy"] for part in parts]
+    assert max(accuracies[:-1]) < 0.8
+    assert accuracies[-1] > 0.95
+    assert read_story(data["prompt"] + parts[-1]["line"])
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_gpt_are_those_of_the_rung(monkeypatch):
+    """Recorded anew, after three steps of training, all is the same but what is learnt later."""
+    monkeypatch.setitem(RECIPES, "stories", replace(RECIPES["stories"], steps=3))
+    data, recorded = hero("bigram_to_gpt").data, record_heroes.bigram_to_gpt()
+    assert recorded | {"parts": data["parts"]} == data
+    for part, now in zip(data["parts"], recorded["parts"], strict=True):
+        learnt = {key: now[key] for key in ("loss", "accuracy", "line")}
+        assert now == part | learnt
+        assert now["loss"] > part["loss"]
+
+
+def test_the_race_is_that_of_the_recipes_up_to_the_mark():
+    data, above = hero("speed_run").data, None
+    runners = data["runners"]
+    assert (data["machine"], data["mark"]) == (recipes.measured()["machine"], recipes.MARK)
+    assert [runner["trick"] for runner in runners] == ["", *[trick.replace("_", " ") for trick in TRICKS]]
+    assert [runner["why"] for runner in runners[1:]] == list(TRICKS.values())
+    for name, runner in zip(["rung 8", *[f"+ {trick}" for trick in TRICKS]], runners, strict=True):
+        run = recipes.run_of(name)
+        done = runner["seconds"][-1] if runner["accuracies"][-1] == data["mark"] else math.inf
+        assert done == pytest.approx(run["mark"], rel=1e-3)
+        assert len(run["marks"]) == data["seeds"]
+        assert runner["seconds"][0] == runner["accuracies"][0] == 0
+        assert runner["seconds"][1:-1] == pytest.approx(run["seconds"][:-1].tolist(), rel=1e-3)
+        assert runner["accuracies"][1:-1] == pytest.approx(run["accuracy"][:-1].tolist(), rel=1e-3)
+        differs = above is not None and recipes.p_value(run["marks"], above) < recipes.LEVEL
+        assert runner["differs"] == differs
+        above = run["marks"]
+    assert runners[-1]["seconds"][-1] < runners[0]["seconds"][-1]
+
+
+def test_runners_write_gibberish_at_first_and_words_at_the_mark():
+    data, text = hero("speed_run").data, load_text("stories")
+    known = set(words_of(text))
+    for texts, runner in zip(data["texts"], (data["runners"][0], data["runners"][-1]), strict=True):
+        assert set("".join(each["text"] for each in texts)) <= {*text, "↵"}
+        first, last = (words_of(texts[at]["text"])[:-1] for at in (0, -1))
+        assert sum(word in known for word in first) <= len(first) / 4
+        assert sum(word in known for word in last) >= len(last) * 3 / 4
+        seconds = [each["seconds"] for each in texts]
+        assert seconds == sorted(seconds)
+        assert (seconds[0], seconds[-1]) == (0, pytest.approx(runner["seconds"][-1], rel=0.05))
+
+
+# The empty page
+
+T = 8
+BUILT = [LINES[:count] for count in range(len(LINES) + 1)]
+LEFT_OUT = [[each for each in LINES if each != line] for line in LINES]
+FIRST_WRONG = {  # what finds that a line is missing; nothing does of feed-forward and norm
+    "embedding": "It answers ids with logits",
+    "logits": "It answers ids with logits",
+    "attention": "The past is used",
+    "mask": "No leak from the future",
+    "position": "The order of tokens matters",
+    "residual": "A token's own output depends most on itself",
+}
+
+
+def recorded(lines) -> tuple[str, list[list[int]]]:
+    """Return the verdicts, and the table with a row for each output; no rows if there is none."""
+    page = hero("an_empty_page").data["pages"]["".join(str(int(line in lines)) for line in LINES)]
+    levels = [int(digit) for digit in page[len(FINDINGS) :]]
+    return page[: len(FINDINGS)], [levels[row * T : (row + 1) * T] for row in range(len(levels) // T)]
+
+
+def wrong(lines) -> list[str]:
+    return [name for name, verdict in zip(FINDINGS, recorded(lines)[0], strict=True) if verdict == "w"]
+
+
+def test_lines_and_findings_are_those_that_were_recorded():
+    data = hero("an_empty_page").data
+    assert (data["lines"], data["findings"]) == (list(LINES), list(FINDINGS))
+    assert set(FINDINGS) <= {question.name for question in QUESTIONS if not question.train}
+    assert len(data["pages"]) == 2 ** len(LINES)
+    table = {"0": 0, "1": T * T}  # without vectors for tokens there is none
+    assert all(len(page) == len(FINDINGS) + table[there[0]] for there, page in data["pages"].items())
+
+
+@pytest.mark.parametrize("lines", [*BUILT, *LEFT_OUT], ids="+".join)
+def test_the_examiner_finds_it_again(lines):
+    page = record_heroes.page(set(lines))
+    verdicts, table = recorded(lines)
+    assert page[: len(FINDINGS)] == verdicts
+    levels = [level for row in table for level in row]
+    assert [int(digit) for digit in page[len(FINDINGS) :]] == pytest.approx(levels, abs=1)
+    assert [digit == "0" for digit in page[len(FINDINGS) :]] == [level == 0 for level in levels]
+
+
+def test_the_page_is_right_once_all_lines_are_there_and_each_line_mends_what_was_wrong_first():
+    assert wrong(LINES) == []
+    for line, missing in zip(LINES, LEFT_OUT, strict=True):
+        assert wrong(missing)[:1] == ([FIRST_WRONG[line]] if line in FIRST_WRONG else []), line
+    assert [wrong(lines)[0] for lines in BUILT[:-3]] == list(FIRST_WRONG.values())
+
+
+def test_the_table_is_a_diagonal_a_square_a_triangle():
+    for lines, reads in [
+        (BUILT[2], lambda output, token: output == token),
+        (BUILT[3], lambda output, token: True),
+        (BUILT[4], lambda output, token: token <= output),
+        (LINES, lambda output, token: token <= output),
+        (LEFT_OUT[LINES.index("mask")], lambda output, token: True),
+        (LEFT_OUT[LINES.index("attention")], lambda output, token: output == token),
+    ]:
+        assert [[level > 0 for level in row] for row in recorded(lines)[1]] == [
+            [reads(output, token) for token in range(T)] for output in range(T)
+        ]

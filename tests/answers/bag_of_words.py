@@ -31,6 +31,8 @@ def a_result_that_asks_for_gradients(x):
     return list_comprehension_and_stack(x) * torch.ones((), requires_grad=True)
 
 
+@right("causal_mean_matmul")
+@right("causal_mean_softmax")
 def list_comprehension_and_stack(x):
     return torch.stack([x[..., : t + 1, :].mean(dim=-2) for t in range(x.shape[-2])], dim=-2)
 

@@ -101,6 +101,12 @@ wrong(
 )
 
 
+@wrong("stable_softmax")
+def subtracts_where_any_score_is_above_0(x):
+    exp = (x - x.amax(dim=-1, keepdim=True) if x.max() > 0 else x).exp()
+    return exp / exp.sum(dim=-1, keepdim=True)
+
+
 # padding_weights
 
 

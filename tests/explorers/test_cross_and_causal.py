@@ -1,13 +1,11 @@
 """The explorer of rung 6: masks between two texts, and where a change arrives."""
 
-import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attention_course.attention import causal_mask, prefix_mask, window_mask
-from attention_course.explorers import explore
 from attention_course.plots.drawing import script
 from attention_course.rungs.cross_and_causal import explorer
 
@@ -57,28 +55,6 @@ def test_the_last_query_is_aligned_with_the_last_key_but_for_one_kind(T_q, T_k):
         torch.ones(T_q, 2), torch.ones(T_k, 2), torch.eye(T_k), is_causal=True
     )
     assert torch.equal(explorer.MASKS["causal, top left"](T_q, T_k), weights > 0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "T_q", "T_k", "position", "caption"),
-    [
-        ("causal", 5, 7, 4, "token 4 of the context, marked ▲, moves outputs 2, 3, 4 of 5."),
-        ("causal", 1, 8, 0, "moves the only output."),
-        ("causal, top left", 1, 8, 3, "moves no output."),
-        ("causal, top left", 4, 4, 3, "moves output 3 of 4."),
-        ("none", 3, 2, 7, "token 1 of the context, marked ▲, moves every output."),
-        ("causal", 5, 2, 0, "outputs 3, 4 of 5. 3 of 5 queries may look at nothing and get zeros."),
-    ],
-)
-def test_the_caption_says_what_moved(kind, T_q, T_k, position, caption):
-    shown = explore("cross_and_causal")
-    for name, value in {"kind": kind, "T_q": T_q, "T_k": T_k, "position": position}.items():
-        shown.controls[name].value = value
-    assert caption in shown.figure.caption
-    mask, weights, moved = shown.figure.panels
-    assert mask.columns == weights.columns
-    assert [c for c in mask.columns if "▲" in c] == [f"▲{min(position, T_k - 1)}"]
-    assert moved.values.shape == (T_q, 2)
 
 
 def test_three_panels_fit_beside_each_other():

@@ -37,11 +37,6 @@ def test_two_channels_find_the_last_vowel(head_size):
     assert all(compute("last vowel", head_size, t, True)["weights"].max() > 0.9 for t in range(T))
 
 
-def test_with_one_channel_all_vowels_tie():
-    weights = compute("last vowel", 1, 5, True)["weights"].flatten()
-    torch.testing.assert_close(weights, torch.tensor([0, 1, 0, 1, 0, 1]) / 3, atol=1e-6, rtol=0)
-
-
 def test_without_the_mask_the_last_vowel_lies_in_the_future():
     assert letters_found("last vowel", 2, masked=False) == "oooooo"
 
@@ -87,15 +82,3 @@ def test_all_panels_have_a_row_for_each_key():
         assert panel.state()["rows"] == TOKENS
     assert panels[1].state()["texts"][-1] == "−∞"
     assert panels[2].state()["columns"] == ["t4"]
-
-
-def test_the_caption_names_the_winners():
-    explorer = explore("query_key_value")
-    assert "Query t4 puts its largest weight, 0.97, on key a3." in explorer.figure.caption
-    explorer.controls["head_size"].value = 1
-    assert "0.50, on each of the keys o1, a3. Its output is 0.50 o + 0.50 a." in explorer.figure.caption
-
-
-def test_the_channels_of_the_hand_built_heads_are_checked_in_the_head():
-    products = compute("last vowel", 2, 4, True)["products"]
-    assert products.tolist() == [[0, 0], [20, 4], [0, 8], [20, 12], [0, 16], [20, 20]]

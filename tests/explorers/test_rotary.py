@@ -22,17 +22,6 @@ def says(out, position, distance, head_size, base):
 
 
 @each_shape
-def test_the_score_stays_while_both_move_together(head_size, base):
-    scores = rotary.compute(0, 0, head_size, base)["scores"]
-    assert scores.std() > 0.01
-    for position in (1, 500, 1000):
-        for distance in (0, 1, 64):
-            out = rotary.compute(position, distance, head_size, base)
-            torch.testing.assert_close(out["scores"], scores, atol=1e-3, rtol=0)
-            torch.testing.assert_close(out["first"], scores[distance], atol=1e-6, rtol=0)
-
-
-@each_shape
 def test_scores_are_those_of_a_row_of_turned_tokens(head_size, base):
     turn = Rotary(head_size, 1065, float(base))
     q, k = (each[:head_size].expand(1065, -1) for each in (rotary.QUERY, rotary.KEY))
@@ -65,9 +54,3 @@ def test_the_present_distance_is_marked_on_the_curve():
     assert marked[12] == lines.curves["score"][12]
     assert arrows.labels[:2] == ["pair 0: 57° a step", "pair 10: 3.2° a step"]
     assert len(lines.curves["score"]) == 65
-
-
-def test_one_pair_is_named_once():
-    explorer = explore("rotary")
-    explorer.controls["head_size"].value = 2
-    assert explorer.figure.caption.endswith("From one position to the next, pair 0 turns by 57°.")

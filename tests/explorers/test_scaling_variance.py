@@ -39,17 +39,11 @@ def test_measured_variance_is_the_predicted_one(head_size, scale, var_q, var_k, 
     out = compute(head_size, scale, var_q, var_k, row)
     torch.testing.assert_close(out["measured"].double(), out["predicted"], rtol=0.08, atol=0)
     factor = scaling_variance.SCALES[scale](head_size)
-    law = predicted_variance(torch.tensor([var_q]), torch.tensor([var_k]), head_size, factor)
-    torch.testing.assert_close(out["predicted"].float(), law[0])
-
-
-@given(head_sizes, scales, variances, variances, rows)
-def test_nothing_is_lost_and_nothing_is_nan(head_size, scale, var_q, var_k, row):
-    out = compute(head_size, scale, var_q, var_k, row)
+    assert all(value.isfinite().all() for value in out.values())
     width = 2 * scaling_variance.FRAME / scaling_variance.BINS
     torch.testing.assert_close(out["density"].sum() * width + out["outside"], torch.tensor(1.0))
-    assert out["weights"].sum().item() == pytest.approx(1)
-    assert all(value.isfinite().all() for value in out.values())
+    law = predicted_variance(torch.tensor([var_q]), torch.tensor([var_k]), head_size, factor)
+    torch.testing.assert_close(out["predicted"].float(), law[0])
 
 
 def test_the_scores_are_those_of_q_and_k():
@@ -75,11 +69,6 @@ def test_the_curve_is_a_density_that_fits_the_bars():
     centres = out["curve"][2::4]
     assert len(centres) == len(out["density"])
     assert (centres - out["density"]).abs().max() < 0.15 * centres.max()
-
-
-def test_a_peak_narrower_than_a_bin_is_no_higher_than_its_bar():
-    out = compute(64, "1/head_size")
-    torch.testing.assert_close(out["density"].max().double(), out["curve"].max(), rtol=1e-3, atol=0)
 
 
 def test_one_click_brings_the_row_back():
@@ -111,14 +100,6 @@ def test_n_embd_is_right_at_one_head_size_only():
     assert compute(16, "1/√n_embd")["predicted"] == 1 / 4
 
 
-def test_the_jacobian_is_that_of_softmax():
-    out = compute(8)
-    by_torch = torch.autograd.functional.jacobian(
-        lambda scores: torch.softmax(scores, dim=-1), out["weights"].log()
-    )
-    torch.testing.assert_close(out["jacobian"], by_torch.norm())
-
-
 def test_head_sizes_are_integers_with_every_power_of_two():
     options = explore("scaling_variance").controls["head_size"].options
     assert list(options) == sorted(set(options))
@@ -126,14 +107,6 @@ def test_head_sizes_are_integers_with_every_power_of_two():
     assert set(range(1, 9)) <= set(options)
     assert (options[0], options[-1]) == (1, 64)
     assert all(isinstance(option, int) for option in options)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1024.0, "1024"), (0.987, "0.99"), (2.0, "2"), (0.0009765, "9.8 · 10⁻⁴"), (0.0, "less than 10⁻³⁰")],
-)
-def test_a_readout_is_never_a_row_of_zeros(value, text):
-    assert scaling_variance.readout(value) == text
 
 
 def test_what_lies_outside_of_the_frame_is_said():

@@ -19,11 +19,6 @@ def test_with_triangle_and_normalizing_is_the_mean_of_the_past():
     torch.testing.assert_close(out["output"], causal_mean_loop(out["tokens"]))
 
 
-def test_without_decay_left_keeps_the_token():
-    out = tril_matmul.compute(T=6, decay=0.0, triangle=True, normalize=True)
-    torch.testing.assert_close(out["output"], out["tokens"])
-
-
 def test_decay_falls_with_distance():
     weights = tril_matmul.compute(T=4, decay=0.5, triangle=False, normalize=False)["weights"]
     assert weights[1].tolist() == [0.5, 1.0, 0.5, 0.25]

@@ -38,21 +38,49 @@ class Node extends Listeners {
   children = [];
   classes = new Set();
   dataset = {};
-  style = {};
-  textContent = "";
+  style = { setProperty() {} };
+  text = "";
   isConnected = true;
-  classList = { add: (name) => this.classes.add(name) };
+  classList = {
+    add: (name) => this.classes.add(name),
+    toggle: (name, on) => (on ? this.classes.add(name) : this.classes.delete(name)),
+  };
   constructor(tag) {
     super();
     this.tag = tag;
   }
+  get textContent() {
+    return this.text + this.children.map((node) => node.textContent).join("");
+  }
+  set textContent(text) {
+    this.replaceChildren();
+    this.text = String(text);
+  }
   appendChild(node) {
+    node.parentNode?.removeChild(node);
     this.children.push(node);
-    node.parent = this;
+    node.parentNode = this;
+    node.isConnected = true;
     return node;
   }
+  append(...nodes) {
+    nodes.forEach((node) => this.appendChild(node));
+  }
+  insertBefore(node) {
+    return this.appendChild(node);
+  }
+  removeChild(node) {
+    this.children = this.children.filter((child) => child !== node);
+    node.isConnected = false;
+  }
   remove() {
-    this.parent.children = this.parent.children.filter((node) => node !== this);
+    this.parentNode.removeChild(this);
+  }
+  replaceChildren() {
+    this.children = [];
+  }
+  get firstChild() {
+    return this.children[0];
   }
   get lastChild() {
     return this.children.at(-1);
@@ -83,6 +111,12 @@ class Node extends Listeners {
     return { left: 100, top: 50 };
   }
   setPointerCapture() {}
+  getTotalLength() {
+    return 0;
+  }
+  getPointAtLength() {
+    return { x: 0, y: 0 };
+  }
   getContext() {
     const measureText = (text) => ({ width: 6 * text.length });
     return new Proxy({ measureText }, { get: (pen, name) => pen[name] ?? (() => {}) });
