@@ -1,15 +1,14 @@
 """What each part is worth, as it was measured, and the picture that shows it part by part."""
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import record_heroes
+from cells import shorten
 
 from attention_course.heroes import hero
 from attention_course.stories import FACT, QUESTIONS, read_story
-from attention_course.training import RECIPES
 
 DATA = hero("bigram_to_gpt").data
 PARTS = DATA["parts"]
@@ -22,8 +21,8 @@ def test_the_floors_are_those_that_the_package_computes():
 
 @pytest.mark.slow
 def test_the_parts_are_those_of_the_rung(monkeypatch):
-    """Recorded anew, after three steps of training, all is the same but what is learnt later."""
-    monkeypatch.setitem(RECIPES, "stories", replace(RECIPES["stories"], steps=3))
+    """Recorded anew, after few steps of training, all is the same but what is learnt later."""
+    shorten(monkeypatch)
     recorded = record_heroes.bigram_to_gpt()
     assert recorded | {"parts": PARTS} == DATA
     for part, now in zip(PARTS, recorded["parts"], strict=True):
