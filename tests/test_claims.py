@@ -4,9 +4,9 @@ All of it is read from the built notebooks and their stored outputs, and from th
 and `explore` show there. That a run still gives these outputs is nbval's part.
 
 Numbers in prose have marks, which no page shows. `0.33<!--shown-->`: a cell next to it prints or asserts that
-number, and all those of one sentence one after the other. `0.02<!--given-->`: no cell computes it; others say
-so, or an exercise wants it. Cells have tags. "proof": it proves the rung against the one below. "given": in
-words its picture has numbers that are not in the code.
+number, and all those of one sentence one after the other; `half<!--shown 1/2-->` is one in words.
+`0.02<!--given-->`: no cell computes it; others say so, or an exercise wants it. Cells have tags. "proof": it
+proves the rung against the one below. "given": in words its picture has numbers that are not in the code.
 
 `glossary.toml` has the field's words, each with the rung that introduces it, and words that would blur them.
 """
@@ -68,7 +68,10 @@ def sections_of(cells) -> list[Section]:
 
 @cache
 def cells_of(path: Path) -> list:
-    return nbformat.read(path, as_version=4).cells
+    cells = nbformat.read(path, as_version=4).cells
+    for cell in cells:
+        cell.source = re.sub(r"<!--(\w+) ([^>]+)-->", r" \2<!--\1-->", cell.source)  # half<!--shown 1/2-->
+    return cells
 
 
 @cache
@@ -138,20 +141,6 @@ def test_a_section_that_claims_to_be_exact_asserts(path):
 # Numbers
 
 NUMBER = r"(?<![\w.,/])[−-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?(?:/[1-9]\d*)?(?![\w/]|\.\d)(?: %)?"
-
-WORDS = {
-    "half": 1 / 2,
-    "a fifth": 1 / 5,
-    "a sixth": 1 / 6,
-    "one in ten": 0.1,
-    "two in ten": 0.2,
-    "nine out of ten": 0.9,
-    "eight": 8,
-    "twelve": 12,
-}
-MARKED = rf"({NUMBER}|\b(?:{'|'.join(WORDS)}))"
-
-
 CITED = r"(?:[A-Z]\w+|al\.|in) \(?(?:19|20)\d\d\b|(?:section|table|issue) \d[\d.]*\d"  # papers
 
 
@@ -162,8 +151,6 @@ def without_code(prose: str) -> str:
 
 
 def value_of(number: str) -> float:
-    if number.lower() in WORDS:
-        return WORDS[number.lower()]
     over, _, under = number.strip("% ").replace(",", "").replace("−", "-").partition("/")
     return float(over) / float(under or 1) / (100 if number.endswith("%") else 1)
 
@@ -254,7 +241,7 @@ def is_computed(numbers: list[str], computed: list[float]) -> bool:
 def marked_in(prose: str) -> list[list[str]]:
     """The marked numbers of each sentence that has some."""
     sentences = re.split(r"(?<=[.?!])\s+|\n\n", without_code(prose))
-    return [marked for each in sentences if (marked := re.findall(MARKED + SHOWN, each, re.I))]
+    return [marked for each in sentences if (marked := re.findall(f"({NUMBER}){SHOWN}", each))]
 
 
 def computed_in(section: Section) -> set[float]:
@@ -269,7 +256,7 @@ def unmarked_in(prose: str) -> list[str]:
     """
     for exercise in EXERCISES.values():
         prose = prose.replace(exercise.task, "")
-    unmarked = re.sub(f"{MARKED}({SHOWN}|{GIVEN})", "", without_code(prose), flags=re.I)
+    unmarked = re.sub(f"{NUMBER}({SHOWN}|{GIVEN})", "", without_code(prose))
     found = re.findall(NUMBER, unmarked)
     return [each for each in found if re.search(r"\d[.e/-]+\d|\d{3}", each.replace(",", ""))]
 
@@ -290,7 +277,7 @@ def test_each_other_number_is_an_input_or_given(path):
         written = literals(tree_of(cell.source) for cell in section.code)
         for number in unmarked_in(section.prose):
             assert is_shown(number, written), f"mark {number} in {section.heading!r}: {SHOWN} or {GIVEN}"
-        given = re.findall(MARKED + GIVEN, without_code(section.prose), re.I)
+        given = re.findall(f"({NUMBER}){GIVEN}", without_code(section.prose))
         assert len(given) == section.prose.count(GIVEN), f"a mark without its number in {section.heading!r}"
         for number in given:
             assert not is_shown(number, written), f"{number} in {section.heading!r} is an input: no {GIVEN}"

@@ -22,12 +22,10 @@ from markdown_it import MarkdownIt
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from attention_course import smollm
 from attention_course.examine.planted import BUGS, ONE_FILE, plant
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.ladder import RUNGS
 from attention_course.plots import Heatmap, picture
-from attention_course.training import RECIPES
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -377,9 +375,7 @@ def shell(monkeypatch, shapes_unchecked):
 
 def test_every_cell_may_be_run_twice(path, shell, monkeypatch):
     """Long cells are short here; what is asserted of their models is left out."""
-    monkeypatch.setitem(RECIPES, "stories", RECIPES["stories"])  # to have them back
-    monkeypatch.setattr(smollm, "load_smollm", smollm.load_smollm)
-    shorten()
+    shorten(monkeypatch)
     for cell in cells(path, "code"):
         if tagged(cell, "long") is not None:
             shell.ast_transformers = [Unasked()]

@@ -12,11 +12,13 @@ from functools import partial
 from typing import Any
 
 import jupytext
+import pytest
 from nbformat import NotebookNode
 
 from attention_course import smollm
 from attention_course.ladder import RUNGS
 from attention_course.llama import Llama
+from attention_course.speedrun import FAST
 from attention_course.training import RECIPES
 
 CALL = re.compile(r'^(?:\w+ = )?(ask|check|explore|hero|LiveTraining)\((?:"(\w+)")?', re.M)
@@ -60,10 +62,11 @@ def shortened(cell: NotebookNode) -> str:
     return short
 
 
-def shorten() -> None:
-    """From now on, let the recipe of the stories take STEPS steps, and let SmolLM2 be small and untrained."""
-    RECIPES["stories"] = replace(RECIPES["stories"], steps=STEPS)
-    smollm.load_smollm = partial(load_small, smollm.load_smollm)
+def shorten(patch: pytest.MonkeyPatch) -> None:
+    """Let the recipes of the stories take STEPS steps, and let SmolLM2 be small and untrained."""
+    patch.setitem(RECIPES, "stories", replace(RECIPES["stories"], steps=STEPS))
+    patch.setitem(FAST["stories"][1], "steps", STEPS)
+    patch.setattr(smollm, "load_smollm", partial(load_small, smollm.load_smollm))
 
 
 def load_small(load: Callable) -> tuple[Llama, smollm.BytePairTokenizer]:

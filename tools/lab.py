@@ -155,10 +155,12 @@ def notebook_of(cells: list[str]) -> str:
 SHORT = f"""\
 import sys
 
+import pytest
+
 sys.path.append({str(ROOT / "tools")!r})
 from cells import Unasked, shorten
 
-shorten()
+shorten(pytest.MonkeyPatch())
 get_ipython().ast_transformers.append(Unasked())"""
 
 

@@ -21,7 +21,7 @@ hero("STEM")
 # %% [markdown]
 # ## The question
 #
-# How much is half<!--shown--> of one?
+# How much is half<!--shown 1/2--> of one?
 
 # %%
 from attention_course.exercises import check

@@ -1054,7 +1054,7 @@ for name, added in cost.items():
 # %% [markdown]
 # Are these numbers large? Only a comparison can tell. So take away heads that we draw at random: single ones, and the same ones in sets of three. They come from layers 15 to 19, as `16.0` and the induction heads do, because a head further down could disturb more of the layers above it. The next cell takes about a minute.
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "long:24"]
 # With SmolLM2: the worst of 24 random heads costs 1.4, of 8 sets 1.6.
 controls = 24
 named = {(16, 0), *induction}

@@ -555,7 +555,7 @@ assert abs(losses[control] - losses["LayerNorm"]) < 0.02
 #
 # - The **mean of the past** is worse than the table of pairs. It knows which characters came, and no longer which one came last.
 # - **One head** can choose where to look, and beats the table.
-# - **Position** tells it where each token is. The loss falls to less than half<!--shown-->.
+# - **Position** tells it where each token is. The loss falls to less than half<!--shown 1/2-->.
 # - With **four heads** it falls again, by about half.
 # - **Feed-forward** lowers the loss once more.
 # - **Residual** connections hardly change one layer. The next section shows what they are for.

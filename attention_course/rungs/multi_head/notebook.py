@@ -233,7 +233,7 @@ assert both_right[equal].mean() > 0.9
 assert both_right[~equal].mean() < 0.2
 
 # %% [markdown]
-# With a linear layer behind it, one head gets both answers right for fewer than four questions in ten. It depends on the cards: where the two are equal, the order does not matter, and one head gets more than nine out of ten<!--shown--> right; where they differ, fewer than two in ten<!--shown-->. Two heads get nearly all of them. But so does one head with the feed-forward network.
+# With a linear layer behind it, one head gets both answers right for fewer than four questions in ten. It depends on the cards: where the two are equal, the order does not matter, and one head gets more than nine out of ten<!--shown 9/10--> right; where they differ, fewer than two in ten<!--shown 2/10-->. Two heads get nearly all of them. But so does one head with the feed-forward network.
 #
 # This is one run each, and here luck plays a part. We trained these two models with twelve seeds. Two heads got all the answers right every time. The single head with the feed-forward network did so eight times; in the other four runs it gave all its weight to one of the two friends and was stuck there.
 #
@@ -426,7 +426,7 @@ for a, b in zip(one.parameters(), other.parameters(), strict=True):
 # %% [markdown]
 # ## Build: all heads in one product
 #
-# The list computes three small matrix products for each head. All have the same `x` on the left, so their matrices can be stacked: all queries, then all keys, then all values. One linear layer from C to 3C does the work of twelve<!--shown-->: they are **fused** into it.
+# The list computes three small matrix products for each head. All have the same `x` on the left, so their matrices can be stacked: all queries, then all keys, then all values. One linear layer from C to 3C does the work of twelve<!--shown 12-->: they are **fused** into it.
 
 # %%
 layers = [

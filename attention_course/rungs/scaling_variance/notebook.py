@@ -54,7 +54,7 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. How far they are from it is measured by the **variance**, the mean of the squared distances from the mean. Eight<!--shown--> scores are 0, and eight<!--shown--> are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2<!--shown-->. The square root of the variance is the **standard deviation**, √2 here.
+# Their mean is 0. How far they are from it is measured by the **variance**, the mean of the squared distances from the mean. Eight<!--shown 8--> scores are 0, and eight<!--shown 8--> are 2 or −2: (8 · 0 + 8 · 4) / 16 = 2<!--shown-->. The square root of the variance is the **standard deviation**, √2 here.
 
 # %%
 variance = scores.var(correction=0)  # divide by 16
@@ -535,7 +535,7 @@ for d, least in ((16, 1 / 5), (64, 1 / 2)):
 assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 
 # %% [markdown]
-# Without a scale, at head_size 16<!--shown--> that happens in more than a fifth<!--shown--> of the rows, and at 64<!--shown--> in more than half<!--shown-->. 1/√head_size brings the others back in nearly every row. (Row 6 is an exception at head_size 64: there one key keeps most of the weight.) 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64 the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64, where the two are the same number.
+# Without a scale, at head_size 16<!--shown--> that happens in more than a fifth<!--shown 1/5--> of the rows, and at 64<!--shown--> in more than half<!--shown 1/2-->. 1/√head_size brings the others back in nearly every row. (Row 6 is an exception at head_size 64: there one key keeps most of the weight.) 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64 the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64, where the two are the same number.
 #
 # ## Break it
 #
@@ -583,7 +583,7 @@ assert (
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score is a sum of head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth<!--shown--> of the intended variance. The weights are a little too even, which no shape and no sum shows.
+# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score is a sum of head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth<!--shown 1/6--> of the intended variance. The weights are a little too even, which no shape and no sum shows.
 #
 # Two checks catch it. One compares the output with that of PyTorch's function, as in rung {query_key_value}. The other needs nothing to compare with: use q and k of variance 1, and measure the variance of the scores.
 

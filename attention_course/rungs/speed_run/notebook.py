@@ -457,16 +457,16 @@ print(f"largest {largest}, sum {total:.2f}, weighted sum {output:.2f}")
 ask("a_larger_maximum")
 
 # %%
-before, largest = largest, torch.maximum(largest, scores[2:].max())
-correction = (before - largest).exp()  # what was counted from 3, from 5
-exp = (scores[2:] - largest).exp()
-total = total * correction + exp.sum()
-output = output * correction + exp @ values[2:]
-print(f"output {output / total:.2f}")
+larger = torch.maximum(largest, scores[2:].max())
+correction = (largest - larger).exp()  # what was counted from 3, from 5
+exp = (scores[2:] - larger).exp()
+new_total = total * correction + exp.sum()
+new_output = output * correction + exp @ values[2:]
+print(f"output {new_output / new_total:.2f}")
 
 # %% tags=["lesson"]
 weights = torch.softmax(scores, dim=-1)
-torch.testing.assert_close(output / total, weights @ values)
+torch.testing.assert_close(new_output / new_total, weights @ values)
 
 # %% [markdown]
 # A running maximum, a running sum, and one factor that corrects what came before. That is the **online softmax** (Milakov & Gimelshein 2018). It takes any number of blocks: before the first one the maximum is −∞, and its factor exp(−∞) is 0.
