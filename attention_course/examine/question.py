@@ -120,7 +120,7 @@ class Question:
                     raise CannotAskError(f"{size} is {given}, and it takes at least {least} to ask this.")
             answer = self.ask(candidate)
         except CannotAskError as error:
-            answer = Finding("", "not asked", str(error))
+            answer = Finding("", error.verdict, str(error))
         except StoppedError:
             raise
         except BaseException as error:

@@ -15,6 +15,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from attention_course.apart import words
+from attention_course.examine.report import Verdict
 
 TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
 LARGE = 10_000_000  # parameters
@@ -29,6 +30,14 @@ NOT_THEIRS = (  # how the files of PyTorch, this package and Python begin
 
 class CannotAskError(Exception):
     """A question does not apply to this model; the message says why."""
+
+    verdict: Verdict = "not asked"
+
+
+class DoubtError(CannotAskError):
+    """The model raised an error, as a right one may, too; the message tells it."""
+
+    verdict = "doubtful"
 
 
 class StoppedError(BaseException):
