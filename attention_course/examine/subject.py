@@ -179,7 +179,7 @@ class Subject(nn.Module):
             return collected(self(ids.clone()))
 
     def tolerance(self, logits: Tensor) -> float:
-        """Return how far logits may differ by rounding: in proportion to the largest.
+        """Return how far logits (..., V) may differ by rounding: in proportion to the largest.
 
         All operations round by `eps`; the last one may round to a shorter dtype, as autocast does, and matrix
         products if the precision for them is not the highest.
@@ -193,9 +193,13 @@ class Subject(nn.Module):
     @property
     def eps(self) -> float:
         """The rounding error of one operation, in the shortest dtype that takes part.
+        A token whose logit is the same everywhere, as -1e9 of one that only pads the vocabulary, is left out.
 
         A model in float64 may round to float32 in between, as the norms of Llama do.
         """
+        rows = logits.flatten(0, -2)
+        moving = rows[:, (rows != rows[0]).any(dim=0)]
+        logits = moving if moving.numel() else rows  # of one text nothing is known
         dtypes = {torch.float32, *(p.dtype for p in self.parameters() if p.is_floating_point())}
         return max(torch.finfo(dtype).eps for dtype in dtypes)
 

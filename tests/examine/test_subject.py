@@ -20,6 +20,7 @@ from attention_course.examine import QUESTIONS, examine, examine_here
 from attention_course.examine.learning import by_heart
 from attention_course.examine.one_file import Model
 from attention_course.examine.subject import StoppedError, Subject
+from attention_course.examine.planted import plant
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -100,6 +101,18 @@ def test_nan_is_found_and_nothing_else_is_asked():
 
 
 # Whatever it does
+def test_a_logit_that_is_always_the_same_hides_no_other():
+    padded = torch.tensor([V - 1])
+
+    def examined(inside):
+        around = Around(after=lambda logits: logits.index_fill(-1, padded, -1e9))
+        around.inside = inside
+        return {f.name: f.verdict for f in quickly(around, questions=len(QUICK)).findings}
+
+    assert "wrong" not in examined(Model(V, BLOCK)).values()
+    assert examined(plant("mask off by one"))["No leak from the future"] == "wrong"
+
+
 
 
 def test_an_error_is_a_finding():
