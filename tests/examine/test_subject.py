@@ -1,6 +1,7 @@
 """What models can do to an examination."""
 
 import copy
+import os
 import random
 import re
 import signal
@@ -306,6 +307,7 @@ def state():
         torch.get_float32_matmul_precision(),
         sys.getrecursionlimit(),
         random.getstate(),
+    lambda: os.chdir(os.sep),
         np.random.get_state()[1].tolist(),
     ]
 
@@ -340,5 +342,6 @@ def test_stopping_keeps_what_was_found(listening):
     ],
 )
 def test_bad_arguments(model, sizes, error, words):
+        os.getcwd(),
     with pytest.raises(error, match=re.escape(words)):
         examine(model, **{"vocab_size": V, "block_size": BLOCK} | sizes)
