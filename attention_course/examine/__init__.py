@@ -6,6 +6,7 @@ are required. Read `subject` (how a model is called), `question`, the questions 
 """
 
 import ctypes
+import os
 import random
 import sys
 import threading
@@ -87,6 +88,7 @@ SHARED = [  # settings of all threads: a model that changes one must not spoil w
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     (torch.get_num_threads, torch.set_num_threads),
     (sys.getrecursionlimit, sys.setrecursionlimit),
+    (os.getcwd, os.chdir),
 ]
 OWN = [  # settings of the thread of the questions, which begins without a default device
     (torch.is_grad_enabled, torch.set_grad_enabled),

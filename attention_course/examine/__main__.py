@@ -13,6 +13,7 @@ from torch import nn
 from attention_course.apart import EndedError, Message, Send, Worker
 from attention_course.examine import PATIENCE, Examination, put, questions_to, subject_of
 from attention_course.examine.subject import told
+from attention_course.files import printable
 
 UNGUARDED = 'If it trains, or waits for something, put that under: if __name__ == "__main__":'
 
@@ -138,11 +139,11 @@ def main(argv: list[str] | None = None) -> None:
         loaded(messages, options.model.rpartition(":")[0])
         report = Examination(questions_to(train)).follow(messages)
     except (OSError, ValueError) as error:
-        print(f"examine: {error}", file=sys.stderr)
+        print(f"examine: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-    print(report)
+    print(printable(str(report), keep="\n\t"))
     sys.exit(130 if report.stopped else int(not report))
 
 

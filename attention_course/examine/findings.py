@@ -252,13 +252,14 @@ def full_context(candidate: Candidate) -> Finding:
 def reach_of(subject: Subject, T: int) -> int:
     """Return how far back the last output of T tokens sees, by halving the distance."""
     ids = subject.draw(1, T, seed=4)
-    whole = subject.logits(ids)[:, -1]
+    whole = subject.logits(ids)
+    limit = subject.tolerance(whole)
 
     def reaches(distance: int) -> bool:
         for by in (1, 2, 3):
             changed = ids.clone()
             changed[:, : T - distance] = subject.others(ids[:, : T - distance], by)
-            if gap(whole, subject.logits(changed)[:, -1]) > subject.tolerance(whole):
+            if gap(whole[:, -1], subject.logits(changed)[:, -1]) > limit:
                 return True
         return False
 

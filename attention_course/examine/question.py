@@ -20,6 +20,10 @@ EVEN = 0.41  # share of the tokens: right models have 0.44 and more, unscaled sc
 RESIDUAL = 1.5  # with large embeddings right models have 2.0 and more; without a residual stream 1.4 at most
 RAISED = "The model raised this error on a text that it has to be able to read."
 ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
+BORROWS = (
+    "forward() of a copy computes with the parameters of another object: of the model that was copied. Does "
+    "it call a lambda that holds self? Write a method."
+)
 FEW = 8  # tokens in a vocabulary
 SHORT = 16  # tokens of a text in which every pair of positions is tried
 
@@ -34,7 +38,7 @@ class Candidate:
 
     def __init__(self, subject: Subject):
         self.remarks: list[str] = []
-        self.is_copy = True
+        self.original, self.is_copy = subject, True
         try:
             self.given = subject.copied().eval()
         except CannotAskError as error:
@@ -61,9 +65,11 @@ class Candidate:
             return self.given
         made = make(self.given)
         try:
-            fits = bool(made.logits(made.draw(1, 1)).isfinite().all())
+            fits, borrows = bool(made.logits(made.draw(1, 1)).isfinite().all()), made.borrows(self.original)
         except Exception:  # of a model that is written for one dtype
-            fits = False
+            fits = borrows = False
+        if borrows:
+            raise CannotAskError(BORROWS)
         return made if fits else self.given
 
     @property
@@ -120,7 +126,7 @@ class Question:
                     raise CannotAskError(f"{size} is {given}, and it takes at least {least} to ask this.")
             answer = self.ask(candidate)
         except CannotAskError as error:
-            answer = Finding("", "not asked", str(error))
+            answer = Finding("", error.verdict, str(error))
         except StoppedError:
             raise
         except BaseException as error:

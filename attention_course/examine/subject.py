@@ -15,6 +15,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from attention_course.apart import words
+from attention_course.examine.report import Verdict
 
 TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
 LARGE = 10_000_000  # parameters
@@ -29,6 +30,14 @@ NOT_THEIRS = (  # how the files of PyTorch, this package and Python begin
 
 class CannotAskError(Exception):
     """A question does not apply to this model; the message says why."""
+
+    verdict: Verdict = "not asked"
+
+
+class DoubtError(CannotAskError):
+    """The model raised an error, as a right one may, too; the message tells it."""
+
+    verdict = "doubtful"
 
 
 class StoppedError(BaseException):
@@ -119,12 +128,24 @@ class Subject(nn.Module):
             raise CannotAskError(
                 "What was given is a callable without parameters. Pass the nn.Module itself."
             )
+        said = "The model cannot be copied, and must not be changed:"
         try:
-            return self.of(copy.deepcopy(self.model))
+            made = copy.deepcopy(self.model)
         except Exception as error:
-            raise CannotAskError(
-                f"The model cannot be copied, and must not be changed: {told(error)}"
-            ) from error
+            raise CannotAskError(f"{said} {told(error)}") from error
+        if parts_in_memory(made) & parts_in_memory(self.model):
+            raise CannotAskError(f"{said} its __deepcopy__() returns something of the original.")
+        return self.of(made)
+
+    def borrows(self, other: "Subject") -> bool:
+        """Return whether it computes with parameters of another model, as a copied lambda that holds self."""
+        theirs = [p for p in other.parameters() if p.requires_grad]
+        with torch.enable_grad():
+            logits = self(self.draw(1, 1))
+        if not theirs or not logits.requires_grad:
+            return False
+        grads = torch.autograd.grad(logits.sum(), theirs, allow_unused=True)
+        return any(grad is not None for grad in grads)
 
     def stirred(self) -> "Subject":
         """Return a copy in float32 with noise of unit gain added to every parameter.
@@ -170,11 +191,15 @@ class Subject(nn.Module):
             return collected(self(ids.clone()))
 
     def tolerance(self, logits: Tensor) -> float:
-        """Return how far logits may differ by rounding: in proportion to the largest.
+        """Return how far logits (..., V) may differ by rounding: in proportion to the largest.
 
+        A token whose logit is the same everywhere, as -1e9 of one that only pads the vocabulary, is left out.
         All operations round by `eps`; the last one may round to a shorter dtype, as autocast does, and matrix
         products if the precision for them is not the highest.
         """
+        rows = logits.flatten(0, -2)
+        moving = rows[:, (rows != rows[0]).any(dim=0)]
+        logits = moving if moving.numel() else rows  # of one text nothing is known
         eps, fast = ROUNDING * self.eps, torch.get_float32_matmul_precision() != "highest"
         for dtype in (torch.float16, torch.bfloat16):
             if fast or torch.equal(logits.to(dtype).to(logits), logits):
@@ -220,6 +245,12 @@ class Subject(nn.Module):
                 changed[:, place] = self.others(ids[:, place], by)
                 effects[:, place] += (self.logits(changed)[:, -1] - whole).norm(dim=-1)
         return effects
+
+
+def parts_in_memory(model: nn.Module) -> set[object]:
+    """Return the modules of a model, and the addresses of its parameters and buffers."""
+    tensors = (*model.parameters(), *model.buffers())
+    return {*model.modules(), *(x.untyped_storage().data_ptr() for x in tensors)} - {0}
 
 
 def collected(logits: Tensor) -> Tensor:

@@ -25,3 +25,54 @@ def test_generate_is_called_by_position():
     for question in (beginning.generates, beginning.writes_predictions):
         finding = question.put_to(Candidate(Subject(Named(), 29, 24)), {})
         assert finding.verdict == "right", finding
+
+
+def asked(question, model):
+    return question.put_to(Candidate(Subject(model, 29, 24)), {})
+
+
+class OtherCache(Model):
+    """Right models with a cache of their own, or with another meaning of the word."""
+
+    def __init__(self, use):
+        super().__init__()
+        self.use = use
+
+    def forward(self, ids, cache=None):
+        self.use(cache)
+        return super().forward(ids)[0]
+
+
+def flag(cache):
+    return "kept" if cache else "not kept"
+
+
+@pytest.mark.parametrize("use", [lambda cache: cache[0], lambda cache: cache.append(0), flag])
+def test_a_cache_of_another_kind_is_not_asked_for(use):
+    def unless_none(cache):
+        return None if cache is None else use(cache)
+
+    finding = asked(beginning.cached, OtherCache(unless_none))
+    assert finding.verdict == "not asked", finding
+    assert "another kind" in finding.measured
+
+
+def test_an_argument_y_that_is_no_targets_is_not_asked_for():
+    class Labelled(Model):
+        def forward(self, ids, y=None):
+            assert y is None or y.shape == ids.shape[:1]
+            return super().forward(ids)[0]
+
+    assert asked(beginning.own_loss, Labelled()).verdict == "not asked"
+
+
+def test_an_error_of_generate_is_doubtful():
+    class Shouting(Model):
+        def generate(self, text, max_new_tokens):
+            return text.upper()
+
+    for question in (beginning.generates, beginning.writes_predictions):
+        finding = asked(question, Shouting())
+        assert finding.verdict == "doubtful"
+        assert "AttributeError: 'Tensor' object has no attribute 'upper'" in finding.measured
+        assert finding.expected

@@ -42,6 +42,9 @@ class Empty:
     def __init__(self, vocab_size, block_size):
         raise NotImplementedError
 
+def says_what_cannot_be_printed(ids):
+    raise ValueError("\\ud800\\x1b[2J")
+
 def ends(ids):
     raise SystemExit(0)
 
@@ -89,6 +92,7 @@ def test_the_exit_status(file, capsys, name, status):
 @pytest.mark.parametrize(
     ("name", "status", "says"),
     [
+        ("says_what_cannot_be_printed", 1, r"ValueError: \ud800\x1b[2J."),
         ("ends", 1, "SystemExit: 0. At my_gpt.py, line"),
         ("ends_at_once", 1, "Its process ended without an answer"),
         ("crashes", 1, "Its process ended without an answer"),

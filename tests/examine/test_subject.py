@@ -1,6 +1,7 @@
 """What models can do to an examination."""
 
 import copy
+import os
 import random
 import re
 import signal
@@ -19,6 +20,7 @@ from attention_course import examine as package
 from attention_course.examine import QUESTIONS, examine, examine_here
 from attention_course.examine.learning import by_heart
 from attention_course.examine.one_file import Model
+from attention_course.examine.planted import plant
 from attention_course.examine.subject import StoppedError, Subject
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -97,6 +99,18 @@ def test_a_wrong_shape_is_explained(after, words):
 def test_nan_is_found_and_nothing_else_is_asked():
     report = quickly(Around(after=lambda logits: logits * torch.nan))
     assert [f.name for f in report.findings if f.verdict == "wrong"] == ["The logits are finite"]
+
+
+def test_a_logit_that_is_always_the_same_hides_no_other():
+    padded = torch.tensor([V - 1])
+
+    def examined(inside):
+        around = Around(after=lambda logits: logits.index_fill(-1, padded, -1e9))
+        around.inside = inside
+        return {f.name: f.verdict for f in quickly(around, questions=len(QUICK)).findings}
+
+    assert "wrong" not in examined(Model(V, BLOCK)).values()
+    assert examined(plant("mask off by one"))["No leak from the future"] == "wrong"
 
 
 # Whatever it does
@@ -228,17 +242,52 @@ def test_a_function_is_examined_as_far_as_it_goes():
     assert "callable without parameters" in report.remarks[0]
 
 
-def test_a_model_that_cannot_be_copied_is_not_trained():
-    model = Model(V, BLOCK, dropout=0.2).train()
-    model.lock = threading.Lock()
+def copied_by(how):
+    """Return a function that gives a module another way to be copied."""
+
+    def give(module):
+        module.__class__ = type("Given", (type(module),), {"__deepcopy__": lambda self, memo: how(self)})
+
+    return give
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda model: setattr(model, "lock", threading.Lock()),
+        lambda model: copied_by(lambda part: part)(model.layers[0]),
+        copied_by(lambda model: model),
+        copied_by(copy.copy),
+    ],
+    ids=["lock", "one part", "itself", "its parameters"],
+)
+def test_a_model_that_cannot_be_copied_is_not_trained(give):
+    model = Model(V, BLOCK, dropout=0.2)
+    give(model)
+    model.train()
     before = copy.deepcopy(model.state_dict())
     report = examine(model, vocab_size=V, block_size=BLOCK)
     assert report, report
     assert "cannot be copied" in report.remarks[0]
     assert {f.name: f for f in report.findings}["One batch is learned by heart"].verdict == "not asked"
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-    assert model.training
+    assert all(module.training for module in model.modules())
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_model_that_calls_another_object_is_not_called_wrong():
+    class Bound(Model):
+        def __init__(self):
+            super().__init__(V, BLOCK)
+            self.run = lambda ids: Model.forward(self, ids)[0]  # of a copy, this is still the original
+
+        def forward(self, ids):
+            return self.run(ids)
+
+    report = examine(Bound(), vocab_size=V, block_size=BLOCK)
+    assert report, report
+    said = {f.name: f for f in report.findings}["Every parameter gets a gradient"]
+    assert "another object" in said.measured
 
 
 def test_the_model_and_the_random_numbers_stay_as_they_were():
@@ -258,6 +307,7 @@ CHANGES = [
     lambda: torch.use_deterministic_algorithms(True, warn_only=True),
     lambda: torch.set_float32_matmul_precision("medium"),
     lambda: sys.setrecursionlimit(300),
+    lambda: os.chdir(os.sep),
     lambda: torch.set_grad_enabled(False),
     lambda: random.seed(5),
     lambda: np.random.seed(5),
@@ -292,6 +342,7 @@ def state():
         torch.get_deterministic_debug_mode(),
         torch.get_float32_matmul_precision(),
         sys.getrecursionlimit(),
+        os.getcwd(),
         random.getstate(),
         np.random.get_state()[1].tolist(),
     ]
