@@ -929,7 +929,7 @@ picture(
     ),
     alt="Three maps of 30 layers by 9 heads. Previous token: a handful of "
     "strong heads, among them one each in layers 11 and 16. Induction: "
-    "a few, most of them in layers 17 and 18. First token: nearly all "
+    "a few, most of them in layers 17 and 18. First token: most "
     "heads of layers 3 to 9, and many from layer 12 on.",
 )
 
