@@ -5,7 +5,6 @@ input. So the notebooks show their functions without checks. An argument of the 
 one of the wrong shape or size ValueError; docstrings name only what one might not expect.
 """
 
-import math
 from collections.abc import Callable
 from numbers import Real
 from os import PathLike
@@ -78,11 +77,18 @@ def check_sizes(name: str, least: int, **sizes: object) -> None:
             raise ValueError(expected)
 
 
+def is_number(x: object, least: int) -> bool:
+    """Return whether `x` is a number from `least` to below 2**63: a larger integer fits into no tensor."""
+    return isinstance(x, Real) and least <= (x if isinstance(x, int) else float(x)) < 2**63
+
+
 def check_numbers(name: str, least: int, **numbers: object) -> None:
-    """Raise ValueError unless each argument of the function `name` is a finite number of at least `least`."""
+    """Raise ValueError unless each argument of the function `name` is a number of at least `least`."""
     for argument, number in numbers.items():
-        if not isinstance(number, Real) or not least <= float(number) < math.inf:
-            raise ValueError(f"{name}: {argument} = {number!r}, expected a number of at least {least}.")
+        if not is_number(number, least):
+            raise ValueError(
+                f"{name}: {argument} = {number!r}, expected a number of at least {least}, below 2**63."
+            )
 
 
 def check_generator(generator: object, name: str) -> None:
@@ -360,8 +366,8 @@ def check_scale(scale: object, name: str) -> None:
         return
     if isinstance(scale, bool) or not isinstance(scale, Real):
         raise TypeError(f"{name}: scale is {describe(scale)}, expected a number, or None.")
-    if not math.isfinite(scale):
-        raise ValueError(f"{name}: scale = {scale!r}, expected a finite number, or None.")
+    if not is_number(scale, -(2**63)):
+        raise ValueError(f"{name}: scale = {scale!r}, expected a finite number below 2**63, or None.")
 
 
 def check_block(scores: object, values: object, name: str) -> None:

@@ -24,8 +24,10 @@ from attention_course.checks import (
     check_channels,
     check_flags,
     check_generator,
+    check_numbers,
     check_sizes,
     check_type,
+    describe,
 )
 from attention_course.names import look_up
 
@@ -310,8 +312,7 @@ def check_generate(
         raise ValueError(
             f"generate: ids has shape {tuple(ids.shape)}. Give at least one token to start from."
         )
-    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
-        raise ValueError(f"generate: temperature = {temperature!r}, expected a number of at least 0.")
+    check_numbers("generate", 0, temperature=temperature)
     if cache is not None:
         check_type(cache, Cache, "generate", "cache")
         if "cache" not in signature(model.forward).parameters:
@@ -325,6 +326,12 @@ def check_generate(
     device = next(model.parameters(), ids).device
     if ids.device != device:
         raise ValueError(f"generate: ids is on {ids.device} and the model on {device}. Move it: ids.to(...).")
+
+
+def check_output(output: object) -> None:
+    """Raise TypeError unless a model has returned a tensor of three dimensions to `generate`."""
+    if not isinstance(output, Tensor) or output.dim() != 3:
+        raise TypeError(f"generate: the model returns {describe(output)}, expected logits (B, T, V).")
 
 
 def check_logits(logits: Float[Tensor, "B V"], T: int, temperature: float | int) -> None:
@@ -366,7 +373,7 @@ def generate(
                 logits = model(ids[:, -block_size:])  # positions end at block_size: crop
             else:
                 logits = model(ids[:, len(cache) :], cache)  # only what it has not read
-            check_type(logits, Tensor, "generate", "what the model returns")
+            check_output(logits)
             logits = logits[:, -1]  # (B, V), of the token after the last
             if top_k is not None:
                 worst = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]

@@ -247,19 +247,26 @@ def load_smollm(precision: str = "float32") -> tuple[Llama, BytePairTokenizer]:
         precision: "float32", "bfloat16", or "auto": bfloat16 where the processor multiplies it faster.
 
     Raises:
-        OSError: the download failed; the message says how to get the file by hand.
+        OSError: the download failed, or the file is another; the message says what to do.
         ValueError: the precision is unknown.
     """
     dtype = dtype_of(precision, torch.device("cpu"))
     path = smollm_path()
     if any(path.parent.glob(f"*{PARTIAL}")) or not is_intact(path):
         fetch(path)
-    kept = torch.load(path, mmap=True, weights_only=True)  # said here, or an environment variable decides
     with torch.device("meta"):
         model = Llama(SMOLLM)
-    model.load_state_dict(kept["state"], assign=True)
+    try:
+        kept = torch.load(path, mmap=True, weights_only=True)  # said here, or an environment variable decides
+        model.load_state_dict(kept["state"], assign=True)
+        tokenizer = Tokenizer.from_str(kept["tokenizer"])
+    except Exception as error:  # a foreign file may raise anything
+        raise OSError(
+            f"{path} is not SmolLM2, though its checksum fits it. Delete it: then load_smollm() fetches it "
+            f"again. (Reading it failed: {type(error).__name__}.)"
+        ) from error
     model.lm_head.weight = model.transformer.wte.weight
-    return model.to(dtype).eval(), BytePairTokenizer(Tokenizer.from_str(kept["tokenizer"]))
+    return model.to(dtype).eval(), BytePairTokenizer(tokenizer)
 
 
 def skip_cells(marker: str) -> None:

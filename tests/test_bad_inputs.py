@@ -133,6 +133,13 @@ class Nano(nn.Module):
         return torch.zeros(*ids.shape, V), None
 
 
+class Last(Nano):
+    """Gives the logits of the last position, (B, V)."""
+
+    def forward(self, ids):
+        return torch.zeros(len(ids), V)
+
+
 # other words for an argument
 WORDS = {"data": "text", "ids": "text", "path": "checkpoint", "name_or_path": "path", "tricks": "trick"}
 CALLS = {}  # name: callable, right arguments
@@ -217,7 +224,7 @@ ATTENTION = [
         q=(None, [[1.0]], x[0], q.long()),
         k=(None, q[..., :3], torch.ones(3, 5, 4), q.to("meta")),
         mask=(*NO_MASK, MASK.to("meta")),
-        scale=("1", True, NAN, INF, MASK, 1j),
+        scale=("1", True, NAN, INF, MASK, 1j, 2**70, -(10**400)),
     ),
     *wrong(attention, QKV, q=(None,), k=(None, q[..., :3]), v=(None, q[:, :3]), mask=NO_MASK),
     *wrong(attend, QKV, q=(None,), k=(None, q[..., :3]), v=(None, q[:, :3]), mask=NO_MASK),
@@ -256,10 +263,10 @@ MODELS = [
     *wrong(
         generate,
         {"model": gpt(), "ids": ids, "max_new_tokens": 2},
-        model=(*NO_MODEL, nn.Linear(2, 2), Nano(), gpt(NAN), gpt(INF)),
+        model=(*NO_MODEL, nn.Linear(2, 2), Nano(), Last(), gpt(NAN), gpt(INF)),
         ids=NO_BATCH,
         max_new_tokens=(-1, 2.5),
-        temperature=(-1, NAN, "1", None),
+        temperature=(-1, NAN, "1", None, 2**70),
         top_k=(0, -1, 2.5),
         cache=({}, True, "cache", filled(T=3)),
     ),
@@ -270,7 +277,7 @@ ANGLES = torch.ones(5, 2)
 LLAMA = [
     *wrong(group_size_of, {"n_head": 6, "n_kv_head": 2}, n_head=(0, 3, 2.0), n_kv_head=(0, 4, "2")),
     *wrong(RMSNorm(4), None, "RMSNorm", x=(None, [[1.0]], x[:, :1], x.long())),
-    *wrong(RMSNorm, {"n_embd": 4}, n_embd=(0, 4.0), eps=(-1, NAN, INF, "0", None)),
+    *wrong(RMSNorm, {"n_embd": 4}, n_embd=(0, 4.0), eps=(-1, NAN, INF, "0", None, 10**400)),
     *wrong(
         Rotary,
         {"head_size": 4, "block_size": 8},
@@ -692,7 +699,7 @@ softmax(x, None) | softmax: dim = None
 softmax(torch.zeros(65505).half(), 0) | 65505 entries … torch.float16 overflows. … x.float()
 attention_weights(q, q[..., :3]) | attention_weights: q has head_size 4 and k has head_size 3. A dot product
 attention_weights(q[..., :0], q[..., :0]) | q and k have head_size 0, expected at least one channel.
-attention_weights(q, q, scale=NAN) | attention_weights: scale = nan, expected a finite number, or None.
+attention_weights(q, q, scale=NAN) | attention_weights: scale = nan, expected a finite number below 2**63
 attention(q, q, q[:, :3]) | attention: k holds 5 tokens and v holds 3. Each key needs its value.
 attention([[1.0]], x, x) | q is list, expected a float tensor. … torch.as_tensor(q).float()
 attention(x[0], x, x) | q has shape (4,), expected (..., T, channels): q[None].
@@ -758,7 +765,7 @@ generate(gpt(), "text", 3) | generate: ids is str, expected … tokenizer.encode
 generate(gpt(), ids[:, :0], 3) | generate: ids has shape (1, 0). Give at least one token
 generate(gpt(), ids.to("meta"), 3) | generate: ids is on meta and the model on cpu. Move it: ids.to(...).
 generate(gpt(), ids, -1) | generate: max_new_tokens = -1, expected an integer of at least 0.
-generate(gpt(), ids, 3, temperature=INF) | generate: temperature = inf, expected a number of at least 0.
+generate(gpt(), ids, 3, temperature=INF) | generate: temperature = inf, expected … of at least 0, below
 generate(gpt(), ids, 3, top_k=0) | generate: top_k = 0, expected an integer of at least 1.
 generate(gpt(), ids, 3, generator=0) | generate: generator is int, expected … manual_seed(seed)
 generate(gpt(), ids, 3, cache=filled(T=3)) | generate: the cache holds 3 tokens, and ids has 3, expected
@@ -767,8 +774,8 @@ generate(nn.Linear(2, 2), ids, 3) | Linear has block_size = None, expected … b
 group_size_of(9, 2) | n_head = 9 heads cannot share n_kv_head = 2 heads … Choose an n_kv_head that divides 9.
 Llama(GPTConfig(13)) | Llama: config is GPTConfig, expected LlamaConfig.
 Llama(LlamaConfig(7, n_embd=18, n_head=6)) | Rotary: head_size = 3, expected an even number
-Rotary(4, 9, 0) | Rotary: base = 0, expected a number of at least 1.
-RMSNorm(4, -1e-5) | RMSNorm: eps = -1e-05, expected a number of at least 0.
+Rotary(4, 9, 0) | Rotary: base = 0, expected a number of at least 1, below 2**63.
+RMSNorm(4, -1e-5) | RMSNorm: eps = -1e-05, expected a number of at least 0, below 2**63.
 Rotary(4, 9)(x, 8) | rotate_pairs: for x of shape (5, 4), cos has shape (1, 2), expected (T, head_size / 2)
 rotate_pairs(x, ANGLES, ANGLES[:1]) | rotate_pairs: for x of shape (5, 4), sin has shape (1, 2), expected
 GroupedQueryAttention(4, 2, 1, Rotary(4, 9))(q) | Rotary: x is … expected a float tensor of shape (..., T, 4)

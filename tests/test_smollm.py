@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-import pickle
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -207,16 +207,28 @@ def test_a_damaged_file_is_not_used_but_fetched_again(place, served, small, dama
     assert len(served) == 2
 
 
-def test_no_code_in_the_file_is_executed(place, served, tmp_path, monkeypatch):
+OTHER_CONTENTS = [
+    lambda state, code: code,
+    lambda state, code: [state],
+    lambda state, code: {"tokenizer": "{}"},
+    lambda state, code: {"state": {**state, "lm_head.weight": torch.ones(3)}},
+    lambda state, code: {"state": state, "tokenizer": "{}"},
+]
+
+
+@pytest.mark.parametrize("content", OTHER_CONTENTS)
+def test_another_file_with_its_checksum_is_refused_and_no_code_in_it_executed(
+    place, served, small, tmp_path, monkeypatch, content
+):
     class Harm:
         def __reduce__(self):
             return Path.touch, (tmp_path / "harm",)
 
     load_smollm()
-    torch.save(Harm(), place)
+    torch.save(content(small.model.state_dict(), Harm()), place)
     checksum_of(place).write_text(pooch.file_hash(str(place)))
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(OSError, match=re.escape(f"{place} is not SmolLM2") + ".* Delete it"):
         load_smollm()
     assert not (tmp_path / "harm").exists()
 

@@ -184,7 +184,8 @@ def cached(candidate: Candidate) -> Finding:
     keyword = next((name for name in ("past_key_values", "cache") if name in stirred.arguments), "")
     if not keyword:
         raise CannotAskError("It takes no argument cache or past_key_values.")
-    options: dict[str, object] = {keyword: Cache() if keyword == "cache" else None}
+    cache = Cache()
+    options: dict[str, object] = {keyword: cache if keyword == "cache" else None}
     if "use_cache" in stirred.arguments:
         options["use_cache"] = True
     ids, parts = stirred.draw(4, T, seed=12), []  # of two texts a norm over the batch is all but 0 in places
@@ -196,7 +197,7 @@ def cached(candidate: Candidate) -> Finding:
             if keyword != "cache" or start:
                 raise
             raise CannotAskError(f"It takes a cache of another kind: {told(error)}") from error
-        if keyword == "cache" and vars(options[keyword]) == vars(Cache()):
+        if keyword == "cache" and vars(cache) == vars(Cache()):
             raise CannotAskError("It takes a cache of another kind: it leaves attention.Cache() empty.")
         parts.append(collected(logits_of(output, stirred.vocab_size)))
         options[keyword] = getattr(output, "past_key_values", options[keyword])

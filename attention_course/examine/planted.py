@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 PACKAGE = HERE.parent
 ONE_FILE = "one_file.py"
 SIZES = {"vocab_size": 29, "block_size": 24}
+NUMBERS = {"vocab_size", "block_size", "width", "heads", "layers"}  # of the sizes of one_file.py
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def plant(*bugs: Bug | str, **sizes: int | str) -> nn.Module:
         **sizes: of the model; they take the place of those of a bug.
 
     Raises:
-        ValueError: as `source_of`; or two bugs show at different sizes.
+        TypeError: a size is not an integer.
+        ValueError: as `source_of`; or two bugs show at different sizes, or a size is below 1.
     """
     chosen = known(bugs)
     wanted: dict[str, int | str] = {}
@@ -67,6 +69,7 @@ def plant(*bugs: Bug | str, **sizes: int | str) -> nn.Module:
             if wanted.setdefault(name, value) != value:
                 raise ValueError(f"One bug needs {name} = {wanted[name]!r}, {bug.name!r} needs {value!r}.")
     file, sizes = file_of(chosen), SIZES | wanted | sizes
+    check_sizes("plant", 1, **{name: sizes[name] for name in NUMBERS & sizes.keys()})
     module = executed(file, source_of(*chosen))
     if file == ONE_FILE:
         return module.Model(**sizes)

@@ -90,12 +90,16 @@ def check_moments(moments: dict[int, dict[str, Any]], optimizer: Optimizer) -> N
                 raise ValueError(f"{name} of parameter {index} is of another shape or dtype")
 
 
+def not_finite(tensors: dict[str, Tensor]) -> str:
+    """Return the name of a tensor that holds NaN or inf; "" if none does."""
+    return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), "")
+
+
 def write_checkpoint(path: str | Path, checkpoint: dict[str, Any]) -> None:
     """Write a file for `read_checkpoint`. On failure an existing file is left as it was."""
-    broken = [name for name, tensor in checkpoint["model"].items() if not tensor.isfinite().all()]
-    if broken:
+    if broken := not_finite(checkpoint["model"]):
         raise FloatingPointError(
-            f"The checkpoint {path} was not written: {broken[0]} holds NaN or inf, since the training has "
+            f"The checkpoint {path} was not written: {broken} holds NaN or inf, since the training has "
             "diverged. Start over with a lower learning rate, or from an earlier checkpoint."
         )
     content = io.BytesIO()
@@ -134,14 +138,21 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         raise FileNotFoundError(f"There is no checkpoint file {path}. Trainer.save writes one.")
     content = io.BytesIO(Path(path).read_bytes())
     with reading(path):
-        if damaged := zipfile.ZipFile(content).testzip():  # torch.load compares no checksums
+        archive = zipfile.ZipFile(content)
+        if any(entry.compress_type for entry in archive.infolist()):  # it may be larger than memory
+            raise ValueError("its entries are compressed")
+        if damaged := archive.testzip():  # torch.load compares no checksums
             raise ValueError(f"the checksum of {damaged} is wrong")
         content.seek(0)
         state = torch.load(content, map_location="cpu", weights_only=True)
         if wrong := [name for name, kind in PARTS.items() if not isinstance(state.get(name), kind)]:
             raise ValueError(f"it has no {', '.join(wrong)}")
+        if len(state) > len(PARTS):
+            raise ValueError("it has more parts than a checkpoint")
         if shapes(state["model"]) != state["settings"]["parameters"]:
             raise ValueError("its parameters are not those of its model")
+        if broken := not_finite(state["model"]):
+            raise ValueError(f"{broken} holds NaN or inf")
     return state
 
 

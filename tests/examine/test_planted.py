@@ -58,6 +58,21 @@ def test_bugs_that_cannot_be_planted(bugs, words):
         plant(*bugs)
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize(
+    ("bug", "sizes", "error"),
+    [
+        ("no mask", {"vocab_size": "x"}, TypeError),
+        ("no mask", {"layers": 1.5}, TypeError),
+        ("no mask, attention.py", {"block_size": 0}, ValueError),
+    ],
+)
+def test_sizes_that_no_model_has(bug, sizes, error):
+    (size,) = sizes.items()
+    with pytest.raises(error, match="plant: {} = {!r}, expected an integer of at least 1".format(*size)):
+        plant(bug, **sizes)
+
+
 def test_words_to_replace_must_occur_once():
     with pytest.raises(ValueError, match=r"occurs \d\d times"):
         plant(Bug("many", [["self", ""]]))

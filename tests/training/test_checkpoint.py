@@ -1,9 +1,11 @@
 """Checkpoints: a training resumes as if nothing had happened, and no other file is taken for one."""
 
 import errno
+import io
 import os
 import pickle
 import re
+import zipfile
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -144,6 +146,21 @@ def foreign_files(folder, whole, state):
     yield from (packed(tiny().state_dict()), packed([1]))
     yield from (packed({name: value for name, value in state.items() if name != part}) for part in state)
     yield from (packed(state | wrong) for wrong in WRONG)
+    broken = {name: tensor * torch.nan for name, tensor in state["model"].items()}
+    yield packed(state | {"model": broken})
+    yield deflated(whole)
+
+
+def deflated(whole):
+    """Compress a checkpoint: torch.load reads it, and a small file may hold more than memory does."""
+    content = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(whole)) as old,
+        zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    return content.getvalue()
 
 
 WRONG = [
@@ -155,6 +172,7 @@ WRONG = [
     {"seconds": "1"},
     {"history": [1]},
     {"generator": None},
+    {"more": torch.zeros(3)},
 ]
 WRONG_FOR_A_TRAINER = [  # a model is not made of these
     {"steps_done": 6},
@@ -317,7 +335,7 @@ def test_a_checkpoint_is_loaded_whole_or_not_at_all(saved, monkeypatch, error):
     "claim",
     [
         *({"vocab_size": 4, "n": 1}, {"vocab_size": 0}, {"vocab_size": 50}, {"n_embd": 8}),
-        *({"block_size": 10**6}, {"n_layer": 1000}),
+        *({"bias": "x"}, {"block_size": 10**6}, {"n_layer": 1000}),
     ],
 )
 def test_what_a_config_claims_is_compared_before_it_is_built(saved, monkeypatch, claim):
