@@ -3,6 +3,7 @@
 Read in this order, the modules are the course again; each imports only from those above it.
 
 - `ladder`, `names`: the rungs, in order; lookup of names that a learner typed.
+- `patching`: patches of source code, for mistakes and bugs.
 - `files`: writing a file in one step; printing what others wrote.
 - `apart`: a process apart, for code that may crash or hang.
 - `checks`: input validation.

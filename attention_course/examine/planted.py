@@ -16,6 +16,7 @@ from attention_course.attention import Cache
 from attention_course.checks import check_generator, check_sizes
 from attention_course.ladder import read_table
 from attention_course.names import look_up
+from attention_course.patching import replaced
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent
@@ -93,15 +94,8 @@ def source_of(*bugs: Bug | str) -> str:
     chosen = known(bugs)
     file = file_of(chosen)
     source = (HERE / file if file == ONE_FILE else PACKAGE / file).read_text(encoding="utf-8")
-    for bug in chosen:
-        for old, new in bug.edits:
-            if source.count(old) != 1:
-                raise ValueError(
-                    f"{bug.name!r} replaces {old!r}, which occurs {source.count(old)} times in {file}, "
-                    "expected once. Of bugs that change the same words, plant one."
-                )
-            source = source.replace(old, new)
-    return source
+    names = " and ".join(repr(bug.name) for bug in chosen)
+    return replaced(source, [(old, new) for bug in chosen for old, new in bug.edits], f"{names} in {file}")
 
 
 def draw_bugs(number: int, generator: torch.Generator | None = None) -> list[Bug]:

@@ -10,15 +10,14 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 from types import FunctionType
 
 import torch
 
 from attention_course.ladder import RUNGS, read_table
-
-Edit = tuple[str, str]  # a string that occurs once in the body of the reference, and its replacement
+from attention_course.patching import Edit, replaced, touching
 
 CATALOGUE: dict[str, str] = read_table(Path(__file__).parent / "catalogue.toml")
 
@@ -92,9 +91,10 @@ class Exercise:
     def pairs(self) -> tuple[Mistake, ...]:
         """All pairs of mistakes whose patches do not overlap."""
         found = []
+        _, body = source_of(unwrapped(self.reference))
         for one, other in combinations([m for m in self.mistakes if m.edits], 2):
             edits = one.edits + other.edits
-            if one.names != other.names and not touching(self.reference, edits):
+            if one.names != other.names and not touching(body, edits):
                 names = one.names + other.names
                 message = f"Two things went wrong. First: {one.message} Second: {other.message}"
                 found.append(Mistake(names, message, patched(self.reference, edits), edits))
@@ -195,13 +195,6 @@ def source_of(function: FunctionType) -> tuple[str, str]:
     return f"def {tree.name}({ast.unparse(tree.args)}):\n", "".join(body)
 
 
-def touching(reference: Callable, edits: tuple[Edit, ...]) -> bool:
-    """Return whether two of the edits overlap or are adjacent."""
-    _, body = source_of(unwrapped(reference))
-    spans = sorted((body.index(old), body.index(old) + len(old)) for old, _ in edits)
-    return any(end >= start for (_, end), (start, _) in pairwise(spans))
-
-
 def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
     """Return the reference with strings of its body replaced.
 
@@ -212,13 +205,7 @@ def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
     """
     function = unwrapped(reference)
     head, body = source_of(function)
-    for old, _ in edits:
-        if body.count(old) != 1:
-            raise ValueError(f"{function.__name__}: {old!r} occurs {body.count(old)} times in\n{body}")
-    for old, new in sorted(edits, key=lambda edit: body.index(edit[0]), reverse=True):
-        start = body.index(old)
-        body = body[:start] + new + body[start + len(old) :]
-
+    body = replaced(body, edits, function.__name__)
     keywords = reference.keywords if isinstance(reference, partial) else {}
     return Patched(function.__name__, head + body, function.__globals__, keywords)
 

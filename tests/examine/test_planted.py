@@ -49,7 +49,7 @@ def test_without_bugs_the_model_is_right():
     [
         (["no masks"], "no bug called 'no masks'. Did you mean 'no mask'? There are: no mask, mask off by"),
         (["no mask", "no mask, attention.py"], "of attention.py and one_file.py"),
-        (["no mask", "mask added as 1 instead of -inf"], "occurs 0 times in one_file.py, expected once"),
+        (["no mask", "mask added as 1 instead of -inf"], "change the same words. Take one of them."),
         (["no scale", "no positions, two layers, no table", "rotary over the heads, one layer"], "positions"),
     ],
 )
