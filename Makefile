@@ -48,7 +48,7 @@ mutants: $(READY) ## mutation testing: make thousands of small changes, one at a
 site: $(READY) ## build the site, a folder of static files: site/
 	PYTHONPATH=tools $(RUN) -m website.build
 
-notebooks: $(READY) ## build notebooks/*.ipynb from attention_course/rungs; NAMES="01_bag_of_words" builds one
+notebooks: $(READY) ## build notebooks/*.ipynb from attention_course/rungs; NAMES="bag_of_words" for one, NAMES="--words" where no code has changed
 	$(RUN) notebooks/build.py $(NAMES)
 
 new-rung: $(READY) ## begin a rung: STEM=tiny TITLE="a tiny rung"

@@ -1,4 +1,4 @@
-"""Build the notebooks: `make notebooks`, or `python notebooks/build.py 01_bag_of_words` for one of them.
+"""Build the notebooks: `make notebooks`, or `python notebooks/build.py bag_of_words` for one of them.
 
 What is edited is `notebook.py` in the folder of a rung (jupytext's py:percent); what a learner opens is
 made from it here, with its outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!
@@ -150,15 +150,29 @@ def build(source: str, notebook: Path) -> None:
     nbformat.write(made, notebook)
 
 
+def reword(source: str, notebook: Path) -> None:
+    """Build the file `notebook` with the outputs that it has: prose has changed, and no code."""
+    made, stored = notebook_of(source), nbformat.read(notebook, as_version=4)
+    code, before = ([cell for cell in each.cells if cell.cell_type == "code"] for each in (made, stored))
+    if [cell.source for cell in code] != [cell.source for cell in before]:
+        sys.exit(f"{notebook.name}: code has changed, so it has to run: leave out --words.")
+    for cell, old in zip(code, before, strict=True):
+        cell.outputs, cell.execution_count = old.outputs, old.execution_count
+    strip(made)
+    nbformat.write(made, notebook)
+
+
 def main(names: list[str]) -> None:
-    """Build the named notebooks, or all."""
-    rungs = {rung.name: rung for rung in RUNGS}
+    """Build the named notebooks, or all; with --words among the names, without running them."""
+    way = reword if "--words" in names else build
+    names = [name for name in names if name != "--words"]
+    rungs = {key: rung for rung in RUNGS for key in (rung.name, rung.stem)}
     unknown = [name for name in names if name not in rungs]
     if unknown:
-        sys.exit(f"No source for {', '.join(unknown)}. There are: {', '.join(rungs)}.")
-    for name in names or rungs:
-        print(f"notebooks/{name}.ipynb", flush=True)
-        build(read(rungs[name]), HERE / f"{name}.ipynb")
+        sys.exit(f"No source for {', '.join(unknown)}. There are: {', '.join(rung.stem for rung in RUNGS)}.")
+    for rung in [rungs[name] for name in names] or RUNGS:
+        print(f"notebooks/{rung.name}.ipynb", flush=True)
+        way(read(rung), HERE / f"{rung.name}.ipynb")
 
 
 if __name__ == "__main__":

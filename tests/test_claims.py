@@ -8,7 +8,7 @@ number, and all those of one sentence one after the other; `half<!--shown 1/2-->
 `0.02<!--given-->`: no cell computes it; others say so, or an exercise wants it. Cells have tags. "proof": it
 proves the rung against the one below. "given": in words its picture has numbers that are not in the code.
 
-`glossary.toml` has the field's words, each with the rung that introduces it, and words that would blur them.
+The `rung.toml` of a rung has the words that it introduces, `words.toml` those that would blur them.
 """
 
 import ast
@@ -34,8 +34,8 @@ from attention_course.questions import QUESTIONS
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = [ROOT / "notebooks" / f"{rung.name}.ipynb" for rung in RUNGS]
-GLOSSARY = tomllib.loads((ROOT / "tests" / "glossary.toml").read_text(encoding="utf-8"))
-ALLOWED = GLOSSARY["allowed"] | {rung.stem: rung.allowed for rung in RUNGS}
+WORDING = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))
+ALLOWED = WORDING["allowed"] | {rung.stem: rung.allowed for rung in RUNGS}
 SHOWN, GIVEN = "<!--shown-->", "<!--given-->"
 
 
@@ -380,7 +380,7 @@ def test_all_that_the_package_asks_checks_and_explores_is_read():
 
 
 def uses(term: str, sentence: str) -> bool:
-    for phrase in GLOSSARY["ordinary"].get(term, []):
+    for phrase in WORDING["ordinary"].get(term, []):
         sentence = sentence.replace(phrase, "")
     if len(term) < 3:
         return bool(re.search(rf"(?<![\w-]){term}(?![\w-])", sentence))
@@ -403,11 +403,11 @@ def test_a_term_is_introduced_before_it_is_used(rung, term, how):
     pytest.fail("no notebook uses it")
 
 
-def test_each_word_in_bold_is_in_the_glossary_or_no_term():
+def test_each_word_in_bold_is_a_term_of_a_rung_or_none():
     terms = [term for _, term, _ in TERMS]
     for rung, sentence in sentences():
         for bold in re.findall(r"\*\*(.+?)\*\*", sentence):
-            if not re.search(r"[?.]$|\?", bold) and bold.lower() not in GLOSSARY["emphasis"]["words"]:
+            if not re.search(r"[?.]$|\?", bold) and bold.lower() not in WORDING["emphasis"]["words"]:
                 assert any(uses(term, bold) for term in terms), f"rung {rung}: {bold}"
 
 
@@ -429,7 +429,7 @@ def lines_of_the_course() -> list[tuple[str, str]]:
 def test_no_other_word_stands_for_a_term():
     needed = set()
     for place, line in lines_of_the_course():
-        for word, instead in GLOSSARY["never"].items():
+        for word, instead in WORDING["never"].items():
             if re.search(rf"(?<!\w)(?:{word})(?!\w)", line, re.I):
                 allowed = [each for each in ALLOWED.get(place, []) if each in line]
                 assert allowed, f"{place}: {instead}, not {word}: {line.strip()}"

@@ -483,3 +483,14 @@ def test_whichever_bugs_rung_11_draws_their_tables_can_be_shown():
     for start in range(0, len(models), 24):
         given = {"torch": torch, "GPT": GPT, "GPTConfig": GPTConfig, "Heatmap": Heatmap, "picture": picture}
         run("an_empty_page", "tables", broken=models[start : start + 24], **given)
+
+
+def test_a_change_of_prose_keeps_the_outputs_and_one_of_code_has_to_run(tmp_path):
+    notebook, source = tmp_path / "a.ipynb", "# %% [markdown]\n# Old.\n\n# %%\nprint(1)\n"
+    build.build(source, notebook)
+    before = read(notebook).cells
+    build.reword(source.replace("Old", "New"), notebook)
+    prose, code = nbformat.read(notebook, as_version=4).cells
+    assert (prose.source, code) == ("New.", before[1])
+    with pytest.raises(SystemExit, match="code has changed"):
+        build.reword(source.replace("1", "2"), notebook)

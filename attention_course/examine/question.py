@@ -151,7 +151,8 @@ class Question:
 
 def asks(name: str) -> Callable[[Callable[[Any], Finding]], Question]:
     """Make a question of a function, the one with this name in `questions.toml`."""
-    return lambda ask: Question(name, ask, **TEXTS[name])
+    texts = TEXTS[name]
+    return lambda ask: Question(name, ask, **{**texts, "rung": int(texts["rung"])})
 
 
 def questions_of(module: ModuleType) -> list[Question]:
