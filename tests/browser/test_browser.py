@@ -5,6 +5,7 @@ import re
 import lab
 import pytest
 from cells import STEPS, calls_in
+from playwright.sync_api import expect
 
 from attention_course.ladder import RUNGS
 from attention_course.questions import BACK, QUESTIONS
@@ -143,9 +144,8 @@ def test_words_for_the_picture_change_with_it(notebook, page):
         page.keyboard.press("Space")
     else:
         page.keyboard.press("End" if at_the_start else "Home")
-    page.wait_for_timeout(500)
+    expect(picture).not_to_have_attribute("aria-label", before, timeout=20_000)
     after = picture.get_attribute("aria-label")
-    assert after != before
     assert explorer.locator("[aria-live]").inner_text() in after
 
 

@@ -5,7 +5,7 @@ import pytest
 from attention_course.plots.frame import accent, frame
 
 
-@pytest.mark.parametrize(("sign", "colour"), [("✓", "#0072B2"), ("✗", "#B3123C"), ("→", "#767676")])
+@pytest.mark.parametrize(("sign", "colour"), [("✓", "#0072b2"), ("✗", "#b3123c"), ("→", "#767676")])
 def test_the_bar_has_the_colour_of_the_sign(sign, colour):
     assert accent(sign) == colour
     page = frame("name", sign, "a headline", "<p>body</p>")

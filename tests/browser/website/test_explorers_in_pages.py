@@ -125,7 +125,7 @@ def test_the_page_shows_what_python_shows_of_a_model(name, page, site, short_sam
 
 def test_the_page_shows_what_python_shows_of_the_real_model(page, smollm):
     model, tokenizer = smollm
-    text = explorers.OFFERED["heads"]["text"][0]
+    text = EXPLORERS["heads"].OFFERED["text"][0]
     compare(page, "heads", explore("heads", model=model, tokenizer=tokenizer, text=text), count=40)
 
 
