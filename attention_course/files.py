@@ -21,7 +21,7 @@ def read_text(path: Path) -> str:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
         raise ValueError(f"it is no file of at most {LONGEST // 2**20} MB")
-    return path.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark in front
 
 
 def write_at_once(path: str | Path, content: bytes) -> None:

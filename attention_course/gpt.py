@@ -64,7 +64,7 @@ class GPTConfig:
         config = type(self).__name__
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{config}: {name} = {value!r}, expected an integer of at least 1.")
         if not isinstance(self.dropout, Real) or not 0 <= self.dropout < 1:
             raise ValueError(f"{config}: dropout = {self.dropout!r}, expected 0 <= dropout < 1.")

@@ -56,7 +56,7 @@ def even_attention(candidate: Candidate) -> Finding:
 @asks("Its own loss is the cross-entropy")
 def own_loss(candidate: Candidate) -> Finding:
     """Compare the loss that the model returns with the cross-entropy of its logits."""
-    new, T = candidate.new, candidate.short
+    new, T = candidate.stirred, candidate.short  # of new models all losses are near ln V
     name = next((name for name in TARGETS if name in new.arguments), "")
     if not name:
         raise CannotAskError(f"It takes no {' or '.join(TARGETS[:3:2])}.")
@@ -213,9 +213,12 @@ def written_by(subject: Subject, ids: Tensor, max_new_tokens: int) -> Tensor:
     if not callable(write):
         raise CannotAskError("It has no method generate.")
     torch.manual_seed(0)
+    takes = inspect.signature(write).parameters.keys()
+    if "max_new_tokens" not in takes and {"max_length", "max_len", "length", "total"} & takes:
+        raise CannotAskError("Its generate counts the ids that it is given, too.")
     try:
         with torch.no_grad():
-            if {"max_new_tokens", "kwargs"} & inspect.signature(write).parameters.keys():
+            if {"max_new_tokens", "kwargs"} & takes:
                 written = write(ids.to(subject.device), max_new_tokens=max_new_tokens)
             else:
                 written = write(ids.to(subject.device), max_new_tokens)
@@ -225,6 +228,8 @@ def written_by(subject: Subject, ids: Tensor, max_new_tokens: int) -> Tensor:
         raise DoubtError(told(error)) from error
     if not isinstance(written, Tensor) or written.dim() != 2:
         raise CannotAskError(f"generate returns {type(written).__name__}, not ids (B, T).")
+    if written.shape[1] == max_new_tokens < ids.shape[1]:
+        raise CannotAskError("generate returns the new ids alone.")
     return written.cpu()
 
 

@@ -4,12 +4,14 @@ import copy
 import inspect
 import math
 import os
+import random
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -185,8 +187,9 @@ class Subject(nn.Module):
         return subject.eval()
 
     def logits(self, ids: Int[Tensor, "B T"], seed: int = 0) -> Tensor:
-        """Return logits as `collected`; dropout draws from `seed`."""
-        torch.manual_seed(seed)
+        """Return logits as `collected`; dropout, and whatever else draws, draws from `seed`."""
+        for seeded in (torch.manual_seed, random.seed, np.random.seed):
+            seeded(seed)
         with torch.no_grad():
             return collected(self(ids.clone()))
 

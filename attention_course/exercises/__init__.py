@@ -51,6 +51,8 @@ def check(name: str, function: object, seed: int | None = None) -> Verdict:
     exercise = look_up(name, EXERCISES, "exercise")
     if seed is not None:
         check_sizes("check", 0, seed=seed)
+        if seed >= 2**63:
+            raise ValueError(f"check: seed = {seed}, expected one below 2**63.")
     before = kept()[0].exercises.get(name)
     verdict = judge_apart(exercise, function, seed)
     problem = keep_try(name, verdict.passed, verdict.mistakes) if verdict.tried else ""

@@ -75,7 +75,7 @@ def wrong_type(case: Case) -> str | None:
         advice = "`torch.stack` joins tensors, and `torch.tensor` makes one of numbers."
         if target in shapes:
             advice = f"Return `[{shapes.index(target)}]` of it alone, as `attention(...)[0]` is the output."
-        return f"Your function returned {len(value)} things, and one tensor is expected. {advice}"
+        return f"Your function returned a tuple of {len(value)}, and one tensor is expected. {advice}"
     advice = "Make one with `torch.stack` or `torch.tensor`, or begin with `torch.zeros` and fill its rows."
     if any(prop.mistake == "detached" for prop in case.exercise.properties):
         advice = (

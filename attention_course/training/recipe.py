@@ -50,7 +50,7 @@ class Recipe:
     def __post_init__(self):
         for name in ("steps", "batch_size", "evaluate_every", "evaluate_blocks", "warmup"):
             value, least = getattr(self, name), 0 if name == "warmup" else 1
-            if not isinstance(value, int) or not least <= value < 2**31:
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
                 raise ValueError(
                     f"Recipe: {name} = {value!r}, expected an integer of at least {least}, below 2**31."
                 )

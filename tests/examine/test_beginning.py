@@ -1,9 +1,14 @@
 """A bug in how a model begins and what it gives to training is found by a question of `beginning`."""
 
+import random
+
+import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 from examine.bugs import named
 
-from attention_course.examine import beginning
+from attention_course.examine import beginning, findings
 from attention_course.examine.one_file import Model
 from attention_course.examine.planted import BUGS
 from attention_course.examine.question import Candidate, questions_of
@@ -76,3 +81,43 @@ def test_an_error_of_generate_is_doubtful():
         assert finding.verdict == "doubtful"
         assert "AttributeError: 'Tensor' object has no attribute 'upper'" in finding.measured
         assert finding.expected
+
+
+class AnotherLoss(Model):
+    def forward(self, ids, targets=None):
+        logits, _ = super().forward(ids)
+        if targets is None:
+            return logits, None
+        return logits, F.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten())
+
+
+def test_a_wrong_loss_of_a_new_model_is_seen():
+    """All losses of a new model are near ln V: one whose parameters have moved is asked."""
+    for seed in range(5):
+        torch.manual_seed(seed)
+        assert asked(beginning.own_loss, AnotherLoss()).verdict == "wrong"
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.rand])
+def test_random_numbers_of_others_than_torch_are_no_leak(draw):
+    class LayerDrop(Model):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids, targets)
+            return logits * (1 + (self.training and draw() < 0.5)), loss
+
+    for question in questions_of(findings):
+        assert asked(question, LayerDrop()).verdict != "wrong", question.name
+
+
+@pytest.mark.parametrize("name", ["max_length", "the new ids alone"])
+def test_another_convention_of_generate_is_not_called_wrong(name):
+    class TotalLength(Model):
+        def generate(self, ids, max_length):
+            return ids
+
+    class NewAlone(Model):
+        def generate(self, ids, max_new_tokens):
+            return ids[:, :max_new_tokens]
+
+    model = TotalLength() if name == "max_length" else NewAlone()
+    assert asked(beginning.generates, model).verdict == "not asked"
