@@ -78,13 +78,14 @@ class Worker:
         self.group: int | None = None  # of the fork at work
         self.stderr: IO[bytes] = io.BytesIO()
         self.messages: SimpleQueue[tuple[bytes, str, Any] | None] = SimpleQueue()
-        self.lock = threading.RLock()  # of the threads that ask
+        self.lock = threading.Lock()  # of the request at work; whoever closes its generator lets go of it
         atexit.register(self.end)
 
     def ask(self, request: object, silence: float) -> Generator[Message, None, None]:
         """Send a request; yield the messages of the work until it is done. Other threads wait until then.
 
-        Closing the generator early, for example by an interrupt, ends the process.
+        Closing the generator early ends the process. Close it, as `contextlib.closing` does: until then all
+        others wait.
 
         Args:
             request: anything that can be pickled; for what the learner made see `packed`.

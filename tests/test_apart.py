@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 import sys
+import threading
 
 import psutil
 import pytest
@@ -31,7 +32,12 @@ def ask(request, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(Worker, "forks", request.param)
     worker = Worker("at_work:work", "at_work:prepare")
-    yield lambda code, silence=60.0: list(worker.ask(code, silence))
+
+    def ask(code, silence=60.0):
+        return list(worker.ask(code, silence))
+
+    ask.worker = worker
+    yield ask
     worker.end()
 
 
@@ -55,6 +61,24 @@ def test_work_that_is_not_done_is_an_error(ask, code, silent, said):
     assert (error.value.begun, error.value.silent) == (True, silent)
     assert error.value.said.strip().endswith(said)
     assert ask("x = 1")[-1] == ("left", None)
+
+
+def test_a_request_that_is_given_up_may_be_closed_by_any_thread(ask):
+    """As the garbage collector does, wherever it runs; the next request is answered."""
+    given_up, raised = ask.worker.ask("x = 1", 60.0), []
+
+    def close():
+        try:
+            given_up.close()
+        except BaseException as error:
+            raised.append(error)
+
+    next(given_up)
+    thread = threading.Thread(target=close)
+    thread.start()
+    thread.join()
+    assert raised == []
+    assert ask("x = 2")[-1] == ("left", None)
 
 
 def test_it_is_replaced_if_it_was_killed_and_ends_with_its_parent(monkeypatch):

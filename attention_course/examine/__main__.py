@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,9 @@ def main(argv: list[str] | None = None) -> None:
     sizes = {"vocab_size": options.vocab_size, "block_size": options.block_size}
     train = not options.no_train
     try:
-        messages = worker.ask((options.model, sizes, train), silence=PATIENCE)
-        loaded(messages, options.model.rpartition(":")[0])
-        report = Examination(questions_to(train)).follow(messages)
+        with closing(worker.ask((options.model, sizes, train), silence=PATIENCE)) as messages:
+            loaded(messages, options.model.rpartition(":")[0])
+            report = Examination(questions_to(train)).follow(messages)
     except (OSError, ValueError) as error:
         print(f"examine: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)

@@ -55,11 +55,6 @@ def fails(ids):
     raise RuntimeError("the tensors do not match")
 
 
-@pytest.fixture(autouse=True)
-def the_same_parameters_in_any_order_of_tests():
-    torch.manual_seed(0)
-
-
 # Whatever a model returns
 
 
