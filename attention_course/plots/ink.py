@@ -20,7 +20,6 @@ AMBER = COLOURS["light"]["amber"]  # a key
 SKY = COLOURS["light"]["sky"]  # one more series
 BLACK = COLOURS["light"]["black"]  # text; dashed: a prediction, a floor
 RED = COLOURS["light"]["red"]  # wrong
-SERIES = (BLUE, GREEN, PURPLE, AMBER, SKY, BLACK)  # of curves, in this order
 
 NO_GLYPH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML forbids
 
