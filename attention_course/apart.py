@@ -217,17 +217,21 @@ def packed(obj: object) -> bytes:
         TypeError: it cannot be pickled.
     """
     pickled = io.BytesIO()
-    own = [module for module in list(sys.modules.values()) if is_own(module)]
-    for module in own:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        Packer(pickled).dump(obj)
-    except Exception as error:  # any object that it uses can raise its own error
-        raise TypeError(f"{type(error).__name__}: {words(error)}") from None
-    finally:
+    with registering:
+        own = [module for module in list(sys.modules.values()) if is_own(module)]
         for module in own:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            Packer(pickled).dump(obj)
+        except Exception as error:  # any object that it uses can raise its own error
+            raise TypeError(f"{type(error).__name__}: {words(error)}") from None
+        finally:
+            for module in own:
+                cloudpickle.unregister_pickle_by_value(module)
     return pickled.getvalue()
+
+
+registering = threading.RLock()  # cloudpickle keeps one list for all threads
 
 
 def is_own(module: object) -> bool:

@@ -4,6 +4,7 @@ import re
 
 import lab
 import pytest
+from playwright.sync_api import expect
 
 from attention_course.explorers import EXPLORERS
 
@@ -148,7 +149,7 @@ def test_a_text_is_typed_and_the_query_follows_it(page):
     text.fill("Ann and Ann")
     text.press("Enter")
     caption.filter(has_text="Query 10 “n” looks at character").wait_for()
-    assert explorer.locator(".noUi-handle").last.get_attribute("aria-valuemax") == "10.0"
+    expect(explorer.locator(".noUi-handle").last).to_have_attribute("aria-valuemax", "10.0")
     off.fill("0.1, 2.3")
     off.press("Enter")
     caption.filter(has_text="without 0.1, 2.3, “").wait_for()
