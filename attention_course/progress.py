@@ -60,23 +60,37 @@ class Tried:
 
 @dataclass
 class Record:
-    """The content of a file: what was done, by the names of questions and exercises."""
+    """The content of a file: what was done, by the names of questions and exercises.
+
+    Of a fill, which has the name of its exercise, the levels that were solved.
+    """
 
     questions: dict[str, Answered] = field(default_factory=dict)
     exercises: dict[str, Tried] = field(default_factory=dict)
+    fills: dict[str, list[str]] = field(default_factory=dict)
     others: dict[str, object] = field(default_factory=dict)  # of a newer edition; it stays
 
     def to_json(self) -> str:
         """Return the text of the file."""
-        content = {"questions": self.questions, "exercises": self.exercises} | self.others
+        content = {
+            "questions": self.questions,
+            "exercises": self.exercises,
+            "fills": self.fills,
+        } | self.others
         text = json.dumps(content, default=vars, indent=2, ensure_ascii=False) + "\n"
         return text.encode("utf-8", "backslashreplace").decode()  # a half of a surrogate pair as \ud800
 
 
-def check_fields(texts: object, *others: tuple[object, type]) -> None:
-    """Raise TypeError if a person has put something else into a field."""
+def checked_texts(texts: object) -> list[str]:
+    """Return a list of texts, or raise TypeError."""
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"expected a list of texts, got {texts!r}")
+    return texts
+
+
+def check_fields(texts: object, *others: tuple[object, type]) -> None:
+    """Raise TypeError if a person has put something else into a field."""
+    checked_texts(texts)
     for value, kind in others:
         if type(value) is not kind:
             raise TypeError(f"expected {kind.__name__}, got {value!r}")
@@ -103,6 +117,7 @@ def read(file: Path) -> Record:
         return Record(
             questions={name: Answered(**entry) for name, entry in content.pop("questions").items()},
             exercises={name: Tried(**entry) for name, entry in content.pop("exercises").items()},
+            fills={name: checked_texts(levels) for name, levels in content.pop("fills", {}).items()},
             others=content,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -159,6 +174,15 @@ def keep_try(exercise: str, passed: bool, mistakes: tuple[str, ...]) -> str:
             entry.tries += 1
             entry.passed = passed
             entry.mistakes += [name for name in mistakes if name not in entry.mistakes]
+
+    return keep(change)
+
+
+def keep_fill(exercise: str, levels: list[str]) -> str:
+    """Keep the levels at which the fill of an exercise was solved; return as `keep` does."""
+
+    def change(record: Record) -> None:
+        record.fills[exercise] = sorted({*record.fills.get(exercise, []), *levels})
 
     return keep(change)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nbformat
 
-from attention_course import questions
+from attention_course import fills, questions
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import CATALOGUE
 from attention_course.heroes import hero
@@ -62,6 +62,8 @@ def build(folder: Path) -> None:
     for css in (folder / "static").glob("*.css"):
         css.write_text(coloured(css.read_text(encoding="utf-8")), encoding="utf-8")
     write(folder / "static" / "question.css", questions.CSS)
+    write(folder / "static" / "fill.css", fills.CSS)
+    write(folder / "static" / "fill.js", fills.SCRIPT)
     explorers.write(folder / "explorers")
     pages = [Page(rung) for rung in RUNGS]
     for page in pages:

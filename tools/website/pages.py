@@ -8,6 +8,7 @@ explorers are drawn by the page (explorers.py), and training and checks lead int
 import base64
 import hashlib
 import html
+import json
 import os
 import re
 from collections import Counter
@@ -32,6 +33,7 @@ from pygments.lexers import PythonLexer
 from attention_course import __version__
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import undocumented, unwrapped
+from attention_course.fills import fill, fills
 from attention_course.ladder import RUNGS, Rung
 from attention_course.progress import SKIP
 from attention_course.questions import BACK, QUESTIONS, RIGHT, SHOWN, WRONG, columns, lines, marked
@@ -44,6 +46,7 @@ NOTEBOOKS = HERE.parent.parent / "notebooks"
 NOT_HERE = re.compile(r"^.*<!--notebook-->$|<!--.*?-->", re.M)  # lines for notebooks only, and other marks
 PICTURE = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)"[^>]*>')
 SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)(pt)?" height="([\d.]+)')
+EMPTY = "Write the whole function in the notebook, where `check` judges whatever you write."
 TRAINED = '<p class="elsewhere">Here a model trains: <a href="#notebook">watch it in the notebook</a>.</p>'
 
 
@@ -187,6 +190,8 @@ class Page:
         shown = "\n".join(map(self._output, cell.outputs))
         if kind == "ask":
             return question(name)
+        if kind == "fill":
+            return self._fill(name)
         if kind == "hero":
             return shown
         if kind == "explore":
@@ -197,6 +202,16 @@ class Page:
         if any(map(is_progress_bar, cell.outputs)) or kind == "LiveTraining":
             shown += f"\n{TRAINED}"
         return self._source(cell) + (f'\n<div class="output">{shown}</div>' if shown else "")
+
+    def _fill(self, name: str) -> str:
+        """Return the place of a fill, which its script fetches: about as high as it will be."""
+        shown = fills()[name]
+        if "empty" in shown:
+            shown = shown | {"empty": EMPTY}
+        self.files[f"fills/{name}.json"] = json.dumps(shown, ensure_ascii=False).encode()
+        lines = sum(part.count("\n") for part in shown["gaps"]["parts"])
+        height = 16 + 1.6 * lines + 2.8 * max(map(len, shown["gaps"]["choices"]))
+        return render("fill.html", name=name, height=height, text=repr(fill(name)))
 
     def _source(self, cell: NotebookNode) -> str:
         code = f'<pre class="code"><code>{python(cell.source)}</code></pre>'

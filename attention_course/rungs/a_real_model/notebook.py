@@ -43,6 +43,7 @@ from attention_course.attention import (
 from attention_course.attention import window_mask
 from attention_course.exercises import check
 from attention_course.explorers import explore
+from attention_course.fills import fill
 from attention_course.gpt import GPT, evaluating, generate
 from attention_course.heads import (
     TARGETS,
@@ -1291,6 +1292,10 @@ with positions_by(Halves(right_rotary)), evaluating(model):
 #
 # <!--task rms_norm-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("rms_norm")
+
 
 # %%
 def my_rms_norm(x, weight, eps):
@@ -1303,6 +1308,10 @@ check("rms_norm", my_rms_norm)
 # ### 2. Rotate
 #
 # <!--task rotate-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("rotate")
 
 
 # %%
@@ -1317,6 +1326,10 @@ check("rotate", my_rotate)
 #
 # <!--task grouped_attention-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("grouped_attention")
+
 
 # %%
 def my_grouped_attention(q, k, v):
@@ -1329,6 +1342,10 @@ check("grouped_attention", my_grouped_attention)
 # ### 4. One step with a cache
 #
 # <!--task attend_with_cache-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("attend_with_cache")
 
 
 # %%
@@ -1343,6 +1360,10 @@ check("attend_with_cache", my_attend_with_cache)
 #
 # <!--task encode_word-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("encode_word")
+
 
 # %%
 def my_encode_word(ids, merges):
@@ -1355,6 +1376,10 @@ check("encode_word", my_encode_word)
 # ### 6. Find the induction head
 #
 # <!--task find_induction_head-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("find_induction_head")
 
 
 # %%

@@ -39,6 +39,7 @@ from attention_course.examine import examine
 from attention_course.examine.planted import BUGS, draw_bugs, plant
 from attention_course.examine.subject import Subject
 from attention_course.exercises import EXERCISES, check
+from attention_course.fills import fill
 from attention_course.explorers import LiveTraining, explore
 from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.plots import Heatmap, picture
@@ -424,6 +425,10 @@ print(report.findings[0])
 #
 # <!--task swaps_noticed-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("swaps_noticed")
+
 
 # %%
 def my_swaps_noticed(model, ids):
@@ -436,6 +441,10 @@ check("swaps_noticed", my_swaps_noticed)
 # ### 3. How far does it see?
 #
 # <!--task context_length-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("context_length")
 
 
 # %%

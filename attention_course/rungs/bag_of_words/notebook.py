@@ -12,16 +12,24 @@ from attention_course.heroes import hero
 hero("ladder")
 
 # %% [markdown]
+# ## The question
+#
+# A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
+#
+# Try it. Below, `x` is a text of four tokens, one per row. The past of the token in row 1 is row 0 and row 1 itself. Choose the pieces that average it, column by column.
+
+# %% tags=["folded"]
+# Fill in: the mean of the past at position 1
+from attention_course.fills import fill
+
+fill("mean_of_the_past")
+
+# %% [markdown]
 # **You need** Python, and tensors: indexing, slices, shapes.
 #
 # <!--time-->
 #
 # ![The transformer as a drawing. Lit is what this rung builds: the tokens and the mean.](images/transformer_bag_of_words.svg)
-
-# %% [markdown]
-# ## The question
-#
-# A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
 #
 # The grey lines are folded cells. They run like any other; a click shows the code.
 
@@ -69,17 +77,22 @@ ask("mean_at_one")
 # Question
 ask("slice_of_the_past")
 
-# %%
+# %% tags=["name:mean_of_the_past"]
 t = 1
 past = x[: t + 1]  # (t + 1, C)
-past, past.mean(dim=0)
+past.mean(dim=0)
 
 # %% [markdown]
 # ## Build: every position
 #
 # A loop over time does this for each position.
 
-# %%
+# %% tags=["folded"]
+# Fill in: the loop
+fill("every_position")
+
+# %% tags=["folded", "name:every_position"]
+# The loop
 T, C = x.shape
 means = torch.zeros(T, C)
 for t in range(T):
@@ -97,6 +110,13 @@ means
 torch.manual_seed(1)
 B, T, C = 4, 8, 2
 batch = torch.randn(B, T, C)
+
+# %% tags=["folded"]
+# Fill in: a loop over the batch around it
+fill("mean_of_each_text")
+
+# %% tags=["folded", "name:mean_of_each_text"]
+# Both loops
 batch_means = torch.zeros(B, T, C)
 for b in range(B):
     for t in range(T):
@@ -267,6 +287,10 @@ assert error[2:].max() > 0.1
 #
 # <!--task causal_mean_loop-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("causal_mean_loop")
+
 
 # %%
 def my_causal_mean(x):
@@ -280,6 +304,10 @@ check("causal_mean_loop", my_causal_mean)
 #
 # <!--task windowed_mean-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("windowed_mean")
+
 
 # %%
 def my_windowed_mean(x, k):
@@ -292,6 +320,10 @@ check("windowed_mean", my_windowed_mean)
 # ### 3. A mean that forgets
 #
 # <!--task forgetting_mean-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("forgetting_mean")
 
 
 # %%

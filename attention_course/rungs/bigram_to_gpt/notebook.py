@@ -925,6 +925,10 @@ print(written)
 #
 # <!--task get_batch-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("get_batch")
+
 
 # %%
 def my_get_batch(ids, block_size, starts):
@@ -937,6 +941,10 @@ check("get_batch", my_get_batch)
 # ### 2. The loss
 #
 # <!--task cross_entropy_loss-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("cross_entropy_loss")
 
 
 # %%
@@ -951,6 +959,10 @@ check("cross_entropy_loss", my_loss)
 #
 # <!--task embed-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("embed")
+
 
 # %%
 def my_embed(ids, wte, wpe):
@@ -964,6 +976,10 @@ check("embed", my_embed)
 #
 # <!--task pre_norm_block-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("pre_norm_block")
+
 
 # %%
 def my_block(x, attn, mlp, ln_1, ln_2):
@@ -976,6 +992,10 @@ check("pre_norm_block", my_block)
 # ### 5. Generate
 #
 # <!--task generate-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("generate")
 
 
 # %%

@@ -40,6 +40,7 @@ from attention_course.attention import (
 )
 from attention_course.exercises import check
 from attention_course.explorers import explore
+from attention_course.fills import fill
 from attention_course.plots import Heatmap, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
@@ -850,6 +851,10 @@ assert not broken[-1].any()
 #
 # <!--task causal_mask-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("causal_mask")
+
 
 # %%
 def my_causal_mask(T_q, T_k):
@@ -862,6 +867,10 @@ check("causal_mask", my_causal_mask)
 # ### 2. The mask of a padded batch
 #
 # <!--task padding_mask-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("padding_mask")
 
 
 # %%
@@ -876,6 +885,10 @@ check("padding_mask", my_padding_mask)
 #
 # <!--task cross_attention_forward-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("cross_attention_forward")
+
 
 # %%
 def my_cross_attention(x, context, W_query, W_key, W_value, mask):
@@ -888,6 +901,10 @@ check("cross_attention_forward", my_cross_attention)
 # ### 4. Find the leak
 #
 # <!--task leaks-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("leaks")
 
 
 # %%

@@ -12,16 +12,24 @@ from attention_course.heroes import hero
 hero("masked_softmax")
 
 # %% [markdown]
+# ## The question
+#
+# In rung {tril_matmul} the weights of a mean were never negative and summed to 1 in each row. What a model computes can be any number. How do we turn such numbers into weights, and keep the future out?
+#
+# Try it. `exp` makes any number positive, and a larger number stays larger. Choose the pieces that turn three numbers into positive weights with the sum 1.
+
+# %% tags=["folded"]
+# Fill in: numbers to weights
+from attention_course.fills import fill
+
+fill("softmax_by_hand")
+
+# %% [markdown]
 # **You need** [rung {tril_matmul}]({tril_matmul}.ipynb), and two rules: exp turns sums into products, and exp(0) = 1.
 #
 # <!--time-->
 #
 # ![The transformer as a drawing. Lit is what this rung builds: the mask and softmax.](images/transformer_masked_softmax.svg)
-
-# %% [markdown]
-# ## The question
-#
-# In rung {tril_matmul} the weights of a mean were never negative and summed to 1 in each row. What a model computes can be any number. How do we turn such numbers into weights, and keep the future out?
 
 # %% tags=["folded"]
 # Imports
@@ -47,10 +55,15 @@ progress("masked_softmax")
 
 # %%
 scores = torch.tensor([1.0, 2.0, 5.0]).log()
+
+# %% tags=["name:softmax_by_hand"]
 exp = scores.exp()
 weights = exp / exp.sum()
-torch.testing.assert_close(weights, torch.softmax(scores, dim=-1))
 scores, exp, exp.sum(), weights
+
+# %% tags=["folded"]
+# Check: torch.softmax gives these weights
+torch.testing.assert_close(weights, torch.softmax(scores, dim=-1))
 
 # %% [markdown]
 # The weights are 1/8<!--shown-->, 2/8<!--shown--> and 5/8<!--shown-->. With weights that sum to 1 the output is a mean. Without the division it would be a sum that grows with T.
@@ -150,7 +163,12 @@ ask("score_of_the_future")
 # %% [markdown]
 # `masked_fill` writes a value where its argument is True. Our mask is True where a query *may* look, so `~` inverts it.
 
-# %%
+# %% tags=["folded"]
+# Fill in: scores, and their weights
+fill("weights_from_a_mask")
+
+# %% tags=["folded", "name:weights_from_a_mask"]
+# The scores with the mask, and their weights
 scores = torch.zeros(T, T).masked_fill(~mask, float("-inf"))
 weights = torch.softmax(scores, dim=-1)
 scores, weights
@@ -222,11 +240,19 @@ dessert_scores[2:4], before[2:4]
 # %% [markdown]
 # The second way: softmax over everything, then multiply by the mask. All rows but the last now sum to less than 1. Divide each row by its sum, and both ways agree.
 
-# %%
+# %% tags=["folded"]
+# Fill in: first softmax, then the mask
+fill("mask_then_divide")
+
+# %% tags=["folded", "name:mask_then_divide"]
+# The second way
 multiplied = torch.softmax(dessert_scores, dim=-1) * mask
 renormalized = multiplied / multiplied.sum(dim=-1, keepdim=True)
-torch.testing.assert_close(renormalized, before)
 multiplied[2:4], multiplied.sum(dim=-1)
+
+# %% tags=["folded"]
+# Check: both ways agree
+torch.testing.assert_close(renormalized, before)
 
 # %% [markdown]
 # In float32 the two ways can differ. If a hidden score is far above all visible ones, the visible weights are rounded to 0 (**underflow**), and the division is 0/0.
@@ -310,8 +336,8 @@ nothing - nothing.amax(), torch.softmax(nothing, dim=-1), out[0, 0]
 # %%
 scores = torch.tensor([[-20_000.0, 0.0], [0.0, 0.0]])
 hidden = torch.tensor([[False, True], [True, True]])
-for fill in (-1e4, float("-inf")):
-    print(torch.softmax(scores.masked_fill(hidden, fill), dim=-1))
+for hiding in (-1e4, float("-inf")):
+    print(torch.softmax(scores.masked_fill(hidden, hiding), dim=-1))
 torch.finfo(torch.float16).max
 
 # %% [markdown]
@@ -404,6 +430,10 @@ assert leak_probe(lambda x: almost_attention(x)[1], x)[0, 1:].all()
 #
 # <!--task causal_mean_softmax-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("causal_mean_softmax")
+
 
 # %%
 def my_causal_mean(x):
@@ -416,6 +446,10 @@ check("causal_mean_softmax", my_causal_mean)
 # ### 2. A numerically stable softmax
 #
 # <!--task stable_softmax-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("stable_softmax")
 
 
 # %%
@@ -431,6 +465,10 @@ check("stable_softmax", my_softmax)
 # Short sequences of a batch are padded at the end: **padding** is tokens without content. You get scores for T_q queries and T_k keys (two numbers that may differ), and not all keys are real.
 #
 # <!--task padding_weights-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("padding_weights")
 
 
 # %%

@@ -42,6 +42,7 @@ from attention_course.attention import causal_mask, head_size_of, leak_probe
 from attention_course.attention import record_weights
 from attention_course.exercises import check
 from attention_course.explorers import explore
+from attention_course.fills import fill
 from attention_course.plots import Bars, Heatmap, Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
@@ -883,6 +884,10 @@ q.reshape(1, 4, 6, 8).shape
 #
 # <!--task split_heads-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("split_heads")
+
 
 # %%
 def my_split(x, n_head):
@@ -895,6 +900,10 @@ check("split_heads", my_split)
 # ### 2. Merge
 #
 # <!--task merge_heads-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("merge_heads")
 
 
 # %%
@@ -909,6 +918,10 @@ check("merge_heads", my_merge)
 #
 # <!--task multi_head_forward-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("multi_head_forward")
+
 
 # %%
 def my_multi_head(x, W_qkv, W_proj, n_head, mask):
@@ -921,6 +934,10 @@ check("multi_head_forward", my_multi_head)
 # ### 4. Fuse
 #
 # <!--task fuse_heads-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("fuse_heads")
 
 
 # %%

@@ -12,16 +12,24 @@ from attention_course.heroes import hero
 hero("query_key_value")
 
 # %% [markdown]
+# ## The question
+#
+# In rung {masked_softmax} we mostly wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
+#
+# Try it. Multiply two tokens channel by channel and add up: the number is large if they point the same way. Choose the pieces that score every pair of four tokens, and turn each row of scores into weights.
+
+# %% tags=["folded"]
+# Fill in: a score for every pair
+from attention_course.fills import fill
+
+fill("scores_of_all_pairs")
+
+# %% [markdown]
 # **You need** [rung {masked_softmax}]({masked_softmax}.ipynb), and the dot product of two vectors. For one check near the end you need to know what a derivative is.
 #
 # <!--time-->
 #
 # ![The transformer as a drawing. Lit is what this rung builds: query, key, value and their dot product.](images/transformer_query_key_value.svg)
-
-# %% [markdown]
-# ## The question
-#
-# In rung {masked_softmax} we mostly wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
 
 # %% tags=["folded"]
 # Imports
@@ -70,7 +78,7 @@ x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])
 # Question
 ask("largest_score_of_a_row")
 
-# %%
+# %% tags=["name:scores_of_all_pairs"]
 scores = x @ x.T  # (4, 2) @ (2, 4) is (4, 4)
 weights = torch.softmax(scores, dim=-1)
 
@@ -195,7 +203,12 @@ torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
 # %% [markdown]
 # The output for this token is the mean of the *values*, with these weights. It is also called the **context vector**.
 
-# %%
+# %% tags=["folded"]
+# Fill in: what the query gets
+fill("mean_of_the_values")
+
+# %% tags=["folded", "name:mean_of_the_values"]
+# The mean of the values
 values = x @ W_value  # (6, 4)
 context = weights @ values  # (6,) @ (6, 4) is (4,)
 context
@@ -207,7 +220,12 @@ context
 # Question
 ask("shape_of_the_output")
 
-# %%
+# %% tags=["folded"]
+# Fill in: a head in four lines
+fill("all_queries_at_once")
+
+# %% tags=["folded", "name:all_queries_at_once"]
+# All queries, keys and values
 q, k, v = x @ W_query, x @ W_key, x @ W_value
 scores = q @ k.transpose(-2, -1)  # (6, 2) @ (2, 6) is (6, 6)
 weights = torch.softmax(scores / 2**0.5, dim=-1)
@@ -688,6 +706,10 @@ assert W_value.grad is not None
 #
 # <!--task attention_weights-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("attention_weights")
+
 
 # %%
 def my_attention_weights(q, k, mask):
@@ -700,6 +722,10 @@ check("attention_weights", my_attention_weights)
 # ### 2. The head
 #
 # <!--task head_forward-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("head_forward")
 
 
 # %%
@@ -715,6 +741,10 @@ check("head_forward", my_head_forward)
 # <!--task previous_token-->
 #
 # This function computes the weights:
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("previous_token")
 
 
 # %%

@@ -34,6 +34,7 @@ import torch.nn.functional as F
 from attention_course.attention import Head, attention_weights, leak_probe
 from attention_course.exercises import check
 from attention_course.explorers import explore
+from attention_course.fills import fill
 from attention_course.plots import Bars, Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
@@ -616,6 +617,10 @@ torch.testing.assert_close(longer, wanted)
 #
 # <!--task scaled_weights-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("scaled_weights")
+
 
 # %%
 def my_scaled_weights(x, w_query, w_key):
@@ -629,6 +634,10 @@ check("scaled_weights", my_scaled_weights)
 #
 # <!--task predicted_variance-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("predicted_variance")
+
 
 # %%
 def my_variance(var_q, var_k, head_size, scale):
@@ -641,6 +650,10 @@ check("predicted_variance", my_variance)
 # ### 3. Choose a scale
 #
 # <!--task scale_for_variance-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("scale_for_variance")
 
 
 # %%

@@ -45,6 +45,7 @@ from attention_course.attention import (
 )
 from attention_course.exercises import check
 from attention_course.explorers import explore
+from attention_course.fills import fill
 from attention_course.rungs.speed_run.explorer_recipes import (
     LEVEL,
     MARK,
@@ -913,6 +914,10 @@ for name, each in in_turns(sides).items():
 #
 # <!--task online_softmax-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("online_softmax")
+
 
 # %%
 def my_online_softmax(blocks):
@@ -925,6 +930,10 @@ check("online_softmax", my_online_softmax)
 # ### 2. A step of Newton–Schulz
 #
 # <!--task newton_schulz_step-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("newton_schulz_step")
 
 
 # %%
@@ -939,6 +948,10 @@ check("newton_schulz_step", my_newton_schulz_step)
 #
 # <!--task learning_rate_schedule-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("learning_rate_schedule")
+
 
 # %%
 def my_schedule(peak, steps, warmup, decay):
@@ -951,6 +964,10 @@ check("learning_rate_schedule", my_schedule)
 # ### 4. A fair comparison
 #
 # <!--task speed_up-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("speed_up")
 
 
 # %%

@@ -12,16 +12,24 @@ from attention_course.heroes import hero
 hero("tril_matmul")
 
 # %% [markdown]
+# ## The question
+#
+# The loop of rung {bag_of_words} asks the same thing at every position: how much of each token do I use? What happens if we write all the answers into one matrix?
+#
+# Try it. Three tokens have two channels each, and `triangle` is a matrix with ones where a token lies in the past. Which product adds up the past of every token at once?
+
+# %% tags=["folded"]
+# Fill in: the running sum
+from attention_course.fills import fill
+
+fill("running_sum")
+
+# %% [markdown]
 # **You need** [rung {bag_of_words}]({bag_of_words}.ipynb), and the rule for a matrix product: row times column.
 #
 # <!--time-->
 #
 # ![The transformer as a drawing. Lit is what this rung builds: weights × values.](images/transformer_tril_matmul.svg)
-
-# %% [markdown]
-# ## The question
-#
-# The loop of rung {bag_of_words} asks the same thing at every position: how much of each token do I use? What happens if we write all the answers into one matrix?
 
 # %% tags=["folded"]
 # Imports
@@ -62,7 +70,7 @@ triangle
 # Question
 ask("row_of_tril")
 
-# %%
+# %% tags=["name:running_sum"]
 triangle @ tokens
 
 # %% [markdown]
@@ -72,7 +80,12 @@ triangle @ tokens
 #
 # If the numbers in a row are not negative and sum to 1, the row computes a **weighted mean**: each token counts as much as its number says. If they are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
 
-# %%
+# %% tags=["folded"]
+# Fill in: rows that sum to 1
+fill("sums_to_means")
+
+# %% tags=["folded", "name:sums_to_means"]
+# The weights, and the means
 weights = triangle / triangle.sum(dim=-1, keepdim=True)  # (3, 3) / (3, 1)
 output = weights @ tokens
 output
@@ -102,6 +115,13 @@ ask("what_broadcasting_does")
 torch.manual_seed(1)
 B, T, C = 4, 8, 2
 x = torch.randn(B, T, C)
+
+# %% tags=["folded"]
+# Fill in: the weights of a batch
+fill("weights_for_a_batch")
+
+# %% tags=["folded", "name:weights_for_a_batch"]
+# The same weights for every sequence
 weights = torch.tril(torch.ones(T, T))
 weights = weights / weights.sum(dim=-1, keepdim=True)
 (weights @ x).shape
@@ -322,6 +342,10 @@ torch.testing.assert_close(repaired.sum(dim=-1), torch.ones(4))
 #
 # <!--task causal_mean_matmul-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("causal_mean_matmul")
+
 
 # %%
 def my_causal_mean(x):
@@ -335,6 +359,10 @@ check("causal_mean_matmul", my_causal_mean)
 #
 # <!--task band_matrix-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("band_matrix")
+
 
 # %%
 def my_band(T, k):
@@ -347,6 +375,10 @@ check("band_matrix", my_band)
 # ### 3. The shift
 #
 # <!--task shift_matrix-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("shift_matrix")
 
 
 # %%

@@ -1,5 +1,7 @@
 // What a page does: it asks, and remembers the answers; it searches; it marks where in the text the reader is.
 
+import fill from "./fill.js";
+
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const root = document.body.dataset.root;
 
@@ -92,6 +94,25 @@ function ask(question) {
 
 all(".attention-question").forEach(ask);
 
+// Fills. Each comes when the reader is near it; the levels that are solved are kept.
+
+const FILLED = "attention-fill ";
+
+const near = new IntersectionObserver(
+  (entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      const key = FILLED + target.dataset.fill;
+      fetch(`${root}fills/${target.dataset.fill}.json`)
+        .then((answer) => answer.json())
+        .then((data) => fill.mount(target, data, recall(key), (levels) => keep(key, levels)));
+    }
+  },
+  { rootMargin: "1000px" },
+);
+all("[data-fill]").forEach((place) => near.observe(place));
+
 // Where the reader was last: the front page leads back there.
 
 const LAST = "attention-rung";
@@ -102,7 +123,7 @@ if (last) Object.assign(document.querySelector(".door"), { href: last.href, text
 
 document.querySelector("#forget").addEventListener("click", () => {
   try {
-    for (const key of Object.keys(localStorage)) if (key.startsWith(KEPT) || key === LAST) localStorage.removeItem(key);
+    for (const key of Object.keys(localStorage)) if ([KEPT, FILLED, LAST].some((start) => key.startsWith(start))) localStorage.removeItem(key);
   } catch {}
   location.reload();
 });
