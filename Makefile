@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks new-rung format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills new-rung format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ site: $(READY) ## build the site, a folder of static files: site/
 
 notebooks: $(READY) ## build notebooks/*.ipynb from attention_course/rungs; NAMES="bag_of_words" for one, NAMES="--words" where no code has changed
 	$(RUN) notebooks/build.py $(NAMES)
+
+fills: $(READY) ## judge all choices of the fills anew, after a change of an exercise; NAMES="bag_of_words" for one rung
+	PYTHONPATH=tools $(RUN) -W ignore tools/make_fills.py $(NAMES)
 
 new-rung: $(READY) ## begin a rung: STEM=tiny TITLE="a tiny rung"
 	$(RUN) tools/new_rung.py $(STEM) "$(TITLE)"

@@ -87,6 +87,7 @@ def test_a_new_rung_is_its_folder_and_one_line(course):
     name = f"{last.number + 1:02}_tiny"
     run(course, "tools/new_rung.py", "tiny", "a tiny rung")
     run(course, "tools/draw_transformer.py")
+    run(course, "tools/make_fills.py", "tiny")
     run(course, "notebooks/build.py", name)
     assert f"· [{last.number} {last.title}]({last.name}.ipynb) · **▶ {last.number + 1} a tiny rung**" in (
         (course / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8").replace("\u00a0", " ")

@@ -28,6 +28,7 @@ from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Pa
 from attention_course.exercises.judging import Trial, judge, trial
 from attention_course.exercises.problems import named
 from attention_course.exercises.running import Outcome, call
+from attention_course.fills import steps_of
 from attention_course.ladder import RUNGS, Rung
 
 SEED = 0
@@ -40,20 +41,27 @@ class Puzzle:
 
     Args:
         exercise: whose code it is.
-        places: for each place its span in the code, and the wrong choices for it.
+        kind: "gaps" or "blocks".
     """
 
-    def __init__(self, exercise: Exercise, places: list[tuple[tuple[int, int], dict[str, str]]]):
-        self.exercise, self.code, self.spans = exercise, code_of(exercise), [span for span, _ in places]
-        self.rights = [self.code[slice(*span)] for span in self.spans]
-        self.wrong = [dict(wrong) for _, wrong in places]
+    def __init__(self, exercise: Exercise, kind: str):
+        self.exercise, self.code = exercise, code_of(exercise)
+        places = gaps_of(exercise) if kind == "gaps" else lines_of(exercise)
+        self._put([place.span for place in places], [place.wrong for place in places])
         for i, text, chosen in list(self.singles()):
             if not verdict_of(self, chosen)[0]:  # right, or without a name: it teaches nothing
                 self.wrong[i] = {name: each for name, each in self.wrong[i].items() if each != text}
+        if kind == "gaps":
+            left = [pair for pair in zip(self.spans, self.wrong, strict=True) if pair[1]]
+            self._put([span for span, _ in left], [wrong for _, wrong in left])
         self.choices = [
             in_disorder([right, *wrong.values()], exercise.name)
             for right, wrong in zip(self.rights, self.wrong, strict=True)
         ]
+
+    def _put(self, spans: list[tuple[int, int]], wrong: list[dict[str, str]]) -> None:
+        self.spans, self.wrong = spans, wrong
+        self.rights = [self.code[slice(*span)] for span in spans]
 
     def singles(self) -> Iterator[tuple[int, str, tuple[str, ...]]]:
         """Yield the place of each wrong choice, its text, and all choices if no other is wrong."""
@@ -63,15 +71,16 @@ class Puzzle:
 
     def function(self, chosen: tuple[str, ...]) -> Callable:
         """Return the code with these choices in it, as a function."""
-        parts, end = [], 0
-        for span, text in zip(self.spans, chosen, strict=True):
-            parts += [self.code[end : span[0]], text]
-            end = span[1]
-        reference = unwrapped(self.exercise.reference)
-        keywords = getattr(self.exercise.reference, "keywords", {})
-        source = "".join([*parts, self.code[end:]])
-        made = Patched(reference.__name__, source, reference.__globals__, keywords).compiled
-        return partial(made, **keywords) if keywords else made
+        pieces = itertools.chain(*zip(parts_of(self), (*chosen, ""), strict=True))
+        return compiled(self.exercise, "".join(pieces))
+
+
+def compiled(exercise: Exercise, source: str) -> Callable:
+    """Return code that is like the reference of an exercise as a function."""
+    reference = unwrapped(exercise.reference)
+    keywords = getattr(exercise.reference, "keywords", {})
+    made = Patched(reference.__name__, source, reference.__globals__, keywords).compiled
+    return partial(made, **keywords) if keywords else made
 
 
 def in_disorder(texts: list[str], name: str) -> list[str]:
@@ -84,7 +93,12 @@ class TooLongError(Exception):
 
 
 def verdict_of(puzzle: Puzzle, chosen: tuple[str, ...]) -> list[Any]:
-    """Return the mistakes, the headline and the message of the judge; a combination may run for ever."""
+    """Return the mistakes, the headline and the message of the judge for a combination."""
+    return judgement(puzzle.exercise, puzzle.function(chosen))
+
+
+def judgement(exercise: Exercise, function: Callable) -> list[Any]:
+    """Return the mistakes, the headline and the message of the judge; a wrong function may run for ever."""
 
     def stop(*_: object) -> None:
         raise TooLongError
@@ -92,7 +106,7 @@ def verdict_of(puzzle: Puzzle, chosen: tuple[str, ...]) -> list[Any]:
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(SECONDS)
     try:
-        verdict = judge(puzzle.exercise, puzzle.function(chosen), SEED)
+        verdict = judge(exercise, function, SEED)
     except TooLongError:
         return [[], "not yet: it does not end", "Your function does not end."]
     finally:
@@ -187,7 +201,7 @@ def parts_of(puzzle: Puzzle) -> list[str]:
 
 def make(exercise: Exercise) -> dict[str, Any]:
     """Make the fill of an exercise."""
-    gaps = Puzzle(exercise, [(gap.span, gap.wrong) for gap in gaps_of(exercise)])
+    gaps = Puzzle(exercise, "gaps")
     drawn = trial(exercise, SEED)
     shown = best_input(drawn, gaps)
     made: dict[str, Any] = {
@@ -197,8 +211,7 @@ def make(exercise: Exercise) -> dict[str, Any]:
     }
     lines = lines_of(exercise)
     if len(lines) > 2:
-        blocks = Puzzle(exercise, [(line.span, line.wrong) for line in lines])
-        made["blocks"] = judged(blocks, drawn, shown) | {
+        made["blocks"] = judged(Puzzle(exercise, "blocks"), drawn, shown) | {
             "head": code_of(exercise).partition("\n")[0],
             "lines": [{"indent": line.indent, "parent": line.parent, "after": line.after} for line in lines],
         }
@@ -235,7 +248,13 @@ def step(rung: Rung, name: str, entry: dict[str, Any]) -> Exercise:
     return Exercise(name, "", scope[name], lambda _: [arguments], (), tuple(mistakes), **texts)
 
 
-def as_cell(made: dict[str, Any]) -> dict[str, Any]:
+def sources(rung: Rung) -> list[Exercise]:
+    """Return what the fills of a rung are made from: steps, and exercises that the usual judge judges."""
+    exercises = [each for each in rung.module("exercises").EXERCISES if not each.judge]
+    return [*(step(rung, name, entry) for name, entry in steps_of(rung).items()), *exercises]
+
+
+def as_cell(made: dict[str, Any]) -> None:
     """Show the fill of a step as a cell, without the function around it."""
     parts = made["gaps"]["parts"]
     parts[0] = parts[0].partition("\n")[2].removeprefix(" " * 4)
@@ -245,7 +264,6 @@ def as_cell(made: dict[str, Any]) -> dict[str, Any]:
         made["blocks"]["choices"][-1] = [
             text.removeprefix("return ") for text in made["blocks"]["choices"][-1]
         ]
-    return made
 
 
 def main(names: list[str]) -> None:
@@ -253,10 +271,9 @@ def main(names: list[str]) -> None:
     for rung in RUNGS:
         if names and rung.stem not in names:
             continue
-        exercises = [each for each in rung.module("exercises").EXERCISES if not each.judge]
-        steps = rung.table("fills.toml") if (rung.folder / "fills.toml").exists() else {}
-        made = {name: as_cell(make(step(rung, name, entry))) for name, entry in steps.items()}
-        made |= {each.name: make(each) for each in exercises}
+        made = {each.name: make(each) for each in sources(rung)}
+        for name in steps_of(rung):
+            as_cell(made[name])
         text = json.dumps(made, ensure_ascii=False, separators=(",", ":"))
         (rung.folder / "fills.json").write_text(text + "\n", encoding="utf-8")
         print(f"{rung.stem}: {len(made)} fills", flush=True)

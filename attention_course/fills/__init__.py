@@ -15,7 +15,7 @@ import anywidget
 import traitlets
 
 from attention_course.exercises import EXERCISES
-from attention_course.ladder import RUNGS
+from attention_course.ladder import RUNGS, Rung
 from attention_course.names import look_up
 from attention_course.plots.ink import coloured
 from attention_course.progress import keep_fill, kept
@@ -30,15 +30,17 @@ def fills() -> dict[str, dict[str, Any]]:
     """Return all fills, of exercises and of steps of a lesson, by name, as `fill.js` shows them."""
     found = {}
     for rung in RUNGS:
-        steps = rung.table("fills.toml") if (rung.folder / "fills.toml").exists() else {}
+        steps = steps_of(rung)
         for name, made in json.loads(rung.text("fills.json")).items():
-            said = (
-                {"insight": steps[name]["insight"]}
-                if name in steps
-                else {"insight": EXERCISES[name].insight, "empty": EMPTY}
-            )
+            step = steps.get(name)
+            said = {"insight": step["insight"]} if step else {"insight": EXERCISES[name].insight, "empty": EMPTY}
             found[name] = made | {"name": name} | said
     return found
+
+
+def steps_of(rung: Rung) -> dict[str, Any]:
+    """Return the steps of its lesson that are fills, as its `fills.toml` has them."""
+    return rung.table("fills.toml") if (rung.folder / "fills.toml").exists() else {}
 
 
 class Fill(anywidget.AnyWidget):

@@ -26,6 +26,7 @@ hero("STEM")
 # %%
 from attention_course.exercises import check
 from attention_course.explorers import explore
+from attention_course.fills import fill
 from attention_course.questions import ask
 
 print(1 / 2)
@@ -51,6 +52,10 @@ assert 1 / 2 + 1 / 2 == 1
 # ## Exercises
 #
 # <!--task STEM_halve-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("STEM_halve")
 
 # %%
 def my_half(x):
