@@ -29,7 +29,7 @@ from attention_course.exercises.judging import Trial, judge, trial
 from attention_course.exercises.problems import named
 from attention_course.exercises.running import Outcome, call
 from attention_course.fills import steps_of
-from attention_course.ladder import RUNGS, Rung
+from attention_course.ladder import ORDER, RUNGS, Rung
 
 SEED = 0
 SECONDS = 10  # for the verdict on one combination
@@ -111,8 +111,7 @@ def judgement(exercise: Exercise, function: Callable) -> list[Any]:
         return [[], "not yet: it does not end", "Your function does not end."]
     finally:
         signal.alarm(0)
-    mistakes = None if verdict.passed else list(verdict.mistakes)
-    return [mistakes, verdict.headline, verdict.message]
+    return [None, "", ""] if verdict.passed else [list(verdict.mistakes), verdict.headline, verdict.message]
 
 
 def judged(puzzle: Puzzle, trial: Trial, shown: int) -> dict[str, Any]:
@@ -275,6 +274,9 @@ def main(names: list[str]) -> None:
         for name in steps_of(rung):
             as_cell(made[name])
         text = json.dumps(made, ensure_ascii=False, separators=(",", ":"))
+        text = re.sub(
+            r"\brung (\d+)", lambda found: f"rung {{{ORDER[int(found[1]) - 1]}}}", text
+        )  # it may move
         (rung.folder / "fills.json").write_text(text + "\n", encoding="utf-8")
         print(f"{rung.stem}: {len(made)} fills", flush=True)
 

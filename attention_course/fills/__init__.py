@@ -33,7 +33,9 @@ def fills() -> dict[str, dict[str, Any]]:
         steps = steps_of(rung)
         for name, made in json.loads(rung.text("fills.json")).items():
             step = steps.get(name)
-            said = {"insight": step["insight"]} if step else {"insight": EXERCISES[name].insight, "empty": EMPTY}
+            said = (
+                {"insight": step["insight"]} if step else {"insight": EXERCISES[name].insight, "empty": EMPTY}
+            )
             found[name] = made | {"name": name} | said
     return found
 
