@@ -318,6 +318,8 @@ def attend(
         causal = causal_mask(T_q, T_k, device=q.device)
         mask = causal if mask is None else mask & causal
     if not explicit:
+        if mask is not None and mask.dim() < 2:
+            mask = mask.expand(T_q, T_k)  # PyTorch wants a row for each query
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=enable_gqa)
     if enable_gqa:  # neighbouring query heads get copies of the keys and values that they share
         k, v = (shared.repeat_interleave(q.shape[-3] // shared.shape[-3], dim=-3) for shared in (k, v))
