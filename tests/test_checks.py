@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from attention_course.checks import check_channels, check_probe, check_range, check_sizes, check_type
+from attention_course.checks import check_channels, check_probe, check_range, check_sizes
 
 
 @pytest.mark.parametrize("size", [2, np.int64(2), torch.tensor(2), np.array(2), torch.tensor(2).byte()])
@@ -22,12 +22,6 @@ def test_sizes_are_integers_of_any_kind(size):
 def test_sizes_are_nothing_else(size):
     with pytest.raises(TypeError, match=r"^f: T = .*, expected an integer of at least 1"):
         check_sizes("f", 1, T=size)
-
-
-def test_several_types_are_listed():
-    check_type(1, (int, str), "f", "x")
-    with pytest.raises(TypeError, match=r"^f: x is torch.int64, \(2,\), expected int or str\.$"):
-        check_type(torch.tensor([1, 2]), (int, str), "f", "x")
 
 
 def test_the_ends_of_a_range():

@@ -99,7 +99,7 @@ def test_ablating_heads_is_zeroing_their_columns(model, heads):
     model.eval()
     ids = torch.randint(13, (2, 7))
     usual = model(ids)
-    with pytest.raises(ZeroDivisionError), ablate(model, heads):
+    with contextlib.suppress(KeyboardInterrupt), ablate(model, heads):
         found = model(ids)
         with record_weights() as layers:
             torch.testing.assert_close(model(ids), found)
@@ -107,7 +107,7 @@ def test_ablating_heads_is_zeroing_their_columns(model, heads):
         with ablate(model, [(0, 0), (1, 3)]):
             assert not torch.allclose(model(ids), found, atol=1e-4)
         assert torch.equal(model(ids), found)
-        1 / 0  # noqa: B018
+        raise KeyboardInterrupt
     assert torch.equal(model(ids), usual)
     assert torch.allclose(found, usual, atol=1e-4) == (not heads)
     torch.testing.assert_close(without_columns(model, heads)(ids), found)
