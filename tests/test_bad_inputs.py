@@ -453,6 +453,13 @@ generate(Last(), ids, 2) | generate: the model returns torch.float32, (1, 33), e
 Trainer(gpt(), Data(DATA.train[:7], DATA.val, TOKENIZER), RECIPE) | The training text has 7 tokens, too few
 Trainer(gpt(), Data(DATA.train, DATA.val[:8], TOKENIZER), RECIPE) | The validation text has 8 tokens
 Trainer(gpt(), DATA, RECIPE, torch.optim.SGD([nn.Parameter(x)])) | optimizer holds … model.parameters()
+Recipe(steps=2**31) | Recipe: steps = 2147483648, expected an integer of at least 1, below 2**31.
+Recipe(seed=2**63) | Recipe: seed = 9223372036854775808, expected an integer, 0 <= seed < 2**63.
+Recipe(beta2=1.0) | Recipe: beta2 = 1.0, expected a number, 0 <= beta2 < 1.
+Recipe(weight_decay=INF) | Recipe: weight_decay = inf, expected a number, 0 <= weight_decay < inf.
+Recipe(clip=0.0) | Recipe: clip = 0.0, expected a number above 0.
+Recipe(precision="float23") | There is no precision called 'float23'. Did you mean 'float32'?
+evaluate(gpt(), DATA.val, blocks=0) | evaluate: blocks = 0, expected an integer of at least 1
 train(nn.Linear(2, 2), DATA, RECIPE) | Linear has block_size = None
 load_model("folder") | no checkpoint file folder. Trainer.save writes one.
 read_checkpoint("no such file.pt") | no checkpoint file no such file.pt
