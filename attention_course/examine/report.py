@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from attention_course.plots import Panel, picture
-from attention_course.plots.frame import MUTED, accent, frame
+from attention_course.plots.frame import MUTED, frame, points, prose
 
 Verdict = Literal["wrong", "doubtful", "right", "not asked"]
 SIGNS: dict[Verdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}
@@ -110,18 +110,12 @@ class Report:
         return {"text/plain": repr(self), "text/html": self._html()}
 
     def _html(self) -> str:
-        notes = "".join(f"<div>{html.escape(remark)}</div>" for remark in self.remarks)
         shown, waiting = self.shown
-        rows = "".join(
-            [
-                *map(row, shown),
-                *(f'<div style="margin-top:6px">{html.escape(line)}</div>' for line in waiting),
-            ]
-        )
+        notes, more = ("".join(map(prose, lines)) for lines in (self.remarks, waiting))
         panels = [finding.panel for finding in self.findings if finding.panel is not None]
         drawn = pictures(panels, self.headline) if panels else ""
         sign = SIGNS["wrong" if self.wrong else "not asked" if self.stopped else "right"]
-        return frame("examine", sign, self.headline, notes + rows) + drawn
+        return frame("examine", sign, self.headline, notes + points(map(row, shown)) + more) + drawn
 
 
 def pictures(panels: list[Panel], alt: str) -> str:
@@ -132,12 +126,9 @@ def pictures(panels: list[Panel], alt: str) -> str:
         return '<div>Pictures need more packages: pip install "attention-course[course]"</div>'
 
 
-def row(finding: Finding) -> str:
-    """Return a finding as HTML: one line, and what to do below it."""
-    sign = SIGNS[finding.verdict]
+def row(finding: Finding) -> tuple[str, str, str]:
+    """Return a finding for `points`: its name and what was measured, and below them what to do."""
+    measured = f'<span style="{MUTED}">{html.escape(finding.measured)}</span>'
     advice = f'<div style="margin-left:1.6em">{html.escape(finding.advice)}</div>' if finding.advice else ""
-    return (
-        f'<div style="margin-top:6px;border-left:3px solid {accent(sign)};padding-left:8px">'
-        f"{sign} {finding.verdict} &nbsp;<strong>{html.escape(finding.name)}</strong>"
-        f' &nbsp;<span style="{MUTED}">{html.escape(finding.measured)}</span>{advice}</div>'
-    )
+    named = f"<strong>{html.escape(finding.name)}</strong> &nbsp;{measured}{advice}"
+    return SIGNS[finding.verdict], finding.verdict, named
