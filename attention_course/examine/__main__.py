@@ -29,8 +29,8 @@ def arguments() -> argparse.ArgumentParser:
         epilog="FILE is executed, as by python FILE: name only files that you trust. NAME is a model, or a "
         "class or a function that makes one: without arguments, with vocab_size and block_size, or with a "
         "config, if NAMEConfig is in the file. All of it runs in a process apart, and what it prints is not "
-        "shown. Exit status: 0 if nothing is wrong, 1 if something is, or too little could be asked, 2 if there "
-        "is no such model, 130 if the examination was stopped, by Ctrl-C.",
+        "shown. Exit status: 0 if nothing is wrong, 1 if something is, or too little could be asked, 2 if "
+        "there is no such model, 130 if the examination was stopped, by Ctrl-C.",
     )
     parser.add_argument(
         "model", metavar="FILE:NAME", help="a Python file, which is executed, and a name in it"

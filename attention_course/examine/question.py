@@ -168,7 +168,9 @@ def found(
     return Finding("", "right" if holds else otherwise, measured, expected, cause)
 
 
-def same(subject: Subject, one: Tensor, other: Tensor, said: str, cause: str = "") -> Finding:
+def same(
+    subject: Subject, one: Tensor, other: Tensor, said: str, cause: str = "", slack: float = 1.0
+) -> Finding:
     """Return "right" if logits are the same but for rounding; `said` stands before the difference."""
-    away, limit = gap(one, other), subject.tolerance(one)
+    away, limit = gap(one, other), slack * subject.tolerance(one)
     return found(away <= limit, f"{said} {away:.2g}.", f"At most {limit:.1g}, by rounding.", cause)

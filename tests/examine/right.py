@@ -109,11 +109,8 @@ class Recurrent(nn.Module):
 
     def __init__(self, kind=nn.LSTM):
         super().__init__()
-        self.tokens, self.layer, self.head = (
-            nn.Embedding(V, 32),
-            kind(32, 32, batch_first=True),
-            nn.Linear(32, V),
-        )
+        self.tokens, self.head = nn.Embedding(V, 32), nn.Linear(32, V)
+        self.layer = kind(32, 32, batch_first=True)
 
     def forward(self, ids):
         return self.head(self.layer(self.tokens(ids))[0])
@@ -125,10 +122,8 @@ class Experts(nn.Module):
     def __init__(self, like, many=16):
         super().__init__()
         sizes = like.in_features, like.out_features
-        self.router, self.each = (
-            nn.Linear(sizes[0], many),
-            nn.ModuleList(nn.Linear(*sizes) for _ in range(many)),
-        )
+        self.router = nn.Linear(sizes[0], many)
+        self.each = nn.ModuleList(nn.Linear(*sizes) for _ in range(many))
 
     def forward(self, x):
         share, chosen = self.router(x).softmax(dim=-1).max(dim=-1, keepdim=True)

@@ -125,5 +125,6 @@ def test_bugs_of_a_model_with_padding_are_found():
 def test_a_context_that_is_cut_is_not_said_to_fade():
     cut = asked(findings.full_context, plant("no token sees more than 4 back"))
     assert "window" in cut.cause
-    assert "fades" in asked(findings.full_context, Recurrent()).cause
+    fading = findings.full_context.put_to(Candidate(Subject(Recurrent(), 29, 256)), {})
+    assert "fades" in fading.cause
     assert asked(findings.full_context, plant("the first id overwritten")).verdict == "wrong"

@@ -15,7 +15,7 @@ REFUSE = {
 }  # a table of positions, and a generate of transformers', which does not crop
 DOUBTS = {name: {"It writes on beyond its block"} for name in REFUSE} | {
     "Mistral": {"The context is as long as it says"},  # a window: it cannot be told from a bug
-    "LSTM": {"The context is as long as it says", "Attention begins even"},
+    "LSTM": {"Attention begins even"},
     "GRU": {"Attention begins even"},
     "cache, token by token": {"With a cache the logits are the same"},
 }
