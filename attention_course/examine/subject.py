@@ -188,16 +188,16 @@ class Subject(nn.Module):
     def borrows(self, other: "Subject") -> bool:
         """Return whether it computes with parameters of another model, as a copied lambda that holds self."""
         theirs = [p for p in other.parameters() if p.requires_grad]
-        try:
-            with torch.enable_grad():
-                logits = self(self.draw(1, 1))
-            if not theirs or not logits.requires_grad:
+        with torch.enable_grad():
+            try:
+                total = self(self.draw(1, 1)).sum()
+            except StoppedError:
+                raise
+            except BaseException:  # the questions will tell it
                 return False
-            grads = torch.autograd.grad(logits.sum(), theirs, allow_unused=True)
-        except StoppedError:
-            raise
-        except BaseException:  # the questions will tell it
-            return False
+            if not theirs or not total.requires_grad:
+                return False
+            grads = torch.autograd.grad(total, theirs, allow_unused=True)
         return any(grad is not None for grad in grads)
 
     def stirred(self, seed: int = 0) -> "Subject":
