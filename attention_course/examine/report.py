@@ -57,7 +57,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The findings of an examination. It is true if all questions were put, and nothing is wrong.
+    """The findings of an examination. It is true if all questions were put, most could be asked, and nothing
+    is wrong.
 
     Attributes:
         findings: what is to be mended first comes first, then what follows from it, what is doubtful, what is
@@ -76,7 +77,12 @@ class Report:
         object.__setattr__(self, "findings", tuple(order))
 
     def __bool__(self) -> bool:
-        return not self.stopped and not self.wrong
+        return not self.stopped and not self.wrong and self.enough
+
+    @property
+    def enough(self) -> bool:
+        """Whether at least as many questions could be asked as could not."""
+        return 2 * sum(finding.verdict == "not asked" for finding in self.findings) <= len(self.findings)
 
     @property
     def wrong(self) -> bool:
@@ -92,6 +98,8 @@ class Report:
             said = f"{said or 'nothing found'}; stopped before the end"
         if self.wrong:
             return f"{said}. Mend this first: {self.findings[0].name}."
+        if not self.enough:
+            return f"{said}. That is too little to judge it by."
         return f"{said}. Look at this: {self.findings[0].name}." if counts["doubtful"] else f"{said}."
 
     @property
@@ -114,7 +122,7 @@ class Report:
         notes, more = ("".join(map(prose, lines)) for lines in (self.remarks, waiting))
         panels = [finding.panel for finding in self.findings if finding.panel is not None]
         drawn = pictures(panels, self.headline) if panels else ""
-        sign = SIGNS["wrong" if self.wrong else "not asked" if self.stopped else "right"]
+        sign = SIGNS["wrong" if self.wrong else "right" if self else "not asked"]
         return frame("examine", sign, self.headline, notes + points(map(row, shown)) + more) + drawn
 
 
