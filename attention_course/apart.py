@@ -19,7 +19,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Generator
-from functools import partial
+from functools import _lru_cache_wrapper, lru_cache, partial
 from importlib import import_module
 from pkgutil import resolve_name
 from queue import Empty, SimpleQueue
@@ -198,14 +198,27 @@ def kill_group(group: int) -> None:
 
 
 class Packer(cloudpickle.Pickler):
-    """Pickles `exit` and `quit` of IPython, which end the kernel, as those of Python."""
+    """Pickles two things that cloudpickle cannot, or must not.
+
+    `exit` and `quit` of IPython end the kernel: those of Python are sent. Of a learner's function with a
+    cache, the function is sent.
+    """
 
     def reducer_override(self, obj):
         """Return how to rebuild `obj`."""
         autocall = sys.modules.get("IPython.core.autocall")  # outside of a notebook there may be none
         if autocall and isinstance(obj, autocall.IPyAutocall):
             return getattr, (builtins, "exit")
+        if isinstance(obj, _lru_cache_wrapper):
+            code = getattr(obj.__wrapped__, "__code__", None)
+            if code is None or is_learners(code.co_filename):
+                return cached, (obj.__wrapped__, *obj.cache_parameters().values())
         return super().reducer_override(obj)
+
+
+def cached(function: Callable, maxsize: int | None, typed: bool) -> Callable:
+    """Return a function with an empty cache."""
+    return lru_cache(maxsize, typed)(function)
 
 
 def packed(obj: object) -> bytes:

@@ -65,10 +65,6 @@ def newton_schulz(matrix: Float[Tensor, "*B rows cols"], steps: int = 5) -> Floa
     Args:
         matrix: shape (rows, cols), or several of them (..., rows, cols).
         steps: number of steps.
-
-    Raises:
-        TypeError: `matrix` is not a float tensor of at least two dimensions, or `steps` not an integer.
-        ValueError: `steps` is negative.
     """
     check_sizes("newton_schulz", 0, steps=steps)
     if not is_float_tensor(matrix) or matrix.dim() < 2:
@@ -97,9 +93,6 @@ class Muon(Optimizer):
         momentum: of orthogonal groups.
         betas: of all others.
         weight_decay: the share of a parameter that is lost a step, times lr.
-
-    Raises:
-        ValueError: an orthogonal group holds a parameter that is not a matrix.
     """
 
     def __init__(
@@ -193,12 +186,7 @@ class ShiftedBlock(nn.Module):
 
 
 def check_tricks(tricks: object, name: str) -> None:
-    """Raise unless `tricks`, passed to the function `name`, are names from TRICKS.
-
-    Raises:
-        TypeError: it is not a collection of names.
-        ValueError: a name is unknown.
-    """
+    """Raise unless `tricks`, passed to the function `name`, are names from TRICKS."""
     if isinstance(tricks, str) or not isinstance(tricks, Sequence | Set | Mapping):
         raise TypeError(f"{name}: tricks is {describe(tricks)}, expected names, for example ['muon'].")
     for trick in tricks:
@@ -255,10 +243,6 @@ def speedrun(
         learning_rate: the maximum; the recipe's if left out. Matrices under Muon have 2.5 times as much.
         seed: of the parameters and the batches.
         device: of the model.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: a name is unknown, or a number out of range.
     """
     check_type(data, Data, "speedrun", "data")
     check_tricks(tricks, "speedrun")

@@ -3,7 +3,8 @@
 What is edited is `notebook.py` in the folder of a rung (jupytext's py:percent); what a learner opens is
 made from it here, with its outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!
 --neighbours-->` one to the rungs below and above, `<!--time-->` how long the rung takes, `<!--task NAME-->`
-the task of an exercise, and the stem of a rung in braces its number. A line that ends with `<!--notebook-->`
+the task of an exercise, and the stem of a rung in braces its number. `{{loss:.2f}}` in prose becomes what
+Python puts there in an f-string, once the code above it has run. A line that ends with `<!--notebook-->`
 is for notebooks only, as those with links are; the site leaves it out. A cell with the tag `folded` shows one
 line until it is opened, the comment that says what is there. The same source always gives the same file, so
 that a diff shows what a change really moved: ids of cells come from the cells themselves, and everything
@@ -12,12 +13,15 @@ leaves the old file as it was. `pictures/` gets what its explorers show of the m
 loaded.
 """
 
+import ast
 import hashlib
 import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import nbformat
@@ -34,7 +38,9 @@ NAVIGATION = "<!--ladder-->"
 NEIGHBOURS = "<!--neighbours-->"
 TIME = "<!--time-->"
 NOT_ON_THE_SITE = "<!--notebook-->"
+KEPT = ("numbers", "tags")  # of the metadata of a cell
 TASK = re.compile(r"<!--task (.+?)-->")
+FIELD = re.compile(r"\{\{(.+?)\}\}")  # {{loss:.2f}}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURES = f"""\
 import sys
@@ -80,11 +86,16 @@ def cells_of(source: str) -> list[NotebookNode]:
     """Read the cells of a source, not yet executed.
 
     An id is a hash of the cell, so a cell keeps its id for as long as nobody edits it, wherever it moves.
-    Two blank lines, which formatters leave around a function, become one.
+    Two blank lines, which formatters leave around a function, become one. The code above a field gets it
+    among the numbers of its metadata, as yet without a value.
     """
     cells = jupytext.reads(source, fmt="py:percent").cells
     seen = Counter()
     for cell in cells:
+        if cell.cell_type == "code":
+            above = cell
+        elif fields := FIELD.findall(cell.source):
+            above.metadata["numbers"] = above.metadata.get("numbers", {}) | dict.fromkeys(fields)
         cell.source = re.sub(r"\n{3,}", "\n\n", cell.source)
         content = f"{cell.cell_type}\n{cell.source}"
         cell.id = hashlib.sha256(f"{content}\n{seen[content]}".encode()).hexdigest()[:8]
@@ -97,23 +108,54 @@ def notebook_of(source: str) -> NotebookNode:
     return nbformat.v4.new_notebook(cells=cells_of(source), metadata={"kernelspec": KERNEL})
 
 
+def asked(fields: Iterable[str]) -> dict[str, Any]:
+    """Return what a kernel is asked to work out fields, as arguments of a client's `execute`."""
+    values = {field: f'f"""{{{field}}}"""' for field in fields}
+    return {"code": "", "silent": True, "user_expressions": values, "reply": True}
+
+
+def answered(reply: dict[str, Any]) -> dict[str, str]:
+    """Return what a kernel replied: the words for each field, but for those that it could not work out."""
+    said = reply["content"]["user_expressions"].items()
+    return {name: ast.literal_eval(x["data"]["text/plain"]) for name, x in said if x["status"] == "ok"}
+
+
 def execute(notebook: NotebookNode, folder: Path) -> None:
-    """Run all cells in `folder` and keep their outputs; raises at the first error.
+    """Run all cells in `folder` and keep their outputs and numbers; raises at the first error.
 
     One more cell, which is not kept, writes the pictures of the explorers that show a model.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # as the tests run them: other threads can add in another order
     os.environ["ATTENTION_PROGRESS"] = ""  # what a maintainer has answered is not stored
     notebook.cells.append(nbformat.v4.new_code_cell(PICTURES))
-    NotebookClient(
+    client = NotebookClient(
         notebook,
         timeout=600,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         store_widget_state=False,
-    ).execute()
+    )
+
+    async def keep_numbers(cell: NotebookNode, **_: object) -> None:
+        if fields := cell.metadata.get("numbers"):
+            fields |= answered(await client.kc.execute(**asked(fields)))
+
+    client.on_cell_executed = keep_numbers
+    client.execute()
     notebook.cells.pop()
+
+
+def fill(notebook: NotebookNode) -> None:
+    """Put the numbers of each cell into the prose below it."""
+    numbers = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            numbers = cell.metadata.get("numbers", {})
+        for field, said in numbers.items() if cell.cell_type == "markdown" else ():
+            if said is None:
+                sys.exit(f"{{{{{field}}}}} has no value: the code above it must compute it, and has to run.")
+            cell.source = cell.source.replace(f"{{{{{field}}}}}", said)
 
 
 def strip(notebook: NotebookNode) -> None:
@@ -124,7 +166,7 @@ def strip(notebook: NotebookNode) -> None:
     """
     notebook.metadata = NotebookNode(kernelspec=NotebookNode(KERNEL))
     for cell in notebook.cells:
-        cell.metadata = NotebookNode({key: cell.metadata[key] for key in cell.metadata if key == "tags"})
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in cell.metadata if key in KEPT})
         if "folded" in cell.metadata.get("tags", []):
             cell.metadata["jupyter"] = {"source_hidden": True}
         outputs = []
@@ -145,6 +187,7 @@ def build(source: str, notebook: Path) -> None:
     """Build the file `notebook` from a source."""
     made = notebook_of(source)
     execute(made, notebook.parent)
+    fill(made)
     strip(made)
     nbformat.validate(made)
     nbformat.write(made, notebook)
@@ -158,6 +201,9 @@ def reword(source: str, notebook: Path) -> None:
         sys.exit(f"{notebook.name}: code has changed, so it has to run: leave out --words.")
     for cell, old in zip(code, before, strict=True):
         cell.outputs, cell.execution_count = old.outputs, old.execution_count
+        for field in (numbers := cell.metadata.get("numbers", {})):
+            numbers[field] = old.metadata.get("numbers", {}).get(field)
+    fill(made)
     strip(made)
     nbformat.write(made, notebook)
 

@@ -7,6 +7,7 @@ import sys
 
 import jaxtyping
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 from nbval.plugin import IPyNbCell
 
@@ -68,12 +69,17 @@ def smollm():
 
 @pytest.fixture(scope="session")
 def pictures_of_explorers():
-    """Have the pictures for the site worked out, in a process of their own: here each tensor is checked."""
+    """Have the pictures for the site worked out, in a process of their own: here each tensor is checked.
+
+    Where tests run side by side, one process waits for the other, and finds them.
+    """
     from website import explorers  # not above, for the same reason
 
     load = "from website import explorers\nfor name in explorers.EXPLORERS: explorers.load(name)"
     path = {"PYTHONPATH": os.pathsep.join([str(explorers.ROOT), str(explorers.ROOT / "tools")])}
-    subprocess.run([sys.executable, "-c", load], env=os.environ | path, check=True)
+    explorers.KEPT.mkdir(exist_ok=True)
+    with FileLock(explorers.KEPT / "lock"):
+        subprocess.run([sys.executable, "-c", load], env=os.environ | path, check=True)
     return explorers
 
 

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from attention_course.apart import EndedError, Worker, packed
+from attention_course.examine.learning import stories as is_course_cached
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +100,27 @@ def test_what_it_starts_ends_with_it(ask):
     _, (_, pid), _ = ask("import subprocess; send('started', subprocess.Popen(['sleep', '99']).pid)")
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(pid).wait(10)
+
+
+def test_a_function_with_a_cache_is_pickled_with_its_settings(monkeypatch, tmp_path):
+    (tmp_path / "my_cache.py").write_text(
+        "import functools\n"
+        "@functools.lru_cache(maxsize=7, typed=True)\n"
+        "def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)\n"
+        "class Mine:\n"
+        "    @functools.cache\n"
+        "    def twice(self, n): return 2 * n\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import my_cache  # pyright: ignore
+
+    mine = packed([my_cache.fib, my_cache.Mine, is_course_cached])
+    monkeypatch.delitem(sys.modules, "my_cache")
+    sys.path.remove(str(tmp_path))
+    fib, kind, ours = pickle.loads(mine)
+    assert (fib(50), kind().twice(3)) == (12586269025, 6)
+    assert fib.cache_parameters() == {"maxsize": 7, "typed": True}
+    assert ours is is_course_cached
 
 
 def test_what_is_of_no_package_is_pickled_by_value(monkeypatch, tmp_path):

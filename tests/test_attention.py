@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -36,7 +36,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 sizes = st.integers(1, 7)
 seeds = st.integers(0, 2**32)
-each_dtype = pytest.mark.parametrize("dtype", TOLERANCE)
+dtypes = st.sampled_from(list(TOLERANCE))
 
 
 def close(dtype):
@@ -106,8 +106,8 @@ def test_softmax_of_one_score_and_of_as_many_as_float16_can_sum():
 # One head
 
 
-@each_dtype
 @given(
+    dtype=dtypes,
     B=sizes,
     T=st.tuples(sizes, sizes),
     channels=st.tuples(sizes, sizes),
@@ -150,15 +150,6 @@ def test_cross_attention_takes_queries_from_one_text_and_the_rest_from_another()
     cross, context = CrossAttentionHead(5, 7, 3, d_v=4), torch.randn(2, 8, 7)
     expected = attention(cross.query(x), cross.key(context), cross.value(context))
     torch.testing.assert_close(cross(x, context), expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_stays(dtype):
-    q, k, v = torch.randn(3, 2, 6, 4, dtype=dtype)
-    output, weights = attention(q, k, v, causal_mask(6))
-    assert output.dtype == weights.dtype == dtype
-    expected, _ = attention(q.double(), k.double(), v.double(), causal_mask(6))
-    torch.testing.assert_close(output.double(), expected, atol=5e-2, rtol=5e-2)
 
 
 def test_autocast_makes_two_dtypes_one():
@@ -257,9 +248,13 @@ def output_and_gradients(way, heads, x, mask, direction):
 many_sizes = st.tuples(st.integers(1, 3), st.integers(1, 7), st.integers(1, 5), st.integers(1, 5))
 
 
-@each_dtype
-@pytest.mark.parametrize("kind", ["none", "causal", "padding", "random", "nothing"])
-@given(size=many_sizes, seed=seeds)
+@given(
+    dtype=dtypes,
+    kind=st.sampled_from(["none", "causal", "padding", "random", "nothing"]),
+    size=many_sizes,
+    seed=seeds,
+)
+@settings(max_examples=200)
 def test_all_ways_agree_forward_and_backward(dtype, kind, size, seed):
     B, T, n_head, head_size = size
     torch.manual_seed(seed)
@@ -290,9 +285,9 @@ def test_torch_agrees_with_bias_too(size, seed):
 # However it is computed
 
 
-@pytest.mark.parametrize("is_causal", [True, False])
-@each_dtype
 @given(
+    is_causal=st.booleans(),
+    dtype=dtypes,
     T=st.tuples(sizes, sizes),
     heads=st.sampled_from([(3, 1), (3, 2), (1, 5), (2, 1)]),
     d_v=sizes,
@@ -380,21 +375,6 @@ def test_a_cache_returns_all_that_a_layer_put_in(chunks, B, H, D, seed):
         cache.advance(T)
         assert len(cache) == stop
         assert cache.numel() == 2 * 2 * B * H * stop * D
-
-
-def test_what_was_not_counted_is_written_over():
-    cache, layers, x = Cache(), [nn.Identity(), nn.Identity()], randn(0, 3, 1, 2, 7, 5)
-    cache.extend(
-        layers[0], *2 * [x[0].expand(3, 2, 7, 5)]
-    )  # a first call that failed leaves room for any batch
-    for layer in layers:
-        cache.extend(layer, x[0], x[0])
-    cache.advance(7)
-    cache.extend(layers[0], x[1], x[1])  # the other layer is not reached
-    assert (len(cache), cache.numel()) == (7, 2 * 2 * 2 * 7 * 5)
-    for layer in layers:
-        for kept in cache.extend(layer, x[2], x[2]):
-            assert torch.equal(kept, torch.cat([x[0], x[2]], dim=2))
 
 
 def test_a_cache_that_grows_by_tokens_is_rarely_copied():

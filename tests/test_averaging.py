@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_course.attention import leak_probe
@@ -23,24 +23,19 @@ def definition(x):
 
 
 @each_mean
-@given(shape=st.tuples(st.integers(1, 4), st.integers(1, 33), st.integers(1, 6)), seed=st.integers(0, 2**32))
-def test_equals_its_definition(mean, shape, seed):
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    torch.testing.assert_close(mean(x), definition(x), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(mean(x[0]), definition(x[0]), rtol=1e-12, atol=1e-12)
-
-
-@each_mean
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
-    [(torch.float16, 1e-2), (torch.bfloat16, 5e-2), (torch.float32, 1e-6), (torch.float64, 1e-14)],
+    [(torch.float16, 1e-2), (torch.bfloat16, 5e-2), (torch.float32, 1e-5), (torch.float64, 1e-12)],
 )
-def test_keeps_dtype_and_device(mean, dtype, tolerance):
-    x = torch.randn(3, 17, 5).to(dtype)
-    out = mean(x)
-    assert out.dtype == dtype
-    assert out.device == x.device
-    torch.testing.assert_close(out.double(), definition(x), rtol=tolerance, atol=tolerance)
+@given(shape=st.tuples(st.integers(0, 4), st.integers(1, 33), st.integers(1, 6)), seed=st.integers(0, 2**32))
+@settings(max_examples=25)
+def test_equals_its_definition(mean, dtype, tolerance, shape, seed):
+    x = torch.randn(shape[::-1], generator=torch.Generator().manual_seed(seed)).to(dtype)
+    x, before = x.transpose(0, 2), x.transpose(0, 2).clone()  # not contiguous
+    for tokens, found in ((x, mean(x)), *((each, mean(each)) for each in x[:1])):
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), definition(tokens), rtol=tolerance, atol=tolerance)
+    assert torch.equal(x, before)
 
 
 @each_mean
@@ -55,22 +50,8 @@ def test_inf_and_nan_spoil_the_means_before_them_unless_it_is_the_loop(mean, bad
 
 
 @each_mean
-def test_gradients(mean):
-    x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(mean, x)
-
-
-@each_mean
-def test_is_causal_and_uses_all_the_past(mean):
+def test_is_causal_differentiable_and_computed_where_the_tokens_are(mean):
     past = torch.ones(6, 6, dtype=torch.bool).tril()
     assert torch.equal(leak_probe(mean, torch.randn(3, 6, 2)), past)
-
-
-@each_mean
-def test_odd_inputs(mean):
-    assert mean(torch.zeros(0, 3, 2)).shape == (0, 3, 2)
+    assert torch.autograd.gradcheck(mean, torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True))
     assert mean(torch.zeros(2, 3, 4, device="meta")).device.type == "meta"
-    x = torch.randn(5, 7, 3).transpose(0, 2)  # not contiguous
-    before = x.clone()
-    torch.testing.assert_close(mean(x), mean(before))
-    assert torch.equal(x, before)

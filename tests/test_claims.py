@@ -3,10 +3,10 @@
 All of it is read from the built notebooks and their stored outputs, and from the package what `ask`, `check`
 and `explore` show there. That a run still gives these outputs is nbval's part.
 
-Numbers in prose have marks, which no page shows. `0.33<!--shown-->`: a cell next to it prints or asserts that
-number, and all those of one sentence one after the other; `half<!--shown 1/2-->` is one in words.
-`0.02<!--given-->`: no cell computes it; others say so, or an exercise wants it. Cells have tags. "proof": it
-proves the rung against the one below. "given": in words its picture has numbers that are not in the code.
+A number in prose is put there by the build, `{{loss:.2f}}`, or is written in the code beside it, or has the
+mark `0.02<!--given-->`, which no page shows: no cell computes it; others say so, or an exercise wants it.
+Cells have tags. "proof": it proves the rung against the one below. "given": in words its picture has numbers
+that are not in the code.
 
 The `rung.toml` of a rung has the words that it introduces, `words.toml` those that would blur them.
 """
@@ -18,11 +18,13 @@ import tomllib
 from dataclasses import dataclass, field
 from functools import cache
 from html import unescape
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
+import jupytext
 import nbformat
 import pytest
+from build import FIELD
 from cells import calls_in
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -36,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PATHS = [ROOT / "notebooks" / f"{rung.name}.ipynb" for rung in RUNGS]
 WORDING = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))
 ALLOWED = WORDING["allowed"] | {rung.stem: rung.allowed for rung in RUNGS}
-SHOWN, GIVEN = "<!--shown-->", "<!--given-->"
+GIVEN = "<!--given-->"
 
 
 @dataclass
@@ -68,10 +70,7 @@ def sections_of(cells) -> list[Section]:
 
 @cache
 def cells_of(path: Path) -> list:
-    cells = nbformat.read(path, as_version=4).cells
-    for cell in cells:
-        cell.source = re.sub(r"<!--(\w+) ([^>]+)-->", r" \2<!--\1-->", cell.source)  # half<!--shown 1/2-->
-    return cells
+    return nbformat.read(path, as_version=4).cells
 
 
 @cache
@@ -176,107 +175,25 @@ def literals(nodes) -> set[float]:
     return found
 
 
-def is_number(node: ast.AST) -> bool:
-    """2, -2, 1 / 3 and 2**-0.5 are numbers; 4 * 64 is two of them."""
-    match node:
-        case ast.Constant(value=value):
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return is_number(inner)
-        case ast.BinOp(left=left, op=ast.Div() | ast.Pow(), right=right):
-            return is_number(left) and is_number(right)
-    return False
-
-
-def numbers_in(node: ast.AST) -> list[ast.AST]:
-    """The numbers in an expression; no index, and no argument with a name, such as a tolerance."""
-    if is_number(node):
-        return [node]
-    children = [node.value] if isinstance(node, ast.Subscript) else ast.iter_child_nodes(node)
-    return [found for each in children if not isinstance(each, ast.keyword) for found in numbers_in(each)]
-
-
-def claimed_by(cell) -> list[float]:
-    """The numbers that a cell asserts, as they come, those in a table written down for that among them."""
-    found = {}
-    for claim in claims_of(cell.source):
-        written = re.fullmatch(r"(torch\.tensor\()?[-+*/\d.e, ()\[\]\n]+", ast.unparse(claim))
-        if written or isinstance(claim, ast.Assert) or "assert_close(" in ast.unparse(claim):
-            found |= {(each.lineno, each.col_offset): each for each in numbers_in(claim)}
-    return [float(eval(ast.unparse(found[place]))) for place in sorted(found)]
-
-
-def printed_by(cell) -> list[float]:
-    """The numbers that a cell prints, as they come; but not the choices of a question, or what may differ."""
-    found = []
-    if re.search(r"\bask\(", cell.source) or has_tag(cell, "nbval-ignore-output"):
-        return found
-    for output in cell.outputs:
-        if output.get("name") == "stdout" or set(output.get("data", {})) == {"text/plain"}:
-            text = output.get("text") or output.data["text/plain"]
-            found += re.findall(r"(?<![\w.])-?\d[\d,]*(?:\.\d*)?(?:e[+-]?\d+)?", text)
-    return [value_of(number) for number in found]
-
-
-def computed_beside(cells: list, at: int) -> list[list[float]]:
-    """What the nearest cells before and after the one at `at` compute that print or assert something.
-
-    These are the numbers that they assert. Where neither asserts one, they are those that they print.
-    """
-    near = []
-    for way in (reversed(cells[:at]), cells[at + 1 :]):
-        code = (cell for cell in way if cell.cell_type == "code")
-        near += islice((cell for cell in code if printed_by(cell) or claims_of(cell.source)), 1)
-    return list(filter(None, map(claimed_by, near))) or list(map(printed_by, near))
-
-
-def is_computed(numbers: list[str], computed: list[float]) -> bool:
-    """Do these numbers stand among the computed ones, one after the other?"""
-    pieces = (computed[i : i + len(numbers)] for i in range(len(computed) - len(numbers) + 1))
-    return any(
-        all(is_shown(said, {each}) for said, each in zip(numbers, piece, strict=True)) for piece in pieces
-    )
-
-
-def marked_in(prose: str) -> list[list[str]]:
-    """The marked numbers of each sentence that has some."""
-    sentences = re.split(r"(?<=[.?!])\s+|\n\n", without_code(prose))
-    return [marked for each in sentences if (marked := re.findall(f"({NUMBER}){SHOWN}", each))]
-
-
-def computed_in(section: Section) -> set[float]:
-    """All numbers that the section's cells print, or assert."""
-    return {number for cell in section.code for number in claimed_by(cell) + printed_by(cell)}
+def printed_by(cell) -> set[float]:
+    """The numbers that a cell prints."""
+    texts = (output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+    return {value_of(each) for text in texts for each in re.findall(NUMBER, text)}
 
 
 def unmarked_in(prose: str) -> list[str]:
-    """The numbers that need a mark and have none: a decimal point, a fraction, three digits or more.
-
-    Those of a task are given by it.
-    """
-    for exercise in EXERCISES.values():
-        prose = prose.replace(exercise.task, "")
-    unmarked = re.sub(f"{NUMBER}({SHOWN}|{GIVEN})", "", without_code(prose))
+    """The numbers to account for: with a decimal point, a fraction, a % sign, or three digits or more."""
+    unmarked = re.sub(f"{NUMBER}{GIVEN}|{FIELD.pattern}", "…", without_code(prose))
     found = re.findall(NUMBER, unmarked)
-    return [each for each in found if re.search(r"\d[.e/-]+\d|\d{3}", each.replace(",", ""))]
+    return [each for each in found if re.search(r"\d[.e/-]+\d|\d{3}|%", each.replace(",", ""))]
 
 
-def test_each_marked_number_is_computed_beside_it(path):
-    cells, count = cells_of(path), 0
-    for at, cell in enumerate(cells):
-        if cell.cell_type == "markdown":
-            near = computed_beside(cells, at)
-            for numbers in marked_in(cell.source):
-                assert any(is_computed(numbers, each) for each in near), f"{numbers}: not in {near}"
-                count += len(numbers)
-    assert count == sum(section.prose.count(SHOWN) for section in read(path)) > 0, "a mark without its number"
-
-
-def test_each_other_number_is_an_input_or_given(path):
-    for section in read(path):
+@pytest.mark.parametrize("rung", RUNGS, ids=ORDER)
+def test_each_number_is_computed_an_input_or_given(rung):
+    for section in sections_of(jupytext.reads(rung.text("notebook.py"), fmt="py:percent").cells):
         written = literals(tree_of(cell.source) for cell in section.code)
         for number in unmarked_in(section.prose):
-            assert is_shown(number, written), f"mark {number} in {section.heading!r}: {SHOWN} or {GIVEN}"
+            assert is_shown(number, written), f"{number} in {section.heading!r}: {{{{...}}}} or {GIVEN}"
         given = re.findall(f"({NUMBER}){GIVEN}", without_code(section.prose))
         assert len(given) == section.prose.count(GIVEN), f"a mark without its number in {section.heading!r}"
         for number in given:
@@ -293,7 +210,7 @@ def alts_of(section: Section) -> str:
 
 def test_each_number_that_describes_a_picture_is_in_the_code(path):
     for section in read(path):
-        known = computed_in(section) | literals(tree_of(cell.source) for cell in section.code)
+        known = literals(tree_of(cell.source) for cell in section.code).union(*map(printed_by, section.code))
         for number in unmarked_in(alts_of(section)):
             assert is_shown(number, known), f"{number} describes a picture of {section.heading!r}"
 

@@ -6,17 +6,13 @@ are required. Read `subject` (how a model is called), `question`, the questions 
 """
 
 import ctypes
-import os
-import random
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from tqdm.auto import tqdm
@@ -27,7 +23,7 @@ from attention_course.examine import beginning, findings, learning
 from attention_course.examine.learning import Learner
 from attention_course.examine.question import Question, questions_of
 from attention_course.examine.report import Finding, Report, Verdict
-from attention_course.examine.subject import StoppedError, Subject, told
+from attention_course.examine.subject import GENERATORS, OWN, SHARED, StoppedError, Subject, kept, told
 from attention_course.gpt import evaluating
 
 __all__ = ["QUESTIONS", "Finding", "Question", "Report", "Verdict", "examine"]
@@ -81,20 +77,6 @@ def questions_to(train: bool) -> list[Question]:
     return [question for question in QUESTIONS if train or not question.train]
 
 
-SHARED = [  # settings of all threads: a model that changes one must not spoil what runs after it
-    (torch.get_default_dtype, torch.set_default_dtype),
-    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    (torch.get_num_threads, torch.set_num_threads),
-    (sys.getrecursionlimit, sys.setrecursionlimit),
-    (os.getcwd, os.chdir),
-]
-OWN = [  # settings of the thread of the questions, which begins without a default device
-    (torch.is_grad_enabled, torch.set_grad_enabled),
-    (lambda: None, torch.set_default_device),
-]
-GENERATORS = [(random.getstate, random.setstate), (np.random.get_state, np.random.set_state)]
 HANGS = (
     f"No answer within {PATIENCE:.0f} seconds, so no further question was asked.",
     "A loop in forward() does not end, or the model is too large for this machine.",
@@ -211,17 +193,6 @@ def in_thread(subject: Subject, questions: list[Question]) -> Iterator[Message]:
             over.set()
             thread.join(1)
             stop(thread)
-
-
-@contextmanager
-def kept(state: list[tuple[Callable[[], Any], Callable[[Any], Any]]]) -> Iterator[None]:
-    """Leave what these functions get and set as it was."""
-    before = [get() for get, _ in state]
-    try:
-        yield
-    finally:
-        for (_, put), value in zip(state, before, strict=True):
-            put(value)
 
 
 def stop(thread: threading.Thread) -> None:

@@ -29,8 +29,8 @@ def arguments() -> argparse.ArgumentParser:
         epilog="FILE is executed, as by python FILE: name only files that you trust. NAME is a model, or a "
         "class or a function that makes one: without arguments, with vocab_size and block_size, or with a "
         "config, if NAMEConfig is in the file. All of it runs in a process apart, and what it prints is not "
-        "shown. Exit status: 0 if nothing is wrong, 1 if something is, 2 if there is no such model, 130 if "
-        "the examination was stopped, by Ctrl-C.",
+        "shown. Exit status: 0 if nothing is wrong, 1 if something is, or too little could be asked, 2 if "
+        "there is no such model, 130 if the examination was stopped, by Ctrl-C.",
     )
     parser.add_argument(
         "model", metavar="FILE:NAME", help="a Python file, which is executed, and a name in it"
@@ -65,12 +65,16 @@ def load(name: str, sizes: dict[str, int]) -> Callable[..., Any]:
         raise ValueError(f"{path} has no model, class or function called {attribute!r}.")
     if isinstance(made, nn.Module) or not makes_models(made):
         return made
-    return build(made, attribute, sizes, getattr(module, f"{attribute}Config", None))
+    model = build(made, attribute, sizes, getattr(module, f"{attribute}Config", None))
+    if not callable(model):
+        raise ValueError(f"{attribute}() returned {model!r}. Let it return the model, an nn.Module.")
+    return model
 
 
 def makes_models(made: Callable[..., Any]) -> bool:
     """Return whether this is a class, or a function that can be called without ids."""
-    wanted = [p for p in inspect.signature(made).parameters.values() if p.default is p.empty]
+    arguments = inspect.signature(made).parameters.values()
+    wanted = [p for p in arguments if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     return inspect.isclass(made) or not wanted or {p.name for p in wanted} <= {"vocab_size", "block_size"}
 
 
@@ -83,7 +87,8 @@ def build(
         ValueError: it cannot be called with these, or raises an error.
     """
     accepts = inspect.signature(make)
-    options = {size: value for size, value in sizes.items() if size in accepts.parameters}
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in accepts.parameters.values())
+    options = {size: value for size, value in sizes.items() if takes_all or size in accepts.parameters}
     if "config" in accepts.parameters and config is not None:
         options = {"config": build(config, f"{name}Config", sizes)}
     try:
@@ -140,7 +145,7 @@ def main(argv: list[str] | None = None) -> None:
             loaded(messages, options.model.rpartition(":")[0])
             report = Examination(questions_to(train)).follow(messages)
     except (OSError, ValueError) as error:
-        print(f"examine: {printable(str(error))}", file=sys.stderr)
+        print(f"examine: {printable(str(error).removeprefix('examine: '))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -3,6 +3,8 @@
 A question is a function of a `Candidate`. Its texts stand in `questions.toml`, under the name above it.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -12,6 +14,8 @@ from attention_course.examine.question import RESIDUAL, Candidate, asks, found, 
 from attention_course.examine.report import Finding
 from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, told
 from attention_course.plots import Heatmap
+
+FAINT = 30  # times what rounding explains: a memory that fades ends below, a cut far above
 
 # What comes out
 
@@ -85,18 +89,21 @@ def reads_block(candidate: Candidate) -> Finding:
 @asks("The logits are finite")
 def finite(candidate: Candidate) -> Finding:
     """Look for NaN and inf."""
+    candidate.given.leave_out_padding()
     new = candidate.new
     logits = new.logits(new.draw(4, candidate.short))
     if not logits.dtype.is_floating_point:
         return found(False, f"dtype {logits.dtype}.", "A float dtype.", "integers")
-    bad = int((~logits.isfinite()).sum())
-    return found(not bad, f"{bad} of {logits.numel()} are NaN or inf.")
+    bad, padding = int((~logits.isfinite()).sum()), new.vocab_size - len(new.tokens)
+    said = f" {padding} tokens that can never come, as padding does, are left out." if padding else ""
+    return found(not bad, f"{bad} of {logits.numel()} are NaN or inf.{said}")
 
 
 @asks("The logits are raw")
 def raw(candidate: Candidate) -> Finding:
     """Look for a softmax or another limit behind the last layer."""
-    logits = candidate.stirred.logits(candidate.given.draw(4, candidate.short))
+    given = candidate.given
+    logits = candidate.stirred.logits(given.draw(4, candidate.short))[..., given.tokens]
     low, high, many = float(logits.min()), float(logits.max()), logits.numel() >= 100
     if low >= 0 and bool(((logits.sum(dim=-1) - 1).abs() < 1e-3).all()):
         return found(False, "Each row sums to 1, and none is negative.", cause="softmax")
@@ -154,7 +161,7 @@ def batch_apart(candidate: Candidate) -> Finding:
     finding = same(stirred, stirred.logits(ids), alone, said)
     if finding.verdict == "right" and candidate.is_copy:
         others = torch.cat([ids[:1], stirred.others(ids[1:])])
-        once, again = (stirred.copied().train().logits(texts)[0] for texts in (ids, others))
+        once, again = (stirred.logits_in_training(texts)[0] for texts in (ids, others))
         finding = same(stirred, once, again, said, "training")
     return finding
 
@@ -166,9 +173,9 @@ def no_leak(candidate: Candidate) -> Finding:
     leaks = table.triu(1)
     said = f"{int(leaks.sum())} of {T * (T - 1) // 2} later tokens change an earlier output."
     if holds := not leaks.any():
-        if moved := halves_apart(stirred, stirred.block_size):
+        if moved := halves_apart(stirred, stirred.logits, stirred.block_size):
             said = f"In a full block, the second half changes {moved} outputs of the first."
-        elif candidate.is_copy and (moved := halves_apart(stirred.copied().train(), T)):
+        elif candidate.is_copy and (moved := halves_apart(stirred, stirred.logits_in_training, T)):
             said = f"In train mode, later tokens change {moved} outputs."
         holds = not moved
     cells = [(t, s) for t, s in leaks.nonzero().tolist()]
@@ -189,14 +196,14 @@ def leak_cause(table: Tensor) -> str:
     return "all" if leaks.sum() > 0.9 * future.sum() else ""
 
 
-def halves_apart(subject: Subject, T: int) -> int:
+def halves_apart(subject: Subject, logits: Callable[[Tensor], Tensor], T: int) -> int:
     """Return how many outputs of the first half of T tokens change with the second half.
 
     Dropout draws the same numbers for both: a text has a call of its own.
     """
     ids = subject.draw(1, T, seed=3)
     changed = torch.cat([ids[:, : T // 2], subject.others(ids[:, T // 2 :])], dim=-1)
-    once, again = subject.logits(ids)[0, : T // 2], subject.logits(changed)[0, : T // 2]
+    once, again = logits(ids)[0, : T // 2], logits(changed)[0, : T // 2]
     return int(((once - again).abs().amax(dim=-1) > subject.tolerance(once)).sum())
 
 
@@ -236,38 +243,45 @@ def prefix_alone(candidate: Candidate) -> Finding:
 def full_context(candidate: Candidate) -> Finding:
     """Change the first tokens of a full block, and look at its last output."""
     stirred, T = candidate.stirred, candidate.given.block_size
-    reach = reach_of(stirred, T)
+    reach, effect = reach_of(stirred, T)
     if reach == T - 1:
         return found(True, f"The first token reaches output {T - 1}.")
-    is_window = 0 < reach == reach_of(stirred, T - 1)
+    cause = "fading" if effect < FAINT else "window" if 0 < reach == reach_of(stirred, T - 1)[0] else ""
     return found(
         False,
         f"The last of {T} outputs depends on {reach} tokens before it.",
         f"All {T - 1}.",
-        "window" if is_window else "",
-        "doubtful" if is_window else "wrong",
+        cause,
+        "doubtful" if cause else "wrong",
     )
 
 
-def reach_of(subject: Subject, T: int) -> int:
-    """Return how far back the last output of T tokens sees, by halving the distance."""
+def reach_of(subject: Subject, T: int) -> tuple[int, float]:
+    """Return how far back the last output of T tokens sees, and how much it moves with what is there.
+
+    That is by halving the distance. The effect is in units of what rounding explains.
+    """
     ids = subject.draw(1, T, seed=4)
     whole = subject.logits(ids)
     limit = subject.tolerance(whole)
 
-    def reaches(distance: int) -> bool:
+    def effect(distance: int) -> float:
         for by in (1, 2, 3):
             changed = ids.clone()
             changed[:, : T - distance] = subject.others(ids[:, : T - distance], by)
-            if gap(whole[:, -1], subject.logits(changed)[:, -1]) > limit:
-                return True
-        return False
+            if (moved := gap(whole[:, -1], subject.logits(changed)[:, -1])) > limit:
+                return moved / limit
+        return 0.0
 
-    near, far = (T - 1, T) if reaches(T - 1) else (0, T - 1)  # it reaches `near` back, and not `far`
+    near, far, least = 0, T, math.inf  # it reaches `near` back, and not `far`
+    middle = T - 1
     while far - near > 1:
+        if moved := effect(middle):
+            near, least = middle, moved
+        else:
+            far = middle
         middle = (near + far) // 2
-        near, far = (middle, far) if reaches(middle) else (near, middle)
-    return near
+    return near, least
 
 
 @asks("The order of tokens matters")

@@ -48,6 +48,8 @@ class Learner(Candidate):
             raise CannotAskError(
                 f"vocab_size is {subject.vocab_size}; the stories have {letters} characters."
             )
+        if not torch.equal(subject.tokens[:letters], torch.arange(letters)):
+            raise CannotAskError(f"The stories need the ids 0 to {letters - 1}; some of these never come.")
         subject.block_size = min(LONGEST, subject.block_size)
         trainable(subject)
         recipe = Recipe(
@@ -103,9 +105,10 @@ def floors() -> dict[str, float]:
 def by_heart(candidate: Candidate) -> Finding:
     """Train on four short texts of few letters: only the whole past says which comes next."""
     subject = candidate.new.copied().eval()  # without dropout
-    parameters, T, letters = trainable(subject), min(32, subject.block_size), min(8, subject.vocab_size)
+    parameters, T, letters = trainable(subject), min(32, subject.block_size), min(8, len(subject.tokens))
     ids = torch.randint(letters, (4, T + 1), generator=torch.Generator().manual_seed(20))
     ids[:, 0] = torch.arange(4) % letters  # the first token tells the texts apart
+    ids = subject.tokens[ids]
     optimizer, value, step = torch.optim.AdamW(parameters, lr=3e-3, betas=(0.9, 0.95)), math.inf, 0
     while step < HEART_STEPS and value > 0.1:
         loss = mean_loss(subject(ids[:, :-1]), ids[:, 1:].to(subject.device))

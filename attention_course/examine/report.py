@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from attention_course.plots import Panel, picture
-from attention_course.plots.frame import MUTED, accent, frame
+from attention_course.plots.frame import MUTED, frame, points, prose
 
 Verdict = Literal["wrong", "doubtful", "right", "not asked"]
 SIGNS: dict[Verdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}
@@ -57,7 +57,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The findings of an examination. It is true if all questions were put, and nothing is wrong.
+    """The findings of an examination. It is true if all questions were put, most could be asked, and nothing
+    is wrong.
 
     Attributes:
         findings: what is to be mended first comes first, then what follows from it, what is doubtful, what is
@@ -76,7 +77,12 @@ class Report:
         object.__setattr__(self, "findings", tuple(order))
 
     def __bool__(self) -> bool:
-        return not self.stopped and not self.wrong
+        return not self.stopped and not self.wrong and self.enough
+
+    @property
+    def enough(self) -> bool:
+        """Whether at least as many questions could be asked as could not."""
+        return 2 * sum(finding.verdict == "not asked" for finding in self.findings) <= len(self.findings)
 
     @property
     def wrong(self) -> bool:
@@ -92,6 +98,8 @@ class Report:
             said = f"{said or 'nothing found'}; stopped before the end"
         if self.wrong:
             return f"{said}. Mend this first: {self.findings[0].name}."
+        if not self.enough:
+            return f"{said}. That is too little to judge it by."
         return f"{said}. Look at this: {self.findings[0].name}." if counts["doubtful"] else f"{said}."
 
     @property
@@ -110,18 +118,12 @@ class Report:
         return {"text/plain": repr(self), "text/html": self._html()}
 
     def _html(self) -> str:
-        notes = "".join(f"<div>{html.escape(remark)}</div>" for remark in self.remarks)
         shown, waiting = self.shown
-        rows = "".join(
-            [
-                *map(row, shown),
-                *(f'<div style="margin-top:6px">{html.escape(line)}</div>' for line in waiting),
-            ]
-        )
+        notes, more = ("".join(map(prose, lines)) for lines in (self.remarks, waiting))
         panels = [finding.panel for finding in self.findings if finding.panel is not None]
         drawn = pictures(panels, self.headline) if panels else ""
-        sign = SIGNS["wrong" if self.wrong else "not asked" if self.stopped else "right"]
-        return frame("examine", sign, self.headline, notes + rows) + drawn
+        sign = SIGNS["wrong" if self.wrong else "right" if self else "not asked"]
+        return frame("examine", sign, self.headline, notes + points(map(row, shown)) + more) + drawn
 
 
 def pictures(panels: list[Panel], alt: str) -> str:
@@ -132,12 +134,9 @@ def pictures(panels: list[Panel], alt: str) -> str:
         return '<div>Pictures need more packages: pip install "attention-course[course]"</div>'
 
 
-def row(finding: Finding) -> str:
-    """Return a finding as HTML: one line, and what to do below it."""
-    sign = SIGNS[finding.verdict]
+def row(finding: Finding) -> tuple[str, str, str]:
+    """Return a finding for `points`: its name and what was measured, and below them what to do."""
+    measured = f'<span style="{MUTED}">{html.escape(finding.measured)}</span>'
     advice = f'<div style="margin-left:1.6em">{html.escape(finding.advice)}</div>' if finding.advice else ""
-    return (
-        f'<div style="margin-top:6px;border-left:3px solid {accent(sign)};padding-left:8px">'
-        f"{sign} {finding.verdict} &nbsp;<strong>{html.escape(finding.name)}</strong>"
-        f' &nbsp;<span style="{MUTED}">{html.escape(finding.measured)}</span>{advice}</div>'
-    )
+    named = f"<strong>{html.escape(finding.name)}</strong> &nbsp;{measured}{advice}"
+    return SIGNS[finding.verdict], finding.verdict, named

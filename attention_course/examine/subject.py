@@ -5,9 +5,11 @@ import inspect
 import math
 import os
 import random
+import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,11 @@ from attention_course.examine.report import Verdict
 
 TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
 LARGE = 10_000_000  # parameters
+NEVER = -1e4  # a logit at which a token never comes
+BORROWS = (
+    "forward() of a copy computes with the parameters of another object: of the model that was copied. Does "
+    "it call a lambda that holds self? Write a method."
+)
 ROUNDING = 100  # times the rounding error of one operation: a deep model in float32 stays below a tenth of it
 
 NOT_THEIRS = (  # how the files of PyTorch, this package and Python begin
@@ -28,6 +35,21 @@ NOT_THEIRS = (  # how the files of PyTorch, this package and Python begin
     sysconfig.get_path("stdlib"),
     "<frozen",
 )
+
+SHARED = [  # settings of all threads: a model that changes one must not spoil what runs after it
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.get_num_threads, torch.set_num_threads),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+    (os.getcwd, os.chdir),
+]
+OWN = [  # settings of the thread of the questions, which begins without a default device
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (lambda: None, torch.set_default_device),
+]
+GENERATORS = [(random.getstate, random.setstate), (np.random.get_state, np.random.set_state)]
 
 
 class CannotAskError(Exception):
@@ -55,6 +77,9 @@ class Subject(nn.Module):
         block_size: the context length.
         tick: called with a note after each answer of the model, and each step of a training.
         targets: the name of an argument that the model wants to be given besides ids; "" for none.
+
+    Attributes:
+        tokens: the ids that texts are drawn from.
     """
 
     def __init__(
@@ -68,13 +93,22 @@ class Subject(nn.Module):
         super().__init__()
         self.model, self.vocab_size, self.block_size = model, vocab_size, block_size
         self.tick, self.targets = tick, targets
+        self.tokens = torch.arange(vocab_size)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Tensor:
         """Map ids (B, T) to what the model returns for logits, in whatever shape and dtype that is."""
         try:
-            return logits_of(self.answer(ids), self.vocab_size)
+            return self.logits_in(self.answer(ids))
         finally:
             self.tick("")
+
+    def logits_in(self, output: Any) -> Tensor:
+        """Find the logits in what the model returned, with NEVER for -inf of tokens that are left out."""
+        logits = logits_of(output, self.vocab_size)
+        if len(self.tokens) == self.vocab_size:
+            return logits
+        padding = torch.ones(self.vocab_size, dtype=torch.bool).index_fill(0, self.tokens, False)
+        return logits.masked_fill(padding.to(logits.device), NEVER)
 
     def answer(self, ids: Int[Tensor, "B T"], **options: object) -> Any:
         """Return all that the model returns."""
@@ -118,7 +152,16 @@ class Subject(nn.Module):
 
     def of(self, model: Callable[..., Any]) -> "Subject":
         """Return a subject that calls another model in the same way."""
-        return Subject(model, self.vocab_size, self.block_size, self.tick, self.targets)
+        made = Subject(model, self.vocab_size, self.block_size, self.tick, self.targets)
+        made.tokens = self.tokens
+        return made
+
+    def leave_out_padding(self) -> None:
+        """Draw no more tokens whose logit is the same low number, or -inf, everywhere: they never come."""
+        rows = self.logits(self.draw(4, min(16, self.block_size))).flatten(0, -2)
+        padding = ((rows == rows[0]) & (rows <= NEVER)).all(dim=0)
+        if not padding.all():
+            self.tokens = (~padding).nonzero()[:, 0]
 
     def copied(self) -> "Subject":
         """Return a subject with a copy of the model.
@@ -137,25 +180,33 @@ class Subject(nn.Module):
             raise CannotAskError(f"{said} {told(error)}") from error
         if parts_in_memory(made) & parts_in_memory(self.model):
             raise CannotAskError(f"{said} its __deepcopy__() returns something of the original.")
-        return self.of(made)
+        subject = self.of(made)
+        if subject.borrows(self):
+            raise CannotAskError(BORROWS)
+        return subject
 
     def borrows(self, other: "Subject") -> bool:
         """Return whether it computes with parameters of another model, as a copied lambda that holds self."""
         theirs = [p for p in other.parameters() if p.requires_grad]
         with torch.enable_grad():
-            logits = self(self.draw(1, 1))
-        if not theirs or not logits.requires_grad:
-            return False
-        grads = torch.autograd.grad(logits.sum(), theirs, allow_unused=True)
+            try:
+                total = self(self.draw(1, 1)).sum()
+            except StoppedError:
+                raise
+            except BaseException:  # the questions will tell it
+                return False
+            if not theirs or not total.requires_grad:
+                return False
+            grads = torch.autograd.grad(total, theirs, allow_unused=True)
         return any(grad is not None for grad in grads)
 
-    def stirred(self) -> "Subject":
+    def stirred(self, seed: int = 0) -> "Subject":
         """Return a copy in float32 with noise of unit gain added to every parameter.
 
         What looks at what does not depend on the parameters, but in a new model much of it is too faint to
         measure, or multiplied by a matrix of zeros.
         """
-        subject, generator = self.in_float32(), torch.Generator().manual_seed(0)
+        subject, generator = self.in_float32(), torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for parameter in subject.parameters():
                 if parameter.is_floating_point():
@@ -193,6 +244,10 @@ class Subject(nn.Module):
         with torch.no_grad():
             return collected(self(ids.clone()))
 
+    def logits_in_training(self, ids: Int[Tensor, "B T"]) -> Tensor:
+        """Return logits in train mode, of a copy: a call may change buffers, as those of spectral_norm."""
+        return self.copied().train().logits(ids)
+
     def tolerance(self, logits: Tensor) -> float:
         """Return how far logits (..., V) may differ by rounding: in proportion to the largest.
 
@@ -200,7 +255,7 @@ class Subject(nn.Module):
         All operations round by `eps`; the last one may round to a shorter dtype, as autocast does, and matrix
         products if the precision for them is not the highest.
         """
-        rows = logits.flatten(0, -2)
+        rows = logits[..., self.tokens].flatten(0, -2)
         moving = rows[:, (rows != rows[0]).any(dim=0)]
         logits = moving if moving.numel() else rows  # of one text nothing is known
         eps, fast = ROUNDING * self.eps, torch.get_float32_matmul_precision() != "highest"
@@ -221,11 +276,12 @@ class Subject(nn.Module):
     def draw(self, B: int, T: int, seed: int = 0) -> Int[Tensor, "B T"]:
         """Draw random ids."""
         generator = torch.Generator().manual_seed(seed)
-        return torch.randint(self.vocab_size, (B, T), generator=generator)
+        return self.tokens[torch.randint(len(self.tokens), (B, T), generator=generator)]
 
     def others(self, ids: Int[Tensor, "..."], by: int = 1) -> Int[Tensor, "..."]:
         """Return ids that differ from `ids` everywhere."""
-        return (ids + 1 + (by - 1) % (self.vocab_size - 1)) % self.vocab_size
+        many, places = len(self.tokens), torch.searchsorted(self.tokens, ids.contiguous())
+        return self.tokens[(places + 1 + (by - 1) % max(1, many - 1)) % many]
 
     def influence(self, T: int) -> Tensor:
         """Return which outputs (rows) change with which tokens (columns): the leak probe, for three texts."""
@@ -300,3 +356,14 @@ def told(error: BaseException) -> str:
         file = "the cell" if "ipykernel" in frame.filename else Path(frame.filename).name
         said.append(f"At {file}, line {frame.lineno}, in {frame.name}: {frame.line}".rstrip(": ") + ".")
     return " ".join([*said, *getattr(error, "__notes__", [])])
+
+
+@contextmanager
+def kept(state: list[tuple[Callable[[], Any], Callable[[Any], Any]]]) -> Iterator[None]:
+    """Leave what these functions get and set as it was."""
+    before = [get() for get, _ in state]
+    try:
+        yield
+    finally:
+        for (_, put), value in zip(state, before, strict=True):
+            put(value)

@@ -12,12 +12,7 @@ from attention_course.exercises.running import Outcome
 
 def is_plain(value: object) -> TypeGuard[Tensor]:
     """Return whether `value` is a dense tensor on the CPU."""
-    return (
-        isinstance(value, Tensor)
-        and value.layout == torch.strided
-        and value.device.type == "cpu"
-        and not (value.is_quantized or value.is_nested)
-    )
+    return isinstance(value, Tensor) and value.layout == torch.strided and value.device.type == "cpu"
 
 
 def unchanged(before: Any, after: Any) -> bool:

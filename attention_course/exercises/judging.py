@@ -85,9 +85,9 @@ class Verdict:
 class Trial:
     """The inputs of one check, the targets, and the outcomes of mistakes, computed lazily and cached."""
 
-    def __init__(self, exercise: Exercise, generator: torch.Generator):
+    def __init__(self, exercise: Exercise, seed: int):
         self.exercise = exercise
-        self.inputs = exercise.draw_inputs(generator)
+        self.inputs = exercise.draw_inputs(torch.Generator().manual_seed(seed))
         self.targets = [call(exercise.reference, arguments) for arguments in self.inputs]
         self._done: dict[tuple[Callable, int], Outcome] = {}
 
@@ -98,10 +98,7 @@ class Trial:
         return self._done[mistake.function, i]
 
 
-@lru_cache(maxsize=512)
-def trial(exercise: Exercise, seed: int) -> Trial:
-    """Return the trial of a seed, cached."""
-    return Trial(exercise, torch.Generator().manual_seed(seed))
+trial = lru_cache(maxsize=512)(Trial)
 
 
 def judge(
@@ -128,12 +125,7 @@ def judge(
             f"check expects your function itself, but got a {type(function).__name__}. "
             f'Pass the function without calling it: check("{exercise.name}", my_function).'
         )
-    if seed is None:
-        generator = torch.Generator()
-        generator.seed()
-        drawn = Trial(exercise, generator)
-    else:
-        drawn = trial(exercise, seed)
+    drawn = trial(exercise, torch.Generator().seed() if seed is None else seed)
     if exercise.judge:
         return exercise.judge(exercise, function, *drawn.inputs[0])
     answer = Answer(function, guard)

@@ -1,10 +1,6 @@
-"""HTML of verdicts, hints and solutions, with JupyterLab's theme colours and no external resources.
-
-Output of a learner's code is escaped. Colour is never the only cue: a symbol and a word accompany it.
-"""
+"""HTML of verdicts, hints and solutions. Output of a learner's code is escaped."""
 
 import html
-import re
 import reprlib
 from collections import Counter
 
@@ -12,7 +8,7 @@ import ipywidgets
 from torch import Tensor
 
 from attention_course.exercises.exercise import Exercise, undocumented, unwrapped
-from attention_course.plots.frame import CODE, MUTED, TEXT, frame
+from attention_course.plots.frame import CODE, MUTED, TEXT, frame, points, prose
 from attention_course.plots.ink import RED
 
 CELL = "padding:2px 8px;text-align:right;border:none;font-variant-numeric:tabular-nums;background:none"
@@ -22,20 +18,10 @@ LARGEST = 9  # rows and columns that a table shows
 hints_given: Counter[str] = Counter()  # by the names of exercises
 
 
-def prose(text: str) -> str:
-    """Return a paragraph; text between backticks becomes code."""
-    marked = re.sub(r"`([^`]*)`", rf'<code style="{CODE}">\1</code>', html.escape(text))
-    return f'<p style="margin:6px 0 0">{marked}</p>'
-
-
 def checklist(marks: list[tuple[str, bool]]) -> str:
     """Return a list of claims, each marked as holding or failing."""
-    items = "".join(
-        f'<li style="margin:1px 0"><strong>{"✓ holds" if holds else "✗ fails"}</strong> '
-        f"&nbsp;{html.escape(claim)}</li>"
-        for claim, holds in marks
-    )
-    return f'<ul style="list-style:none;padding:0;margin:10px 0 0">{items}</ul>'
+    said = {True: ("✓", "holds"), False: ("✗", "fails")}
+    return points((*said[holds], html.escape(claim)) for claim, holds in marks)
 
 
 def example(

@@ -84,8 +84,7 @@ def wrong_type(case: Case) -> str | None:
         )
     kind = type(value).__name__
     if isinstance(value, Tensor):
-        special = "nested " if value.is_nested else "quantized " if value.is_quantized else ""
-        kind = f"{special}{value.layout} tensor on {value.device}"
+        kind = f"{value.layout} tensor on {value.device}"
     return f"Your function returned a {kind}, where a plain tensor is expected. {advice}"
 
 
@@ -102,7 +101,9 @@ def wrong_shape(case: Case) -> str | None:
         and same(case.target, permuted(case.outcome, order), case.exercise.tolerance)
     ]
     if orders:
-        advice = f"The values are right, in another order of dimensions: `.permute{orders[0]}` mends it."
+        advice = (
+            f"The values are right, in another order of dimensions: return it with `.permute{orders[0]}`."
+        )
     elif len(yours) == len(target):
         wrong = [dim for dim in range(len(target)) if yours[dim] != target[dim]]
         advice = " ".join(f"Dimension {dim} is {yours[dim]}, expected {target[dim]}." for dim in wrong)

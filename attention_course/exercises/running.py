@@ -72,19 +72,23 @@ class Answer:
     @property
     def code(self) -> CodeType | None:
         """The code object of the learner's function; None if there is none, as for an nn.Module."""
-        try:
-            code = getattr(inspect.unwrap(self.function), "__code__", None)
-        except Exception:  # `__wrapped__` and `__getattr__` can be anything
-            return None
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
         return code if isinstance(code, CodeType) else None
 
-    def run(self, arguments: tuple) -> Outcome:
-        """Call the function with copies of `arguments`, with gradients enabled.
+    def run(self, arguments: tuple, function: Callable | None = None) -> Outcome:
+        """Call the function, or one that calls it, with copies of `arguments`, with gradients enabled.
 
         Raises:
             Slow: earlier calls exceeded CHECK_LIMIT; this one is not made.
         """
-        return self._run(self.function, arguments)
+        if self.seconds > CHECK_LIMIT:
+            raise Slow
+        self.calls += 1
+        start = time.perf_counter()
+        with torch.enable_grad(), self.guard(arguments):
+            outcome = call(function or self.function, arguments)
+        self.seconds += time.perf_counter() - start
+        return outcome
 
     def called(self, arguments: tuple) -> set[str]:
         """Call the function; return the names of all functions called, `softmax` for `torch._softmax`.
@@ -111,18 +115,8 @@ class Answer:
             finally:
                 sys.setprofile(None)
 
-        self._run(noted, arguments)
+        self.run(arguments, noted)
         return names
-
-    def _run(self, function: Callable, arguments: tuple) -> Outcome:
-        if self.seconds > CHECK_LIMIT:
-            raise Slow
-        self.calls += 1
-        start = time.perf_counter()
-        with torch.enable_grad(), self.guard(arguments):
-            outcome = call(function, arguments)
-        self.seconds += time.perf_counter() - start
-        return outcome
 
     def line_of(self, error: BaseException | None) -> str:
         """Return a sentence with the line of the learner's code that raised `error`; empty if unknown."""

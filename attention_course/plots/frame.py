@@ -1,6 +1,12 @@
-"""HTML with JupyterLab's theme colours and no external resources: a panel with a sign and a headline."""
+"""HTML with JupyterLab's theme colours and no external resources: a panel with a sign and a headline.
+
+Verdicts on answers and reports of examinations are made of it. Colour is never the only cue: a symbol and a
+word accompany it.
+"""
 
 import html
+import re
+from collections.abc import Iterable
 
 from attention_course.plots.ink import BLUE, RED
 
@@ -27,3 +33,19 @@ def frame(name: str, sign: str, headline: str, body: str) -> str:
         f'<div><span style="{CODE};{MUTED}">{html.escape(name)}</span> &nbsp;'
         f"<strong>{sign} {html.escape(headline)}</strong></div>{body}</div>"
     )
+
+
+def prose(text: str) -> str:
+    """Return a paragraph; text between backticks becomes code."""
+    marked = re.sub(r"`([^`]*)`", rf'<code style="{CODE}">\1</code>', html.escape(text))
+    return f'<p style="margin:6px 0 0">{marked}</p>'
+
+
+def points(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Return a list: each row a bar in the colour of a sign, the sign, a word, and HTML."""
+    items = (
+        f'<li style="margin:6px 0 0;border-left:3px solid {accent(sign)};padding-left:8px">'
+        f"{sign} {word} &nbsp;{content}</li>"
+        for sign, word, content in rows
+    )
+    return f'<ul style="list-style:none;padding:0;margin:10px 0 0">{"".join(items)}</ul>'

@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import io
+import math
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -29,6 +31,7 @@ PARTS: dict[str, type] = {
     "seconds": float,
     "generator": Tensor,
 }
+SQUARES = re.compile("sq|var|sum")  # in the names of PyTorch's optimizers for means of squares
 
 
 def settings_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) -> dict[str, Any]:
@@ -151,8 +154,20 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
             raise ValueError("it has more parts than a checkpoint")
         if shapes(state["model"]) != state["settings"]["parameters"]:
             raise ValueError("its parameters are not those of its model")
-        if broken := not_finite(state["model"]):
+        moments = {
+            f"{name} of parameter {index}": x
+            for index, entries in state["optimizer"].items()
+            for name, x in entries.items()
+            if isinstance(x, Tensor)
+        }
+        if broken := not_finite(state["model"] | moments):
             raise ValueError(f"{broken} holds NaN or inf")
+        if negative := [name for name, x in moments.items() if SQUARES.search(name) and (x < 0).any()]:
+            raise ValueError(f"{negative[0]}, a mean of squares, is negative")
+        if state["steps_done"] and not moments and "betas" in state["settings"]["optimizer"]:
+            raise ValueError("it has no moments of its optimizer")
+        if not 0 <= state["seconds"] < math.inf:
+            raise ValueError(f"its seconds are {state['seconds']}")
     return state
 
 

@@ -9,14 +9,6 @@ from answers import right, wrong
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.llama import Llama, LlamaConfig
 
-# gpt
-
-right(
-    "gpt",
-    gpt_of_rung_8=lambda vocab_size, block_size: GPT(GPTConfig(vocab_size, block_size)),
-    gpt_of_rung_9=lambda V, T: Llama(LlamaConfig(V, T, n_layer=2, n_head=4, n_embd=32, n_kv_head=2)),
-)
-
 
 class Page(nn.Module):
     """One layer of heads in a list, written with a table of ages in place of positions."""
@@ -52,9 +44,6 @@ class Page(nn.Module):
         return self.head(self.norms[2](x))
 
 
-right("gpt", page_with_ages=Page)
-
-
 @wrong("gpt", "No leak from the future")
 class PageOffByOne(Page):
     hides = 2
@@ -66,17 +55,17 @@ class PageOfABigram(Page):
         return torch.zeros_like(x)
 
 
-@wrong("gpt")
-def page_without_sizes():
-    return nn.Linear(1, 1)
-
-
-@wrong("gpt")
-def page_of_logits(vocab_size, block_size):
-    return torch.zeros(1, block_size, vocab_size)
-
-
-# swaps_noticed
+right(
+    "gpt",
+    gpt_of_rung_8=lambda vocab_size, block_size: GPT(GPTConfig(vocab_size, block_size)),
+    gpt_of_rung_9=lambda V, T: Llama(LlamaConfig(V, T, n_layer=2, n_head=4, n_embd=32, n_kv_head=2)),
+    page_with_ages=Page,
+)
+wrong(
+    "gpt",
+    page_without_sizes=lambda: nn.Linear(1, 1),
+    page_of_logits=lambda vocab_size, block_size: torch.zeros(1, block_size, vocab_size),
+)
 
 
 def _last(model, texts):
@@ -95,61 +84,19 @@ def _swapped(ids):
     return ids[places]
 
 
-@right("swaps_noticed")
-def swaps_in_one_batch(model, ids):
-    return _differ(model, ids, _swapped(ids))
-
-
-@right("swaps_noticed")
-def swaps_of_slices(model, ids):
-    rows = [torch.cat([ids[:i], ids[i : i + 2].flip(0), ids[i + 2 :]]) for i in range(len(ids) - 1)]
-    return torch.cat([_differ(model, ids, row[None]) for row in rows])
-
-
-@right("swaps_noticed")
-def swaps_through_lists(model, ids):
-    found = []
-    for i in range(len(ids) - 1):
-        row = ids.tolist()
-        row[i], row[i + 1] = row[i + 1], row[i]
-        found.append(bool(_differ(model, ids, torch.tensor([row]))))
-    return torch.tensor(found)
-
-
-@wrong("swaps_noticed", "overwritten_too_early")
-def swaps_that_lose_a_token(model, ids):
-    found = []
-    for i in range(len(ids) - 1):
-        row = ids.clone()
-        row[i] = row[i + 1]
-        row[i + 1] = row[i]
-        found.append(_differ(model, ids, row[None]))
-    return torch.cat(found)
-
-
-@wrong("swaps_noticed", "exact_comparison")
-def swaps_compared_by_equal(model, ids):
-    last = _last(model, ids[None])[0]
-    return torch.tensor([not torch.equal(_last(model, row[None])[0], last) for row in _swapped(ids)])
-
-
-def _moved(model, ids, others):
-    last = _last(model, ids[None])
-    return last, _last(model, others) - last
-
-
 @wrong("swaps_noticed")
 def swaps_of_all_that_follow(model, ids):
     rows = [torch.cat([ids[:i], ids[i:].roll(1)]) for i in range(len(ids) - 1)]
     return _differ(model, ids, torch.stack(rows))
 
 
-@wrong("swaps_noticed")
-def swaps_one_text_without_a_batch(model, ids):
-    return torch.stack([(model(row)[-1] - model(ids)[-1]).abs().max() > 1e-5 for row in _swapped(ids)])
-
-
-# context_length
+right("swaps_noticed", swaps_in_one_batch=lambda model, ids: _differ(model, ids, _swapped(ids)))
+wrong(
+    "swaps_noticed",
+    swaps_one_text_without_a_batch=lambda model, ids: torch.stack(
+        [(model(row)[-1] - model(ids)[-1]).abs().max() > 1e-5 for row in _swapped(ids)]
+    ),
+)
 
 
 def _changed(ids, V):
@@ -168,43 +115,7 @@ def context_in_one_batch(model, ids):
     return torch.tensor(len(ids) - int(matters.int().argmax()) if matters.any() else 0)
 
 
-@right("context_length")
-def context_from_the_end_through_all(model, ids):
-    longest = torch.tensor(0)
-    for length, matters in enumerate(_matters(model, ids).flip(0), start=1):
-        if matters:
-            longest = torch.tensor(length)
-    return longest
-
-
-@right("context_length")
-def context_by_cumulative_sum(model, ids):
-    return (_matters(model, ids).cumsum(0) > 0).sum()
-
-
-@wrong("context_length", "absolute_tolerance")
-def context_by_a_fixed_number(model, ids):
-    moved = _moved(model, ids, _changed(ids, model(ids[None]).shape[-1]))[1]
-    return ((moved.abs().amax(dim=-1) > 1e-5).cumsum(0) > 0).sum()
-
-
-@wrong("context_length", "largest_without_abs")
-def context_by_the_largest_with_its_sign(model, ids):
-    last, moved = _moved(model, ids, _changed(ids, model(ids[None]).shape[-1]))
-    return ((moved.abs().amax(dim=-1) > 1e-5 * last.max()).cumsum(0) > 0).sum()
-
-
-@wrong("context_length", "leaves_the_vocabulary")
-def context_with_the_next_token(model, ids):
-    last = _last(model, ids[None])
-    for s in range(len(ids)):
-        row = ids.clone()
-        row[s] += 1
-        if (_last(model, row[None]) - last).abs().max() > 1e-5 * last.abs().max():
-            return torch.tensor(len(ids) - s)
-    return torch.tensor(0)
-
-
-@wrong("context_length")
-def context_as_an_int(model, ids):
-    return int(context_in_one_batch(model, ids))
+right(
+    "context_length", context_by_cumulative_sum=lambda model, ids: (_matters(model, ids).cumsum(0) > 0).sum()
+)
+wrong("context_length", context_as_an_int=lambda model, ids: int(context_in_one_batch(model, ids)))

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -31,22 +30,9 @@ def real(scores, lengths):
     return torch.arange(scores.shape[-1]) < lengths[:, None, None]
 
 
-def real_queries(scores, lengths):
-    """Return a mask of the queries, shape (B, T_q, 1), True before the length of the text."""
-    return torch.arange(scores.shape[-2])[:, None] < lengths[:, None, None]
-
-
 def seen(scores, mask):
     """Return the softmax of what a mask leaves, and zeros where it leaves nothing."""
     return torch.softmax(scores.masked_fill(~mask, -INF), dim=-1).nan_to_num()
-
-
-# causal_mean_softmax
-
-right(
-    "causal_mean_softmax",
-    softmax_with_minus_a_billion=lambda x: F.softmax(zeros(x).masked_fill(~past(x), -1e9), dim=-1).matmul(x),
-)
 
 
 @right("causal_mean_softmax")
@@ -55,30 +41,16 @@ def softmax_by_hand_in_float64(x):
     return (divided(exp) @ x.double()).to(x.dtype)
 
 
-@wrong("causal_mean_softmax", "one_step_ahead", "transposed")
-def fills_from_the_second_diagonal_and_transposes(x):
-    return zeros(x).masked_fill(torch.ones_like(zeros(x)).triu(2) == 1, -INF).softmax(dim=-1).T @ x
-
-
 @wrong("causal_mean_softmax")
 def softmax_dim_1_of_a_batch_of_scores(x):
     scores = torch.zeros(*x.shape[:-1], x.shape[-2]).masked_fill(~past(x), -INF)
     return torch.softmax(scores, dim=1) @ x
 
 
-# stable_softmax
-
 right(
-    "stable_softmax",
-    stable_by_logsumexp=lambda x: torch.exp(x - torch.logsumexp(x, dim=-1, keepdim=True)),
+    "causal_mean_softmax",
+    softmax_with_minus_a_billion=lambda x: F.softmax(zeros(x).masked_fill(~past(x), -1e9), dim=-1).matmul(x),
 )
-
-
-@right("stable_softmax")
-def stable_by_numpy(x):
-    a = x.numpy()
-    e = np.exp(a - a.max(axis=-1, keepdims=True))
-    return torch.from_numpy(e / e.sum(axis=-1, keepdims=True))
 
 
 @right("stable_softmax")
@@ -89,54 +61,29 @@ def stable_in_place_on_a_copy(x):
     return out.div_(out.sum(-1, keepdim=True))
 
 
-@wrong("stable_softmax", "no_max_subtraction")
-def softmax_in_float64_without_the_subtraction(x):
-    return divided(x.double().exp()).to(x.dtype)
-
-
-wrong(
-    "stable_softmax",
-    clamps_the_differences=lambda x: divided((x - x.amax(dim=-1, keepdim=True)).clamp(min=-10).exp()),
-    subtracts_from_the_argument_in_place=lambda x: divided(x.sub_(x.amax(dim=-1, keepdim=True)).exp()),
-)
-
-
 @wrong("stable_softmax")
 def subtracts_where_any_score_is_above_0(x):
     exp = (x - x.amax(dim=-1, keepdim=True) if x.max() > 0 else x).exp()
     return exp / exp.sum(dim=-1, keepdim=True)
 
 
-# padding_weights
-
-
-@right("padding_weights")
-def padding_by_where_for_empty_texts(scores, lengths):
-    weights = F.softmax(torch.where(real(scores, lengths), scores, -INF), dim=-1)
-    return torch.where((lengths == 0)[:, None, None], 0.0, weights)
-
-
-@right("padding_weights")
-def padding_by_list_and_pad(scores, lengths):
-    pairs = zip(scores, lengths.tolist(), strict=True)
-    return torch.stack([F.pad(s[:, :n].softmax(-1), (0, s.shape[-1] - n)) for s, n in pairs])
+right("stable_softmax", stable_by_logsumexp=lambda x: torch.exp(x - torch.logsumexp(x, dim=-1, keepdim=True)))
+wrong(
+    "stable_softmax",
+    clamps_the_differences=lambda x: divided((x - x.amax(dim=-1, keepdim=True)).clamp(min=-10).exp()),
+    subtracts_from_the_argument_in_place=lambda x: divided(x.sub_(x.amax(dim=-1, keepdim=True)).exp()),
+)
+wrong(
+    "stable_softmax",
+    "no_max_subtraction",
+    softmax_in_float64_without_the_subtraction=lambda x: divided(x.double().exp()).to(x.dtype),
+)
 
 
 @right("padding_weights")
 def padding_text_by_text_with_vmap(scores, lengths):
     keys = torch.arange(scores.shape[-1])
     return torch.vmap(lambda s, n: s.masked_fill(keys >= n, -1e30).softmax(-1) * (keys < n))(scores, lengths)
-
-
-@wrong("padding_weights", "no_mask")
-def padding_fill_not_kept(scores, lengths):
-    scores.masked_fill(~real(scores, lengths), -INF)
-    return scores.softmax(dim=-1)
-
-
-@wrong("padding_weights", "hides_the_queries", "fully_masked_row_is_nan")
-def hides_queries_and_leaves_nan(scores, lengths):
-    return torch.softmax(scores.masked_fill(~real_queries(scores, lengths), -INF), dim=-1)
 
 
 @wrong("padding_weights")

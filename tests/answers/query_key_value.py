@@ -16,29 +16,11 @@ def scores_of(q, k):
     return q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
 
 
-def before(T, steps=1):
-    """Return a (T, T) matrix with ones `steps` below the diagonal."""
-    return torch.ones(T, T).tril(-steps).triu(-steps)
-
-
 def parabola(T, top, strength):
     """Let the scores of query t fall off on both sides of position t - top."""
     t = torch.arange(T, dtype=torch.float32)
     W_query = strength * torch.stack([2 * (t - top), -torch.ones(T)], dim=1)
     return position_weights(W_query, torch.stack([t, t**2], dim=1))
-
-
-# attention_weights
-
-right(
-    "attention_weights",
-    by_hand_in_float64=lambda q, k, mask: einsum_and_nan_to_num(q.double(), k.double(), mask).to(q.dtype),
-)
-
-
-def einsum_and_nan_to_num(q, k, mask):
-    scores = torch.einsum("...qd,...kd->...qk", q, k) * k.size(-1) ** -0.5
-    return torch.where(mask, scores, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
 
 
 @right("attention_weights")
@@ -62,31 +44,12 @@ def blind_queries_found_along_dim_1(q, k, mask):
     return weights.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)
 
 
-@wrong("attention_weights", "detached")
-def without_gradients(q, k, mask):
-    with torch.no_grad():
-        return attention_weights(q, k, mask)
-
-
-@wrong("attention_weights", "no_scale", "wrong_softmax_dim")
-def neither_scale_nor_dim(q, k, mask):
-    return (q @ k.mT).masked_fill(~mask, -INF).softmax(dim=-2).nan_to_num(0.0)
-
-
 wrong(
     "attention_weights",
     scaled_by_a_whole_root=lambda q, k, mask: attention_weights(
         q, k, mask, scale=1 / math.isqrt(q.shape[-1])
     ),
 )
-
-
-# head_forward
-
-
-@right("head_forward")
-def head_by_pytorch_attention(x, W_query, W_key, W_value, mask):
-    return F.scaled_dot_product_attention(x @ W_query, x @ W_key, x @ W_value, attn_mask=mask)
 
 
 def head_by_einsum(x, W_query, W_key, W_value, mask):
@@ -102,12 +65,6 @@ def head_by_vmap_over_the_batch(x, *given):
     return texts.view(*x.shape[:-1], -1)
 
 
-@right("head_forward")
-def head_in_float64(x, W_query, W_key, W_value, mask):
-    given = (tensor.double() for tensor in (x, W_query, W_key, W_value))
-    return head_by_einsum(*given, mask).to(x.dtype)
-
-
 @wrong("head_forward")
 def scales_its_parameter_in_place(x, W_query, W_key, W_value, mask):
     W_query *= W_query.shape[1] ** -0.5
@@ -120,23 +77,11 @@ def the_weights_of_the_first_text_for_all(x, W_query, W_key, W_value, mask):
     return (weights[0] if x.dim() == 3 else weights) @ (x @ W_value)
 
 
-@wrong("head_forward", "detached")
-def head_with_detached_weights(x, W_query, W_key, W_value, mask):
-    return attention_weights(x @ W_query, x @ W_key, mask).detach() @ (x @ W_value)
-
-
-@wrong("head_forward", "q_and_k_swapped", "averages_x")
-def swapped_and_without_values(x, W_query, W_key, W_value, mask):
-    return attention_weights(x @ W_key, x @ W_query, mask) @ x
-
-
-# previous_token
-
-right(
-    "previous_token",
-    previous_by_a_parabola_of_two_columns=lambda T: parabola(T, 1, 10),
-    previous_by_fewer_columns=lambda T: position_weights(
-        500 * torch.eye(T)[:, :-1].roll(1, dims=0), 2 * torch.eye(T)[:, :-1]
+wrong(
+    "head_forward",
+    "detached",
+    head_with_detached_weights=lambda x, W_query, W_key, W_value, mask: (
+        attention_weights(x @ W_query, x @ W_key, mask).detach() @ (x @ W_value)
     ),
 )
 
@@ -145,11 +90,6 @@ right(
 def previous_by_random_keys(T):
     W_key = torch.randn(T, 2000, generator=torch.Generator().manual_seed(0))
     return position_weights(W_key.roll(1, dims=0), W_key)
-
-
-@wrong("previous_token", "shifts_by_two", "all_but_the_previous")
-def avoids_the_token_two_before(T):
-    return position_weights(-500 * before(T, 2), torch.eye(T))
 
 
 @wrong("previous_token")
@@ -164,7 +104,5 @@ def eight_columns_for_any_number_of_positions(T):
     return position_weights(1000 * F.one_hot((t - 1) % 8, 8).float(), F.one_hot(t % 8, 8).float())
 
 
-wrong(
-    "previous_token",
-    parabola_with_its_top_between_two_tokens=lambda T: parabola(T, 0.5, 10),
-)
+right("previous_token", previous_by_a_parabola_of_two_columns=lambda T: parabola(T, 1, 10))
+wrong("previous_token", parabola_with_its_top_between_two_tokens=lambda T: parabola(T, 0.5, 10))

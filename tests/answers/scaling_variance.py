@@ -7,15 +7,6 @@ import torch
 
 from answers import right, wrong
 
-# scaled_weights
-
-right(
-    "scaled_weights",
-    scaled_in_float64=lambda x, w_query, w_key: scale_on_q(x.double(), w_query.double(), w_key.double()).to(
-        x.dtype
-    ),
-)
-
 
 def scores_of(x, w_query, w_key):
     return (x @ w_query) @ (x @ w_key).transpose(-2, -1)
@@ -30,12 +21,6 @@ def scale_on_q(x, w_query, w_key):
 def scaled_by_vmap(x, *given):
     texts = torch.vmap(lambda text: scale_on_q(text, *given))(x.reshape(-1, *x.shape[-2:]))
     return texts.view(*x.shape[:-1], -1)
-
-
-@wrong("scaled_weights", "scaled_by_head_size", "always_causal")
-def divides_too_much_and_hides_the_future(x, w_query, w_key):
-    scores = scores_of(x, w_query, w_key) / w_query.shape[1]
-    return torch.where(torch.ones_like(scores).tril() == 1, scores, -torch.inf).softmax(dim=-1)
 
 
 @wrong("scaled_weights")
@@ -56,20 +41,6 @@ wrong(
 )
 
 
-# predicted_variance
-
-right(
-    "predicted_variance",
-    law_by_vmap=lambda q, k, d, s: torch.vmap(lambda a, b: (a * s) * (b * s) * d)(q, k),
-)
-
-
-@right("predicted_variance")
-def law_in_float64_by_numpy(var_q, var_k, head_size, scale):
-    a, b = np.float64(var_q.numpy()), np.float64(var_k.numpy())
-    return torch.as_tensor(np.square(np.sqrt(a * b * head_size) * scale)).to(var_q.dtype)
-
-
 @right("predicted_variance")
 def law_in_place_on_a_copy(var_q, var_k, head_size, scale):
     out = var_q.clone()
@@ -85,28 +56,14 @@ def measured_in_place_of_predicted(var_q, var_k, head_size, scale):
     return ((q * k).sum(dim=-1) * scale).var(dim=-1)
 
 
+right(
+    "predicted_variance", law_by_vmap=lambda q, k, d, s: torch.vmap(lambda a, b: (a * s) * (b * s) * d)(q, k)
+)
 wrong(
     "predicted_variance",
-    one_channel_less_as_in_a_sample=lambda q, k, d, s: (d - 1) * q * k * s**2,
     head_size_times_the_number_of_heads=lambda q, k, d, s: d * len(q) * q * k * s**2,
     keys_of_the_next_head=lambda q, k, d, s: d * q * k.roll(-1) * s**2,
 )
-
-
-# scale_for_variance
-
-right(
-    "scale_for_variance",
-    scale_by_rsqrt_of_the_parts=lambda q, k, d, v: math.sqrt(v) * q.rsqrt() * k.rsqrt() / math.sqrt(d),
-)
-
-
-@right("scale_for_variance")
-def scale_by_a_loop(var_q, var_k, head_size, variance):
-    out = torch.empty_like(var_q)
-    for h in range(len(var_q)):
-        out[h] = math.sqrt(variance / (head_size * var_q[h].item() * var_k[h].item()))
-    return out
 
 
 @right("scale_for_variance")
@@ -115,6 +72,10 @@ def scale_in_numpy(var_q, var_k, head_size, variance):
     return torch.tensor(np.sqrt(variance / product / head_size), dtype=var_q.dtype)
 
 
+right(
+    "scale_for_variance",
+    scale_by_rsqrt_of_the_parts=lambda q, k, d, v: math.sqrt(v) * q.rsqrt() * k.rsqrt() / math.sqrt(d),
+)
 wrong(
     "scale_for_variance",
     never_above_one=lambda q, k, d, v: (v / (d * q * k)).sqrt().clamp(max=1),

@@ -104,6 +104,74 @@ class ZeroHead(Model):
         nn.init.zeros_(self.head.weight)
 
 
+class Recurrent(nn.Module):
+    """Its memory fades, smoothly."""
+
+    def __init__(self, kind=nn.LSTM):
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(V, 32), nn.Linear(32, V)
+        self.layer = kind(32, 32, batch_first=True)
+
+    def forward(self, ids):
+        return self.head(self.layer(self.tokens(ids))[0])
+
+
+class Experts(nn.Module):
+    """For each token the one of many linear layers that a router chooses."""
+
+    def __init__(self, like, many=16):
+        super().__init__()
+        sizes = like.in_features, like.out_features
+        self.router = nn.Linear(sizes[0], many)
+        self.each = nn.ModuleList(nn.Linear(*sizes) for _ in range(many))
+
+    def forward(self, x):
+        share, chosen = self.router(x).softmax(dim=-1).max(dim=-1, keepdim=True)
+        return sum(share * (chosen == number) * expert(x) for number, expert in enumerate(self.each))
+
+
+class Changed(Model):
+    """Another first matrix of the feed-forward network."""
+
+    def __init__(self, change):
+        super().__init__(V, BLOCK)
+        for layer in self.layers:
+            layer.up = change(layer.up)
+
+
+class Counting(Model):
+    """In train mode it counts its calls, and computes with the count."""
+
+    calls = 0
+
+    def forward(self, ids, targets=None):
+        self.calls += self.training
+        logits, _ = super().forward(ids)
+        logits = logits * (1 + self.training / self.calls if self.training else 1)
+        return logits, None if targets is None else F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class Padded(Model):
+    """Some ids, the first and the last, are never predicted."""
+
+    def __init__(self, low):
+        super().__init__(V, BLOCK)
+        self.low = low
+
+    def forward(self, ids, targets=None):
+        logits = super().forward(ids)[0].index_fill(-1, torch.tensor([0, V - 1]), self.low)
+        return logits, None if targets is None else F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class TokenByToken(GPT):
+    """Its cache takes one token after a prefix."""
+
+    def forward(self, ids, cache=None):
+        if cache is not None and len(cache) and ids.shape[1] > 1:
+            raise ValueError("one token at a time")
+        return super().forward(ids, cache)
+
+
 def ours(**options) -> nn.Module:
     return GPT(GPTConfig(**dict(vocab_size=V, block_size=BLOCK, n_embd=32) | options))
 
@@ -125,6 +193,14 @@ MODELS = {
     "nanoGPT's form": lambda: NanoForm(V, BLOCK),
     "PyTorch's encoder": Wrapped,
     "last layer starts at zero": ZeroHead,
+    "LSTM": Recurrent,
+    "GRU": lambda: Recurrent(nn.GRU),
+    "mixture of experts": lambda: Changed(Experts),
+    "spectral norm": lambda: Changed(nn.utils.parametrizations.spectral_norm),
+    "counting in training": lambda: Counting(V, BLOCK),
+    "padded with -inf": lambda: Padded(-torch.inf),
+    "padded with the lowest number": lambda: Padded(torch.finfo().min),
+    "cache, token by token": lambda: TokenByToken(GPTConfig(V, BLOCK, n_embd=32)),
     "small embeddings": Quiet,
     "bfloat16": lambda: Model(V, BLOCK).bfloat16(),
     "fast products": lambda: Returned(

@@ -7,9 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from examine.bugs import named
+from examine.right import Changed, Experts
 
 from attention_course.examine import beginning, findings
-from attention_course.examine.one_file import Model
+from attention_course.examine.one_file import Layer, Model
 from attention_course.examine.planted import BUGS
 from attention_course.examine.question import Candidate, questions_of
 from attention_course.examine.subject import Subject
@@ -121,3 +122,34 @@ def test_another_convention_of_generate_is_not_called_wrong(name):
 
     model = TotalLength() if name == "max_length" else NewAlone()
     assert asked(beginning.generates, model).verdict == "not asked"
+
+
+def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found():
+    class First(Model):
+        def generate(self, ids, max_new_tokens):
+            for _ in range(max_new_tokens):
+                logits, _ = self(ids[:, : self.block_size])
+                ids = torch.cat([ids, logits[:, -1].softmax(dim=-1).multinomial(1)], dim=1)
+            return ids
+
+    finding = asked(beginning.generates, First())
+    assert finding.verdict == "wrong"
+    assert "ids[:, :block_size]" in finding.cause
+
+
+def test_an_expert_that_was_not_chosen_is_told_from_a_layer_that_is_left_out():
+    class NeverTheFirst(Experts):
+        def __init__(self, like):
+            super().__init__(like, many=64)
+            self.router.register_forward_hook(lambda *given: given[-1].index_fill(-1, torch.tensor(0), -1e9))
+
+    class LeftOut(Layer):
+        def forward(self, x):
+            return x
+
+    torch.manual_seed(0)
+    model = Changed(NeverTheFirst)
+    assert asked(beginning.gradients, model).verdict == "doubtful"
+    model.layers.append(LeftOut(32, 4, 24, 0.0, "learned", True))
+    model.layers[-1].up = NeverTheFirst(model.layers[-1].up)
+    assert asked(beginning.gradients, model).verdict == "wrong"

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from examine.bugs import named
+from examine.right import Padded, Recurrent
 
 from attention_course.examine import findings
 from attention_course.examine.findings import leak_cause
@@ -96,3 +97,34 @@ def test_the_residual_stream_is_seen_at_any_size_of_the_embeddings():
     model = plant()
     model.tokens.weight.data /= 1000  # what attention adds is then far larger
     assert asked(findings.residual, model).verdict == "right"
+
+
+@pytest.mark.parametrize("where", [(0, 0, 3), (slice(None), 1, 3), (0, slice(None), 3)])
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+def test_what_is_not_finite_in_some_places_is_no_padding(where, value):
+    class Odd(Model):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids)
+            logits = logits.clone()
+            logits[where] = value
+            return logits, loss
+
+    assert asked(findings.finite, Odd()).verdict == "wrong"
+
+
+def test_bugs_of_a_model_with_padding_are_found():
+    class Leaking(Padded):
+        def forward(self, ids, targets=None):
+            return super().forward(ids.flip(1))
+
+    padded = Candidate(Subject(Leaking(-torch.inf), 29, 24))
+    assert findings.finite.put_to(padded, {}).verdict == "right"
+    assert findings.no_leak.put_to(padded, {}).verdict == "wrong"
+
+
+def test_a_context_that_is_cut_is_not_said_to_fade():
+    cut = asked(findings.full_context, plant("no token sees more than 4 back"))
+    assert "window" in cut.cause
+    fading = findings.full_context.put_to(Candidate(Subject(Recurrent(), 29, 256)), {})
+    assert "fades" in fading.cause
+    assert asked(findings.full_context, plant("the first id overwritten")).verdict == "wrong"

@@ -30,6 +30,12 @@ def leaks(ids):
 def make():
     return GPT(29, 24)
 
+def returns_none():
+    GPT(29, 24)
+
+def of_options(**options):
+    return GPT(**options)
+
 class Wide:
     def __init__(self, vocab_size, width):
         pass
@@ -83,7 +89,9 @@ def file(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(("name", "status"), [("GPT", 0), ("make", 0), ("Nano", 0), ("leaks", 1)])
+@pytest.mark.parametrize(
+    ("name", "status"), [("GPT", 0), ("make", 0), ("Nano", 0), ("of_options", 0), ("leaks", 1)]
+)
 def test_the_exit_status(file, capsys, name, status):
     assert examined(f"{file}:{name}") == status
     assert ("Mend this first" in capsys.readouterr().out) == bool(status)
@@ -142,8 +150,9 @@ def test_what_cannot_be_loaded(file, capsys, name):
     [
         ("Wide", "Wide cannot be called with vocab_size and block_size alone: missing"),
         ("Raising", "Raising(vocab_size=29, block_size=24) raised NameError: name 'missing' is not defined."),
-        ("Raising", "At my_gpt.py, line 29, in __init__: self.width = missing."),
+        ("Raising", "At my_gpt.py, line 35, in __init__: self.width = missing."),
         ("Empty", "Empty is not written yet."),
+        ("returns_none", "examine: returns_none() returned None. Let it return the model, an nn.Module."),
     ],
 )
 def test_what_is_wrong_with_a_constructor(file, capsys, name, says):
@@ -151,6 +160,12 @@ def test_what_is_wrong_with_a_constructor(file, capsys, name, says):
     said = capsys.readouterr().err
     assert says in said
     assert ("Name a function" in said) == (name == "Wide")
+
+
+def test_the_name_of_the_command_is_said_once(file, capsys):
+    with pytest.raises(SystemExit):
+        main([f"{file}:GPT", "--vocab-size=1", "--block-size=24"])
+    assert capsys.readouterr().err.startswith("examine: vocab_size = 1")
 
 
 def test_the_help_says_that_loading_executes(capsys):

@@ -46,6 +46,14 @@ def test_doubts_are_not_faults():
     assert Report((finding("b", "right"),)).headline == "1 right."
 
 
+def test_a_report_of_hardly_anything_passes_nothing():
+    asked = [finding("a", "right"), finding("b", "doubtful")]
+    assert Report((*asked, finding("c", "not asked"), finding("d", "not asked")))
+    report = Report((*asked, *(finding(name, "not asked") for name in "cde")))
+    assert not report
+    assert report.headline == "1 doubtful, 1 right, 3 not asked. That is too little to judge it by."
+
+
 def test_a_report_shows_the_leak_probe_in_a_notebook():
     report = examine(Model(V, BLOCK), vocab_size=V, block_size=BLOCK, train=False)
     bundle = report._repr_mimebundle_()

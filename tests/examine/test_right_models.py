@@ -14,7 +14,10 @@ REFUSE = {
     "OPT",
 }  # a table of positions, and a generate of transformers', which does not crop
 DOUBTS = {name: {"It writes on beyond its block"} for name in REFUSE} | {
-    "Mistral": {"The context is as long as it says"}  # a window: it cannot be told from a bug
+    "Mistral": {"The context is as long as it says"},  # a window: it cannot be told from a bug
+    "LSTM": {"Attention begins even"},
+    "GRU": {"Attention begins even"},
+    "cache, token by token": {"With a cache the logits are the same"},
 }
 
 
@@ -31,7 +34,12 @@ def check(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["learned", "GPT", "nanoGPT's form", "small embeddings", "GPT in float64", "fast products"]
+    "name",
+    [
+        *("learned", "GPT", "nanoGPT's form", "small embeddings", "GPT in float64", "fast products"),
+        *("LSTM", "mixture of experts", "spectral norm", "counting in training", "padded with -inf"),
+        "cache, token by token",
+    ],
 )
 def test_nothing_is_wrong_with_a_right_model(name):
     check(name)

@@ -38,57 +38,9 @@ def test_our_page_is_the_gpt_of_rung_8():
     torch.testing.assert_close(page(ids), gpt(ids))
 
 
-class Empty(nn.Module):
-    def __init__(self, vocab_size, block_size):
-        super().__init__()
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize("page", [None, ..., Empty])
-def test_an_empty_page_is_not_tried(page):
-    verdict = check("gpt", page)
-    assert (verdict.tried, verdict.passed, verdict.mistakes) == (False, False, ())
-
-
-def test_sizes_are_new_each_time_and_no_size_of_ours():
-    drawn = [rung.draw_sizes(torch.Generator().manual_seed(seed))[0] for seed in range(20)]
-    assert len(set(drawn)) > 10
-    assert all(V > T and {V, T}.isdisjoint({33, 128}) for V, T in drawn)
-    verdict = check("gpt", lambda vocab_size, block_size: rung.gpt(33, 128), seed=0)
-    assert verdict.mistakes == ("It answers ids with logits",)
-
-
-def test_the_first_finding_is_what_the_verdict_says_and_the_rest_is_one_click_away():
-    def cut(vocab_size, block_size):
-        page = rung.gpt(vocab_size, block_size)
-        page.transformer["wpe"] = nn.Embedding(block_size - 1, 64)
-        return page
-
-    verdict = check("gpt", cut, seed=0)
-    assert verdict.headline == "not yet: mend “It reads a full block”"
-    assert verdict.mistakes == ("It reads a full block",)
-    assert "IndexError" in verdict.message
-    assert "(Rung 8)" in verdict.message
-    assert "<details><summary>The report</summary>" in verdict._repr_html_()
-    assert "First mend “It reads a full block”." in verdict._repr_html_()
-
-
-def test_what_is_no_model_is_told_in_words():
-    assert check("gpt", nn.Linear(33, 128)).message.startswith("The class itself is expected, but this is a")
-    assert check("gpt", lambda vocab_size, block_size: 3).headline == "not yet: wrong type"
-    verdict = check("gpt", Page, seed=0)
-    assert verdict.headline == "not yet: it raises an error"
-    assert verdict.message.startswith("`Page(")
-    assert "AttributeError: " in verdict.message
-    assert verdict.message.endswith("Call it in a cell of its own to see the line.")
-
-
 class Page(nn.Module):
-    def __init__(self, vocab_size, block_size):
-        self.table = nn.Embedding(vocab_size, 8)  # before super().__init__()
+    """A page that raises an error when it is made, or when it is called."""
 
-
-class Ends(nn.Module):
     def __init__(self, vocab_size, block_size, error=SystemExit):
         super().__init__()
         self.error = error
@@ -97,31 +49,67 @@ class Ends(nn.Module):
         raise self.error
 
 
-class Stops(Ends):
+class Empty(Page):
+    def __init__(self, vocab_size, block_size):
+        raise NotImplementedError
+
+
+class Stops(Page):
     def __init__(self, vocab_size, block_size):
         super().__init__(vocab_size, block_size, StoppedError)
 
 
-def test_a_model_that_ends_the_examination_does_not_pass():
-    assert check("gpt", Ends).mistakes == ("It answers ids with logits",)
-    verdict = check("gpt", Stops)
-    assert (verdict.passed, verdict.headline) == (False, "stopped")
+class NoSuper(Page):
+    def __init__(self, vocab_size, block_size):
+        self.table = nn.Embedding(vocab_size, 8)  # before super().__init__()
 
 
-def test_each_hint_is_a_step_that_the_examination_sees():
-    """Without layers the past is not used; without positions the order is not; with all nothing is wrong."""
+class NoLayers(nn.Module):
+    def __init__(self, vocab_size, block_size):
+        super().__init__()
+        self.wte, self.head = nn.Embedding(vocab_size, 32), nn.Linear(32, vocab_size)
 
-    class NoLayers(nn.Module):
-        def __init__(self, vocab_size, block_size):
-            super().__init__()
-            self.wte, self.head = nn.Embedding(vocab_size, 32), nn.Linear(32, vocab_size)
+    def forward(self, ids):
+        return self.head(self.wte(ids))
 
-        def forward(self, ids):
-            return self.head(self.wte(ids))
 
-    assert check("gpt", NoLayers, seed=0).mistakes == ("The past is used",)
-    assert examined("no positions, one layer").findings[0].name == "The order of tokens matters"
-    assert check("gpt", rung.gpt, seed=0).passed
+def cut(vocab_size, block_size):
+    page = rung.gpt(vocab_size, block_size)
+    page.transformer["wpe"] = nn.Embedding(block_size - 1, 64)
+    return page
+
+
+@pytest.mark.parametrize(
+    ("page", "headline", "says"),
+    [
+        *((page, "not tried yet", "Write the body") for page in (None, ..., Empty, lambda V, T: None)),
+        (nn.Linear(33, 128), "not yet: wrong type", "The class itself is expected, but this is a"),
+        (lambda vocab_size, block_size: 3, "not yet: wrong type", "returned int, where an `nn.Module`"),
+        (NoSuper, "not yet: it raises an error", "AttributeError: "),
+        (Page, "not yet: mend “It answers ids with logits”", "SystemExit"),
+        (Stops, "stopped", "was stopped before its end"),
+        (lambda vocab_size, block_size: rung.gpt(33, 128), "not yet: mend “It answers ids with logits”", ""),
+        (cut, "not yet: mend “It reads a full block”", "IndexError"),
+        (NoLayers, "not yet: mend “The past is used”", "(Rung "),
+    ],
+)
+def test_what_is_no_gpt_is_told_in_words(page, headline, says):
+    verdict = check("gpt", page, seed=0)
+    assert (verdict.passed, verdict.headline) == (False, headline)
+    assert says in verdict.message
+    assert all(f"mend “{name}”" in headline for name in verdict.mistakes)
+
+
+def test_the_report_is_one_click_away():
+    page = check("gpt", cut, seed=0)._repr_html_()
+    assert "<details><summary>The report</summary>" in page
+    assert "First mend “It reads a full block”." in page
+
+
+def test_sizes_are_new_each_time_and_no_size_of_ours():
+    drawn = [rung.draw_sizes(torch.Generator().manual_seed(seed))[0] for seed in range(20)]
+    assert len(set(drawn)) > 10
+    assert all(V > T and {V, T}.isdisjoint({33, 128}) for V, T in drawn)
 
 
 # What the questions claim
@@ -164,5 +152,6 @@ def test_texts_that_meet_look_like_a_leak():
 def test_what_is_said_of_bugs_seen_from_outside():
     assert right("what_outside_cannot_see").startswith("Scores are divided by n_embd")
     assert not BUGS["scale by n_embd"].finding
+    assert examined("no positions, one layer").findings[0].name == "The order of tokens matters"
     for name in ("heads joined without transpose", "dropout in eval mode", "layers in a plain list"):
         assert examined(name).findings[0].name == BUGS[name].finding

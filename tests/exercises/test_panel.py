@@ -1,19 +1,17 @@
-"""Panels escape what came from a learner, and need nothing from outside."""
+"""Panels escape what came from a learner, need nothing from outside, and give hints and solutions."""
 
 import ast
 import html
 import inspect
 import re
 import textwrap
-from dataclasses import replace
 
 import pytest
 import torch
-from answers import bad, mean_of_past
+from answers import bad, judged, mean_of_past
 
-from attention_course.exercises import EXERCISES, check, hint, hints_given, panel, what_follows
+from attention_course.exercises import EXERCISES, check, hint, hints_given, panel, solution
 from attention_course.exercises.exercise import unwrapped
-from attention_course.ladder import RUNGS
 
 
 class Nasty:
@@ -23,14 +21,12 @@ class Nasty:
 
 def test_html_is_escaped():
     def raises(x):
-        raise ValueError("<img src=x onerror=alert(1)>")
+        raise ValueError(repr(Nasty()))
 
-    page = bad(raises)._repr_html_()
-    assert "<img" not in page
-    assert html.escape("<img src=x onerror=alert(1)>") in page
-    page = bad(lambda x: Nasty())._repr_html_()
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
+    for answer in (raises, lambda x: Nasty()):
+        page = bad(answer)._repr_html_()
+        assert "<script" not in page
+        assert "&lt;script&gt;" in page
 
 
 def test_differing_cells_are_framed_and_the_slice_is_named():
@@ -53,8 +49,9 @@ def test_large_tensors_are_cut():
 
 
 def test_panels_need_nothing_from_outside():
-    verdicts = [check(n, m.function)._repr_html_() for n in EXERCISES for m in EXERCISES[n].mistakes[:1]]
-    for page in (*verdicts, hint("shift_matrix")._repr_html_()):
+    wrong = [judged(name, each.mistakes[0].function) for name, each in EXERCISES.items() if each.mistakes]
+    for shown in (*wrong, hint("shift_matrix")):
+        page = shown._repr_html_()
         assert not re.search(r"<script|https?:|url\(|<link|<img", page)
         assert page.count("<div") == page.count("</div")
 
@@ -62,8 +59,14 @@ def test_panels_need_nothing_from_outside():
 # The buttons
 
 
-def card_of(verdict):
-    return verdict.card(verdict._repr_html_())
+def card_of(answer):
+    """Return the card of a verdict, which shows what a page without widgets shows."""
+    verdict = check("windowed_mean", answer)
+    page = verdict._repr_html_()
+    assert verdict._repr_mimebundle_().items() >= {"text/html": page, "text/plain": repr(verdict)}.items()
+    card = verdict.card(page)
+    assert card.children[0].value == page
+    return card
 
 
 def stub(x, k):
@@ -73,89 +76,46 @@ def stub(x, k):
 def test_hints_come_one_at_a_time_and_stay():
     hints_given.clear()
     hints = EXERCISES["windowed_mean"].hints
-    card = card_of(check("windowed_mean", stub))
-    assert card.hints.value == ""
-    for number in range(1, len(hints) + 1):
-        assert card.hint.description == f"Hint {number} of {len(hints)}"
+    card = card_of(stub)
+    for number in range(len(hints)):
+        assert [panel.prose(text) in card.hints.value for text in hints] == [
+            i < number for i in range(len(hints))
+        ]
+        assert card.hint.description == f"Hint {number + 1} of {len(hints)}"
         card.hint.click()
-        places = [card.hints.value.find(panel.prose(text)) for text in hints]
-        assert places[:number] == sorted(places[:number])
-        assert (-1 not in places[:number], set(places[number:]) <= {-1}) == (True, True)
     assert card.hint.disabled
     assert "No more hints" in repr(hint("windowed_mean"))
-    assert card_of(check("windowed_mean", stub)).hints.value == card.hints.value, "of the next try"
+    assert card_of(stub).hints.value == card.hints.value, "of the next try"
     hints_given.clear()
 
 
-def test_a_solution_is_asked_for_once_and_then_shown():
-    card = card_of(check("windowed_mean", stub))
-    assert len(card.children) == 3
-    card.solution.click()
-    shown = card.children[3]
-    assert "Do you want to see the solution?" in shown.question.value
-    assert shown.source.value == ""
-    assert card.solution.layout.display == "none"
-    shown.button.click()
-    assert "def windowed_mean(" in shown.source.value
-
-
-def test_after_passing_the_solution_is_shown_at_once_and_no_hint_is_offered():
-    card = card_of(check("windowed_mean", EXERCISES["windowed_mean"].reference))
-    assert card.children[1].children == (card.solution,)
-    card.solution.click()
-    assert "def windowed_mean(" in card.children[3].source.value
-    assert card.children[3].question.layout.display == "none"
+def test_a_solution_is_asked_for_until_the_exercise_is_passed():
+    for answer, asks in ((stub, True), (EXERCISES["windowed_mean"].reference, False)):
+        card = card_of(answer)
+        assert (card.hint in card.children[1].children) is asks
+        card.solution.click()
+        assert card.solution.layout.display == "none"
+        shown = card.children[3]
+        assert (shown.source.value == "", shown.question.layout.display != "none") == (asks, asks)
+        shown.button.click()
+        assert "def windowed_mean(" in shown.source.value
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_a_solution_has_no_docstring(name):
-    shown = panel.Solution(EXERCISES[name])
-    shown.reveal()
+def test_a_solution_is_the_source_without_its_docstring_behind_a_button(name):
+    shown = solution(name)
+    assert "def " not in "".join(str(child.get_state().values()) for child in shown.children)
+    text = shown._repr_mimebundle_()["text/plain"]
+    shown.button.click()
+    assert (
+        shown._repr_mimebundle_()["text/plain"]
+        == text
+        == f"Solution of {name}: hidden until you press the button."
+    )
     code = html.unescape(re.search("<pre[^>]*>(.*)</pre>", shown.source.value, re.S)[1])
-    (function,) = ast.parse(code).body
-    assert ast.get_docstring(function) is None
-    assert ast.unparse(function.body) == ast.unparse(without_docstring(EXERCISES[name].reference))
-    assert ":\n\n" not in code
-
-
-def without_docstring(reference):
-    source = textwrap.dedent(inspect.getsource(unwrapped(reference)))
-    (function,) = ast.parse(source).body
-    return function.body[ast.get_docstring(function) is not None :]
-
-
-def test_a_verdict_shows_itself_as_a_card_and_without_one_as_before():
-    verdict = check("windowed_mean", stub)
-    data = verdict._repr_mimebundle_()
-    assert data["text/html"] == verdict._repr_html_()
-    assert data["text/plain"] == repr(verdict)
-    assert verdict._repr_html_() == replace(verdict, card=None)._repr_mimebundle_()["text/html"]
-    assert card_of(verdict).children[0].value == data["text/html"]
-
-
-# What comes next
-
-
-def test_a_passed_exercise_leads_to_the_next():
-    followed = {name: what_follows(name) for name in EXERCISES}
-    first, *_, last = [list(rung.table("exercises.toml")) for rung in RUNGS]
-    assert followed[first[0]] == f"Next: exercise 2, `{first[1]}`."
-    assert followed[first[-1]] == f"Next: rung 2, {RUNGS[1].title}."
-    assert followed[last[-1]] == "This was the last exercise."
-    assert len(set(followed.values())) == len(EXERCISES)
-    verdict = check(first[0], EXERCISES[first[0]].reference)
-    assert f'Next: exercise 2, <code style="{panel.CODE}">{first[1]}</code>.' in verdict._repr_html_()
-    assert "Next" not in repr(verdict)
-    assert "Next" not in check(first[0], None)._repr_html_()
-
-
-def test_what_has_passed_before_is_remembered(tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTENTION_PROGRESS", str(tmp_path / "progress.json"))
-    before = check("windowed_mean", stub)
-    check("windowed_mean", lambda x, k: x)
-    assert check("windowed_mean", stub)._repr_html_() == before._repr_html_()
-    check("windowed_mean", EXERCISES["windowed_mean"].reference)
-    for answer in (stub, lambda x, k: x):
-        verdict = check("windowed_mean", answer)
-        assert "✓ You have passed this exercise before." in verdict._repr_html_()
-        assert "before" not in repr(verdict)
+    ours, theirs = (
+        ast.parse(source).body[0]
+        for source in (textwrap.dedent(inspect.getsource(unwrapped(EXERCISES[name].reference))), code)
+    )
+    assert ast.get_docstring(theirs) is None
+    assert ast.unparse(theirs.body) == ast.unparse(ours.body[ast.get_docstring(ours) is not None :])

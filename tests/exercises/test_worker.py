@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from types import SimpleNamespace
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -47,11 +47,6 @@ def wrapper_of_itself():
     return answer
 
 
-class SimpleCallable(SimpleNamespace):
-    def __call__(self, x):
-        raise ValueError
-
-
 class NoAttributes:
     def __call__(self, x):
         raise ValueError
@@ -70,7 +65,7 @@ def one_process_for_all_that_keep_it():
     worker.worker.end()
 
 
-def test_a_right_answer_passes_with_what_it_uses_and_its_process_is_kept():
+def test_an_answer_runs_elsewhere_with_what_it_uses_and_its_process_is_kept():
     seen = []
     helper = f"def mean(x): return {MEAN}\nrows = [mean]\ndef answer(x): seen.append(1); return rows[0](x)"
     answer = written(helper, seen=seen)
@@ -79,12 +74,6 @@ def test_a_right_answer_passes_with_what_it_uses_and_its_process_is_kept():
     assert check("causal_mean_loop", answer).passed
     assert before == process() != os.getpid()
     assert not seen, "what it changes, it changes there"
-
-
-def test_a_verdict_names_the_mistake_and_the_line():
-    assert check("causal_mean_loop", written("def answer(x): return x.cumsum(dim=-2)"), 0).mistakes == (
-        "sum_in_place_of_mean",
-    )
     raises = written("def answer(x):\n    y = x\n    return y @ y @ nothing")
     assert "in line 3: `return y @ y @ nothing`." in check("causal_mean_loop", raises).message
 
@@ -101,14 +90,10 @@ def test_exit_ends_neither_kernel_nor_process(name):
 
 
 class MyGPT(nn.Module):
+    def __init__(self, vocab_size, block_size):
+        super().__init__()
+
     def forward(self, ids):
-        os._exit(1)
-
-    __init__ = lambda self, vocab_size, block_size: nn.Module.__init__(self)  # noqa: E731
-
-
-class Module(nn.Module):
-    def forward(self, x):
         os._exit(1)
 
 
@@ -118,14 +103,10 @@ def ends(x, status=1):
 
 HOSTILE = {  # what they are, what they do, and what is said of it
     "a class": (MyGPT, "it ends the process"),
-    "a module": (Module(), "it ends the process"),
-    "a method": (Module().forward, "it ends the process"),
+    "a method": (MyGPT(1, 1).forward, "it ends the process"),
     "a partial": (functools.partial(ends, status=3), "it ends the process"),
-    "of a file": (ends, "it ends the process"),
-    "killed": ("os.kill(os.getpid(), 9)", "it ends the process"),
     "killed with its parent": ("os.kill(os.getppid(), 9); os._exit(0)", "it ends the process"),
     "no call and no jump": ("n = 10; return n ** (n ** 9)", "it does not end"),
-    "stopped": ("os.kill(os.getpid(), 19)", "it does not end"),
     "stopped with its parent": ("os.kill(os.getppid(), 19); os._exit(0)", "it does not end"),
     "without a guard": (
         "import faulthandler; faulthandler.cancel_dump_traceback_later(); -1 in itertools.count()",
@@ -136,13 +117,14 @@ HOSTILE = {  # what they are, what they do, and what is said of it
         "[os.write(fd, b'no') for fd in range(3, 9) if os.path.exists(f'/proc/self/fd/{fd}')]",
         "it ends the process",
     ),
-    "quantized": ("return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)", "wrong type"),
-    "nested": ("return torch.nested.nested_tensor([x])", "wrong type"),
+    "quantized": ("return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)", "it cannot be judged"),
     "no text": ("raise type('E', (Exception,), {'__str__': lambda self: 1 / 0})", "it raises an error"),
     "no repr": ("return type('R', (), {'__repr__': lambda self: exit()})()", "it cannot be judged"),
-    "a wrapper of itself": (wrapper_of_itself(), "it raises an error"),
-    "no code": (SimpleCallable(__code__=5), "it raises an error"),
-    "no attributes": (NoAttributes(), "it raises an error"),
+    "a wrapper of itself": (wrapper_of_itself(), "it cannot be judged"),
+    "no attributes": (NoAttributes(), "it cannot be judged"),
+    "recursion": ("return answer(x)", "it raises an error"),
+    "a full disk": ("while True: os.write(2, bytes(2**20))", "it raises an error"),
+    "a huge result": ("return torch.zeros(1).expand(4 * 10**7)", "wrong shape"),
 }
 
 
@@ -152,7 +134,7 @@ def test_whatever_an_answer_does_there_is_a_verdict(monkeypatch, name):
     if said == "it does not end":
         monkeypatch.setattr(worker, "SILENCE", 10.0)
     if isinstance(answer, str):
-        answer = written(f"def answer(x): {answer}")
+        answer = written(f"def answer(x):\n    {answer}")
     verdict = check("gpt" if answer is MyGPT else "causal_mean_loop", answer)
     assert (verdict.passed, verdict.headline) == (False, f"not yet: {said}")
     assert check("causal_mean_loop", written(f"def answer(x): return {MEAN}")).passed
@@ -160,12 +142,7 @@ def test_whatever_an_answer_does_there_is_a_verdict(monkeypatch, name):
 
 CHANGES = [
     "torch.set_default_dtype(torch.float64)",
-    "torch.set_grad_enabled(False)",
-    "torch.autograd.set_detect_anomaly(True)",
-    "torch.set_num_threads(1)",
     "torch.isclose = lambda x, y, **_: torch.ones(x.shape, dtype=torch.bool)",
-    "torch.Tensor.mean = None",
-    "os.chdir('/')",
     "__import__('sys').setrecursionlimit(60)",
     "__import__('threading').Thread(target=lambda: max(itertools.count())).start()",
     "__import__('attention_course.exercises').exercises.EXERCISES.clear()",
@@ -259,33 +236,25 @@ def test_where_no_process_can_start_no_answer_is_called(monkeypatch):
         check("causal_mean_loop", written("def answer(x): os._exit(1)"))
 
 
-@pytest.mark.parametrize(
-    ("body", "asks"),
-    [
-        *((body, False) for body in ("raise NotImplementedError", "raise NotImplementedError('x')")),
-        *((body, False) for body in ("...", "pass", "'x'")),
-        *(
-            (body, True)
-            for body in ("return 5", "return 'x'", "return x", "raise ValueError", "exit()", "yield")
-        ),
-    ],
-)
-def test_only_a_stub_is_judged_without_the_process(monkeypatch, body, asks):
+STUBS = ("raise NotImplementedError", "raise NotImplementedError('x')", "...", "pass", "'x'")
+TRIED = ("return 5", "return 'x'", "return x", "raise ValueError", "exit()", "yield")
+
+
+@pytest.mark.parametrize("body", [*STUBS, *TRIED])
+def test_only_a_stub_is_judged_without_the_process(monkeypatch, body):
     asked, there = [], judging.not_tried(EXERCISES["causal_mean_loop"])
     monkeypatch.setattr(Worker, "ask", lambda *_: asked.append(1) or (each for each in [("verdict", there)]))
     verdict = judge_apart(EXERCISES["causal_mean_loop"], written(f"def answer(x): {body}"))
-    assert (bool(asked), verdict) == (asks, there)
+    assert (bool(asked), verdict) == (body in TRIED, there)
 
 
-def test_own_modules_are_read_anew(monkeypatch, tmp_path):
-    module = tmp_path / "my_means.py"
+def test_a_learners_files_are_read_anew_and_not_taken_for_pythons(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(worker, "worker", Worker(*WORK))
-    for passed, body in (
-        (True, MEAN),
-        (False, "x + 1  # changed since"),
-    ):
+    (tmp_path / "tokenize.py").write_text("def encode(text): ...")
+    module = tmp_path / "my_means.py"
+    for passed, body in ((True, MEAN), (False, "x + 1  # changed since")):
         module.write_text(f"import torch\ndef mean(x): return {body}\n")
         os.utime(module, (passed, passed))
         answer = written("def answer(x):\n    from my_means import mean\n    return mean(x)")
@@ -294,47 +263,13 @@ def test_own_modules_are_read_anew(monkeypatch, tmp_path):
 
 
 def test_threads_are_judged_one_after_the_other():
-    verdicts = {}
     answers = {right: written(f"def answer(x): return {MEAN if right else 'x'}") for right in (True, False)}
-
-    def judge(right, number):
-        verdicts[right, number] = check("causal_mean_loop", answers[right]).passed
-
-    threads = [threading.Thread(target=judge, args=(i % 2 == 0, i)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert verdicts == {(True, 0): True, (False, 1): False, (True, 2): True, (False, 3): False}
+    with ThreadPoolExecutor(4) as pool:
+        verdicts = pool.map(lambda right: check("causal_mean_loop", answers[right]), [True, False] * 2)
+    assert [verdict.passed for verdict in verdicts] == [True, False] * 2
 
 
 @pytest.mark.parametrize("statement", ["print('\\ud800')", "raise ValueError('\\ud800')"])
 def test_half_a_surrogate_pair_is_said_and_judged(statement, capsys):
     verdict = check("causal_mean_loop", written(f"def answer(x):\n    {statement}\n    return {MEAN}"))
     assert "\\ud800" in capsys.readouterr().out + verdict.message
-
-
-def test_what_fills_a_disk_or_the_judges_time_ends():
-    def fills(x):
-        while True:
-            os.write(2, bytes(2**20))
-
-    assert check("causal_mean_loop", fills).headline == "not yet: it raises an error"
-    large = written("def answer(x): return torch.zeros(1).expand(4 * 10**7)")
-    assert check("causal_mean_loop", large).headline == "not yet: wrong shape"
-
-
-def test_a_learners_file_is_not_taken_for_pythons(tmp_path, monkeypatch):
-    (tmp_path / "tokenize.py").write_text("def encode(text): ...")
-    (tmp_path / "helper.py").write_text("def one(): return 1")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    worker.worker.end()
-    answer = written(f"def answer(x):\n    import helper\n    return helper.one() * {MEAN}")
-    assert check("causal_mean_loop", answer).passed
-
-
-@pytest.mark.parametrize("seed", [-1, True])  # other types: beartype is first, in tests
-def test_a_seed_that_is_none_is_told(seed):
-    with pytest.raises((TypeError, ValueError), match=r"check: seed = .*, expected an integer of at least 0"):
-        check("causal_mean_loop", lambda x: x, seed=seed)

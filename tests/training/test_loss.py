@@ -32,13 +32,6 @@ def test_measuring_is_without_dropout_and_leaves_the_mode_as_it_was(mode):
     assert model.training == mode
 
 
-def test_what_cannot_be_measured_is_refused():
-    with pytest.raises(ValueError, match="The validation text has 7 tokens, too few for block_size = 7"):
-        evaluate(tiny(), DATA.val[:7])
-    with pytest.raises(ValueError, match="evaluate: blocks = 0, expected an integer of at least 1"):
-        evaluate(tiny(), DATA.val, blocks=0)
-
-
 @pytest.mark.parametrize(("blocks", "rank", "shown"), [(640, 0, True), (576, 0, False), (640, 1, False)])
 def test_a_long_evaluation_shows_how_far_it_is(monkeypatch, capsys, blocks, rank, shown):
     bar = loss.tqdm

@@ -1,11 +1,10 @@
-"""A recipe: the learning rate at each step, and numbers that are out of range."""
+"""A recipe: the learning rate at each step, and the least numbers that it takes."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from training.small import DATA, RECIPE, tiny
+from training.small import DATA, tiny
 
 from attention_course.training import Recipe, Trainer
 
@@ -25,42 +24,11 @@ def test_the_learning_rate_of_short_runs(steps, warmup):
     assert 0 <= recipe.learning_rate_at(steps) <= 1
 
 
-COUNTS = ("steps", "batch_size", "evaluate_every", "evaluate_blocks")
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        *((name, wrong) for name in COUNTS for wrong in (0, 2**31, 1e3)),
-        *(("warmup", -1), ("warmup", 2**31), ("seed", -1), ("seed", True), ("seed", 2**63)),
-        *((name, 0.0) for name in ("learning_rate", "clip")),
-        *((name, wrong) for name in ("learning_rate", "clip", "weight_decay") for wrong in (math.inf, -1e-9)),
-        *(("final_learning_rate", -1e-9), ("final_learning_rate", math.nan), ("beta2", 1.0), ("beta2", "0")),
-    ],
-)
-def test_numbers_out_of_range_are_refused_by_name(shapes_unchecked, name, wrong):
-    with pytest.raises(ValueError, match=f"Recipe: {name} = {wrong!r}, expected"):
-        Recipe(**{name: wrong})
-
-
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [
-        *((name, 1) for name in COUNTS),
-        *((name, 0) for name in ("warmup", "beta2", "weight_decay", "final_learning_rate")),
-    ],
-)
-def test_the_least_number_is_in_range(shapes_unchecked, name, least):
-    assert math.isfinite(Trainer(tiny(), DATA, replace(RECIPE, **{name: least})).step())
-
-
 @pytest.mark.parametrize("rate", [1, np.float32(0.5), np.float64(0.5)])
-def test_a_learning_rate_may_be_any_number(shapes_unchecked, tmp_path, rate):
-    trainer = Trainer(tiny(), DATA, replace(RECIPE, learning_rate=rate))
+def test_the_least_numbers_will_do_and_a_rate_of_any_kind(shapes_unchecked, tmp_path, rate):
+    counts = dict.fromkeys(("steps", "batch_size", "evaluate_every", "evaluate_blocks"), 1)
+    others = dict.fromkeys(("warmup", "beta2", "weight_decay", "final_learning_rate"), 0)
+    trainer = Trainer(tiny(), DATA, Recipe(learning_rate=rate, **counts, **others))
+    assert math.isfinite(trainer.step())
     trainer.save(tmp_path / "run.pt")
     trainer.load(tmp_path / "run.pt")
-
-
-def test_an_unknown_precision_is_refused():
-    with pytest.raises(ValueError, match="Did you mean 'float32'"):
-        Recipe(precision="float23")

@@ -21,7 +21,7 @@ hero("STEM")
 # %% [markdown]
 # ## The question
 #
-# How much is half<!--shown 1/2--> of one?
+# How much is half of one?
 
 # %%
 from attention_course.exercises import check
@@ -67,6 +67,6 @@ check("STEM_halve", my_half)
 # %% [markdown]
 # ## To remember
 #
-# Half and half make a whole.
+# Half and half make {{1 / 2 + 1 / 2:.0f}}.
 #
 # <!--neighbours-->

@@ -112,7 +112,7 @@ loss = F.cross_entropy(logits.flatten(0, 1), random_text[:, 1:].flatten())
 print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
 
 # %% [markdown]
-# 4.1<!--shown--> beside 3.5<!--shown-->: logits with a standard deviation of about 1 cost about half a nat.
+# {{loss:.1f}} beside {{math.log(V):.1f}}: logits with a standard deviation of about 1 cost about half a nat.
 #
 # The package has another GPT, written in one file, into which a bug can be planted. The next one has a mask that is off by one.
 

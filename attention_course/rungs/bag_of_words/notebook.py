@@ -100,7 +100,7 @@ for t in range(T):
 means
 
 # %% [markdown]
-# Check the last row in your head: (2 + 4 + 6 + 0) / 4 = 3<!--shown-->, and (8 + 4 + 0 + 4) / 4 = 4<!--shown-->.
+# Check the last row in your head: (2 + 4 + 6 + 0) / 4 = {{means[-1, 0]:.0f}}, and (8 + 4 + 0 + 4) / 4 = {{means[-1, 1]:.0f}}.
 #
 # ## Build: a batch
 #

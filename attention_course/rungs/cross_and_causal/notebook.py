@@ -500,9 +500,9 @@ torch.testing.assert_close(
 #
 # We have nearly all the parts of a small translation model; the rest we borrow from rung {bigram_to_gpt}. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. The parts change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**.
 #
-# We draw 21,000<!--shown--> dates at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged on them.
+# We draw 21,000 dates at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged on them.
 #
-# The tokens are characters, and each gets an id. The character `>` marks the start of what is written; in papers it is BOS, beginning of sequence. Short dates are padded with spaces: 17<!--shown--> characters for the longest source, and 10<!--shown--> for each target.
+# The tokens are characters, and each gets an id. The character `>` marks the start of what is written; in papers it is BOS, beginning of sequence. Short dates are padded with spaces: 17 characters for the longest source, and 10 for each target.
 
 # %% tags=["folded", "name:dates"]
 # Data: 21,000 dates, and their characters as ids
@@ -660,7 +660,7 @@ assert found == ["1998-03-03", "2024-12-24", "1066-07-07"]
 found
 
 # %% [markdown]
-# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 98 %<!--shown-->.
+# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 98 %.
 
 # %% tags=["folded"]
 # Check: more than 98 % of the held-out dates are right
@@ -711,7 +711,7 @@ picture(
 # %% [markdown]
 # Nobody told the model what a year is, or where to find it. From top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for.
 #
-# One date could be luck. Over the 1,000<!--shown--> held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than 80 %<!--shown-->. For most dates the last row looks at the day, and the last row of the month at its name. With another seed, the model may look for the day at the characters beside it, and write it just as well.
+# One date could be luck. Over the 1,000 held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than 80 %. For most dates the last row looks at the day, and the last row of the month at its name. With another seed, the model may look for the day at the characters beside it, and write it just as well.
 
 # %% tags=["folded"]
 # Check: where the rows of the year, the day and the month look
@@ -762,7 +762,7 @@ assert shares[own].max() < 0.4
 assert shares[~own].min() > 0.8
 
 # %% [markdown]
-# Without the key at its own place, a digit is right in fewer than 40 %<!--shown--> of the dates; guessing would get one in ten or so. Without the key of another digit, it is right in more than 80 %<!--shown-->. So each digit of the year is indeed read where the map says it is.
+# Without the key at its own place, a digit is right in fewer than 40 % of the dates; guessing would get one in ten or so. Without the key of another digit, it is right in more than 80 %. So each digit of the year is indeed read where the map says it is.
 #
 # Now the two dashes. Their rows of the map sum to 1 like all others, so each dash has a favourite, the character that gets its largest weight.
 
@@ -777,7 +777,7 @@ for row in (4, 7):  # the two dashes
     assert shares[row] > 0.95
 
 # %% [markdown]
-# A dash, for more than 95 %<!--shown--> of the dates, and the second dash is no different. So the favourite was not needed. Such a weight need not mean anything: a row has to sum to 1, so its weight has to go somewhere.
+# A dash, for more than 95 % of the dates, and the second dash is no different. So the favourite was not needed. Such a weight need not mean anything: a row has to sum to 1, so its weight has to go somewhere.
 
 # %% [markdown]
 # A last caution: column s is what the encoder made of the character at s. Ours was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.

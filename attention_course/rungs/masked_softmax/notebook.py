@@ -66,7 +66,7 @@ scores, exp, exp.sum(), weights
 torch.testing.assert_close(weights, torch.softmax(scores, dim=-1))
 
 # %% [markdown]
-# The weights are 1/8<!--shown-->, 2/8<!--shown--> and 5/8<!--shown-->. With weights that sum to 1 the output is a mean. Without the division it would be a sum that grows with T.
+# The weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. With weights that sum to 1 the output is a mean. Without the division it would be a sum that grows with T.
 #
 # ## Along which dimension?
 #
@@ -341,7 +341,7 @@ for hiding in (-1e4, float("-inf")):
 torch.finfo(torch.float16).max
 
 # %% [markdown]
-# With `-1e4` the mask has opened in row 0: the hidden key gets all the weight. In row 1 two hidden keys get half each, and no NaN warns you, as it does with −∞. And `-1e9` does not fit into float16, whose largest number is 65,504<!--shown-->.
+# With `-1e4` the mask has opened in row 0: the hidden key gets all the weight. In row 1 two hidden keys get half each, and no NaN warns you, as it does with −∞. And `-1e9` does not fit into float16, whose largest number is {{torch.finfo(torch.float16).max:,.0f}}.
 #
 # ## Scores need not be zero
 #

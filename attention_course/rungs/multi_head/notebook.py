@@ -66,7 +66,7 @@ print(cards @ torch.tensor([0.5, 0.5]))
 print(cards @ torch.tensor([0.75, 0.25]))
 
 # %% [markdown]
-# With equal weights, the first three pairs give one mixture, 4<!--shown-->. The weights ¾ and ¼ are no better: 2 and 6 give 3<!--shown-->, and so do 3 and 3.
+# With equal weights, the first three pairs give one mixture, {{cards[0].mean():.0f}}. The weights ¾ and ¼ are no better: 2 and 6 give {{cards[0] @ torch.tensor([0.75, 0.25]):.0f}}, and so do 3 and 3.
 #
 # ## Would more channels help?
 #
@@ -234,7 +234,7 @@ assert both_right[equal].mean() > 0.9
 assert both_right[~equal].mean() < 0.2
 
 # %% [markdown]
-# With a linear layer behind it, one head gets both answers right for fewer than four questions in ten. It depends on the cards: where the two are equal, the order does not matter, and one head gets more than nine out of ten<!--shown 9/10--> right; where they differ, fewer than two in ten<!--shown 2/10-->. Two heads get nearly all of them. But so does one head with the feed-forward network.
+# With a linear layer behind it, one head gets both answers right for fewer than four questions in ten. It depends on the cards: where the two are equal, the order does not matter, and one head gets more than nine out of ten right; where they differ, fewer than two in ten. Two heads get nearly all of them. But so does one head with the feed-forward network.
 #
 # This is one run each, and here luck plays a part. We trained these two models with twelve seeds. Two heads got all the answers right every time. The single head with the feed-forward network did so eight times; in the other four runs it gave all its weight to one of the two friends and was stuck there.
 #
@@ -427,7 +427,7 @@ for a, b in zip(one.parameters(), other.parameters(), strict=True):
 # %% [markdown]
 # ## Build: all heads in one product
 #
-# The list computes three small matrix products for each head. All have the same `x` on the left, so their matrices can be stacked: all queries, then all keys, then all values. One linear layer from C to 3C does the work of twelve<!--shown 12-->: they are **fused** into it.
+# The list computes three small matrix products for each head. All have the same `x` on the left, so their matrices can be stacked: all queries, then all keys, then all values. One linear layer from C to 3C does the work of twelve: they are **fused** into it.
 
 # %%
 layers = [
@@ -619,7 +619,7 @@ for n_head in (1, 4, 16):
     print(n_head, layer.head_size, count)
 
 # %% [markdown]
-# Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = 16384<!--shown-->.
+# Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = {{count}}.
 #
 # Time and memory depend on the implementation. Here are four: a loop over heads and queries, the list, the fused module with our `attention`, and with `F.scaled_dot_product_attention` (SDPA). For memory, we count the numbers that PyTorch keeps from the forward pass for backpropagation.
 
@@ -738,7 +738,7 @@ assert dropped.unique().tolist() == [0.0, 0.5]
 assert (dropped.sum(dim=-1).mean() - 1).abs() < 0.1
 
 # %% [markdown]
-# A weight of 0.25 becomes 0 or 0.5<!--shown-->, and a row sums to 1 only on average. After training, `eval()` switches dropout off. `F.scaled_dot_product_attention` has no such switch: its `dropout_p` always applies, so a module passes 0 outside training.
+# A weight of 0.25 becomes 0 or {{dropped.max():.1f}}, and a row sums to 1 only on average. After training, `eval()` switches dropout off. `F.scaled_dot_product_attention` has no such switch: its `dropout_p` always applies, so a module passes 0 outside training.
 
 # %% tags=["folded"]
 # Check: eval() switches the module off, and not the function

@@ -72,7 +72,7 @@ x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])
 (x[0] * x[1]).sum()
 
 # %% [markdown]
-# That was 2 · 1 + 1 · 2 = 4<!--shown-->. The product `x @ x.T` holds the dot products of all pairs: entry [t, s] is the score of key s for query t.
+# That was 2 · 1 + 1 · 2 = {{(x[0] * x[1]).sum():.0f}}. The product `x @ x.T` holds the dot products of all pairs: entry [t, s] is the score of key s for query t.
 
 # %% tags=["folded"]
 # Question
@@ -351,7 +351,7 @@ picture(
 )
 
 # %% [markdown]
-# Three matrices of 32 times 16 make 1536<!--shown--> parameters, whatever T is. `nn.Linear` stores a matrix as (out, in), here (16, 32), and multiplies by its transpose.
+# Three matrices of 32 times 16 make {{sum(p.numel() for p in head.parameters())}} parameters, whatever T is. `nn.Linear` stores a matrix as (out, in), here (16, 32), and multiplies by its transpose.
 
 # %%
 torch.testing.assert_close(head.query(batch), batch @ head.query.weight.T)
@@ -434,7 +434,7 @@ picture(
 # %% [markdown]
 # Position 0 has nothing before it and finds itself. All others find the letter before them. These are nearly the weights of the shift in rung {tril_matmul}, now computed from queries and keys.
 #
-# The factor 20 makes them this sharp. With 1 in its place, the last row gives its target not 1.00<!--shown--> but 0.23<!--shown-->.
+# The factor 20 makes them this sharp. With 1 in its place, the last row gives its target not {{found[5, 4]:.2f}} but {{attention(q / 20, k, v, causal_mask(6))[1][5, 4]:.2f}}.
 
 # %%
 _, faint = attention(q / 20, k, v, causal_mask(6))
@@ -470,7 +470,7 @@ picture(
 )
 
 # %% [markdown]
-# The p at position 0 has no vowel to find, but its weights still sum to 1: it finds itself. For the second t, the a has the highest visible score, 32<!--shown-->.
+# The p at position 0 has no vowel to find, but its weights still sum to 1: it finds itself. For the second t, the a has the highest visible score, {{(q @ k.T)[4, 3]:.0f}}.
 
 # %% tags=["folded"]
 # Check: what the first p and the second t find

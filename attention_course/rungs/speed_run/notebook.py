@@ -135,7 +135,7 @@ p = p_value(*map(torch.tensor, took.values()))
 print(f"p = {p:.2f}")
 
 # %% [markdown]
-# On this page we call a difference one if p is below 0.01<!--shown-->. (The speed runs of modded-nanogpt ask for the same p, in another test: is the mean loss below a fixed one?) With five times on each side, that takes two groups that do not overlap anywhere. Now compare two that do differ.
+# On this page we call a difference one if p is below 0.01. (The speed runs of modded-nanogpt ask for the same p, in another test: is the mean loss below a fixed one?) With five times on each side, that takes two groups that do not overlap anywhere. Now compare two that do differ.
 
 # %%
 assert LEVEL == 0.01
@@ -417,7 +417,7 @@ assert medians["without muon"] > 2 * medians[every]
 assert p_of("without schedule", every) >= LEVEL
 
 # %% [markdown]
-# Now token shift and rotary positions are what the recipe cannot do without. With either of them missing, most seeds do not reach the mark within 1,200<!--shown--> steps, the most that we allowed. Without Muon it takes more than twice as long. For the straight line, chance may have done it.
+# Now token shift and rotary positions are what the recipe cannot do without. With either of them missing, most seeds do not reach the mark within 1,200 steps, the most that we allowed. Without Muon it takes more than twice as long. For the straight line, chance may have done it.
 #
 # On two layers, six seeds could not show what any of these tricks adds to the row above; on one layer, they carry the recipe. Without token shift only two of six single layers got there; with it, all six did. What a trick is worth depends on what else is there.
 #
@@ -429,7 +429,7 @@ assert p_of("without schedule", every) >= LEVEL
 #
 # ## Attention without its table
 #
-# Now a single call. The attention of rung {query_key_value} makes a table of T × T scores. With T = 8192 that is 67,108,864<!--shown--> numbers for each head: 268<!--shown--> MB in float32.
+# Now a single call. The attention of rung {query_key_value} makes a table of T × T scores. With T = 8192 that is 67,108,864 numbers for each head: 268 MB in float32.
 
 # %%
 T = 8192
@@ -759,7 +759,7 @@ picture(
 # %% [markdown]
 # (FLOPs and bytes of LayerNorm and AdamW are counted by hand, of the others by their shapes: a part reads its inputs and writes its output once. Attention needs only the products that the causal mask leaves, about half. A processor also has a small fast memory, its cache. What fits in there can stand above the slope.)
 #
-# LayerNorm and AdamW do at most one FLOP for each byte. They stand under the slope, so at best they are as fast as their bytes arrive. The matrix product and attention do more than 15<!--shown-->, and stand under the ceiling.
+# LayerNorm and AdamW do at most one FLOP for each byte. They stand under the slope, so at best they are as fast as their bytes arrive. The matrix product and attention do more than 15, and stand under the ceiling.
 #
 # Which side a part is on is only half of what the picture says. A part is memory-bound if it *reaches* the slope, and compute-bound if it reaches the ceiling. One that stays far below both is bound by neither, and a faster memory would do little for it. In a model as small as ours a call is over so soon that starting it can take longer than the work.
 
@@ -984,7 +984,7 @@ check("speed_up", my_speed_up)
 # - `torch.optim.Muon` is in PyTorch. Large models have been trained with variants of it: Kimi K2 has a trillion parameters.
 # - `F.scaled_dot_product_attention` chooses between FlashAttention and other kernels. On a GPU, a mask tensor rules out FlashAttention; `is_causal=True` does not.
 # - vLLM serves many people at once. It cuts the cache into pages, so that texts of any length share the memory (Kwon et al. 2023). How many texts fit beside the parameters is a matter of their keys and values.
-# - What papers report for a training run is close to this share of the ceiling: model FLOPs utilization (MFU) adds attention's products to the rule of 6, and divides by the peak that the maker promises. Large runs reach about 40 %.
+# - What papers report for a training run is close to this share of the ceiling: model FLOPs utilization (MFU) adds attention's products to the rule of 6, and divides by the peak that the maker promises. Large runs reach about 40 %<!--given-->.
 #
 # ## Three sentences to remember
 #

@@ -56,7 +56,7 @@ tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # T = 3, C = 2
 torch.ones(3, 3) @ tokens
 
 # %% [markdown]
-# Each row of ones gives 2 + 6 + 6 = 14<!--shown--> and 7 + 4 + 5 = 16<!--shown-->.
+# Each row of ones gives 2 + 6 + 6 = {{tokens[:, 0].sum():.0f}} and 7 + 4 + 5 = {{tokens[:, 1].sum():.0f}}.
 #
 # ## Predict
 #
@@ -101,7 +101,7 @@ picture(
 )
 
 # %% [markdown]
-# The numbers in this matrix are called **weights**. Each row divides a total of 1 among the tokens. Row t computes output t, and its entry in column s is the weight of token s. In the last row, a third of each token gives (14/3<!--shown-->, 16/3<!--shown-->).
+# The numbers in this matrix are called **weights**. Each row divides a total of 1 among the tokens. Row t computes output t, and its entry in column s is the weight of token s. In the last row, a third of each token gives ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
 #
 # ## Build: a batch
 #
@@ -325,7 +325,7 @@ ask("which_way_it_broadcasts")
 broken.sum(dim=-1)
 
 # %% [markdown]
-# Only row 0 does, and the last one sums to more than 2<!--shown-->. With `keepdim=True`, all of them do.
+# Only row 0 does, and the last one sums to more than 2. With `keepdim=True`, all of them do.
 
 # %% tags=["folded"]
 # Check: the sums of the rows, here and with keepdim=True
