@@ -45,6 +45,7 @@ def test_every_wrong_choice_is_rejected_by_its_name_and_the_right_ones_pass(name
         assert mistakes is None or (mistakes and message and headline.startswith("not yet: "))
 
 
+@pytest.mark.slow
 @every_puzzle
 def test_stored_verdicts_are_those_of_the_judge(name, kind):
     stored, exercise = fills()[name][kind], BY_NAME[name]

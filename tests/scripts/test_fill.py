@@ -13,6 +13,7 @@ from attention_course.ladder import RUNGS
 BY_NAME = {each.name: each for rung in RUNGS for each in make_fills.sources(rung)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, made in fills().items() if "blocks" in made])
 def test_lines_may_stand_in_any_order_in_which_they_do_the_same(name, page_of):
     page, exercise = page_of("fills/fill.js"), BY_NAME[name]
