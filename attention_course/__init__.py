@@ -22,6 +22,7 @@ Read in this order, the modules are the course again; each imports only from tho
 - `progress`: what a learner has done, in a file.
 - `heroes`, `explorers`, `exercises`, `questions`: the interactive parts, which know no rung.
 - `workspace`: the copy of the notebooks that a learner works in.
+- `fills`: code with gaps, all choices judged beforehand.
 - `rungs`: the rungs, a folder each.
 - `__main__`: the command that makes it and opens it.
 """
