@@ -118,6 +118,7 @@ DAMAGED = ["", "null", '{"questions": {}}', "[" * 100_000]
 DAMAGED += [f'{{"questions": {asked}, "exercises": {tried}}}' for asked, tried in ENTRIES]
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 @pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:70])
 def test_a_damaged_file_is_told_of_and_left_alone(file, text):
     file.write_text(text)
