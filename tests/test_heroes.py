@@ -1,9 +1,10 @@
 """The files of the heroes, the HTML that holds one, and the numbers that were recorded for some.
 
-What scripts make of the numbers is tested in `tests/scripts`, how it looks in `tests/browser/heroes`.
+What scripts make of the numbers is tested in `tests/scripts`, how it looks in `tests/browser`.
 """
 
 import base64
+import html
 import math
 import re
 from dataclasses import replace
@@ -27,41 +28,27 @@ from attention_course.text import load_text
 from attention_course.training import RECIPES
 
 
-@pytest.fixture(params=HEROES)
-def shown(request):
-    return hero(request.param)
-
-
-def test_a_hero_has_its_files_and_its_words(shown):
-    assert shown.read(".js").count("function play(stage, ") == 1
+@pytest.mark.parametrize("name", HEROES)
+def test_a_hero_is_a_page_with_a_still_of_the_same_size_and_its_words(name):
+    shown, still = hero(name), HEROES[name].with_suffix(".svg").read_text(encoding="utf-8")
     assert shown.title
     assert not shown.title.endswith(".")
     assert shown.alt.endswith(".")
     assert len(shown.alt) > 60
     assert 200 <= shown.height <= 460
-
-
-def test_a_still_is_a_drawing_of_the_same_size_and_asks_for_nothing(shown):
-    still = HEROES[shown.name].with_suffix(".svg").read_text(encoding="utf-8")
     root = ElementTree.fromstring(still)
     assert (root.get("width"), root.get("height")) == ("640", str(shown.height))
     assert len(list(root.iter())) > 2, "nothing is drawn"
     assert "prefers-color-scheme: dark" in still
-    assert not re.findall(r'(?:href|src|url\()\s*=?"?https?:', still)
-
-
-def test_the_page_holds_style_still_and_script(shown):
+    shown.data["told"] = "</script>"
     page = shown.page()
-    (image,) = re.findall(r'<img alt="[^"]+" src="data:image/svg\+xml;base64,([^"]+)">', page)
-    assert base64.b64decode(image) == HEROES[shown.name].with_suffix(".svg").read_bytes()
+    alt, image = re.search(r'<img alt="([^"]+)" src="data:image/svg\+xml;base64,([^"]+)">', page).groups()
+    assert (html.unescape(alt), base64.b64decode(image).decode()) == (shown.alt, still)
     assert page.count("<script>") == page.count("</script>") == 1
     assert "play(new Stage(figure" in page
-    assert not re.findall(r'(?:src|href)="https?:', page)
-
-
-def test_a_cell_shows_it_as_html_and_in_words(shown):
+    assert not re.findall(r'(?:src|href|url\()\s*=?"?https?:', still + page), "it asks for nothing"
     data, _ = DisplayFormatter().format(shown)
-    assert data["text/html"] == shown.page()
+    assert data["text/html"] == page
     assert data["text/plain"] == f"{shown.title}. {shown.alt}"
 
 
@@ -140,17 +127,6 @@ def test_scores_are_those_that_torch_draws_and_the_bell_is_as_wide_as_the_dashed
     for counts in torch.tensor(data["counts"], dtype=torch.float64):
         deviation = ((counts * centers**2).sum() / counts.sum()).sqrt()
         assert deviation == pytest.approx(1, abs=0.08)  # the frame ends at 4 deviations
-
-
-@pytest.mark.slow
-def test_the_row_of_scores_is_like_most():
-    data = hero("scaling_variance").data
-    torch.manual_seed(1)
-    q, k = torch.randn(500, 1, 256), torch.randn(500, 8, 256)
-    for head_size, row in zip(data["head_sizes"], torch.tensor(data["scores"]), strict=True):
-        scores = (q[..., :head_size] * k[..., :head_size]).sum(dim=-1)
-        usual = torch.softmax(scores, dim=-1).amax(dim=-1).median()
-        torch.testing.assert_close(torch.softmax(row, dim=-1).max(), usual, atol=0.2, rtol=0)
 
 
 def test_each_part_of_a_gpt_is_worth_what_the_rung_says():
@@ -260,7 +236,7 @@ def test_the_examiner_finds_it_again(lines):
     assert [digit == "0" for digit in page[len(FINDINGS) :]] == [level == 0 for level in levels]
 
 
-def test_the_page_is_right_once_all_lines_are_there_and_each_line_mends_what_was_wrong_first():
+def test_each_line_mends_what_was_wrong_first():
     assert wrong(LINES) == []
     for line, missing in zip(LINES, LEFT_OUT, strict=True):
         assert wrong(missing)[:1] == ([FIRST_WRONG[line]] if line in FIRST_WRONG else []), line
@@ -268,14 +244,17 @@ def test_the_page_is_right_once_all_lines_are_there_and_each_line_mends_what_was
 
 
 def test_the_table_is_a_diagonal_a_square_a_triangle():
-    for lines, reads in [
-        (BUILT[2], lambda output, token: output == token),
-        (BUILT[3], lambda output, token: True),
-        (BUILT[4], lambda output, token: token <= output),
-        (LINES, lambda output, token: token <= output),
-        (LEFT_OUT[LINES.index("mask")], lambda output, token: True),
-        (LEFT_OUT[LINES.index("attention")], lambda output, token: output == token),
-    ]:
-        assert [[level > 0 for level in row] for row in recorded(lines)[1]] == [
-            [reads(output, token) for token in range(T)] for output in range(T)
-        ]
+    def itself(output, token):
+        return output == token
+
+    def all_of_them(output, token):
+        return True
+
+    def the_past(output, token):
+        return token <= output
+
+    without = dict(zip(LINES, LEFT_OUT, strict=True))
+    tables = [(BUILT[2], itself), (BUILT[3], all_of_them), (BUILT[4], the_past), (LINES, the_past)]
+    for lines, reads in [*tables, (without["mask"], all_of_them), (without["attention"], itself)]:
+        read = [[level > 0 for level in row] for row in recorded(lines)[1]]
+        assert read == [[reads(output, token) for token in range(T)] for output in range(T)]

@@ -139,9 +139,9 @@ def test_what_the_browser_keeps_for_dragging_is_not_in_a_picture():
 
 
 def test_panels_stand_side_by_side_until_the_page_ends():
-    one, three = (image_of(picture(*count * PANELS[:1], alt="")) for count in (1, 9))
-    assert float(one.get("width")) < float(three.get("width")) <= 840
-    assert float(three.get("height")) > float(one.get("height"))
+    one, nine = (image_of(picture(*count * PANELS[:1], alt="")) for count in (1, 9))
+    assert float(one.get("width")) < float(nine.get("width")) <= 840
+    assert float(nine.get("height")) > float(one.get("height"))
 
 
 def test_a_picture_has_the_colours_of_both_schemes():
@@ -153,20 +153,15 @@ def test_a_picture_has_the_colours_of_both_schemes():
     assert not set(re.findall(r":(#\w+)", light)) & set(re.findall(r":(#\w+)", dark))
 
 
-def test_a_figure_of_matplotlib_becomes_a_picture():
+def test_a_figure_of_matplotlib_becomes_a_picture_with_its_words():
     figure = Figure(figsize=(2, 1))
     figure.subplots().set_title("a title")
-    shown = Picture.of(figure, alt="an empty plot")
-    assert repr(shown) == "an empty plot"
-    assert len(list(image_of(shown).iter(f"{SVG}path"))) > 2
-    assert "prefers-color-scheme" in shown.svg
-
-
-def test_picture_gives_its_words_to_those_who_cannot_see_it():
-    shown = picture(PANELS[0], alt='one, "minus" two')
+    shown = Picture.of(figure, alt='one, "minus" two')
     data = shown._repr_mimebundle_()
     assert data["text/plain"] == repr(shown) == 'one, "minus" two'
     assert '<img alt="one, &quot;minus&quot; two" ' in data["text/html"]
+    assert len(list(image_of(shown).iter(f"{SVG}path"))) > 2
+    assert "prefers-color-scheme" in shown.svg
 
 
 def test_the_same_picture_twice_is_the_same_file():

@@ -3,9 +3,6 @@
 import json
 import os
 import re
-import stat
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -70,7 +67,7 @@ def test_nothing_is_written_before_an_answer_nor_in_tests(file, monkeypatch):
     assert not list(file.parent.iterdir())
 
 
-def test_a_person_can_read_what_was_answered(file):
+def test_a_person_can_read_what_was_done(file):
     question = ask("mean_at_one")
     for index in (1, 0, 1):
         question.buttons[index].click()
@@ -79,7 +76,9 @@ def test_a_person_can_read_what_was_answered(file):
     for answer in (REFERENCE, lambda x, k: x):
         check("windowed_mean", answer, 0)
     keep_answer("score_of_the_future", "−∞", right=True)
-    text = file.read_text(encoding="utf-8")
+    text, before = file.read_text(encoding="utf-8"), file.stat()
+    keep_try("windowed_mean", False, ("no_scale",))
+    assert file.stat().st_mtime_ns == before.st_mtime_ns, "what changes nothing is not written"
     entry = json.loads(text)
     assert entry["questions"]["mean_at_one"] == {"answers": ["(2, 8)", "(3, 6)"], "right_at_first_try": False}
     tried = entry["exercises"]["windowed_mean"]
@@ -90,60 +89,36 @@ def test_a_person_can_read_what_was_answered(file):
     assert kept()[0].questions["score_of_the_future"] == Answered(["−∞"], True)
 
 
-def test_what_changes_nothing_is_not_written(file):
-    keep_try("windowed_mean", True, ())
-    before = file.stat().st_mtime_ns, file.stat().st_ino
-    keep_try("windowed_mean", False, ("no_scale",))
-    assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
-
-
 def test_answers_from_two_notebooks_at_once_are_all_kept(file):
     with ThreadPoolExecutor(8) as pool:
         problems = list(pool.map(lambda i: keep_answer(f"question {i}", "yes", right=True), range(40)))
     assert set(problems) == {""}
     assert len(read(file).questions) == 40
-    assert not list(file.parent.glob("*.partial"))
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has other links and permissions")
-def test_the_file_stays_what_a_person_has_made_of_it(file):
-    """Kept elsewhere, readable by its owner alone, and with what a newer edition has put into it."""
-    (file.parent / "elsewhere").mkdir()
-    target = file.parent / "elsewhere" / "real.json"
-    target.write_text('{"exercises": {}, "notes": ["mine"], "questions": {}}')
-    target.chmod(0o600)
-    file.symlink_to(target)
+def test_what_a_newer_edition_has_put_into_the_file_stays(file):
+    """Links and permissions: tests/test_files.py."""
+    file.write_text('{"exercises": {}, "notes": ["mine"], "questions": {}}')
     assert keep_answer("mean_at_one", "(3, 6)", right=True) == ""
-    assert file.is_symlink()
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    content = json.loads(target.read_text())
-    assert list(content["questions"]) == ["mean_at_one"]
-    assert content["notes"] == ["mine"]
-    target.chmod(0o400)
-    before = target.read_bytes()
-    assert "not kept: [Errno 13] It is write-protected" in keep_try("windowed_mean", True, ())
-    assert target.read_bytes() == before
+    content = json.loads(file.read_text())
+    assert (list(content["questions"]), content["notes"]) == (["mean_at_one"], ["mine"])
 
 
 # What cannot be read or written
 
-DAMAGED = [
-    "",
-    "{",
-    "[]",
-    "null",
-    '{"questions": {}}',
-    '{"questions": [], "exercises": {}}',
-    '{"questions": {"mean_at_one": 3}, "exercises": {}}',
-    '{"questions": {"mean_at_one": {"answers": "All"}}, "exercises": {}}',
-    '{"questions": {"mean_at_one": {"answers": [3]}}, "exercises": {}}',
-    '{"questions": {}, "exercises": {"windowed_mean": {"tries": "3"}}}',
-    '{"questions": {}, "exercises": {"windowed_mean": {"passed": 1}}}',
-    '{"questions": {}, "exercises": {"windowed_mean": {"marks": 1}}}',
-    "[" * 100_000,
+ENTRIES = [  # of a question, of an exercise
+    ('{"mean_at_one": 3}', "{}"),
+    ('{"mean_at_one": {"answers": "All"}}', "{}"),
+    ('{"mean_at_one": {"answers": [3]}}', "{}"),
+    ("{}", '{"windowed_mean": {"tries": "3"}}'),
+    ("{}", '{"windowed_mean": {"marks": 1}}'),
+    ("[]", "{}"),
 ]
+DAMAGED = ["", "null", '{"questions": {}}', "[" * 100_000]
+DAMAGED += [f'{{"questions": {asked}, "exercises": {tried}}}' for asked, tried in ENTRIES]
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 @pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:70])
 def test_a_damaged_file_is_told_of_and_left_alone(file, text):
     file.write_text(text)
@@ -155,23 +130,12 @@ def test_a_damaged_file_is_told_of_and_left_alone(file, text):
     assert verdict.passed
     assert "Your progress is not kept" in verdict._repr_html_()
     assert "not kept" not in repr(verdict)
-    for shown in (progress(), progress(RUNG.stem)):
-        assert "Delete the file" in repr(shown)
-        assert "Delete the file" in shown._repr_html_()
+    assert "Delete the file" in repr(progress())
+    assert "Delete the file" in progress(RUNG.stem)._repr_html_()
     assert file.read_text() == text
 
 
-def test_what_cannot_be_written_or_read_is_told_of(file, monkeypatch):
-    def full(*paths):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as disk:
-        disk.setattr(os, "replace", full)
-        question = ask("mean_at_one")
-        question.buttons[0].click()
-    assert "No space left on device" in question.explanation
-    assert not file.exists()
-    assert not list(file.parent.glob("*.partial"))
+def test_what_cannot_be_written_or_read_is_told_of(file):
     file.mkdir()
     assert "not kept" in keep_answer("mean_at_one", "(3, 6)", right=True)
     assert "cannot be read" in repr(progress(RUNG.stem))
@@ -254,14 +218,20 @@ Questions not right at the first try:
 """
 
 
-def test_the_report_of_a_class(tmp_path):
+def test_the_report_of_a_class(tmp_path, capsys):
+    """Learners are named by their folders, and two of one name by their whole paths."""
     files = [tmp_path / who / "notebooks" / "progress.json" for who in CLASS]
     for file, record in zip(files, CLASS.values(), strict=True):
         file.parent.mkdir(parents=True)
         file.write_text(record.to_json())
-    command = [sys.executable, "-m", "attention_course.progress", *files]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, REPORT, "")
+    assert main([str(file) for file in files]) == 0
+    assert capsys.readouterr() == (REPORT, "")
+    alike = tmp_path / "tuesday" / "ann.json"
+    alike.parent.mkdir()
+    alike.write_text(CLASS["bob"].to_json())
+    assert main([str(file) for file in (files[0], alike, files[1])]) == 0
+    who = [line.split("  ")[0].strip() for line in capsys.readouterr().out.splitlines()[1:4]]
+    assert who == [str(files[0]), str(alike), "bob"]
 
 
 def test_no_more_than_the_hardest_are_named():
@@ -276,13 +246,12 @@ def test_what_cannot_be_read_is_named_and_the_rest_reported(tmp_path, capsys):
     good, bad, missing = (tmp_path / name for name in ("bob.json", "eve.json", "none.json"))
     good.write_text(CLASS["bob"].to_json())
     bad.write_text("{")
-    assert main([str(path) for path in (bad, good, missing, tmp_path)]) == 1
+    assert main([str(path) for path in (bad, good, missing)]) == 1
     told = capsys.readouterr()
     assert told.out.splitlines()[1].split("  ")[:2] == ["bob", "1 bag of words"]
-    damaged, absent, folder = told.err.splitlines()
+    damaged, absent = told.err.splitlines()
     assert damaged.startswith(f"{bad} is damaged, or holds something else (")
     assert absent == f"{missing} cannot be read: No such file or directory. Name a learner's progress.json."
-    assert folder.startswith(f"{tmp_path} is damaged, or holds something else (")
     assert main([str(bad)]) == 1
     assert capsys.readouterr().out == ""
 
@@ -321,8 +290,3 @@ def test_every_mistake_that_can_be_kept_is_one_that_the_report_names():
         named = {*CATALOGUE, *(prop.mistake for prop in exercise.properties if prop.mistake)}
         named |= {mistake.names[0] for mistake in exercise.mistakes}
         assert known[name] == named | explained | {question.name for question in EXAMINED}
-
-
-def test_files_called_alike_keep_their_paths(tmp_path):
-    files = [tmp_path / "monday" / "ann.json", tmp_path / "tuesday" / "ann.json", tmp_path / "bob.json"]
-    assert module.names_of(files) == [str(files[0]), str(files[1]), "bob"]

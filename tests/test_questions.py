@@ -31,16 +31,24 @@ def test_nothing_is_explained_before_the_guess(name):
 
 
 @each_question
-def test_each_choice_shows_its_own_explanation(name):
+def test_a_choice_is_explained_in_place_of_the_others_until_they_are_asked_for(name):
     question = ask(name)
     for index, choice in enumerate(QUESTIONS[name]["choices"]):
         question.buttons[index].click()
-        assert ("Right." if choice.get("right") else "Not this one.") in question.explanation
-        assert question.buttons[index].icon == ("check" if choice.get("right") else "times")
-        kind = "attention-right" if choice.get("right") else "attention-wrong"
-        assert kind in question.buttons[index]._dom_classes
-        assert f'role="status" class="{kind}"' in question.explanation
-    assert question.guesses == list(range(len(question.buttons)))
+        right = choice.get("right", False)
+        verdict, icon, kind = ("Right.", "check", "right") if right else ("Not this one.", "times", "wrong")
+        assert f'role="status" class="attention-{kind}"' in question.explanation
+        assert verdict in question.explanation
+        assert choice["explanation"].split("`")[0] in html.unescape(question.explanation)
+        assert question.buttons[index].icon == icon
+        assert f"attention-{kind}" in question.buttons[index]._dom_classes
+        shown = [button for button in question.buttons if "attention-shown" in button._dom_classes]
+        assert shown == [question.buttons[index]]
+        assert "attention-answered" in question._dom_classes
+        question.corner.click()
+        assert "attention-answered" not in question._dom_classes
+    assert question.guesses == list(range(len(question.buttons))), "the way back is no guess"
+    assert question.corner.layout.visibility == "hidden", "what is right is known"
 
 
 @each_question
@@ -55,23 +63,10 @@ def test_skipping_is_one_click_and_says_what_is_right(name):
 
 
 @each_question
-def test_an_explanation_takes_the_place_of_the_other_choices_until_they_are_asked_for(name):
+def test_a_choice_that_is_code_is_set_as_code_and_then_all_are(name):
+    """Or one would stand out by its font."""
     question = ask(name)
-    for index, choice in enumerate(QUESTIONS[name]["choices"]):
-        question.buttons[index].click()
-        shown = [button for button in question.buttons if "attention-shown" in button._dom_classes]
-        assert shown == [question.buttons[index]]
-        assert "attention-answered" in question._dom_classes
-        assert choice["explanation"].split("`")[0] in html.unescape(question.explanation)
-        question.corner.click()
-        assert "attention-answered" not in question._dom_classes
-    assert question.guesses == list(range(len(question.buttons))), "the way back is no guess"
-    assert question.corner.layout.visibility == "hidden", "what is right is known"
-
-
-@each_question
-def test_a_choice_that_is_code_is_set_as_code(name):
-    question = ask(name)
+    assert len({bool(re.fullmatch("`[^`]+`", choice["text"])) for choice in QUESTIONS[name]["choices"]}) == 1
     page = question._repr_mimebundle_()["text/html"]
     for choice, button in zip(QUESTIONS[name]["choices"], question.buttons, strict=True):
         code = re.fullmatch("`(.*)`", choice["text"])
@@ -113,14 +108,3 @@ def test_unknown_name_lists_the_names():
         ValueError, match=r"no question called 'which'. Did you mean 'which_dim'.*mean_at_one"
     ):
         ask("which")
-
-
-def test_three_questions_a_rung():
-    assert len(QUESTIONS) >= 9
-
-
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_no_choice_stands_out_by_its_font(name):
-    """A choice that is code as a whole is set as code: all of a question are, or none is."""
-    as_code = {bool(re.fullmatch("`[^`]+`", choice["text"])) for choice in QUESTIONS[name]["choices"]}
-    assert len(as_code) == 1

@@ -1,9 +1,8 @@
 """What five public documents print, against our functions, to 4 decimals.
 
-The documents are lecture notes, notebooks and an article on attention from which learners come. Their
-printed numbers depend on PyTorch's random numbers, as those of the notebooks do. The article is Raschka's
-(2024), "Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention
-in LLMs".
+Learners come from these lecture notes, notebooks and an article on attention: Raschka (2024), "Understanding
+and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs". The printed
+numbers depend on PyTorch's random numbers, as those of the notebooks do.
 """
 
 import pytest
@@ -21,10 +20,6 @@ def assert_prints_as(actual, printed):
     torch.testing.assert_close(actual, torch.tensor(printed), atol=6e-5, rtol=0)
 
 
-def test_this_pytorch_draws_the_random_numbers_of_the_documents():
-    assert_prints_as(torch.randn(2, generator=torch.Generator().manual_seed(1)), [0.6614, 0.2669])
-
-
 @pytest.fixture
 def article():
     """Return the article's six tokens, "Life is short, eat dessert first", and its three matrices."""
@@ -37,18 +32,13 @@ def article():
 
 
 @pytest.mark.parametrize("mean", MEANS)
-def test_notes_running_mean(mean):
+def test_running_means_of_notes_and_of_a_notebook(mean):
     torch.manual_seed(1)
     printed = [[-1.5256, -0.7502], [-1.0898, -1.1799], [-0.7599, -0.9896], [-0.8149, -1.1445]]
     assert_prints_as(mean(torch.randn(8, 2))[:4], printed)
-
-
-@pytest.mark.parametrize("mean", MEANS)
-def test_notebook_of_one_head_running_mean(mean):
     torch.manual_seed(1337)
-    x = torch.randn(4, 8, 2)
     printed = [[0.1808, -0.0700], [-0.0894, -0.4926], [0.1490, -0.3199], [0.3504, -0.2238]]
-    assert_prints_as(mean(x)[0, :4], printed)
+    assert_prints_as(mean(torch.randn(4, 8, 2))[0, :4], printed)
 
 
 def test_notebook_on_russian_literature_variances():
@@ -62,22 +52,14 @@ def test_notebook_on_russian_literature_variances():
     assert_prints_as(variances, [0.9535, 1.0524, 15.1501, 0.9469])
 
 
-def test_article_scores_and_weights(article):
-    x, W_query, W_key, _ = article
-    q, k = x @ W_query, x @ W_key
-    assert_prints_as(q[2] @ k.T, [0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730])
-    assert_prints_as(attention_weights(q, k)[2], [0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
-
-
 def test_article_self_attention(article):
     x, W_query, W_key, W_value = article
-    output, _ = attention(x @ W_query, x @ W_key, x @ W_value)
-    assert_prints_as(output[0], [-0.1564, 0.1028, -0.0763, -0.0764])
-    # The article prints -0.2627 in the third column; it is -0.26265.
-    torch.testing.assert_close(
-        output[2], torch.tensor([-0.3542, -0.1234, -0.2626, -0.3706]), atol=1e-4, rtol=0
+    q, k = x @ W_query, x @ W_key
+    assert_prints_as(attention_weights(q, k)[2], [0.1965, 0.0618, 0.2506, 0.1452, 0.1146, 0.2312])
+    output, _ = attention(q, k, x @ W_value)
+    assert_prints_as(
+        output[[0, 5]], [[-0.1564, 0.1028, -0.0763, -0.0764], [-0.5296, -0.2799, -0.4107, -0.6006]]
     )
-    assert_prints_as(output[5], [-0.5296, -0.2799, -0.4107, -0.6006])
 
 
 def test_article_causal_weights(article):
@@ -85,21 +67,6 @@ def test_article_causal_weights(article):
     weights = attention_weights(x @ W_query, x @ W_key, causal_mask(6))
     assert_prints_as(weights[3], [0.2232, 0.3242, 0.2078, 0.2449, 0, 0])
     assert_prints_as(weights[4], [0.1536, 0.3145, 0.1325, 0.1849, 0.2145, 0])
-    multiplied = attention_weights(x @ W_query, x @ W_key) * causal_mask(6)
-    assert_prints_as(multiplied[3, :4], [0.1505, 0.2187, 0.1401, 0.1651])
-    assert_prints_as(multiplied[4, :5], [0.1347, 0.2758, 0.1162, 0.1621, 0.1881])
-
-
-def test_article_four_heads(article):
-    x, *_ = article
-    torch.manual_seed(123)
-    outputs = []
-    for _ in range(4):
-        W_query, W_key, W_value = torch.rand(3, 2), torch.rand(3, 2), torch.rand(3, 1)
-        outputs.append(attention(x @ W_query, x @ W_key, x @ W_value)[0])
-    output = torch.cat(outputs, dim=-1)
-    assert output.shape == (6, 4)
-    assert_prints_as(output[0], [-0.0185, 0.0170, 0.1999, -0.0860])
 
 
 def test_article_cross_attention(article):

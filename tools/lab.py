@@ -173,9 +173,16 @@ def short_notebook(name: str) -> str:
     return writes(notebook)
 
 
-def picture_of(explorer: Locator) -> str:
-    """Return the pixels of the canvases of an explorer."""
-    return explorer.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()")
+PIXELS = "(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()"
+
+
+@contextmanager
+def new_picture(explorer: Locator):
+    """Expect that an explorer shows another picture than before, and wait for it."""
+    before = explorer.evaluate(PIXELS)
+    yield
+    condition = f"([explorer, before]) => ({PIXELS})(explorer) !== before"
+    explorer.page.wait_for_function(condition, arg=[explorer.element_handle(), before], timeout=5_000)
 
 
 def run_all(page: Page, timeout: float = 60_000) -> None:

@@ -104,10 +104,6 @@ def picture(*panels: Panel, alt: str) -> Picture:
 
     Returns:
         A picture that displays itself as the last line of a notebook cell.
-
-    Raises:
-        TypeError: an argument is not a panel.
-        ValueError: there is no panel, or there are too many.
     """
     for panel in panels:
         if not isinstance(panel, Panel):

@@ -15,10 +15,6 @@ def check_values(values: object, name: str, *shape: int | str) -> None:
         values: the argument.
         name: the panel and its argument, for the message.
         *shape: the size of each dimension, or a name where any size is valid.
-
-    Raises:
-        TypeError: `values` is not a tensor of real numbers.
-        ValueError: the shape does not match.
     """
     expected = f"expected a tensor of shape ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
     if not isinstance(values, Tensor):
@@ -33,12 +29,7 @@ def check_values(values: object, name: str, *shape: int | str) -> None:
 
 
 def check_names(names: object, name: str, count: int | None = None, things: str = "") -> None:
-    """Raise unless `names` are strings, one for each of `count` things if that is given.
-
-    Raises:
-        TypeError: `names` is not a sequence of strings.
-        ValueError: the number of names is not `count`.
-    """
+    """Raise unless `names` are strings, one for each of `count` things if that is given."""
     if not isinstance(names, Sequence) or not all(isinstance(each, str) for each in names):
         raise TypeError(
             f"{name} = {names!r}, expected a list of str. Convert numbers: [str(n) for n in numbers]."
@@ -63,12 +54,7 @@ def check_limits(limits: object, name: str, above: Number = -math.inf) -> None:
 
 
 def check_levels(levels: object, name: str, above: Number) -> None:
-    """Raise unless `levels` maps names to finite numbers greater than `above`.
-
-    Raises:
-        TypeError: `levels` is not a mapping.
-        ValueError: a level is not such a number.
-    """
+    """Raise unless `levels` maps names to finite numbers greater than `above`."""
     if not isinstance(levels, Mapping):
         raise TypeError(f"{name} = {levels!r}, expected a dict that gives each level a name.")
     for key, level in levels.items():

@@ -33,10 +33,6 @@ class Lines:
         log: whether the axes are logarithmic.
         levels: maps the name of each level to its y value.
         x_limits: limits of the x axis; those of the curves if left out.
-
-    Raises:
-        TypeError: x or a curve is not a tensor of real numbers.
-        ValueError: a curve and x differ in length, or a limit or a level is invalid for its axis.
     """
 
     title: str

@@ -40,11 +40,6 @@ class Heatmap:
         framed: row and column of the cell with a frame.
         crossed: rows and columns of the cells that are crossed out.
         unit: the unit of the values, which follows each that is told in words.
-
-    Raises:
-        TypeError: values is not a tensor of real numbers, or names are not strings.
-        ValueError: sizes do not match, there are too many rows or columns, the limit is negative, or there is
-            no such cell to mark.
     """
 
     title: str
@@ -136,11 +131,6 @@ class Bars:
         limits: limits of the y axis; a bar that is higher is cut off there.
         room: the number of bars that the browser reserves space for; that of the heights if left out.
         controls: for each bar the name of the explorer's control that is set by dragging it; or none at all.
-
-    Raises:
-        TypeError: heights is not a tensor of real numbers, or labels or controls are not strings.
-        ValueError: there is not one label, or control, per bar, there are too many bars, or limits are not
-            ascending.
     """
 
     title: str
@@ -188,10 +178,6 @@ class Comparison:
         labels: what is compared; there is room for some 12 characters each.
         names: the names of the series.
         limit: the value of the longest bar.
-
-    Raises:
-        TypeError: values is not a tensor of real numbers, or labels or names are not strings.
-        ValueError: sizes do not match, there are too many labels, or the limit is not positive.
     """
 
     title: str
@@ -234,10 +220,6 @@ class Histogram:
         limits: limits of the x axis, from the first bin to the last.
         x_label: the label of the x axis, with its unit.
         curve: shape (N,): the normal density at N evenly spaced points between the limits.
-
-    Raises:
-        TypeError: density or curve is not a tensor of real numbers.
-        ValueError: a shape does not match, or limits are not ascending.
     """
 
     title: str
@@ -278,10 +260,6 @@ class Scatter:
         lit: shape (N,), boolean: points in full colour; the others are pale. All, if left out.
         path: shape (M, 2), M >= 1: joined by a line.
         x_label, y_label: axis labels.
-
-    Raises:
-        TypeError: points, lit or path is not a tensor of real numbers, or labels are not strings.
-        ValueError: sizes do not match, there are too many points, or limits are not ascending.
     """
 
     title: str
@@ -335,10 +313,6 @@ class Arrows:
         labels: what stands below each circle.
         names: what the first and the second arrows are.
         room: the number of circles that the browser reserves space for; that of the arrows if left out.
-
-    Raises:
-        TypeError: arrows is not a tensor of real numbers, or labels or names are not strings.
-        ValueError: sizes do not match, or there are too many circles.
     """
 
     title: str
@@ -385,11 +359,6 @@ class Text:
         framed: position of the token with a frame.
         limit: see `values`.
         label: what a value is.
-
-    Raises:
-        TypeError: text is neither a str nor a list of str, or values is not a tensor of real numbers.
-        ValueError: the text is longer than MOST, there is not one value per token, the frame is out of range,
-            or the limit is not positive.
     """
 
     title: str

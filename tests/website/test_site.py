@@ -84,12 +84,13 @@ def test_all_code_arrives_and_what_it_printed(page, notebook):
     for cell in notebook.cells:
         if cell.cell_type != "code" or re.search(r"^(ask|hero)\(", cell.source, re.M):
             continue
-        text = squeezed(page.texts[cell.id])
-        assert squeezed(cell.source) in text
-        for output in cell.outputs:
-            data = output.get("data", {})
-            if "text/html" not in data and output.output_type != "display_data":
-                assert squeezed(data.get("text/plain") or output.text) in text
+        printed = [
+            output.data["text/plain"] if "data" in output else output.text
+            for output in cell.outputs
+            if "text/html" not in output.get("data", {}) and output.output_type != "display_data"
+        ]
+        for text in (cell.source, *printed):
+            assert squeezed(text) in squeezed(page.texts[cell.id])
 
 
 def test_all_prose_arrives(page, notebook):
@@ -156,7 +157,11 @@ def test_every_link_leads_somewhere(site):
     for path in pages:
         anchors = read(path).all("id")
         assert len(anchors) == len(set(anchors)), path
-        for link in read(path).all("href") + read(path).all("src"):
+        links = read(path).all("href") + read(path).all("src")
+        notebooks = [link for link in links if link.endswith(".ipynb") and not link.startswith("https:")]
+        name = path.parent.name
+        assert path.parent == site or notebooks == [f"../{name}/{name}.ipynb"], "to download"
+        for link in links:
             parts = urlsplit(link)
             if parts.scheme:
                 assert (parts.scheme, "href") == ("https", "href") or parts.scheme == "data", link
@@ -169,24 +174,14 @@ def test_every_link_leads_somewhere(site):
                 assert unquote(parts.fragment) in read(target).all("id"), f"{link} in {path}"
 
 
-def test_links_between_notebooks_lead_to_pages(page, rung):
-    links = [link for link in page.all("href") if not link.startswith("https:")]
-    notebooks = [link for link in links if link.endswith(".ipynb")]
-    assert notebooks == [f"../{rung.name}/{rung.name}.ipynb"]
-
-
 def test_what_has_the_address_of_the_repository_leads_to_binder_and_colab():
     places = {"name": "02_tril_matmul", "root": "../"}
-    known = render("start.html", repository="someone/ladder", **places)
-    assert (
-        "https://mybinder.org/v2/gh/someone/ladder/HEAD?urlpath=doc/tree/my_notebooks/02_tril_matmul.ipynb"
-        in known
-    )
-    assert (
-        "https://colab.research.google.com/github/someone/ladder/blob/HEAD/notebooks/02_tril_matmul.ipynb"
-        in known
-    )
-    unknown = render("start.html", repository="", **places)
+    known, unknown = (render("start.html", repository=at, **places) for at in ("someone/ladder", ""))
+    for place in (
+        "mybinder.org/v2/gh/someone/ladder/HEAD?urlpath=doc/tree/my_notebooks/02_tril_matmul.ipynb",
+        "colab.research.google.com/github/someone/ladder/blob/HEAD/notebooks/02_tril_matmul.ipynb",
+    ):
+        assert f"https://{place}" in known
     assert "https:" not in unknown
     assert all('pip install "attention_course-' in page for page in (known, unknown))
 
@@ -198,15 +193,11 @@ def packed(path: Path) -> int:
 def test_it_is_small(site):
     """The limits of what a phone has to load, in bytes as a server sends them."""
     first = site / "01_bag_of_words/index.html"
-    loaded = {
-        (first.parent / source).resolve() for source in read(first).all("src") if source.endswith(".js")
-    }
-    loaded |= {
-        (first.parent / given["href"]).resolve()
-        for tag, given in read(first).elements
-        if tag == "link" and given["rel"] == "stylesheet"
-    }
-    assert packed(first) + sum(map(packed, loaded)) < 300_000
+    elements = read(first).elements
+    loaded = {given["src"] for _, given in elements if given.get("src", "").endswith(".js")}
+    loaded |= {given["href"] for tag, given in elements if tag == "link" and given["rel"] == "stylesheet"}
+    files = {(first.parent / link).resolve() for link in loaded}
+    assert packed(first) + sum(map(packed, files)) < 300_000
     downloads = (".whl", ".ipynb")  # for those who want the course itself
     files = [path for path in site.glob("**/*") if path.is_file()]
     assert sum(packed(path) for path in files if path.suffix not in downloads) < 2_500_000

@@ -7,11 +7,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 from website import explorers
 
 from attention_course.explorers import EXPLORERS, explore
 
-RANDOM = 1000  # settings of an explorer that has more
+RANDOM = 400  # settings of an explorer that has more
 SHADE = 0.5001 * 10**-explorers.SHADES  # how far one may be off
 STATIC = explorers.Path(explorers.__file__).parent / "static"
 ALERT = "[role=alert]:not(:empty)"
@@ -77,15 +78,7 @@ def alike(page, python, tolerance):
 
 
 def compare(page, name, explorer, count=RANDOM, data=None):
-    """Compare what the page shows with what Python does, for all settings, or for some.
-
-    Args:
-        page: the page.
-        name: the name of the explorer.
-        explorer: the one in Python.
-        count: how many settings are compared of an explorer that has more.
-        data: the name of the file with the pictures, if not the explorer's.
-    """
+    """Compare what the page shows with what Python does, for all settings, or for `count` of them."""
     page.open(name)
     page.wait_for_selector("[data-painted]")
     values = explorers.offered(name, explorer)
@@ -136,40 +129,36 @@ def live(page, name):
     return page.locator(".explorer")
 
 
-def caption_of(explorer):
-    return explorer.locator(".attention-caption").inner_text()
+def expect_alike(explorer, python, setting):
+    """Expect the caption that Python writes after these values were set."""
+    expect(explorer.locator(".attention-caption")).to_have_text(shown(python, setting)[1])
 
 
 @pytest.mark.parametrize("name", COMPLETE)
-def test_keys_and_mouse_reach_both_ends_of_each_slider(name, page):
+def test_keys_and_mouse_reach_all_values_of_each_control(name, page):
+    """Of a slider the last but one as well as both ends."""
     explorer, python = live(page, name), explore(name)
-    data = json.loads(explorers.load(name))
     values = explorers.offered(name, python)
-    sliders = [control for control in data["controls"] if control["kind"] == "range"]
-    for slider in sliders:
-        key, labels = slider["name"], slider["labels"]
-        handle = explorer.locator(f"[name={key}]")
-        box = handle.bounding_box()
-        ends = {"Home": 0, "End": -1}
-        for press, end in ends.items():
-            handle.press(press)
-            _, caption = shown(python, {key: values[key][end]})
-            assert caption_of(explorer) == caption
-            assert handle.get_attribute("aria-valuetext") == labels[end]
-            assert explorer.locator(f"output[for={name}-{key}]").inner_text() == labels[end]
-        handle.press("ArrowLeft")
-        assert caption_of(explorer) == shown(python, {key: values[key][-2]})[1]
-        for across, end in ((1, 0), (box["width"] - 1, -1)):
-            page.mouse.click(box["x"] + across, box["y"] + box["height"] / 2)
-            assert caption_of(explorer) == shown(python, {key: values[key][end]})[1]
-
-
-def test_choices_and_boxes_move_the_picture(page):
-    explorer, python = live(page, "query_key_value"), explore("query_key_value")
-    explorer.get_by_label("head", exact=True).select_option("previous letter")
-    assert caption_of(explorer) == shown(python, {"head": "previous letter"})[1]
-    explorer.get_by_label("mask: no looking ahead").press("Space")
-    assert caption_of(explorer) == shown(python, {"masked": False})[1]
+    for control in json.loads(explorers.load(name))["controls"]:
+        key, labels = control["name"], control["labels"]
+        handle, those = explorer.locator(f"[name={key}]"), values[key]
+        if control["kind"] == "checkbox":
+            handle.press("Space")
+            expect_alike(explorer, python, {key: not python.controls[key].value})
+        elif control["kind"] == "select":
+            for label, value in zip(labels, those, strict=True):
+                handle.select_option(label)
+                expect_alike(explorer, python, {key: value})
+        else:
+            for press, end in {"Home": 0, "End": -1, "ArrowLeft": -2}.items():
+                handle.press(press)
+                expect_alike(explorer, python, {key: those[end]})
+                expect(handle).to_have_attribute("aria-valuetext", labels[end])
+                expect(explorer.locator(f"output[for={name}-{key}]")).to_have_text(labels[end])
+            box = handle.bounding_box()
+            for across, end in ((1, 0), (box["width"] - 1, -1)):
+                page.mouse.click(box["x"] + across, box["y"] + box["height"] / 2)
+                expect_alike(explorer, python, {key: those[end]})
 
 
 def test_scores_are_dragged_by_their_bars_with_mouse_and_keys(page):
@@ -181,19 +170,18 @@ def test_scores_are_dragged_by_their_bars_with_mouse_and_keys(page):
     page.mouse.move(box["x"] + 30, box["y"] + 5, steps=5)
     page.mouse.up()
     python = explore("masked_softmax")
-    assert caption_of(explorer) == shown(python, {"score_0": 5.0})[1]
+    expect_alike(explorer, python, {"score_0": 5.0})
     canvas.focus()
     page.mouse.move(0, 0)
     page.keyboard.press("Escape")
     canvas.press("ArrowDown")
-    assert caption_of(explorer) == shown(python, {"score_0": 4.9})[1]
+    expect_alike(explorer, python, {"score_0": 4.9})
 
 
 def test_a_file_that_does_not_come_is_told_and_the_still_picture_stays(page):
     page.route("**/tril_matmul.json", lambda route: route.fulfill(status=404))
     page.open("tril_matmul")
-    page.locator(ALERT).wait_for()
-    assert "could not be loaded: 404 " in page.locator(ALERT).inner_text()
+    expect(page.locator(ALERT)).to_contain_text("could not be loaded: 404 ")
     assert page.locator(".explorer img").count() == 3
     assert page.get_by_label("decay per step").is_disabled()
 
@@ -210,15 +198,13 @@ def test_a_broken_picture_says_so_and_the_next_one_is_drawn(page):
     explorer.get_by_label("decay per step").press("Home")
     for label in ("lower triangle", "rows sum to 1"):
         explorer.get_by_label(label).press("Space")
-    assert page.locator(ALERT).inner_text().startswith("This could not be drawn. TypeError: ")
+    expect(page.locator(ALERT)).to_contain_text("This could not be drawn. TypeError: ")
     explorer.get_by_label("lower triangle").press("Space")
-    assert page.locator(ALERT).count() == 0
-    setting = {"decay": 0.0, "triangle": True, "normalize": False}
-    assert caption_of(explorer) == shown(explore("tril_matmul"), setting)[1]
+    expect(page.locator(ALERT)).to_have_count(0)
+    expect_alike(explorer, explore("tril_matmul"), {"decay": 0.0, "triangle": True, "normalize": False})
 
 
-@pytest.mark.parametrize("chromium", [0.85, 1.15], ids="letters x {}".format, indirect=True)
-@pytest.mark.parametrize("width", [360, 1000])
+@pytest.mark.parametrize(("chromium", "width"), [(0.85, 1000), (1.15, 360)], indirect=["chromium"])
 def test_nothing_moves_when_an_explorer_comes_alive(width, page):
     """Whatever fonts the reader has."""
     page.set_viewport_size({"width": width, "height": 800})
@@ -243,7 +229,7 @@ def test_an_explorer_far_below_is_not_loaded_before_it_comes_near(page):
     page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
     page.open("index")
     page.wait_for_selector("[data-painted]")
-    page.wait_for_timeout(200)
+    page.wait_for_load_state("networkidle")
     last = list(EXPLORERS)[-1]
     assert f"{last}.json" not in asked
     page.locator(".explorer").last.scroll_into_view_if_needed()
