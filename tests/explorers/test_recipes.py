@@ -22,7 +22,7 @@ MADE_UP = {
     "machine": "an abacus, one thread",
     "every": 10,
     "recipes": {  # with three seeds
-        "rung 8": {
+        "baseline": {
             "tricks": [],
             "learning_rate": 0.01,
             "steps": 30,
@@ -48,8 +48,8 @@ MADE_UP = {
         },
     },
 }
-MARKS = {"rung 8": [10, 29, INF], "+ warp": [2.5, 5, 7.5], "+ shape": [10, INF, INF]}
-MIDDLE = {"rung 8": 0, "+ warp": 1, "+ shape": 0}
+MARKS = {"baseline": [10, 29, INF], "+ warp": [2.5, 5, 7.5], "+ shape": [10, INF, INF]}
+MIDDLE = {"baseline": 0, "+ warp": 1, "+ shape": 0}
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_what_is_stored_are_races_of_each_recipe_up_to_the_mark():
     stored = json.loads(recipes.FILE.read_text(encoding="utf-8"))
     adding = [f"+ {trick}" for trick in TRICKS]
     leaving = [f"without {trick}" for trick in list(TRICKS)[:-1]]
-    assert list(stored["recipes"]) == ["rung 8", *adding, *leaving]
+    assert list(stored["recipes"]) == ["baseline", *adding, *leaving]
     for recipe in stored["recipes"].values():
         assert len(recipe["seconds"]) >= 5
         for seconds, losses, accuracy in zip(
@@ -140,11 +140,11 @@ def test_two_equal_groups_differ_by_chance_as_often_as_p_says():
 @pytest.mark.parametrize(
     ("recipe", "beside", "said"),
     [
-        ("rung 8", "rung 8", "rung 8: the mark after 29.0 s (10.0 s to never). "),
+        ("baseline", "baseline", "baseline: the mark after 29.0 s (10.0 s to never). "),
         (
             "+ warp",
-            "rung 8",
-            "rung 8: the mark after 29.0 s (10.0 s to never). "
+            "baseline",
+            "baseline: the mark after 29.0 s (10.0 s to never). "
             "+ warp: the mark after 5.0 s (2.5 s to 7.5 s). p = 0.1000: chance may have done it. ",
         ),
     ],
@@ -162,7 +162,7 @@ def test_both_races_are_drawn_over_their_own_seconds(made_up):
     explorer = explore("recipes")
     explorer.controls["recipe"].value = "+ warp"
     for panel, of in zip(explorer.figure.panels, ("losses", "accuracy"), strict=True):
-        for curve, name in (("beside", "rung 8"), ("recipe", "+ warp")):
+        for curve, name in (("beside", "baseline"), ("recipe", "+ warp")):
             stored, seed = MADE_UP["recipes"][name], MIDDLE[name]
             x, y = panel.points(curve)
             assert x.tolist() == pytest.approx(stored["seconds"][seed])
