@@ -225,13 +225,7 @@ class Page(nn.Module):
 def strengths(model: nn.Module, T: int = 8) -> str:
     """How much outputs (rows) change with tokens (columns), a digit each: 9 is most, 0 not at all."""
     subject = Subject(model, 29, 16)
-    changes = torch.zeros(T, T)
-    for seed in range(16):
-        ids = subject.draw(1, T, seed)
-        for place in range(T):
-            changed = ids.clone()
-            changed[:, place] = subject.others(ids[:, place], seed + 1)
-            changes[:, place] += (subject.logits(changed) - subject.logits(ids))[0].norm(dim=-1)
+    changes = sum(subject.effects(subject.draw(1, T, seed), by=seed + 1)[0] for seed in range(16))
     digits = (9 * changes / changes.max()).ceil().clamp(max=9) * subject.influence(T)
     return "".join(str(int(digit)) for digit in digits.flatten())
 
