@@ -225,7 +225,8 @@ class Page(nn.Module):
 def strengths(model: nn.Module, T: int = 8) -> str:
     """How much outputs (rows) change with tokens (columns), a digit each: 9 is most, 0 not at all."""
     subject = Subject(model, 29, 16)
-    changes = sum(subject.effects(subject.draw(1, T, seed), by=seed + 1)[0] for seed in range(16))
+    moves = (subject.effects(subject.draw(1, T, seed), by=seed + 1)[0] for seed in range(16))
+    changes = sum(moves, torch.zeros(T, T))
     digits = (9 * changes / changes.max()).ceil().clamp(max=9) * subject.influence(T)
     return "".join(str(int(digit)) for digit in digits.flatten())
 
@@ -282,7 +283,7 @@ def speed_run() -> dict[str, object]:
         runners.append(
             {
                 "trick": trick.replace("_", " ") if trick else "",
-                "why": TRICKS[trick] if trick else "AdamW on two layers, as rung {bigram_to_gpt} trains them.",
+                "why": TRICKS.get(trick, "AdamW on two layers, as rung {bigram_to_gpt} trains them."),
                 "seconds": list(map(significant, seconds)),
                 "accuracies": list(map(significant, accuracies)),
                 "differs": bool(above is not None and recipes.p_value(run["marks"], above) < recipes.LEVEL),
