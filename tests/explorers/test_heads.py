@@ -121,19 +121,3 @@ def test_texts_that_cannot_be_read_are_told_in_a_sentence(model, tokenizer, text
     explorer.controls["text"].value = "the"
     assert explorer.figure.error == ""
     assert (explorer.controls["query"].value, explorer.controls["query"].max) == (2, 2)
-
-
-@pytest.mark.slow
-def test_the_heads_of_smollm_that_copy_are_on_the_map(smollm):
-    model, tokenizer = smollm
-    text = "Tom found the key at the mill. Where did Tom find the key? At the"
-    explorer = explore("heads", model=model, tokenizer=tokenizer, text=text)
-    explorer.controls["layer"].value, explorer.controls["head"].value = 17, 5
-    heat, shaded, bars = explorer.figure.panels
-    assert heat.values.shape == (30, 9)
-    assert heat.values[17, 5] > 0.5
-    assert shaded.text[int(shaded.values.argmax())] == bars.labels[0].replace("␣", " ") == " mill"
-    explorer.controls["off"].value = "16.0, 17.3, 17.4, 17.5, 18.6"
-    heat, _, bars = explorer.figure.panels
-    assert heat.values[17, 5] < 0.3, "the head looks for what 16.0 has written"
-    assert bars.values[0, 1] < 0.5 * bars.values[0, 0]
