@@ -49,7 +49,7 @@ def test_the_curve_is_a_density_that_fits_the_bars():
         curve = scaling_variance.normal_density(torch.tensor(variance), 4 * scaling_variance.BINS + 1)
         step = 2 * scaling_variance.FRAME / (len(curve) - 1)
         assert curve.sum().item() * step == pytest.approx(1, abs=1e-3)
-    for out in (compute(64), compute(1, "1/head_size")):
+    for out in (compute(64), compute(64, "1/√head_size")):
         centres = out["curve"][2::4]
         assert (centres - out["density"]).abs().max() < 0.15 * centres.max()
 
