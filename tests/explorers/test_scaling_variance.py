@@ -17,7 +17,7 @@ def compute(head_size=64, scale="none", row=0):
 
 def says(out, head_size, scale, var_q, var_k, row):
     """The measured variance is the predicted one, and the bars hold what is not outside."""
-    factor = {"none": 1, "1/√head_size": head_size**-0.5, "1/head_size": 1 / head_size, "1/√n_embd": 1 / 8}
+    factor = {"none": 1.0, "1/√head_size": head_size**-0.5, "1/head_size": 1 / head_size, "1/√n_embd": 1 / 8}
     law = predicted_variance(torch.tensor([var_q]), torch.tensor([var_k]), head_size, factor[scale])[0]
     torch.testing.assert_close(out["predicted"].float(), law)
     torch.testing.assert_close(out["measured"].double(), out["predicted"], rtol=0.08, atol=0)
