@@ -44,7 +44,7 @@ def recipes():
     names = list(TRICKS)
     adding = {f"+ {name}": names[: count + 1] for count, name in enumerate(names)}
     leaving = {f"without {name}": [each for each in names if each != name] for name in names[:-1]}
-    return {"rung 8": []} | adding | leaving
+    return {"baseline": []} | adding | leaving
 
 
 @cache
@@ -96,7 +96,7 @@ def tune(tricks):
                 if taken > min(tried.values(), default=math.inf):
                     break  # it is not the best, whatever follows
             tried[at, seeds] = taken
-            print(f"{'+'.join(tricks) or 'rung 8':45} {rate:.4f} {steps:5} {taken:8.0f}", flush=True)
+            print(f"{'+'.join(tricks) or 'baseline':45} {rate:.4f} {steps:5} {taken:8.0f}", flush=True)
         return tried[at, seeds]
 
     here, best = None, ((5, 3) if "muon" in tricks else (3, 4))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attention_course.apart import words
@@ -294,16 +294,19 @@ class Subject(nn.Module):
             moved |= self.tolerance(logits) < (logits[1:] - logits[0]).abs().amax(dim=-1).T
         return moved
 
+    def effects(self, ids: Int[Tensor, "B T"], by: int = 1) -> Float[Tensor, "B T T"]:
+        """Return how far each output (rows) moves when each token (columns) is another; see `others`."""
+        logits, moves = self.logits(ids), []
+        for place in range(ids.shape[1]):
+            changed = ids.clone()
+            changed[:, place] = self.others(ids[:, place], by)
+            moves.append((self.logits(changed) - logits).norm(dim=-1))
+        return torch.stack(moves, dim=-1)
+
     def effects_on_last(self, T: int) -> Tensor:
         """Return how much each of T tokens changes the last logits of a few texts, shape (texts, T)."""
         ids = self.draw(2 if self.is_large else 12, T, seed=7)
-        whole, effects = self.logits(ids)[:, -1], torch.zeros(ids.shape)
-        for place in range(T):
-            for by in (1, 2):
-                changed = ids.clone()
-                changed[:, place] = self.others(ids[:, place], by)
-                effects[:, place] += (self.logits(changed)[:, -1] - whole).norm(dim=-1)
-        return effects
+        return (self.effects(ids, by=1) + self.effects(ids, by=2))[:, -1]
 
 
 def parts_in_memory(model: nn.Module) -> set[object]:

@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 from functools import lru_cache
-from zlib import crc32
 
 import torch
 import torch.nn as nn
@@ -21,8 +20,6 @@ TOKENIZER = CharTokenizer(write_stories(characters=50_000))  # enough for every 
 NOTHING_LEARNT = " This model is not trained: it has learnt nothing yet."
 SAMPLED = 1024  # entries of a parameter
 LONGEST = 12  # characters of a token in a label
-
-State = tuple[tuple[int, int, int], ...]
 
 
 def _untrained(model_class: type[GPT], config: GPTConfig) -> GPT:
@@ -66,19 +63,15 @@ def name_of(token: str) -> str:
     return visible_character(token if len(token) <= LONGEST else f"{token[: LONGEST - 1]}…")
 
 
-def state_of(model: nn.Module) -> State:
-    """Return a fingerprint of each parameter, which changes with training.
+def state_of(model: nn.Module) -> int:
+    """Return a hash of the parameters, which changes with training.
 
-    PyTorch's own version counter, `_version`, misses the steps of a fused optimizer; a checksum of all
-    entries of a large model takes longer than its picture. So a large parameter gives SAMPLED entries: a
-    step of training changes nearly all. They are an odd number of places apart, to lie in many columns.
+    PyTorch's own version counter, `_version`, misses the steps of a fused optimizer; a hash of all entries of
+    a large model takes longer than its picture. So a large parameter gives SAMPLED entries: a step of
+    training changes nearly all. They are an odd number of places apart, to lie in many columns.
     """
-
-    def fingerprint(parameter):
-        entries = parameter.detach().flatten()[:: parameter.numel() // SAMPLED | 1].cpu().contiguous()
-        return parameter.data_ptr(), parameter._version, crc32(entries.view(torch.uint8).numpy().tobytes())
-
-    return tuple(map(fingerprint, model.parameters()))
+    sampled = ((p, p.detach().flatten()[:: p.numel() // SAMPLED | 1]) for p in model.parameters())
+    return hash(tuple((p._version, entries.float().cpu().numpy().tobytes()) for p, entries in sampled))
 
 
 def compute_logits(model: nn.Module, ids: Tensor) -> Tensor:
@@ -107,7 +100,7 @@ def compute_logits(model: nn.Module, ids: Tensor) -> Tensor:
 @lru_cache(maxsize=8)
 def read(
     model: nn.Module,
-    state: State,
+    state: int,
     ids: tuple[int, ...],
     off: frozenset[tuple[int, int]] = frozenset(),
 ) -> tuple[Tensor, Tensor]:

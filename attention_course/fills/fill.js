@@ -85,8 +85,9 @@ class Fill {
 
   // The verdict, with room for the longest one, and the result beside the target.
   foot(puzzle) {
-    const longest = puzzle.verdicts.map(([, headline, message]) => `${headline}: ${message}`).reduce((a, b) => (b.length > a.length ? b : a));
-    const room = element(null, "p", { textContent: `✗ ${longest}`, className: "attention-verdict" });
+    const texts = [`Right. ${this.fill.insight}`, ...puzzle.verdicts.map(([, headline, message]) => `${headline}: ${message}`)];
+    const longest = texts.reduce((a, b) => (b.length > a.length ? b : a));
+    const room = element(null, "div", { className: "attention-verdict" }, element(null, "p", {}, "✗ ", ...marked(longest)));
     this.status = element(null, "div", { className: "attention-verdict", role: "status" });
     room.style.visibility = "hidden";
     room.ariaHidden = "true";
@@ -94,7 +95,16 @@ class Fill {
     const values = element(this.main, "div", { className: "attention-values" });
     for (const [name, value] of Object.entries(this.fill.given)) values.append(shownValue(name, value));
     values.append(shownValue("target", this.fill.target));
-    this.yours = element(values, "div", { className: "attention-stack" });
+    // Room for the largest results, so that the next one moves nothing.
+    const size = ({ rows = [] }) => [rows.length, rows[0]?.length ?? 0];
+    const rooms = [0, 1].map((side) => puzzle.results.reduce((a, b) => (size(b)[side] > size(a)[side] ? b : a), this.fill.target));
+    this.rooms = rooms.map((value) => {
+      const room = shownValue("yours", value);
+      room.style.visibility = "hidden";
+      room.ariaHidden = "true";
+      return room;
+    });
+    this.yours = element(values, "div", { className: "attention-stack" }, ...this.rooms);
   }
 
   say({ passed, headline, message, result }, left, things) {
@@ -103,10 +113,7 @@ class Fill {
     const text = !passed ? `${headline}: ${message}` : left ? `Right so far. ${left} ${left === 1 ? things.slice(0, -1) : things} to go.` : `Right. ${this.fill.insight}`;
     this.status.className = `attention-verdict ${passed ? "attention-right" : "attention-wrong"}`;
     this.status.replaceChildren(element(null, "p", {}, `${sign} `, ...marked(text)));
-    const room = shownValue("yours", this.fill.target);
-    room.style.visibility = "hidden";
-    room.ariaHidden = "true";
-    this.yours.replaceChildren(room, ...(result ? [shownValue("yours", result, this.fill.target)] : []));
+    this.yours.replaceChildren(...this.rooms, ...(result ? [shownValue("yours", result, this.fill.target)] : []));
     if (whole && !this.done.has(this.level)) {
       this.done.add(this.level);
       this.buttons[this.level].textContent = `✓ ${LEVELS[this.level]}`;

@@ -2,27 +2,16 @@
 
 import html
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
-from jupyter_client.manager import start_new_kernel
 
 from attention_course.explorers import LiveTraining, live_training
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.plots import Lines
 from attention_course.text import CharTokenizer, Data
 from attention_course.training import History, Recipe, Trainer, train
-
-
-class Clock:
-    """A clock that moves when it is told to."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +22,9 @@ def eight_characters(monkeypatch):
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(live_training, "perf_counter", clock)
+    """A clock that moves when it is told to."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(live_training, "perf_counter", lambda: clock.now)
     return clock
 
 
@@ -71,7 +61,7 @@ def live(tokenizer):
     return LiveTraining(tokenizer, {"bigram floor": 1.5, "entropy": 0.25}, prompt="the ")
 
 
-def test_the_button_stops_at_the_next_step(live, model):
+def test_the_button_stops_at_the_next_step_and_the_training_can_go_on(live, model):
     trainer = FakeTrainer(model)
     assert live.stop.disabled
     assert take(trainer, live, 5) == 5 * [False]
@@ -81,22 +71,9 @@ def test_the_button_stops_at_the_next_step(live, model):
     assert live.stop.disabled
     assert live.words.value == "stopped after step 6 of 1000, loss 0.67"
     assert live.bar.value == 6
-
-
-def test_a_training_that_was_stopped_can_go_on(live, model):
-    trainer = FakeTrainer(model)
-    take(trainer, live, 5)
-    live.stop.click()
-    take(trainer, live, 1)
     assert take(trainer, live, 5) == 5 * [False]
-    assert not live.stop.disabled
-
-
-def test_another_training_begins_anew(live, model):
-    take(FakeTrainer(model), live, 5)
-    live.stop.click()  # nobody looked any more
-    other = FakeTrainer(model, steps=7)
-    assert take(other, live, 7) == 7 * [False]
+    live.stop.click()  # nobody looks any more
+    assert take(FakeTrainer(model, steps=7), live, 7) == 7 * [False]
     assert (live.bar.value, live.bar.max) == (7, 7)
 
 
@@ -123,78 +100,65 @@ def test_five_pictures_a_second_at_most_and_one_at_the_end(live, model, clock, m
     monkeypatch.setattr(live.figure, "show", lambda *panels, caption: shown.append(panels))
     take(FakeTrainer(model), live, 999, clock, seconds=0.01)
     assert 45 <= len(shown) <= 51  # in ten seconds
-    trainer = FakeTrainer(model, steps=3)
     shown.clear()
-    take(trainer, live, 3, clock, seconds=0.01)
-    assert len(shown) == 2
-    assert len(shown[-1][0].x) == 3
+    take(FakeTrainer(model, steps=3), live, 3, clock, seconds=0.01)
+    assert [len(losses.x) for losses, _ in shown] == [1, 3]
 
 
-def test_the_picture_shows_both_losses_and_the_floors(live, model):
+def test_the_picture_shows_both_losses_the_floors_and_the_end_of_a_sample(tokenizer, model):
+    floors = {"bigram floor": 1.5, "entropy": 0.25}
+    live = LiveTraining(tokenizer, floors, prompt="a" + 4000 * "t")
     trainer = FakeTrainer(model, steps=120)
     take(trainer, live, 120)
     losses, text = live.figure.panels
-    assert isinstance(losses, Lines)
     training, validation = (losses.points(name) for name in ("training", "validation"))
     assert training[1].tolist() == pytest.approx(trainer.history.losses)
     assert validation[0].tolist() == [50, 100]
     assert validation[1].tolist() == pytest.approx([0.18, 0.14])
-    assert losses.levels == {"bigram floor": 1.5, "entropy": 0.25}
+    assert losses.levels == floors
     assert losses.state()["x_limits"] == [1, 120]
     assert text.title == "Written after step 120"
-    assert text.text.startswith("the ")
-    assert len(text.text) == len("the ") + live_training.LENGTH
+    assert len(text.text) == 4000
+    assert text.text.startswith(3992 * "t")
 
 
-def sampled_steps(live, monkeypatch, clock, cost):
-    """Let each sample take `cost` seconds; return a list to which each adds its step."""
-    steps = []
+@pytest.mark.parametrize(
+    ("cost", "seconds", "expected"),
+    [(0.01, 0.02, [1, 101, 201, 301, 401, 450]), (1.0, 0.125, [1, 321, 450])],  # slow ones 40 seconds apart
+)
+def test_a_sample_every_100_steps_or_more_if_it_takes_long(
+    cost, seconds, expected, live, model, clock, monkeypatch
+):
+    trainer, steps = FakeTrainer(model, steps=450), []
 
-    def slow(model, ids, length, generator):
+    def generate(model, ids, length, generator):
         clock.now += cost
-        steps.append(live._trainer.steps_done)
+        steps.append(trainer.steps_done)
         return ids
 
-    monkeypatch.setattr(live_training, "generate", slow)
-    return steps
-
-
-def test_a_sample_every_100_steps_and_at_the_end(live, model, clock, monkeypatch):
-    steps = sampled_steps(live, monkeypatch, clock, cost=0.01)
-    take(FakeTrainer(model, steps=450), live, 450, clock, seconds=0.02)
-    assert steps == [1, 101, 201, 301, 401, 450]
+    monkeypatch.setattr(live_training, "generate", generate)
+    take(trainer, live, 450, clock, seconds)
+    assert steps == expected
 
 
 def test_a_line_of_each_sample_stays_in_the_film(model, clock, monkeypatch):
     tokenizer = CharTokenizer("the <mat>\na cat rat")
-    live = LiveTraining(tokenizer)
+    live, lines = LiveTraining(tokenizer), iter(["the <mat>", "\na cat\nthe rat", "the mat", "the rat"])
 
     def written(model, ids, length, generator):
-        line = ("the <mat>", "\na cat\nthe rat", "the mat")[live._trainer.steps_done // 100]
-        return torch.cat([ids, tokenizer.encode(line)[None]], dim=1)
+        return torch.cat([ids, tokenizer.encode(next(lines))[None]], dim=1)
+
+    def film():
+        return [html.unescape(line).strip() for line in re.findall("<pre[^>]*>(.*?)</pre>", live.film.value)]
 
     monkeypatch.setattr(live_training, "generate", written)
-    trainer = FakeTrainer(model, steps=200)
-    take(trainer, live, 150)
-    assert film(live) == ["step 1  the <mat>", "step 101  a cat"]
-    take(trainer, live, 50)
-    assert film(live) == ["step 1  the <mat>", "step 101  a cat", "your GPT  the mat"]
+    take(FakeTrainer(model, steps=200), live, 200)
+    assert film() == ["step 1  the <mat>", "step 101  a cat", "your GPT  the mat"]
     take(FakeTrainer(model), live, 1)
-    assert film(live) == ["step 1  the <mat>"]
+    assert film() == ["step 1  the rat"]
 
 
-def film(live):
-    """Return the lines of the film, as they are read."""
-    return [html.unescape(line).strip() for line in re.findall("<pre[^>]*>(.*?)</pre>", live.film.value)]
-
-
-def test_slow_samples_are_taken_less_often(live, model, clock, monkeypatch):
-    steps = sampled_steps(live, monkeypatch, clock, cost=1.0)
-    take(FakeTrainer(model), live, 999, clock, seconds=0.125)
-    assert steps == [1, 321, 641, 961]  # 40 seconds apart
-
-
-def test_the_callback_does_not_change_the_training(live, tokenizer, text):
+def test_the_callback_changes_neither_the_training_nor_the_mode(live, tokenizer, text):
     data = Data.of(20 * text)
     recipe = Recipe(steps=6, batch_size=4, evaluate_every=3, precision="float32")
     histories = []
@@ -206,87 +170,15 @@ def test_the_callback_does_not_change_the_training(live, tokenizer, text):
     assert live.bar.value == 6
 
 
-def test_a_sample_disturbs_neither_the_global_generator_nor_the_mode(live, model):
-    trainer = FakeTrainer(model)
-    before = torch.get_rng_state()
-    take(trainer, live, 3)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert model.training
-
-
 def test_the_page_without_a_kernel_says_the_same_at_all_times(live, model):
     before = live._repr_mimebundle_()
     assert set(before) == {"text/plain", "application/vnd.jupyter.widget-view+json"}
     take(FakeTrainer(model, steps=3), live, 3)
     data = live._repr_mimebundle_()
     assert f'<img alt="{live.figure.caption}" ' in data["text/html"]
-    before = before["text/plain"]
-    assert data["text/plain"] == before == repr(live)
+    assert data["text/plain"] == before["text/plain"] == repr(live)
     assert "application/vnd.jupyter.widget-view+json" in data
-    assert not re.search(r"\d", before)
-    assert not re.search(r"\d", repr(live.figure.still()))
-
-
-def test_a_prompt_that_cannot_be_written_is_refused_before_the_training(tokenizer):
-    with pytest.raises(ValueError, match="prompt is empty"):
-        LiveTraining(tokenizer, prompt="")
-    with pytest.raises(ValueError, match="'Z'"):
-        LiveTraining(tokenizer, prompt="Zoe")
-
-
-BUSY = """
-import time
-from types import SimpleNamespace
-from attention_course.explorers import LiveTraining, subject
-from attention_course.training import History
-
-live = LiveTraining(subject.TOKENIZER)
-history = History()
-trainer = SimpleNamespace(model=subject.UNTRAINED, history=history, steps_done=0, done=False)
-trainer.recipe = SimpleNamespace(steps=10**9)
-start = time.monotonic()
-stopped = False
-while not stopped and time.monotonic() < start + 20:
-    trainer.steps_done += 1
-    history.losses.append(1.0)
-    stopped = live(trainer)
-    if trainer.steps_done == 1:
-        print(live.stop.comm.comm_id, flush=True)
-    time.sleep(0.01)
-print("stopped" if stopped else "went on")
-"""
-
-
-@pytest.mark.slow
-def test_a_press_arrives_while_the_cell_is_running():
-    """What JupyterLab sends when the button is pressed, to a kernel that is busy."""
-    manager, client = start_new_kernel()
-    try:
-        client.control_channel.send(client.session.msg("create_subshell_request", {}))
-        subshell = client.get_control_msg(timeout=20)["content"]["subshell_id"]
-        client.execute(BUSY)
-        printed = _printed_lines(client)
-        comm = next(printed)
-        press = {"comm_id": comm, "data": {"method": "custom", "content": {"event": "click"}}}
-        message = client.session.msg("comm_msg", press)
-        message["header"]["subshell_id"] = subshell
-        client.shell_channel.send(message)
-        assert next(printed) == "stopped"
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-
-
-def _printed_lines(client):
-    """Yield what the kernel prints, line by line; a line may come in pieces."""
-    text = ""
-    while True:
-        message = client.get_iopub_msg(timeout=40)
-        if message["msg_type"] == "error":
-            raise AssertionError("\n".join(message["content"]["traceback"]))
-        if message["msg_type"] == "stream" and message["content"]["name"] == "stdout":
-            *lines, text = (text + message["content"]["text"]).split("\n")
-            yield from lines
+    assert not re.search(r"\d", repr(live) + repr(live.figure.still()))
 
 
 DIVERGE = """
@@ -323,16 +215,15 @@ def test_a_training_that_comes_to_its_end_says_so_after_its_cell_too(live, model
     assert live.words.value.startswith("2 steps in")
 
 
-def test_what_cannot_be_shown_is_refused_before_the_training(tokenizer, shapes_unchecked):
-    with pytest.raises(TypeError, match="tokenizer is a str, expected a CharTokenizer"):
-        LiveTraining("stories")
-    with pytest.raises(ValueError, match=r"floors\['entropy'\] = 0, expected a number above 0"):
-        LiveTraining(tokenizer, {"entropy": 0})
-
-
-def test_of_a_long_text_the_end_is_shown(tokenizer, model):
-    live = LiveTraining(tokenizer, prompt="a" + 4000 * "t")
-    take(FakeTrainer(model, steps=1), live, 1)
-    shown = live.figure.panels[1].text
-    assert len(shown) == 4000
-    assert shown.startswith(3992 * "t")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"prompt": ""}, "prompt is empty"),
+        ({"prompt": "Zoe"}, "'Z'"),
+        ({"tokenizer": "stories"}, "tokenizer is a str, expected a CharTokenizer"),
+        ({"floors": {"entropy": 0}}, r"floors\['entropy'\] = 0, expected a number above 0"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_before_the_training(given, message, tokenizer, shapes_unchecked):
+    with pytest.raises((TypeError, ValueError), match=message):
+        LiveTraining(**({"tokenizer": tokenizer} | given))

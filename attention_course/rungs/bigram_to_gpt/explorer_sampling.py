@@ -13,7 +13,6 @@ from attention_course.explorers.figure import LiveFigure
 from attention_course.explorers.subject import (
     TOKENIZER,
     UNTRAINED,
-    State,
     check_subject,
     compute_logits,
     ids_of,
@@ -69,36 +68,25 @@ def probabilities_of(logits: Tensor, temperature: float, top_k: int) -> Tensor:
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def next_logits(model: nn.Module, state: State, ids: tuple[int, ...]) -> Tensor:
+def next_logits(model: nn.Module, state: int, ids: tuple[int, ...]) -> Tensor:
     """Return the logits (1, 1, V) of the next token, cached."""
     return compute_logits(model, torch.tensor([ids]))[:, -1:]
 
 
 class CachedModel(nn.Module):
-    """A model with cached logits: from one setting to the next, much of a sample stays the same."""
+    """A model with cached logits: from one setting to the next, much of a sample stays the same.
 
-    def __init__(self, model: nn.Module, state: State):
+    A KV cache would not do: a token that was read before would still cost a pass through the model.
+    """
+
+    def __init__(self, model: nn.Module):
         super().__init__()
         self.block_size = block_size_of(model)
-        self.next_logits = partial(next_logits, model, state)
+        self.next_logits = partial(next_logits, model, state_of(model))
 
     def forward(self, ids: Int[Tensor, "1 T"]) -> Float[Tensor, "1 1 V"]:
         """Return logits (1, 1, V) for ids (1, T)."""
         return self.next_logits(tuple(ids[0].tolist()))
-
-
-def sample_ids(
-    model: nn.Module,
-    state: State,
-    ids: tuple[int, ...],
-    temperature: float,
-    top_k: int,
-    seed: int,
-) -> Tensor:
-    """Sample LENGTH ids that follow `ids`; return them, shape (LENGTH,)."""
-    generator = torch.Generator().manual_seed(seed)
-    cached = CachedModel(model, state)
-    return generate(cached, torch.tensor([ids]), LENGTH, temperature, top_k, generator)[0, -LENGTH:]
 
 
 def compute(
@@ -110,9 +98,10 @@ def compute(
     prompt: str = PROMPT,
 ) -> dict[str, object]:
     """Return probabilities (V,), ids and names of the best tokens, and a sample of LENGTH tokens."""
-    ids = tuple(ids_of(prompt, tokenizer, model)[0].tolist())
-    state = state_of(model)
-    logits = next_logits(model, state, ids)[0, 0]
+    ids, cached = ids_of(prompt, tokenizer, model), CachedModel(model)
+    logits = cached(ids)[0, 0]
+    generator = torch.Generator().manual_seed(seed)
+    sample = generate(cached, ids, LENGTH, temperature, top_k, generator)[0, -LENGTH:]
     best = logits.topk(min(BEST, len(logits))).indices
     return {
         "probabilities": probabilities_of(logits, temperature, top_k),
@@ -120,7 +109,7 @@ def compute(
         "best": best,
         "labels": [name_of(token) for token in tokens_of(best, tokenizer)],
         "prompt": tokens_of(tokenizer.encode(prompt), tokenizer),
-        "sample": tokens_of(sample_ids(model, state, ids, temperature, top_k, seed), tokenizer),
+        "sample": tokens_of(sample, tokenizer),
         "remark": remark(model),
     }
 

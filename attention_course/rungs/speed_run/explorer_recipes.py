@@ -42,7 +42,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
     names = list(measured()["recipes"])
     return {
         "recipe": ipywidgets.Dropdown(options=names, value="+ shape", description="recipe"),
-        "beside": ipywidgets.Dropdown(options=names, value="rung 8", description="beside"),
+        "beside": ipywidgets.Dropdown(options=names, value="baseline", description="beside"),
     }
 
 

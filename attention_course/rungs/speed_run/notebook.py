@@ -147,7 +147,7 @@ assert p < LEVEL
 # %% [markdown]
 # ## Rung {bigram_to_gpt}'s recipe
 #
-# `speedrun(data, tricks)` makes the trainer of rung {bigram_to_gpt}, with the tricks that you name. Without any, it is rung {bigram_to_gpt}'s recipe.
+# `speedrun(data, tricks)` makes the trainer of rung {bigram_to_gpt}, with the tricks that you name. Without any, it is rung {bigram_to_gpt}'s recipe: the baseline here.
 
 # %%
 data = Data.of(load_text("stories"))
@@ -299,7 +299,7 @@ straight = speedrun(data, ["schedule"])
 steps = torch.arange(plain.recipe.steps)
 rates = {
     name: torch.tensor([each.schedule(step) for step in steps.tolist()])
-    for name, each in {"rung 8": plain, "a straight line": straight}.items()
+    for name, each in {"rung {bigram_to_gpt}": plain, "a straight line": straight}.items()
 }
 picture(
     Lines(
@@ -337,14 +337,14 @@ print(
 )
 
 # %% [markdown]
-# And what was each trick worth? Each row below is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with six seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. The seconds are those of processor time, on one thread. “Never” means a run that had not reached it after its last step. The p-value in each row compares it with the row above.
+# And what was each trick worth? The baseline is rung {bigram_to_gpt}'s recipe. Each row below it is the row above with one more trick, and with what that trick brings along. Muon has a learning rate of its own for the matrices, the straight line a shorter warm-up, and the smaller shape a smaller batch. Learning rate and steps were then tuned again for every row. These races were measured beforehand, on the machine that the cell names, with six seeds each. All recipes took turns, 25<!--given--> steps at a time, and a recipe left the race when it reached the mark. The seconds are those of processor time, on one thread. “Never” means a run that had not reached it after its last step. The p-value in each row compares it with the row above.
 
 # %% tags=["folded"]
 # Table: settings, and seconds to the mark, one more trick in each row
 recipes = measured()["recipes"]
 runs = {name: run_of(name) for name in recipes}
 marks = {name: each["marks"] for name, each in runs.items()}
-print(f"{measured()['machine']}; {len(marks['rung 8'])} seeds")
+print(f"{measured()['machine']}; {len(marks['baseline'])} seeds")
 
 
 def row(name, other):
@@ -362,7 +362,7 @@ def row(name, other):
 
 
 print(f"{'':20}lr      layers batch steps  median  range           p")
-adding = ["rung 8", *(f"+ {trick}" for trick in TRICKS)]
+adding = ["baseline", *(f"+ {trick}" for trick in TRICKS)]
 for above, name in zip([adding[0], *adding], adding):
     row(name, above)
 
@@ -376,16 +376,16 @@ def p_of(one, other):
 
 
 names = ("+ token_shift", "+ rotary", "+ muon", "+ schedule")
-assert all(p_of(name, "rung 8") >= LEVEL for name in names)
+assert all(p_of(name, "baseline") >= LEVEL for name in names)
 assert all(p_of(*pair) >= LEVEL for pair in pairwise(names))
-for slow in ("rung 8", "+ schedule"):
+for slow in ("baseline", "+ schedule"):
     assert p_of("+ shape", slow) < LEVEL
 medians = {name: each["median"] for name, each in runs.items()}
-assert medians["+ shape"] < medians["rung 8"] / 2
-assert medians["+ token_shift"] > medians["rung 8"]
+assert medians["+ shape"] < medians["baseline"] / 2
+assert medians["+ token_shift"] > medians["baseline"]
 
 # %% [markdown]
-# Only the last one. The first four rows below rung {bigram_to_gpt}'s do not differ from the row above by more than chance may have done, and none of them differs from rung {bigram_to_gpt}'s either. Token shift alone looks even slower. Then comes the smaller shape, and with it all five tricks together take about half of the time of rung {bigram_to_gpt}'s recipe. (Six seeds find large differences only. A trick that saves a tenth of the time may be among the four, and this table could not show it.)
+# Only the last one. The first four rows below the baseline do not differ from the row above by more than chance may have done, and none of them differs from the baseline either. Token shift alone looks even slower. Then comes the smaller shape, and with it all five tricks together take about half of the time of rung {bigram_to_gpt}'s recipe. (Six seeds find large differences only. A trick that saves a tenth of the time may be among the four, and this table could not show it.)
 #
 # So is the small shape all that counts, and the rest for nothing? A table that adds tricks one by one cannot say. It shows what each is worth to the recipe above it, and the recipes above had two layers.
 #
