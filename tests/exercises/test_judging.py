@@ -53,6 +53,21 @@ def test_an_answer_of_one_number_is_told_of_one_mistake_at_most(name, number):
     assert not verdict.message.startswith("Except for")
 
 
+@pytest.mark.parametrize("words", ["of its own", "the same"])
+def test_an_error_is_that_of_a_mistake_only_with_its_words(words):
+    exercise = EXERCISES["grouped_attention"]
+    mistake = next(each for each in exercise.mistakes if each.names == ("square_mask",))
+
+    def answer(*given):
+        try:
+            return mistake.function(*given)
+        except RuntimeError as error:
+            raise RuntimeError(words if words == "of its own" else str(error)) from None
+
+    verdict = judged("grouped_attention", answer, 0)
+    assert verdict.mistakes == (mistake.names if words == "the same" else ())
+
+
 def test_an_answer_that_knows_the_inputs_is_caught_by_a_property():
     inputs = judging.trial(EXERCISES["causal_mean_loop"], 3).inputs
     known = {str(x): mean_of_past(x) for (x,) in inputs}

@@ -41,6 +41,7 @@ from attention_course.attention import (
 )
 from attention_course.averaging import causal_mean_matmul
 from attention_course.exercises import check
+from attention_course.fills import fill
 from attention_course.explorers import LiveTraining, explore
 from attention_course.gpt import (
     GPT,

@@ -299,7 +299,10 @@ straight = speedrun(data, ["schedule"])
 steps = torch.arange(plain.recipe.steps)
 rates = {
     name: torch.tensor([each.schedule(step) for step in steps.tolist()])
-    for name, each in {"rung {bigram_to_gpt}": plain, "a straight line": straight}.items()
+    for name, each in {
+        "rung {bigram_to_gpt}": plain,
+        "a straight line": straight,
+    }.items()
 }
 picture(
     Lines(
