@@ -55,8 +55,9 @@ def test_an_answer_of_one_number_is_told_of_one_mistake_at_most(name, number):
 
 @pytest.mark.parametrize("words", ["of its own", "the same"])
 def test_an_error_is_that_of_a_mistake_only_with_its_words(words):
-    exercise = EXERCISES["grouped_attention"]
-    mistake = next(each for each in exercise.mistakes if each.names == ("square_mask",))
+    mistake = next(
+        m for m in EXERCISES["grouped_attention"].mistakes if m.names == ("copied_n_kv_head_times",)
+    )
 
     def answer(*given):
         try:
