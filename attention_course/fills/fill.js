@@ -65,7 +65,7 @@ class Fill {
     element(head, "b", { textContent: "Fill in" });
     element(head, "code", { textContent: fill.name });
     this.tabs = element(head, "div", { className: "attention-levels", role: "group", label: "Level" });
-    this.levels = Object.keys(LEVELS).filter((level) => level === "empty" || fill[level]);
+    this.levels = Object.keys(LEVELS).filter((level) => fill[level]);
     this.buttons = Object.fromEntries(
       this.levels.map((level) => [level, element(this.tabs, "button", { type: "button", onclick: () => this.open(level) })]),
     );
@@ -159,7 +159,7 @@ class Fill {
         const bare = (text) => text.replaceAll(/\s+/g, "");
         const j = texts.findIndex((text) => bare(text) === bare(typed.value));
         if (j >= 0) inputs[(choose(i, j), j)].checked = true;
-        else if (typed.value.trim()) this.ask(`${typed.value} is none of the choices. At the level “Empty”, whatever you write is judged.`);
+        else if (typed.value.trim()) this.ask(`${typed.value} is none of the choices.${this.fill.empty ? " At the level “Empty”, whatever you write is judged." : ""}`);
       };
       group.append(typed);
       return group;
