@@ -79,6 +79,11 @@ class Rung:
         """The minutes of its exercises."""
         return sum(exercise["minutes"] for exercise in self.table("exercises.toml").values())
 
+    @property
+    def steps(self) -> dict[str, Any]:
+        """The steps of its lesson that the reader fills in, as `fills.toml` has them."""
+        return self.table("fills.toml") if (self.folder / "fills.toml").exists() else {}
+
     @cached_property
     def explorers(self) -> dict[str, str]:
         """The modules of its explorers, by name. `explorer_heads.py` is "heads"; `explorer.py`, the stem."""

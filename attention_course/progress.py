@@ -22,6 +22,7 @@ from attention_course.names import look_up
 
 HERE = Path(__file__).parent
 CELL = "text-align:left"
+LEVELS = {"gaps": "with gaps", "blocks": "from lines in disorder"}  # of a fill
 SKIP = "Skip"  # among the answers: the learner asked for the right one
 
 
@@ -201,6 +202,8 @@ class Standing:
         self.right = [name for name in self.answered if record.questions[name].right_at_first_try]
         self.tried = [name for name in self.exercises if name in record.exercises]
         self.passed = [name for name in self.tried if record.exercises[name].passed]
+        fills = [record.fills.get(name, []) for name in (*rung.steps, *self.exercises)]
+        self.filled = {says: sum(level in levels for levels in fills) for level, says in LEVELS.items()}
 
     @property
     def again(self) -> list[str]:
@@ -210,9 +213,11 @@ class Standing:
 
     def __repr__(self) -> str:
         number, questions, exercises = self.rung.number, self.questions, self.exercises
-        if not self.answered and not self.tried:
+        if not self.answered and not self.tried and not any(self.filled.values()):
             return f"Rung {number}: {counted(questions, 'question')} and {counted(exercises, 'exercise')}."
         again = f" Look again: {', '.join(self.again)}." if self.again else ""
+        filled = ", ".join(f"{number} {says}" for says, number in self.filled.items() if number)
+        again = f" Filled in: {filled}.{again}" if filled else again
         return (
             f"Rung {number}: {len(self.right)} of {counted(questions, 'question')} right at the first try, "
             f"{len(self.passed)} of {counted(exercises, 'exercise')} passed.{again}"

@@ -14,7 +14,7 @@ from cells import calls_in, tagged
 from attention_course.exercises import EXERCISES
 from attention_course.fills import fill, fills
 from attention_course.ladder import RUNGS
-from attention_course.progress import kept
+from attention_course.progress import kept, progress
 
 FIRST_RUNGS = RUNGS[:4]
 BY_NAME = {each.name: each for rung in RUNGS for each in make_fills.sources(rung)}
@@ -102,6 +102,8 @@ def test_levels_that_are_solved_are_kept(tmp_path, monkeypatch):
     shown.done = ["gaps", "blocks"]
     assert kept()[0].fills == {"head_forward": ["blocks", "gaps"]}
     assert fill("head_forward").done == ["blocks", "gaps"]
+    fill("scores_of_all_pairs").done = ["gaps"]
+    assert "Filled in: 2 with gaps, 1 from lines in disorder." in repr(progress("query_key_value"))
 
 
 def test_a_page_without_scripts_shows_the_gaps():

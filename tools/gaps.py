@@ -5,6 +5,7 @@ expression, or statement, around it; what stands there in the reference and in i
 """
 
 import ast
+import contextlib
 import itertools
 import re
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ def code_of(exercise: Exercise) -> str:
 
 
 def places(code: str) -> list[Span]:
-    """Return the spans of the expressions and statements within a line, the smallest first."""
+    """Return the spans of expressions and statements, each within a line, the smallest first."""
     starts = list(itertools.accumulate(map(len, code.splitlines(keepends=True)), initial=0))
     spans, parts = set(), set()
     for node in ast.walk(ast.parse(code)):
@@ -51,31 +52,22 @@ def places(code: str) -> list[Span]:
             spans.add((start + node.col_offset, start + node.end_col_offset))
             if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):  # -1 is one piece
                 parts.add((start + node.operand.col_offset, start + node.end_col_offset))
+            if isinstance(node, ast.Call):  # and so is a call
+                parts.add((start + node.func.col_offset, start + node.func.end_col_offset))
     return sorted(spans - parts, key=lambda span: span[1] - span[0])
 
 
-def fits(text: str) -> bool:
-    """Return whether a text is complete: an argument, an index or a statement."""
-    if not text.strip():
-        return False
-    for form, kind in ((f"f({text})", ast.Call), (f"x[{text}]", ast.Subscript)):
-        try:
-            made = ast.parse(form, mode="eval").body
-        except SyntaxError:
-            continue
-        inner = (
-            made.func
-            if isinstance(made, ast.Call)
-            else made.value
-            if isinstance(made, ast.Subscript)
-            else None
-        )
-        if isinstance(made, kind) and isinstance(inner, ast.Name):
-            return True
-    try:
-        return len(ast.parse(text).body) == 1
-    except SyntaxError:
-        return False
+def form_of(text: str) -> str:
+    """Return what a text is: "one" expression, "several", an "index", a "statement", or "" for no whole."""
+    with contextlib.suppress(SyntaxError):
+        several = isinstance(ast.parse(text, mode="eval").body, ast.Tuple) and not text.startswith("(")
+        return "several" if several else "one"
+    with contextlib.suppress(SyntaxError):
+        made = ast.parse(f"x[{text}]", mode="eval").body
+        return "index" if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Name) else ""
+    with contextlib.suppress(SyntaxError):
+        return "statement" if len(ast.parse(text).body) == 1 else ""
+    return ""
 
 
 def equal_at_the_start(one: str, other: str) -> int:
@@ -94,8 +86,12 @@ def alternatives(exercise: Exercise) -> dict[Span, dict[str, str]]:
         start = equal_at_the_start(code, wrong)
         end = len(code) - equal_at_the_start(code[start:][::-1], wrong[start:][::-1])
         for (first, last), choices in found.items():
-            text = wrong[first : last + len(wrong) - len(code)]
-            if first <= start and end <= last and "\n" not in text and len(text) <= LONGEST and fits(text):
+            if start < first or last < end:
+                continue
+            right, text = code[first:last], wrong[first : last + len(wrong) - len(code)].strip()
+            form, within = form_of(text), code[first - 1] in "([" and code[last] in ")]"
+            alike = form == form_of(right) or (within and form != "statement")
+            if form and alike and text != right and len(text) <= LONGEST:
                 choices.setdefault(mistake.names[0], text)
     return {span: choices for span, choices in found.items() if choices}
 
@@ -104,7 +100,10 @@ def gaps_of(exercise: Exercise) -> list[Gap]:
     """Choose the gaps: places apart, with as many of the usual mistakes as there is room for."""
     best: list[list[Gap]] = [[]] * (GAPS + 1)  # of the code so far, with at most so many gaps
     ends: list[tuple[int, list[list[Gap]]]] = [(0, best)]
+    code = code_of(exercise)
     for span, choices in sorted(alternatives(exercise).items(), key=lambda item: item[0][1]):
+        if exercise.gaps and code[slice(*span)] not in exercise.gaps:
+            continue
         gap = Gap(span, dict(itertools.islice(choices.items(), WRONG)))
         before = [chosen for end, chosen in ends if end <= span[0]][-1]
         with_it = [[]] + [[*chosen, gap] for chosen in before[:-1]]

@@ -28,7 +28,6 @@ from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Pa
 from attention_course.exercises.judging import Trial, judge, trial
 from attention_course.exercises.problems import named
 from attention_course.exercises.running import Outcome, call
-from attention_course.fills import steps_of
 from attention_course.ladder import ORDER, RUNGS, Rung
 
 SEED = 0
@@ -243,14 +242,15 @@ def step(rung: Rung, name: str, entry: dict[str, Any]) -> Exercise:
         for edits in (tuple(patch.items()) for patch in table["patches"])
     ]
     arguments = tuple(given[key] for key in entry["given"])
+    gaps = tuple(entry.get("gaps", ()))
     texts: dict[str, Any] = {"hints": (), "insight": entry["insight"], "minutes": 1, "difficulty": 1}
-    return Exercise(name, "", scope[name], lambda _: [arguments], (), tuple(mistakes), **texts)
+    return Exercise(name, "", scope[name], lambda _: [arguments], (), tuple(mistakes), gaps=gaps, **texts)
 
 
 def sources(rung: Rung) -> list[Exercise]:
     """Return what the fills of a rung are made from: steps, and exercises that the usual judge judges."""
     exercises = [each for each in rung.module("exercises").EXERCISES if not each.judge]
-    return [*(step(rung, name, entry) for name, entry in steps_of(rung).items()), *exercises]
+    return [*(step(rung, name, entry) for name, entry in rung.steps.items()), *exercises]
 
 
 def as_cell(made: dict[str, Any]) -> None:
@@ -271,7 +271,7 @@ def main(names: list[str]) -> None:
         if names and rung.stem not in names:
             continue
         made = {each.name: make(each) for each in sources(rung)}
-        for name in steps_of(rung):
+        for name in rung.steps:
             as_cell(made[name])
         text = json.dumps(made, ensure_ascii=False, separators=(",", ":"))
         text = re.sub(

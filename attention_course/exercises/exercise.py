@@ -69,6 +69,7 @@ class Exercise:
         difficulty: from 1 to 5.
         tolerance: relative to the largest value of the target.
         forbidden: names of functions that an answer may not call.
+        gaps: the pieces of the reference that its fill leaves out; chosen by a program if there are none.
         judge: returns the verdict on an answer that no comparison with the reference can give; called with
             the exercise, the answer, and the inputs.
     """
@@ -85,6 +86,7 @@ class Exercise:
     difficulty: int
     tolerance: float = 1e-5
     forbidden: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
     judge: Callable | None = None
 
     @cached_property
@@ -153,7 +155,7 @@ def exercise(
             mistakes.append(Mistake((mistake,), message, patched(reference, edits), edits))
     if by_name:
         raise ValueError(f"{name}: no mistake in the TOML file is called {', '.join(by_name)}.")
-    hints, forbidden = tuple(entry.pop("hints")), tuple(entry.pop("forbidden", ()))
+    hints, forbidden, gaps = (tuple(entry.pop(key, ())) for key in ("hints", "forbidden", "gaps"))
     return Exercise(
         name=name,
         reference=reference,
@@ -162,6 +164,7 @@ def exercise(
         mistakes=tuple(mistakes),
         hints=hints,
         forbidden=forbidden,
+        gaps=gaps,
         judge=judge,
         **entry,
     )

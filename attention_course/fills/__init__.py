@@ -15,7 +15,7 @@ import anywidget
 import traitlets
 
 from attention_course.exercises import EXERCISES
-from attention_course.ladder import RUNGS, Rung
+from attention_course.ladder import RUNGS
 from attention_course.names import look_up
 from attention_course.plots.ink import coloured
 from attention_course.progress import keep_fill, kept
@@ -30,7 +30,7 @@ def fills() -> dict[str, dict[str, Any]]:
     """Return all fills, of exercises and of steps of a lesson, by name, as `fill.js` shows them."""
     found = {}
     for rung in RUNGS:
-        steps = steps_of(rung)
+        steps = rung.steps
         for name, made in json.loads(rung.text("fills.json")).items():
             step = steps.get(name)
             said = (
@@ -38,11 +38,6 @@ def fills() -> dict[str, dict[str, Any]]:
             )
             found[name] = made | {"name": name} | said
     return found
-
-
-def steps_of(rung: Rung) -> dict[str, Any]:
-    """Return the steps of its lesson that are fills, as its `fills.toml` has them."""
-    return rung.table("fills.toml") if (rung.folder / "fills.toml").exists() else {}
 
 
 class Fill(anywidget.AnyWidget):
