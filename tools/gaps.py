@@ -6,8 +6,10 @@ expression, or statement, around it; what stands there in the reference and in i
 
 import ast
 import contextlib
+import io
 import itertools
 import re
+import tokenize
 from dataclasses import dataclass
 from math import prod
 
@@ -39,7 +41,13 @@ class Gap:
 def code_of(exercise: Exercise) -> str:
     """Return the code of a reference, without its docstring, annotations and checks."""
     head, body = source_of(unwrapped(exercise.reference))
-    return head + " " * 4 + CHECK.sub("", body.rstrip() + "\n").lstrip(" ")
+    code = head + " " * 4 + CHECK.sub("", body.rstrip() + "\n").lstrip(" ")
+    lines = code.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:  # it would tell what is right, or be false beside what is wrong
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip() + "\n"
+    return "".join(lines)
 
 
 def places(code: str) -> list[Span]:

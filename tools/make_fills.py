@@ -116,16 +116,19 @@ def judgement(exercise: Exercise, function: Callable) -> list[Any]:
 def judged(puzzle: Puzzle, trial: Trial, shown: int) -> dict[str, Any]:
     """Return the choices of a puzzle, and for each combination its verdict and its result, by their numbers.
 
-    The judge names two mistakes at most. Of more, the first one gets the word.
+    The judge names two mistakes at most, and can take two for two others with the same result. Where it does
+    not name what was chosen, the first wrong choice gets the word.
     """
     singles = {(i, text): verdict_of(puzzle, chosen) for i, text, chosen in puzzle.singles()}
     verdicts, results = Numbered(), Numbered()
     table = []
     for chosen in itertools.product(*puzzle.choices):
         mistakes, headline, message = verdict_of(puzzle, chosen)
-        if mistakes == []:
-            first = next(pair for pair in enumerate(chosen) if pair in singles)
-            mistakes, headline, message = singles[first]
+        wrong = [singles[pair] for pair in enumerate(chosen) if pair in singles]
+        if mistakes is not None and not (
+            mistakes and {*mistakes} <= {name for names, _, _ in wrong for name in names}
+        ):
+            mistakes, headline, message = wrong[0]
             message = f"More than one of your choices is wrong. The first: {message}"
         outcome = call(puzzle.function(chosen), trial.inputs[shown])
         verdict = verdicts.number([mistakes, headline, message])
@@ -164,7 +167,7 @@ def shown_value(value: object) -> dict[str, Any]:
     if not is_plain(value) or value.numel() == 0 or value.numel() > 4 * SHOWN:
         shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
         return {"text": shape if len(shape) < 40 else type(value).__name__}
-    rows = value[(0,) * max(0, value.dim() - 2)]
+    rows = value if value.numel() <= SHOWN else value[(0,) * max(0, value.dim() - 2)]
     rows = rows.reshape(-1, rows.shape[-1] if rows.dim() else 1)
     return {
         "shape": list(value.shape),

@@ -44,7 +44,8 @@ function shownValue(name, value, target) {
       element(line, "td", { textContent: number, className: differs ? "attention-differs" : "" });
     }
   }
-  if (value.shape.length > 2) heading.append(`, the first of ${value.shape.slice(0, -2).join(" × ")}`);
+  const all = value.shape.reduce((product, size) => product * size, 1) === value.rows.flat().length;
+  if (!all) heading.append(`, the first of ${value.shape.slice(0, -2).join(" × ")}`);
   return box;
 }
 
@@ -159,7 +160,7 @@ class Fill {
         const bare = (text) => text.replaceAll(/\s+/g, "");
         const j = texts.findIndex((text) => bare(text) === bare(typed.value));
         if (j >= 0) inputs[(choose(i, j), j)].checked = true;
-        else if (typed.value.trim()) this.ask(`${typed.value} is none of the choices.${this.fill.empty ? " At the level “Empty”, whatever you write is judged." : ""}`);
+        else if (typed.value.trim()) this.ask(`${typed.value} isn’t one of the choices.${this.fill.empty ? " To try code of your own, switch to “Empty”." : ""}`);
       };
       group.append(typed);
       return group;
@@ -177,7 +178,7 @@ class Fill {
       this.say(looked(this.fill.gaps, chosen), chosen.filter((each) => each === null).length, "gaps");
     };
     this.foot(this.fill.gaps);
-    this.ask("Choose what goes into each gap. Each choice is judged as if the gaps that are still empty were right.");
+    this.ask("Choose what goes into each gap. Gaps that are still empty count as filled in correctly.");
     open(0);
   }
 
@@ -233,9 +234,9 @@ class Fill {
       const chosen = lines.map((_, slot) => code.find((line) => line.slot === slot)?.choice ?? null);
       const verdict = looked(this.fill.blocks, chosen);
       const twice = code.find((line, i) => slots.indexOf(line.slot) !== i);
-      const problem = twice ? `\`${twice.text}\` and another line do the same step in two ways: keep one of them.` : misplaced(slots, code, lines);
+      const problem = twice ? `\`${twice.text}\` and another line are two versions of the same step. Keep only one.` : misplaced(slots, code, lines);
       if (problem) this.say({ passed: false, headline: "not yet", message: problem }, 0);
-      else if (!code.length) this.ask("Choose the lines that the code needs, and put them in order. Some are wrong.");
+      else if (!code.length) this.ask("Put the lines you need in order. Some of the lines are wrong.");
       else this.say(verdict, lines.length - code.length, "lines");
     };
     draw();
@@ -254,7 +255,7 @@ function misplaced(slots, code, lines) {
     const late = slots.findIndex((other, j) => j > i && lines[slot].after.includes(other));
     if (late >= 0) return `\`${code[i].text}\` comes too early: \`${code[late].text}\` has to come before it.`;
     const opener = slots.slice(0, i).findLast((other) => lines[other].indent < lines[slot].indent) ?? -1;
-    if (slots.includes(lines[slot].parent) && opener !== lines[slot].parent) return `\`${code[i].text}\` belongs into the block below \`${code[slots.indexOf(lines[slot].parent)].text}\`.`;
+    if (slots.includes(lines[slot].parent) && opener !== lines[slot].parent) return `\`${code[i].text}\` belongs inside the block that starts with \`${code[slots.indexOf(lines[slot].parent)].text}\`.`;
   }
   return "";
 }

@@ -91,7 +91,7 @@ def test_the_command_opens_the_first_rung_of_the_wheel_in_its_frame(page, enviro
 
 def test_the_first_cells_run_and_a_second_start_keeps_what_the_learner_changed(page, environment):
     page.locator(".jp-MarkdownOutput h1").first.click()
-    for _ in range(8):
+    for _ in range(10):
         page.keyboard.press("Shift+Enter")
     outputs = page.locator(".jp-OutputArea-output")
     outputs.get_by_text("torch.Size([4, 2])").wait_for(timeout=60_000)

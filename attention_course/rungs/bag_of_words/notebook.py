@@ -16,7 +16,7 @@ hero("ladder")
 #
 # A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
 #
-# Try it. Below, `x` is a text of four tokens, one per row. The past of the token in row 1 is row 0 and row 1 itself. Choose the pieces that average it, column by column.
+# Try it. Below, `x` is a text of four tokens, one per row. The past of the token in row 1 is row 0 and row 1 itself. Choose the pieces that average these two rows, column by column.
 
 # %% tags=["folded"]
 # Fill in: the mean of the past at position 1
@@ -31,7 +31,7 @@ fill("mean_of_the_past")
 #
 # ![The transformer as a drawing. Lit is what this rung builds: the tokens and the mean.](images/transformer_bag_of_words.svg)
 #
-# The grey lines are folded cells. They run like any other; a click shows the code.
+# The grey lines are folded cells. They run like any other cell. Click one to see its code.
 
 # %% tags=["hero", "folded"]
 # The picture of this rung. Press Play, drag a token, shuffle

@@ -16,7 +16,7 @@ hero("masked_softmax")
 #
 # In rung {tril_matmul} the weights of a mean were never negative and summed to 1 in each row. What a model computes can be any number. How do we turn such numbers into weights, and keep the future out?
 #
-# Try it. `exp` makes any number positive, and a larger number stays larger. Choose the pieces that turn three numbers into positive weights with the sum 1.
+# Try it. `exp` makes any number positive, and keeps their order. Choose the pieces that turn three numbers, the logarithms of 1, 2 and 5, into positive weights that sum to 1.
 
 # %% tags=["folded"]
 # Fill in: numbers to weights

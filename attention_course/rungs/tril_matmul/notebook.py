@@ -16,7 +16,7 @@ hero("tril_matmul")
 #
 # The loop of rung {bag_of_words} asks the same thing at every position: how much of each token do I use? What happens if we write all the answers into one matrix?
 #
-# Try it. Three tokens have two channels each, and `triangle` is a matrix with ones where a token lies in the past. Which product adds up the past of every token at once?
+# Try it. There are three tokens with two channels each. Row t of `triangle` has a 1 for every token in the past of token t. Which product adds up the past of every token at once?
 
 # %% tags=["folded"]
 # Fill in: the running sum

@@ -106,7 +106,8 @@ const near = new IntersectionObserver(
       const key = FILLED + target.dataset.fill;
       fetch(`${root}fills/${target.dataset.fill}.json`)
         .then((answer) => answer.json())
-        .then((data) => fill.mount(target, data, recall(key), (levels) => keep(key, levels)));
+        .then((data) => fill.mount(target, data, recall(key), (levels) => keep(key, levels)))
+        .then(() => all(".attention-value", target).forEach((box) => watch.observe(box)));
     }
   },
   { rootMargin: "1000px" },
