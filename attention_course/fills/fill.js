@@ -100,7 +100,7 @@ class Fill {
     const size = ({ rows = [] }) => [rows.length, rows[0]?.length ?? 0];
     const rooms = [0, 1].map((side) => puzzle.results.reduce((a, b) => (size(b)[side] > size(a)[side] ? b : a), this.fill.target));
     this.rooms = rooms.map((value) => {
-      const room = shownValue("yours", value);
+      const room = shownValue("yours so far", value);
       room.style.visibility = "hidden";
       room.ariaHidden = "true";
       return room;
@@ -111,10 +111,11 @@ class Fill {
   say({ passed, headline, message, result }, left, things) {
     const whole = passed && !left;
     const sign = passed ? "✓" : "✗";
-    const text = !passed ? `${headline}: ${message}` : left ? `Right so far. ${left} ${left === 1 ? things.slice(0, -1) : things} to go.` : `Right. ${this.fill.insight}`;
+    const text = !passed ? message : left ? `Right so far. ${left} ${left === 1 ? things.slice(0, -1) : things} to go.` : `Right. ${this.fill.insight}`;
+    const named = passed ? [] : [element(null, "b", { textContent: headline }), " "];
     this.status.className = `attention-verdict ${passed ? "attention-right" : "attention-wrong"}`;
-    this.status.replaceChildren(element(null, "p", {}, `${sign} `, ...marked(text)));
-    this.yours.replaceChildren(...this.rooms, ...(result ? [shownValue("yours", result, this.fill.target)] : []));
+    this.status.replaceChildren(element(null, "p", {}, `${sign} `, ...named, ...marked(text)));
+    this.yours.replaceChildren(...this.rooms, ...(result ? [shownValue(left ? "yours so far" : "yours", result, this.fill.target)] : []));
     if (whole && !this.done.has(this.level)) {
       this.done.add(this.level);
       this.buttons[this.level].textContent = `✓ ${LEVELS[this.level]}`;
