@@ -145,7 +145,11 @@ def stateless(candidate: Candidate) -> Finding:
     new = candidate.new
     ids = new.draw(2, candidate.short)
     once = new.logits(ids)
-    new.logits(new.draw(2, max(1, candidate.short - 1), seed=1))
+    drawn_next = torch.get_rng_state()
+    new.logits(new.draw(2, max(1, candidate.short - 1), seed=1), seed=1)
+    if torch.equal(drawn_next, torch.get_rng_state()):
+        said = "After a call torch draws the same random numbers, whatever its seed was before."
+        return found(False, said, "It leaves torch's generator alone.", "seed")
     return same(new, once, new.logits(ids), "After another text they differ by")
 
 

@@ -236,6 +236,12 @@ def test_what_is_kept_between_calls_is_found():
     assert "remembers" in finding.cause
 
 
+def test_a_model_that_seeds_the_generator_of_all_is_found():
+    finding = first(quickly(Around(before=lambda ids: torch.manual_seed(0) and ids), questions=7))
+    assert finding.name == "No text leaves a trace in the model"
+    assert "manual_seed" in finding.cause
+
+
 def test_a_function_is_examined_as_far_as_it_goes():
     model = Model(V, BLOCK)
     report = examine(lambda ids: model(ids)[0], vocab_size=V, block_size=BLOCK, train=False)
