@@ -32,7 +32,9 @@ def answers(candidate: Candidate) -> Finding:
     try:
         shape = tuple(subject(ids).shape)
     except Exception as error:
-        needed = ", ".join(subject.required[1:])
+        takes, needed = subject.arguments.values(), ", ".join(subject.required[1:])
+        if takes and all(each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD) for each in takes):
+            return found(False, told(error), cause="named")
         cause = f"Called with ids alone, it also needs {needed}. Make that in forward(), from ids."
         return found(False, told(error), cause=cause if needed else crash_cause(error))
     called = f"model(ids, {wanted}=...)" if subject.targets else "model(ids)"
