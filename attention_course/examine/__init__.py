@@ -18,7 +18,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from attention_course.apart import EndedError, Message, Send
-from attention_course.checks import check_sizes
+from attention_course.checks import check_flags, check_numbers, check_sizes
 from attention_course.examine import beginning, findings, learning
 from attention_course.examine.learning import Learner
 from attention_course.examine.question import Question, questions_of
@@ -51,9 +51,10 @@ def examine(
         train: whether to train it, on one batch and on stories of 40 or so characters: character i is id i.
 
     Raises:
-        TypeError: the model cannot be called, or a size is not an integer.
-        ValueError: vocab_size is below 2, or block_size below 1.
+        TypeError: the model cannot be called, a size is not an integer, or train not a bool.
+        ValueError: vocab_size is below 2, block_size below 1, or one of them 2**63 or more.
     """
+    check_flags("examine", train=train)
     return examine_here(subject_of(model, vocab_size, block_size), questions_to(train))
 
 
@@ -67,9 +68,15 @@ def subject_of(model: object, vocab_size: int, block_size: int) -> Subject:
     if not callable(model) or isinstance(model, type):
         given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(f"examine: model is {given}, expected an nn.Module or a function of ids.")
-    check_sizes("examine", 2, vocab_size=vocab_size)
-    check_sizes("examine", 1, block_size=block_size)
+    check_claims(vocab_size, block_size)
     return Subject(model, vocab_size, block_size)
+
+
+def check_claims(vocab_size: int, block_size: int) -> None:
+    """Raise unless a model can have these sizes."""
+    for check in (check_sizes, check_numbers):
+        check("examine", 2, vocab_size=vocab_size)
+        check("examine", 1, block_size=block_size)
 
 
 def questions_to(train: bool) -> list[Question]:
@@ -89,6 +96,9 @@ UNPREPARED = (
     "The model raised this when it was copied and put into eval mode. Does it override train(), eval() or "
     "__deepcopy__(), or leave out super().__init__()?"
 )
+
+
+LAZY = "A lazy layer does not know its sizes yet. Call it once first, model(ids), and then examine it."
 
 
 class Examination:
@@ -158,7 +168,7 @@ def put(subject: Subject, questions: list[Question], send: Send) -> None:
     except StoppedError:
         raise
     except BaseException as error:
-        send("end", (told(error), UNPREPARED))
+        send("end", (told(error), LAZY if "uninitialized parameter" in str(error) else UNPREPARED))
 
 
 def in_thread(subject: Subject, questions: list[Question]) -> Iterator[Message]:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from attention_course.apart import EndedError, Message, Send, Worker
-from attention_course.examine import PATIENCE, Examination, put, questions_to, subject_of
+from attention_course.examine import PATIENCE, Examination, check_claims, put, questions_to, subject_of
 from attention_course.examine.subject import told
 from attention_course.files import printable
 
@@ -88,6 +88,7 @@ def build(
     """
     accepts = inspect.signature(make)
     takes_all = any(p.kind is p.VAR_KEYWORD for p in accepts.parameters.values())
+    takes_all &= getattr(make, "__init__", None) is not nn.Module.__init__  # its **kwargs are always refused
     options = {size: value for size, value in sizes.items() if takes_all or size in accepts.parameters}
     if "config" in accepts.parameters and config is not None:
         options = {"config": build(config, f"{name}Config", sizes)}
@@ -141,6 +142,7 @@ def main(argv: list[str] | None = None) -> None:
     sizes = {"vocab_size": options.vocab_size, "block_size": options.block_size}
     train = not options.no_train
     try:
+        check_claims(**sizes)
         with closing(worker.ask((options.model, sizes, train), silence=PATIENCE)) as messages:
             loaded(messages, options.model.rpartition(":")[0])
             report = Examination(questions_to(train)).follow(messages)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attention_course.examine.question import RESIDUAL, Candidate, asks, found, same
+from attention_course.examine.question import LONG, RESIDUAL, SHORT, Candidate, asks, found, same
 from attention_course.examine.report import Finding
 from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, told
 from attention_course.plots import Heatmap
@@ -32,7 +32,9 @@ def answers(candidate: Candidate) -> Finding:
     try:
         shape = tuple(subject(ids).shape)
     except Exception as error:
-        needed = ", ".join(subject.required[1:])
+        takes, needed = subject.arguments.values(), ", ".join(subject.required[1:])
+        if takes and all(each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD) for each in takes):
+            return found(False, told(error), cause="named")
         cause = f"Called with ids alone, it also needs {needed}. Make that in forward(), from ids."
         return found(False, told(error), cause=cause if needed else crash_cause(error))
     called = f"model(ids, {wanted}=...)" if subject.targets else "model(ids)"
@@ -145,7 +147,11 @@ def stateless(candidate: Candidate) -> Finding:
     new = candidate.new
     ids = new.draw(2, candidate.short)
     once = new.logits(ids)
-    new.logits(new.draw(2, max(1, candidate.short - 1), seed=1))
+    drawn_next = torch.get_rng_state()
+    new.logits(new.draw(2, max(1, candidate.short - 1), seed=1), seed=1)
+    if torch.equal(drawn_next, torch.get_rng_state()):
+        said = "After a call torch draws the same random numbers, whatever its seed was before."
+        return found(False, said, "It leaves torch's generator alone.", "seed")
     return same(new, once, new.logits(ids), "After another text they differ by")
 
 
@@ -156,10 +162,13 @@ def stateless(candidate: Candidate) -> Finding:
 def batch_apart(candidate: Candidate) -> Finding:
     """Compare each text alone with the same text in a batch; in train mode, put other texts beside it."""
     stirred, said = candidate.steady, "With other texts beside it a text's logits move by"
-    ids = stirred.draw(3, candidate.short)
-    alone = torch.cat([stirred.logits(text[None]) for text in ids])
-    finding = same(stirred, stirred.logits(ids), alone, said)
-    if finding.verdict == "right" and candidate.is_copy:
+    many, T = 2 if stirred.is_large else 8, stirred.block_size
+    for ids in (stirred.draw(many, T), stirred.draw(8, candidate.short), stirred.draw(3, candidate.short)):
+        alone = torch.cat([stirred.logits(text[None]) for text in ids])
+        finding = same(stirred, stirred.logits(ids), alone, said)
+        if finding.verdict != "right":
+            return finding
+    if candidate.is_copy:
         others = torch.cat([ids[:1], stirred.others(ids[1:])])
         once, again = (stirred.logits_in_training(texts)[0] for texts in (ids, others))
         finding = same(stirred, once, again, said, "training")
@@ -173,9 +182,14 @@ def no_leak(candidate: Candidate) -> Finding:
     leaks = table.triu(1)
     said = f"{int(leaks.sum())} of {T * (T - 1) // 2} later tokens change an earlier output."
     if holds := not leaks.any():
-        if moved := halves_apart(stirred, stirred.logits, stirred.block_size):
-            said = f"In a full block, the second half changes {moved} outputs of the first."
-        elif candidate.is_copy and (moved := halves_apart(stirred, stirred.logits_in_training, T)):
+        full = stirred.block_size
+        many = SHORT // 2 if stirred.is_large else max(SHORT, LONG**2 // full)
+        places = torch.linspace(full - 1, 1, min(many, full - 1)).round().int().tolist()
+        if moved := moved_by_later(stirred, stirred.logits, full, places):
+            said = f"In a full block, later tokens change {moved} earlier outputs."
+        elif candidate.is_copy and (
+            moved := moved_by_later(stirred, stirred.logits_in_training, T, [T // 2])
+        ):
             said = f"In train mode, later tokens change {moved} outputs."
         holds = not moved
     cells = [(t, s) for t, s in leaks.nonzero().tolist()]
@@ -196,15 +210,18 @@ def leak_cause(table: Tensor) -> str:
     return "all" if leaks.sum() > 0.9 * future.sum() else ""
 
 
-def halves_apart(subject: Subject, logits: Callable[[Tensor], Tensor], T: int) -> int:
-    """Return how many outputs of the first half of T tokens change with the second half.
+def moved_by_later(subject: Subject, logits: Callable[[Tensor], Tensor], T: int, places: list[int]) -> int:
+    """Return how many of T outputs change with the tokens from one of these places on, that come later.
 
-    Dropout draws the same numbers for both: a text has a call of its own.
+    Dropout draws the same numbers for all: a text has a call of its own.
     """
     ids = subject.draw(1, T, seed=3)
-    changed = torch.cat([ids[:, : T // 2], subject.others(ids[:, T // 2 :])], dim=-1)
-    once, again = logits(ids)[0, : T // 2], logits(changed)[0, : T // 2]
-    return int(((once - again).abs().amax(dim=-1) > subject.tolerance(once)).sum())
+    once, moved = logits(ids)[0], torch.zeros(T, dtype=torch.bool)
+    limit = subject.tolerance(once)
+    for place in places:
+        changed = torch.cat([ids[:, :place], subject.others(ids[:, place:])], dim=-1)
+        moved[:place] |= (once - logits(changed)[0])[:place].abs().amax(dim=-1) > limit
+    return int(moved.sum())
 
 
 @asks("Every token is read")
@@ -227,10 +244,11 @@ def past_used(candidate: Candidate) -> Finding:
 @asks("A prefix alone gives the same logits")
 def prefix_alone(candidate: Candidate) -> Finding:
     """Compare a text with its beginnings."""
-    stirred, T = candidate.steady, candidate.short
+    stirred, T, short = candidate.steady, candidate.given.block_size, candidate.short
     ids = stirred.draw(2, T, seed=6)
     logits = stirred.logits(ids)
-    alone = {n: stirred.logits(ids[:, :n]) for n in sorted({1, min(2, T), T // 2 or 1, max(1, T - 1)})}
+    lengths = {1, min(2, T), *(max(1, n) for n in (short // 2, short - 1, short, T // 2, T - 1))}
+    alone = {n: stirred.logits(ids[:, :n]) for n in sorted(lengths)}
     for n in alone:
         if not bool(alone[n].isfinite().all()):
             return found(False, f"NaN or inf for a text of length {n}.", "Finite logits.", "nan")

@@ -99,7 +99,7 @@ class Trainer:
             parameter_groups(model, recipe.weight_decay),
             lr=recipe.learning_rate,
             betas=(0.9, recipe.beta2),
-            fused=self.device.type in ("cpu", "cuda"),
+            fused=self.device.type in ("cpu", "cuda") and not any(p.is_complex() for p in model.parameters()),
         )
 
     @property

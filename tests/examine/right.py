@@ -116,6 +116,23 @@ class Recurrent(nn.Module):
         return self.head(self.layer(self.tokens(ids))[0])
 
 
+class Complex(nn.Module):
+    """A linear recurrent unit: a state of complex numbers, which turns and fades."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.norm, self.head = nn.Embedding(V, 32), nn.LayerNorm(32), nn.Linear(32, V)
+        self.turn = nn.Parameter(torch.polar(torch.full((32,), 0.9), 3 * torch.rand(32)))
+        self.read = nn.ParameterList(torch.randn(32, 32, dtype=torch.cfloat) / 6 for _ in range(2))
+
+    def forward(self, ids):
+        x = self.tokens(ids)
+        distance = torch.arange(ids.shape[1])[:, None] - torch.arange(ids.shape[1])
+        decay = (self.turn ** distance.clamp(min=0)[..., None]) * (distance >= 0)[..., None]
+        state = torch.einsum("tsc,bsc->btc", decay, x.to(torch.cfloat) @ self.read[0])
+        return self.head(self.norm(x + (state @ self.read[1]).real))
+
+
 class Experts(nn.Module):
     """For each token the one of many linear layers that a router chooses."""
 
@@ -195,6 +212,7 @@ MODELS = {
     "last layer starts at zero": ZeroHead,
     "LSTM": Recurrent,
     "GRU": lambda: Recurrent(nn.GRU),
+    "complex parameters": Complex,
     "mixture of experts": lambda: Changed(Experts),
     "spectral norm": lambda: Changed(nn.utils.parametrizations.spectral_norm),
     "counting in training": lambda: Counting(V, BLOCK),

@@ -84,16 +84,33 @@ def test_an_error_of_generate_is_doubtful():
         assert finding.expected
 
 
-class AnotherLoss(Model):
-    def forward(self, ids, targets=None):
-        logits, _ = super().forward(ids)
-        if targets is None:
-            return logits, None
-        return logits, F.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten())
+def of_the_next(logits, targets):
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten())
 
 
-def test_a_wrong_loss_of_a_new_model_is_seen():
+def without_the_last(logits, targets):
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, :-1].flatten())
+
+
+def without_an_id(ignored):
+    return lambda x, y: F.cross_entropy(x.flatten(0, 1), y.flatten(), ignore_index=ignored)
+
+
+def a_little_larger(logits, targets):
+    return 1.0001 * F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+@pytest.mark.parametrize(
+    "loss", [of_the_next, without_the_last, *map(without_an_id, (0, 11, 28)), a_little_larger]
+)
+def test_a_wrong_loss_of_a_new_model_is_seen(loss):
     """All losses of a new model are near ln V: one whose parameters have moved is asked."""
+
+    class AnotherLoss(Model):
+        def forward(self, ids, targets=None):
+            logits, _ = super().forward(ids)
+            return logits, None if targets is None else loss(logits, targets)
+
     for seed in range(5):
         torch.manual_seed(seed)
         assert asked(beginning.own_loss, AnotherLoss()).verdict == "wrong"

@@ -1,11 +1,12 @@
 """A bug in what a model computes is found by a question of `findings`; see also test_planted."""
 
+import math
 import re
 
 import pytest
 import torch
 from examine.bugs import named
-from examine.right import Padded, Recurrent
+from examine.right import BLOCK, Padded, Recurrent, V
 
 from attention_course.examine import findings
 from attention_course.examine.findings import leak_cause
@@ -37,8 +38,45 @@ class OverTime(Model):
         return (logits - logits.mean(1, keepdim=True)) / logits.std(1, correction=0, keepdim=True), loss
 
 
+class Changing(Model):
+    """A right model, and something done to its logits."""
+
+    def __init__(self, change):
+        super().__init__(V, BLOCK)
+        self.change = change
+
+    def forward(self, ids, targets=None):
+        return self.change(super().forward(ids)[0])
+
+
+def mean_from(place):
+    """Return a change: tokens from `place` on see the mean of them all."""
+    return lambda x: torch.cat([x[:, :place], x[:, place:] + x[:, place:].mean(1, keepdim=True)], dim=1)
+
+
+def looking_ahead(first, last):
+    """Return a change: outputs first to last see output last + 1."""
+    seen = torch.zeros(BLOCK, 1).index_fill(0, torch.arange(first, last + 1), 1.0)
+    return lambda x: x + seen[: x.shape[1]] * x[:, last + 1 : last + 2] if x.shape[1] > last + 1 else x
+
+
 def asked(question, model):
     return question.put_to(Candidate(Subject(model, 29, 24)), {})
+
+
+@pytest.mark.parametrize(
+    ("question", "change"),
+    [
+        (findings.no_leak, mean_from(BLOCK - 2)),
+        (findings.no_leak, mean_from(17)),
+        (findings.no_leak, looking_ahead(17, 18)),
+        (findings.batch_apart, lambda x: x + x.mean(0) * (len(x) > 4)),
+        (findings.batch_apart, lambda x: x + x.mean(0) * (x.shape[1] > 16)),
+        (findings.prefix_alone, lambda x: x * math.log(max(x.shape[1], 16))),
+    ],
+)
+def test_what_is_wrong_only_in_long_texts_or_large_batches_is_found(question, change):
+    assert asked(question, Changing(change)).verdict == "wrong"
 
 
 def test_one_token_that_gives_nan_is_named():
@@ -68,7 +106,7 @@ def test_the_commonest_causes_are_named_in_order(question, bug, words):
 
 def test_a_prefix_is_said_to_be_the_first_tokens():
     said = asked(findings.prefix_alone, plant("positions counted from the end")).measured
-    assert re.match(r"The first \d+ of 16 tokens, read alone: ", said)
+    assert re.match(r"The first \d+ of 24 tokens, read alone: ", said)
 
 
 SEEN = torch.ones(16, 16, dtype=torch.bool)

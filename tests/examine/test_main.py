@@ -33,6 +33,10 @@ def make():
 def returns_none():
     GPT(29, 24)
 
+class NoInit(torch.nn.Module):
+    def forward(self, ids):
+        return leaks(ids)
+
 def of_options(**options):
     return GPT(**options)
 
@@ -90,7 +94,7 @@ def file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "status"), [("GPT", 0), ("make", 0), ("Nano", 0), ("of_options", 0), ("leaks", 1)]
+    ("name", "status"), [("GPT", 0), ("make", 0), ("Nano", 0), ("of_options", 0), ("leaks", 1), ("NoInit", 1)]
 )
 def test_the_exit_status(file, capsys, name, status):
     assert examined(f"{file}:{name}") == status
@@ -150,7 +154,7 @@ def test_what_cannot_be_loaded(file, capsys, name):
     [
         ("Wide", "Wide cannot be called with vocab_size and block_size alone: missing"),
         ("Raising", "Raising(vocab_size=29, block_size=24) raised NameError: name 'missing' is not defined."),
-        ("Raising", "At my_gpt.py, line 35, in __init__: self.width = missing."),
+        ("Raising", "At my_gpt.py, line 39, in __init__: self.width = missing."),
         ("Empty", "Empty is not written yet."),
         ("returns_none", "examine: returns_none() returned None. Let it return the model, an nn.Module."),
     ],
@@ -162,10 +166,11 @@ def test_what_is_wrong_with_a_constructor(file, capsys, name, says):
     assert ("Name a function" in said) == (name == "Wide")
 
 
-def test_the_name_of_the_command_is_said_once(file, capsys):
+@pytest.mark.parametrize("size", ["1", "-5", "9" * 20])
+def test_sizes_are_refused_before_a_model_is_made(file, capsys, size):
     with pytest.raises(SystemExit):
-        main([f"{file}:GPT", "--vocab-size=1", "--block-size=24"])
-    assert capsys.readouterr().err.startswith("examine: vocab_size = 1")
+        main([f"{file}:Raising", f"--vocab-size={size}", "--block-size=24"])
+    assert capsys.readouterr().err.startswith(f"examine: vocab_size = {size}, expected")
 
 
 def test_the_help_says_that_loading_executes(capsys):

@@ -37,7 +37,14 @@ def check(name):
     "name",
     [
         *("learned", "GPT", "nanoGPT's form", "small embeddings", "GPT in float64", "fast products"),
-        *("LSTM", "mixture of experts", "spectral norm", "counting in training", "padded with -inf"),
+        *(
+            "LSTM",
+            "complex parameters",
+            "mixture of experts",
+            "spectral norm",
+            "counting in training",
+            "padded with -inf",
+        ),
         "cache, token by token",
     ],
 )

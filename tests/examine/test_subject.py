@@ -214,6 +214,24 @@ def test_a_model_that_needs_a_mask_is_told():
     assert "it also needs mask" in said.cause
 
 
+def test_a_model_that_takes_ids_by_name_only_is_told():
+    class Named(Around):
+        def forward(self, *, input_ids):
+            return self.inside(input_ids)[0]
+
+    assert "by position" in first(quickly(Named())).cause
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_a_lazy_layer_has_to_be_called_once(called):
+    model = nn.Sequential(nn.Embedding(V, 8), nn.LazyLinear(V))
+    if called:
+        model(torch.zeros(1, 1, dtype=torch.long))
+    report = quickly(model)
+    assert bool(report) == called
+    assert ("Call it once first" in first(report).cause) == (not called)
+
+
 def test_a_model_that_needs_targets_gets_them():
     class Needy(Around):
         def forward(self, ids, targets):
@@ -234,6 +252,12 @@ def test_what_is_kept_between_calls_is_found():
     finding = first(quickly(Counting()))
     assert finding.name == "In eval mode the same ids give the same logits"
     assert "remembers" in finding.cause
+
+
+def test_a_model_that_seeds_the_generator_of_all_is_found():
+    finding = first(quickly(Around(before=lambda ids: torch.manual_seed(0) and ids), questions=7))
+    assert finding.name == "No text leaves a trace in the model"
+    assert "manual_seed" in finding.cause
 
 
 def test_a_function_is_examined_as_far_as_it_goes():
@@ -377,6 +401,8 @@ def test_stopping_keeps_what_was_found(listening):
         (abs, {"vocab_size": 1}, ValueError, "vocab_size = 1"),
         (abs, {"block_size": 0}, ValueError, "block_size = 0"),
         (abs, {"vocab_size": "65"}, TypeError, "vocab_size = '65'"),
+        (abs, {"block_size": 10**20}, ValueError, "below 2**63"),
+        (abs, {"train": "no"}, TypeError, "train is str, expected True or False"),
     ],
 )
 def test_bad_arguments(model, sizes, error, words):
