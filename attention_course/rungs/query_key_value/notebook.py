@@ -16,7 +16,7 @@ hero("query_key_value")
 #
 # In rung {masked_softmax} we mostly wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
 #
-# Try it. Multiply two tokens channel by channel and add up: the number is larger the more they point the same way, and the longer they are. Choose the pieces that score every pair of four tokens, and turn each row of scores into weights.
+# Try it. Multiply two tokens channel by channel and add up: the number is larger the more they point the same way, and the longer they are. Choose the pieces that score every pair of tokens and turn each row into weights.
 
 # %% tags=["folded"]
 # Fill in: a score for every pair
