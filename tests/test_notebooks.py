@@ -15,7 +15,7 @@ import build
 import nbformat
 import pytest
 import torch
-from cells import Unasked, run, shorten, shortened, tagged
+from cells import Unasked, calls_in, run, shorten, shortened, tagged
 from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 from markdown_it import MarkdownIt
@@ -181,9 +181,9 @@ def test_a_folded_cell_says_in_its_first_line_what_is_there(path):
 
 
 def test_no_screen_is_all_folded(path):
-    """Every third cell in a row has prose, or code to read, or a question."""
+    """Every third cell in a row has prose, or code to read, or something to do."""
     for three in zip(*(source_of(path)[start:] for start in range(3)), strict=False):
-        folded = [cell for cell in three if has_tag(cell, "folded") and "ask(" not in cell.source]
+        folded = [cell for cell in three if has_tag(cell, "folded") and not calls_in(cell.source)]
         assert len(folded) < 3, [cell.source.partition("\n")[0] for cell in folded]
 
 
