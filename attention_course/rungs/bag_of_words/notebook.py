@@ -12,26 +12,26 @@ from attention_course.heroes import hero
 hero("ladder")
 
 # %% [markdown]
-# ## The question
-#
-# A model reads a text from left to right. At each position it may use what it has read so far, and nothing that is still to come. What is the simplest thing it could do with all that past?
-#
-# Try it. Below, `x` is a text of four tokens, one per row. The past of the token in row 1 is row 0 and row 1 itself. Choose the pieces that average these two rows, column by column.
-
-# %% tags=["folded"]
-# Fill in: the mean of the past at position 1
-from attention_course.fills import fill
-
-fill("mean_of_the_past")
-
-# %% [markdown]
 # **You need** Python, and tensors: indexing, slices, shapes.
 #
 # <!--time-->
 #
 # ![The transformer as a drawing. Lit is what this rung builds: the tokens and the mean.](images/transformer_bag_of_words.svg)
 #
-# The grey lines are folded cells. They run like any other cell. Click one to see its code.
+# A grey line is a folded cell. Click it to see its code.
+
+# %% [markdown]
+# ## The question
+#
+# A model reads a text from left to right. At each position it may use only what it has read so far. What is the simplest thing it could do with all that past?
+#
+# Below, each row of `x` is a piece of a text. The past of row 1 is row 0 and row 1 itself. Fill in what averages these two rows, column by column.
+
+# %% tags=["folded"]
+# Fill in: the mean of the past at position 1
+from attention_course.fills import fill
+
+fill("mean_of_the_past")
 
 # %% tags=["hero", "folded"]
 # The picture of this rung. Press Play, drag a token, shuffle

@@ -12,6 +12,13 @@ from attention_course.heroes import hero
 hero("masked_softmax")
 
 # %% [markdown]
+# **You need** [rung {tril_matmul}]({tril_matmul}.ipynb), and two rules: exp turns sums into products, and exp(0) = 1.
+#
+# <!--time-->
+#
+# ![The transformer as a drawing. Lit is what this rung builds: the mask and softmax.](images/transformer_masked_softmax.svg)
+
+# %% [markdown]
 # ## The question
 #
 # In rung {tril_matmul} the weights of a mean were never negative and summed to 1 in each row. What a model computes can be any number. How do we turn such numbers into weights, and keep the future out?
@@ -23,13 +30,6 @@ hero("masked_softmax")
 from attention_course.fills import fill
 
 fill("softmax_by_hand")
-
-# %% [markdown]
-# **You need** [rung {tril_matmul}]({tril_matmul}.ipynb), and two rules: exp turns sums into products, and exp(0) = 1.
-#
-# <!--time-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds: the mask and softmax.](images/transformer_masked_softmax.svg)
 
 # %% tags=["folded"]
 # Imports

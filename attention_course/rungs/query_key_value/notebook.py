@@ -12,24 +12,24 @@ from attention_course.heroes import hero
 hero("query_key_value")
 
 # %% [markdown]
+# **You need** [rung {masked_softmax}]({masked_softmax}.ipynb), the dot product of two vectors, and near the end what a derivative is.
+#
+# <!--time-->
+#
+# ![The transformer as a drawing. Lit is what this rung builds: query, key, value and their dot product.](images/transformer_query_key_value.svg)
+
+# %% [markdown]
 # ## The question
 #
-# In rung {masked_softmax} we mostly wrote the scores down ourselves, the same for every sequence. But how much one word matters to another depends on both words. How can the scores be computed from the tokens?
+# In rung {masked_softmax} we wrote most scores ourselves. But how much one word matters to another depends on both words. How can the scores come from the tokens?
 #
-# Try it. Multiply two tokens channel by channel and add up: the number is larger the more they point the same way, and the longer they are. Choose the pieces that score every pair of tokens and turn each row into weights.
+# Try it. Multiply two tokens channel by channel and add up: the more they point the same way, the larger the number. Score every pair of tokens, and turn each row into weights.
 
 # %% tags=["folded"]
 # Fill in: a score for every pair
 from attention_course.fills import fill
 
 fill("scores_of_all_pairs")
-
-# %% [markdown]
-# **You need** [rung {masked_softmax}]({masked_softmax}.ipynb), and the dot product of two vectors. For one check near the end you need to know what a derivative is.
-#
-# <!--time-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds: query, key, value and their dot product.](images/transformer_query_key_value.svg)
 
 # %% tags=["folded"]
 # Imports

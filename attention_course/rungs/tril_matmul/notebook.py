@@ -12,24 +12,24 @@ from attention_course.heroes import hero
 hero("tril_matmul")
 
 # %% [markdown]
+# **You need** [rung {bag_of_words}]({bag_of_words}.ipynb), and the rule for a matrix product: row times column.
+#
+# <!--time-->
+#
+# ![The transformer as a drawing. Lit is what this rung builds: weights × values.](images/transformer_tril_matmul.svg)
+
+# %% [markdown]
 # ## The question
 #
-# The loop of rung {bag_of_words} asks the same thing at every position: how much of each token do I use? What happens if we write all the answers into one matrix?
+# The loop of rung {bag_of_words} asks the same thing at every position: how much of each token do I use? What if we write all the answers into one matrix?
 #
-# Try it. There are three tokens with two channels each. Row t of `triangle` has a 1 for every token in the past of token t. Which product adds up the past of every token at once?
+# Try it. There are three tokens with two channels each. Row t of `triangle` has a 1 for each token up to token t. Which product adds up the past of every token at once?
 
 # %% tags=["folded"]
 # Fill in: the running sum
 from attention_course.fills import fill
 
 fill("running_sum")
-
-# %% [markdown]
-# **You need** [rung {bag_of_words}]({bag_of_words}.ipynb), and the rule for a matrix product: row times column.
-#
-# <!--time-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds: weights × values.](images/transformer_tril_matmul.svg)
 
 # %% tags=["folded"]
 # Imports

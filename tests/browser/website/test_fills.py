@@ -83,7 +83,7 @@ def test_what_is_typed_counts_as_the_choice_that_it_is(visit):
         typed = shown.locator("fieldset").nth(i).locator("input[type=text]")
         typed.fill("nothing like it")
         typed.press("Enter")
-        expect(shown.locator("[role=status]")).to_contain_text("is none of the choices")
+        expect(shown.locator("[role=status]")).to_contain_text("isn’t one of the choices")
         typed.fill(texts[right].replace(" ", ""))
         typed.press("Enter")
     expect(shown.locator("[role=status]")).to_contain_text("✓ Right. ")
