@@ -18,12 +18,12 @@ hero("ladder")
 #
 # ![The transformer as a drawing. Lit is what this rung builds: the tokens and the mean.](images/transformer_bag_of_words.svg)
 #
-# A grey line is a folded cell. Click it to see its code.
+# Click a grey line to see its code.
 
 # %% [markdown]
 # ## The question
 #
-# A model reads a text from left to right. At each position it may use only what it has read so far. What is the simplest thing it could do with all that past?
+# A model reads a text from left to right. At each position it may use only what it has read so far. What is the simplest thing to do with all that past?
 #
 # Below, each row of `x` is a piece of a text. The past of row 1 is row 0 and row 1 itself. Fill in what averages these two rows, column by column.
 

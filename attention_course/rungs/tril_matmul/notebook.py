@@ -23,7 +23,7 @@ hero("tril_matmul")
 #
 # The loop of rung {bag_of_words} asks the same thing at every position: how much of each token do I use? What if we write all the answers into one matrix?
 #
-# Try it. There are three tokens with two channels each. Row t of `triangle` has a 1 for each token up to token t. Which product adds up the past of every token at once?
+# Try it. Here are three tokens with two channels. Row t of `triangle` has a 1 for each token up to token t. Which product adds up the past of every token at once?
 
 # %% tags=["folded"]
 # Fill in: the running sum
