@@ -53,7 +53,10 @@ function shownValue(name, value, target) {
 function stack(parent, ...things) {
   const box = element(parent, "div", { className: "attention-stack" }, ...things);
   box.show = (shown) => {
-    for (const thing of things) thing.inert = !(thing.style.visibility = thing === shown ? "visible" : "hidden") || thing !== shown;
+    for (const thing of things) {
+      thing.inert = thing !== shown;
+      thing.style.visibility = thing === shown ? "visible" : "hidden";
+    }
   };
   return box;
 }
@@ -65,10 +68,10 @@ class Fill {
     const head = element(root, "div", { className: "attention-fill-head" });
     element(head, "b", { textContent: "Fill in" });
     element(head, "code", { textContent: fill.name });
-    this.tabs = element(head, "div", { className: "attention-levels", role: "group", label: "Level" });
-    this.levels = Object.keys(LEVELS).filter((level) => fill[level]);
+    const tabs = element(head, "div", { className: "attention-levels", role: "group", label: "Level" });
+    const levels = Object.keys(LEVELS).filter((level) => fill[level]);
     this.buttons = Object.fromEntries(
-      this.levels.map((level) => [level, element(this.tabs, "button", { type: "button", onclick: () => this.open(level) })]),
+      levels.map((level) => [level, element(tabs, "button", { type: "button", onclick: () => this.open(level) })]),
     );
     this.main = element(root, "div", { className: "attention-fill-main" });
     this.open("gaps");
@@ -197,7 +200,8 @@ class Fill {
         event.preventDefault();
         const rows = [...program.querySelectorAll(".attention-line")];
         const before = rows.findIndex((row) => event.clientY < row.getBoundingClientRect().top + row.offsetHeight / 2);
-        move(all[event.dataTransfer.getData(PIECE)], place === heap ? null : before < 0 ? rows.length : before);
+        const line = all[event.dataTransfer.getData(PIECE)]; // none, if something else was dropped
+        if (line) move(line, place === heap ? null : before < 0 ? rows.length : before);
       };
     }
     // To a place in the code, counted before the line is taken out, or to the heap.
