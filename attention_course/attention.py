@@ -469,7 +469,8 @@ def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"])
         Boolean, shape (T_out, T): entry [i, j] is True if output i changed when input j did.
 
     Raises:
-        ValueError: the function is not deterministic, or `x` is empty, not finite or too large for noise.
+        ValueError: the function is not deterministic or returns NaN or inf, or `x` is empty, not finite or
+            too large for noise.
     """
     check_probe(function, x, "leak_probe")
     noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x)
@@ -480,6 +481,6 @@ def leak_probe(function: Callable[[Tensor], Tensor], x: Float[Tensor, "*B T C"])
         perturbed = x.clone()
         perturbed[..., j, :] += noise[..., j, :]
         after = function(perturbed)
-        moved = (after != before) & ~(after.isnan() & before.isnan())  # NaN differs from itself
-        columns.append(moved.any(dim=-1).reshape(-1, moved.shape[-2]).any(dim=0))  # (T_out,)
+        moved = (after != before).any(dim=-1)
+        columns.append(moved.reshape(-1, moved.shape[-1]).any(dim=0))  # (T_out,)
     return torch.stack(columns, dim=-1)

@@ -5,6 +5,7 @@ input. So the notebooks show their functions without checks. An argument of the 
 one of the wrong shape or size ValueError; docstrings name only what one might not expect.
 """
 
+import math
 from collections.abc import Callable
 from numbers import Real
 from os import PathLike
@@ -418,7 +419,12 @@ def check_probe(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> N
         raise ValueError(
             f"{name}: the function returns the shape {tuple(first.shape)}, expected (T, D) or (B, T, D)."
         )
-    if not torch.equal(first.nan_to_num(), again.nan_to_num()):
+    if not (first.isfinite() | (first == -math.inf)).all():  # masked scores may be -inf
+        raise ValueError(
+            f"{name}: the function returns NaN or inf, which would hide what moves it, expected finite "
+            "outputs. Look for a division by 0, such as a softmax of a query without keys."
+        )
+    if not torch.equal(first, again):
         raise ValueError(
             f"{name}: the function returned two different outputs for the same tokens, so every token would "
             "seem to see all others. Remove the randomness: model.eval() switches dropout off."

@@ -335,12 +335,20 @@ def check_output(output: object) -> None:
 
 
 def check_logits(logits: Float[Tensor, "B V"], T: int, temperature: float | int) -> None:
-    """Raise ValueError unless the largest logit of each sequence of T tokens is finite: softmax needs one."""
+    """Raise ValueError unless the largest logit of each sequence of T tokens is finite: softmax needs one.
+
+    It also is once divided by the temperature, unless that is 0.
+    """
     best = logits.amax(dim=-1)
     if not best.isfinite().all():
         raise ValueError(
-            f"generate: after {T} tokens, at temperature {temperature}, the largest logit of each sequence "
-            f"is {best.tolist()}, expected finite numbers. Did the training diverge?"
+            f"generate: after {T} tokens, the largest logit of each sequence is {best.tolist()}, expected "
+            "finite numbers. Did the training diverge?"
+        )
+    if temperature > 0 and not (best / temperature).isfinite().all():
+        raise ValueError(
+            f"generate: temperature = {temperature!r} is so small that logits divided by it overflow. "
+            "For greedy decoding, pass 0."
         )
 
 
@@ -378,11 +386,9 @@ def generate(
             if top_k is not None:
                 worst = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
                 logits = logits.masked_fill(logits < worst, float("-inf"))  # probability 0
-            if temperature > 0:
-                logits = logits / temperature
             check_logits(logits, ids.shape[1], temperature)
             if temperature > 0:
-                probabilities = torch.softmax(logits, dim=-1)
+                probabilities = torch.softmax(logits / temperature, dim=-1)
                 drawn = torch.multinomial(probabilities, 1, generator=generator)  # (B, 1)
             else:
                 drawn = logits.argmax(dim=-1, keepdim=True)

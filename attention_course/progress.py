@@ -52,6 +52,8 @@ class Tried:
 
     def __post_init__(self):
         check_fields(self.mistakes, (self.tries, int), (self.passed, bool))
+        if self.tries < 0:
+            raise ValueError(f"expected tries of at least 0, got {self.tries}")
 
     @property
     def wrong(self) -> list[str] | None:
@@ -83,18 +85,18 @@ class Record:
 
 
 def checked_texts(texts: object) -> list[str]:
-    """Return a list of texts, or raise TypeError."""
+    """Return a list of texts, or raise ValueError."""
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"expected a list of texts, got {texts!r}")
+        raise ValueError(f"expected a list of texts, got {texts!r}")
     return texts
 
 
 def check_fields(texts: object, *others: tuple[object, type]) -> None:
-    """Raise TypeError if a person has put something else into a field."""
+    """Raise ValueError if a person has put something else into a field."""
     checked_texts(texts)
     for value, kind in others:
         if type(value) is not kind:
-            raise TypeError(f"expected {kind.__name__}, got {value!r}")
+            raise ValueError(f"expected {kind.__name__}, got {value!r}")
 
 
 # The file
@@ -122,7 +124,8 @@ def read(file: Path) -> Record:
             others=content,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file} is damaged, or holds something else ({error}).") from error
+        reason = f" ({error})" if isinstance(error, ValueError) else ""  # of others Python's own words
+        raise ValueError(f"{file} is damaged, or holds something else{reason}.") from error
 
 
 def kept() -> tuple[Record, str]:

@@ -20,12 +20,14 @@ from torch.optim import Optimizer
 from attention_course.attention import Cache, MultiHeadAttention, head_size_of
 from attention_course.checks import (
     check_device,
+    check_numbers,
     check_sizes,
     check_tokens,
     check_type,
     check_width,
     describe,
     is_float_tensor,
+    is_number,
 )
 from attention_course.gpt import GPT, Block, GPTConfig, autocast_dtype
 from attention_course.llama import GroupedQueryAttention, Rotary
@@ -103,6 +105,9 @@ class Muon(Optimizer):
         betas: tuple[float, float] = (0.9, 0.95),
         weight_decay: float = 0.0,
     ):
+        check_numbers("Muon", 0, lr=lr, weight_decay=weight_decay)
+        if not all(is_number(beta, 0) and beta < 1 for beta in (momentum, *betas)):
+            raise ValueError(f"Muon: momentum = {momentum!r}, betas = {betas!r}, expected 0 <= number < 1.")
         defaults = dict(lr=lr, momentum=momentum, betas=betas, weight_decay=weight_decay, orthogonal=False)
         super().__init__(groups, defaults)
         for group in self.param_groups:

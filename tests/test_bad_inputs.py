@@ -408,6 +408,8 @@ MultiHeadAttentionList(64, 5) | n_embd = 64 cannot be split into n_head = 5 head
 fuse(MultiHeadAttention(4, 2)) | fuse: heads is MultiHeadAttention, expected MultiHeadAttentionList.
 leak_probe(abs, x * NAN) | leak_probe: x has shape (5, 4) and holds inf, NaN
 leak_probe(abs, torch.full((2, 2), 4095.0).half()) | too large for torch.float16
+leak_probe(lambda x: x * NAN, x) | leak_probe: the function returns NaN or inf, … expected finite outputs.
+leak_probe(lambda x: x * INF, x) | leak_probe: the function returns NaN or inf
 leak_probe(pair, x) | leak_probe: what the function returns is tuple, expected Tensor.
 leak_probe(lambda x: x[:0], x) | the function returns the shape (0, 4)
 leak_probe(nn.Dropout(0.5), torch.ones(9, 9)) | two different outputs for the same tokens, … model.eval()
@@ -425,6 +427,7 @@ generate(gpt(), "text", 3) | generate: ids is str, expected … tokenizer.encode
 generate(gpt(), ids[:, :0], 3) | generate: ids has shape (1, 0). Give at least one token
 generate(gpt(), ids.to("meta"), 3) | generate: ids is on meta and the model on cpu. Move it: ids.to(...).
 generate(gpt(), ids, 3, temperature=INF) | generate: temperature = inf, expected … of at least 0, below
+generate(gpt(), ids, 3, temperature=1e-300) | generate: temperature = 1e-300 is so small … pass 0.
 generate(gpt(), ids, 3, generator=0) | generate: generator is int, expected … manual_seed(seed)
 generate(gpt(), ids, 3, cache=filled(T=3)) | generate: the cache holds 3 tokens, and ids has 3, expected
 generate(table(V), ids, 3, cache=Cache()) | generate: BigramLanguageModel takes no cache. Leave it out.
@@ -436,6 +439,10 @@ Rotary(4, 9)(x, 8) | rotate_pairs: for x of shape (5, 4), cos has shape (1, 2), 
 rotate_pairs(x, ANGLES, ANGLES[:1]) | rotate_pairs: for x of shape (5, 4), sin has shape (1, 2), expected
 GroupedQueryAttention(4, 2, 1, Rotary(4, 9))(q) | Rotary: x is … expected a float tensor of shape (..., T, 4)
 newton_schulz(torch.ones(3)) | newton_schulz: matrix is torch.float32, (3,), expected a float matrix.
+Muon([nn.Parameter(x)], lr=-1) | Muon: lr = -1, expected a number of at least 0
+Muon([nn.Parameter(x)], weight_decay=NAN) | Muon: weight_decay = nan
+Muon([nn.Parameter(x)], momentum=1.5) | Muon: momentum = 1.5
+Muon([nn.Parameter(x)], betas=(0.9, -1)) | betas = (0.9, -1), expected 0 <= number < 1.
 Muon([{"params": [nn.Parameter(torch.ones(3))], "orthogonal": True}]) | has shape (3,), expected a matrix.
 speedrun(DATA, ["mun"]) | There is no trick called 'mun'. Did you mean 'muon'?
 speedrun(DATA, "muon") | speedrun: tricks is str, expected names, for example ['muon'].
@@ -468,6 +475,7 @@ load_model("folder") | no checkpoint file folder. Trainer.save writes one.
 read_checkpoint("no such file.pt") | no checkpoint file no such file.pt
 Trainer(gpt(), DATA, RECIPE).load("binary.txt") | binary.txt is not a checkpoint of this course
 Trainer(gpt(), DATA, RECIPE).save("no/such.pt") | The checkpoint … could not be written
+Trainer(gpt(), DATA, RECIPE).save("\ud800\0.pt") | The checkpoint … could not be written: No file can have
 CharTokenizer("") | CharTokenizer: the text is empty.
 BYTE_PAIRS.encode("a\ud800") | encode: '\ud800' at position 1
 BYTE_PAIRS.decode(torch.tensor([4])) | 4

@@ -318,7 +318,7 @@ def test_generate_refuses_logits_that_are_not_finite(logits, best, options):
     with pytest.raises(ValueError, match=words):
         generate(model, START.repeat(2, 1), 5, **options)
     assert model.training
-    with pytest.raises(ValueError, match=r"at temperature 1e-40, .* expected finite"):
+    with pytest.raises(ValueError, match=r"temperature = 1e-40 is so small"):
         generate(Broken(5.0, 0.0), START.repeat(2, 1), 5, temperature=1e-40)
 
 

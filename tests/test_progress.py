@@ -111,10 +111,11 @@ ENTRIES = [  # of a question, of an exercise
     ('{"mean_at_one": {"answers": "All"}}', "{}"),
     ('{"mean_at_one": {"answers": [3]}}', "{}"),
     ("{}", '{"windowed_mean": {"tries": "3"}}'),
+    ("{}", '{"windowed_mean": {"tries": -3}}'),
     ("{}", '{"windowed_mean": {"marks": 1}}'),
     ("[]", "{}"),
 ]
-DAMAGED = ["", "null", '{"questions": {}}', "[" * 100_000]
+DAMAGED = ["", "null", "[]", '{"questions": {}}', "[" * 100_000]
 DAMAGED += [f'{{"questions": {asked}, "exercises": {tried}}}' for asked, tried in ENTRIES]
 
 
@@ -129,7 +130,8 @@ def test_a_damaged_file_is_told_of_and_left_alone(file, text):
     verdict = check("windowed_mean", REFERENCE, 0)
     assert verdict.passed
     assert "Your progress is not kept" in verdict._repr_html_()
-    assert "not kept" not in repr(verdict)
+    assert "Your progress is not kept" in repr(verdict)
+    assert not re.search(r"object|argument|not subscriptable|recursion", repr(verdict)), "Python's own words"
     assert "Delete the file" in repr(progress())
     assert "Delete the file" in progress(RUNG.stem)._repr_html_()
     assert file.read_text() == text

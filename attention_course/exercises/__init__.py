@@ -61,7 +61,7 @@ def check(name: str, function: object, seed: int | None = None) -> Verdict:
     else:
         remark = "✓ You have passed this exercise before." if before and before.passed else ""
     card = partial(Card, exercise=exercise, passed=verdict.passed)
-    return replace(verdict, remark=f"{remark} {problem}".strip(), card=card)
+    return replace(verdict, remark=remark, problem=problem, card=card)
 
 
 def what_follows(name: str) -> str:

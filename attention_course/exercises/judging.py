@@ -45,6 +45,7 @@ class Verdict:
         message: what was found, and what to do.
         details: HTML, shown below the message.
         remark: what comes next, and what was kept before.
+        problem: why it is not kept; "" if it is.
         card: makes a widget of the panel's HTML.
     """
 
@@ -55,6 +56,7 @@ class Verdict:
     message: str
     details: str = ""
     remark: str = ""
+    problem: str = ""
     card: Callable[[str], panel.Card] | None = None
 
     @property
@@ -68,12 +70,13 @@ class Verdict:
         return self.mistakes[0] if self.mistakes else None
 
     def __repr__(self) -> str:
-        return f"{self.exercise}: {self.headline}" + ("" if self.passed else f"\n{self.message}")
+        lines = [f"{self.exercise}: {self.headline}", "" if self.passed else self.message, self.problem]
+        return "\n".join(filter(None, lines))
 
     def _repr_html_(self) -> str:
         sign = "✓" if self.passed else "✗" if self.tried else "○"
-        remark = panel.prose(self.remark) if self.remark else ""
-        body = panel.prose(self.message) + self.details + remark
+        remark = f"{self.remark} {self.problem}".strip()
+        body = panel.prose(self.message) + self.details + (panel.prose(remark) if remark else "")
         return frame(self.exercise, sign, self.headline, body)
 
     def _repr_mimebundle_(self, **kwargs):

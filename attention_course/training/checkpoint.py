@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import io
+import itertools
 import math
 import re
 import zipfile
@@ -17,10 +18,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from attention_course.checks import check_path
-from attention_course.files import write_at_once
+from attention_course.files import printable, write_at_once
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.text import CharTokenizer, Data
-from attention_course.training.recipe import Recipe
+from attention_course.training.recipe import History, Recipe
 
 PARTS: dict[str, type] = {
     "settings": dict,  # see `settings_of`
@@ -31,7 +32,7 @@ PARTS: dict[str, type] = {
     "seconds": float,
     "generator": Tensor,
 }
-SQUARES = re.compile("sq|var|sum")  # in the names of PyTorch's optimizers for means of squares
+NEVER_NEGATIVE = re.compile("sq|var|sum|step")  # in names of PyTorch's optimizers: means of squares, counts
 
 
 def settings_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) -> dict[str, Any]:
@@ -93,6 +94,30 @@ def check_moments(moments: dict[int, dict[str, Any]], optimizer: Optimizer) -> N
                 raise ValueError(f"{name} of parameter {index} is of another shape or dtype")
 
 
+def check_ties(tensors: dict[str, Tensor], model: nn.Module) -> None:
+    """Raise ValueError if names of one parameter, which the model ties, come with different numbers."""
+    first: dict[int, str] = {}
+    for name, parameter in model.state_dict(keep_vars=True).items():
+        other = first.setdefault(id(parameter), name)
+        if other != name and not torch.equal(tensors[name], tensors[other]):
+            raise ValueError(f"{other} and {name} differ, and are one parameter of the model")
+
+
+def check_history(state: dict[str, Any]) -> None:
+    """Raise ValueError unless a history is one of the steps that a checkpoint claims."""
+    steps, history = state["steps_done"], History(**state["history"])
+    measured, values = history.val_steps, (history.val_losses, history.val_seconds)
+    if not (
+        len(history.losses) == steps <= state["settings"]["recipe"]["steps"]
+        and all(len(each) == len(measured) for each in values)
+        and all(type(x) is float and math.isfinite(x) for x in sum(values, history.losses))
+        and all(type(x) is int for x in (steps, *measured))
+        and all(a < b for a, b in itertools.pairwise((0, *measured, steps + 1)))
+        and type(history.stopped) is bool
+    ):
+        raise ValueError(f"its history is not one of {steps} steps")
+
+
 def not_finite(tensors: dict[str, Tensor]) -> str:
     """Return the name of a tensor that holds NaN or inf; "" if none does."""
     return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), "")
@@ -109,9 +134,10 @@ def write_checkpoint(path: str | Path, checkpoint: dict[str, Any]) -> None:
     torch.save(checkpoint, content)
     try:
         write_at_once(path, content.getvalue())
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "No file can have this name"
         raise OSError(
-            f"The checkpoint {path} could not be written: {error.strerror}. "
+            f"The checkpoint {printable(str(path))} could not be written: {reason}. "
             "Name a file in a folder that exists and is writable, on a disk with free space."
         ) from error
 
@@ -155,19 +181,20 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         if shapes(state["model"]) != state["settings"]["parameters"]:
             raise ValueError("its parameters are not those of its model")
         moments = {
-            f"{name} of parameter {index}": x
+            f"{name} of parameter {index}": torch.as_tensor(x)
             for index, entries in state["optimizer"].items()
             for name, x in entries.items()
-            if isinstance(x, Tensor)
+            if isinstance(x, Tensor | float | int)
         }
         if broken := not_finite(state["model"] | moments):
             raise ValueError(f"{broken} holds NaN or inf")
-        if negative := [name for name, x in moments.items() if SQUARES.search(name) and (x < 0).any()]:
-            raise ValueError(f"{negative[0]}, a mean of squares, is negative")
+        if negative := [name for name, x in moments.items() if NEVER_NEGATIVE.search(name) and (x < 0).any()]:
+            raise ValueError(f"{negative[0]} is negative")
         if state["steps_done"] and not moments and "betas" in state["settings"]["optimizer"]:
             raise ValueError("it has no moments of its optimizer")
         if not 0 <= state["seconds"] < math.inf:
             raise ValueError(f"its seconds are {state['seconds']}")
+        check_history(state)
     return state
 
 
@@ -194,6 +221,7 @@ def load_model(path: str | Path) -> tuple[GPT, CharTokenizer]:
     with reading(path):
         if shapes(claimed.state_dict()) != settings["parameters"]:
             raise ValueError("its config is not that of its parameters")
+        check_ties(state["model"], claimed)
         model = GPT(config)
         model.load_state_dict(state["model"])
     return model.eval(), tokenizer

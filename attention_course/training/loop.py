@@ -26,6 +26,7 @@ from attention_course.text import Data, get_batch
 from attention_course.training.checkpoint import (
     check_moments,
     check_settings,
+    check_ties,
     read_checkpoint,
     reading,
     settings_of,
@@ -196,14 +197,12 @@ class Trainer:
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        history, steps = History(**state["history"]), state["steps_done"]
-        if not len(history.losses) == steps <= self.recipe.steps:
-            raise ValueError(f"it has {len(history.losses)} losses of {steps} steps")
         check_moments(state["optimizer"], self.optimizer)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state["optimizer"]})
         self.generator.set_state(state["generator"])
-        self.history, self.steps_done, self.seconds = history, steps, state["seconds"]
+        self.history = History(**state["history"])
+        self.steps_done, self.seconds = state["steps_done"], state["seconds"]
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint. On failure an existing file is left as it was."""
@@ -221,6 +220,7 @@ class Trainer:
         before = copy.deepcopy(self._checkpoint())
         try:
             with reading(path):
+                check_ties(state["model"], self.model)
                 self._restore(state)
         except BaseException:
             self._restore(before)

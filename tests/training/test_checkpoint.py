@@ -163,6 +163,16 @@ def deflated(whole):
     return content.getvalue()
 
 
+V = DATA.tokenizer.vocab_size
+HISTORY = {"losses": [1.0] * 5, "val_steps": [4], "val_losses": [1.0], "val_seconds": [1.0], "stopped": True}
+WRONG_HISTORY = [
+    *({"losses": [value] * 5} for value in (float("nan"), "x", 1)),
+    *({"val_steps": steps} for steps in ([], [0], [6], [4.0], [True])),
+    {"val_steps": [4, 2], "val_losses": [1.0] * 2, "val_seconds": [1.0] * 2},
+    *({"val_losses": losses} for losses in ([], [float("inf")])),
+    *({"val_seconds": seconds} for seconds in ([], ["1"])),
+    {"stopped": "maybe"},
+]
 WRONG = [
     {"model": tiny(n_embd=8).state_dict()},
     {"model": tiny().double().state_dict()},
@@ -175,14 +185,19 @@ WRONG = [
     {"optimizer": {}},
     {"optimizer": {0: {"exp_avg": torch.tensor(torch.nan)}}},
     {"optimizer": {0: {"exp_avg_sq": torch.tensor(-1.0)}}},
+    {"optimizer": {0: {"step": torch.tensor(-5.0)}}},
+    {"optimizer": {0: {"exp_avg": torch.zeros(()), "step": -5}}},
+    {"model": tiny().state_dict() | {"lm_head.weight": torch.zeros(V, 6)}},
     {"history": [1]},
+    {"history": {"lossez": []}},
+    {"steps_done": 6},
+    {"steps_done": 11, "history": {"losses": [1.0] * 11}},
+    {"steps_done": True, "history": {"losses": [1.0]}},
+    *({"history": HISTORY | wrong} for wrong in WRONG_HISTORY),
     {"generator": None},
     {"more": torch.zeros(3)},
 ]
 WRONG_FOR_A_TRAINER = [  # a model is not made of these
-    {"steps_done": 6},
-    {"steps_done": 11, "history": {"losses": [1.0] * 11}},
-    {"history": {"lossez": []}},
     {"generator": torch.zeros(3, dtype=torch.uint8)},
     {"optimizer": {99: {"step": torch.zeros(())}}},
 ]
