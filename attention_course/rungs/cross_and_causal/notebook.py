@@ -323,10 +323,8 @@ def leak_probe(function, x):
         perturbed = x.clone()
         perturbed[..., j, :] += noise[..., j, :]
         after = function(perturbed)
-        moved = (after != before) & ~(after.isnan() & before.isnan())
-        columns.append(
-            moved.any(dim=-1).reshape(-1, moved.shape[-2]).any(dim=0)
-        )
+        moved = (after != before).any(dim=-1)
+        columns.append(moved.reshape(-1, moved.shape[-1]).any(dim=0))
     return torch.stack(columns, dim=-1)
 
 
