@@ -62,7 +62,7 @@ for t in range(len(ids) - 1):
 # %% [markdown]
 # That is all the training this model gets. Divide each row by its sum, and the counts become probabilities: row "o" says how likely each character is to follow an "o".
 
-# %%
+# %% tags=["do"]
 shares = [[n / sum(row) for n in row] for row in counts]
 table = torch.tensor(shares)  # (V, V)
 
@@ -82,7 +82,7 @@ for p, i in zip(*row.topk(4)):
 # Question
 ask("after_a_space")
 
-# %%
+# %% tags=["do"]
 torch.manual_seed(1)
 line = tokenizer.encode("Who got it? Poor ").tolist()
 for _ in range(40):
@@ -124,7 +124,7 @@ print(f"{loss:.2f} nats per character")
 #
 # Where is it surprised most? Look at one line, character by character.
 
-# %%
+# %% tags=["do"]
 line = "it? Poor Sam."
 line_ids = tokenizer.encode(line)
 surprise = -table[line_ids[:-1], line_ids[1:]].log()
@@ -294,7 +294,7 @@ changed
 # %% [markdown]
 # A mean doesn't depend on the order of what goes in. Tokens go into it like words into a bag, and come out in no order, hence the name **bag of words**. For our question that is the end. Here are two stories with the same letters.
 
-# %%
+# %% tags=["do"]
 stories = ["Kind Ben gave poor Sam", "Kind Sam gave poor Ben"]
 rows = [table[tokenizer.encode(story)] for story in stories]  # (T, V) each
 a, b = (causal_mean_loop(each)[-1] for each in rows)
@@ -331,7 +331,7 @@ token, x[t]
 #
 # How do you test that? Change one input at a time, and see which outputs move. That makes a table, with a row for each output and a column for each changed input. Before you run the cell: where must all its ones be?
 
-# %%
+# %% tags=["do"]
 columns = []
 for s in range(len(x)):
     nudged = x.clone()
@@ -383,7 +383,7 @@ for T in (1, 2, 7, 32):
 # Here is a bug that is easy to write. It runs, the shapes are right, and so are the first two rows.
 
 
-# %%
+# %% tags=["do"]
 def broken_loop(x):
     out = x.clone()
     for t in range(len(out)):
@@ -472,6 +472,8 @@ check("forgetting_mean", my_forgetting_mean)
 # ## Where we are
 #
 # <!--step-->
+#
+# So writes the mean of the past once it is *trained*: its numbers were adjusted until the loss was low (rung {scaling_variance} shows how). That helps, from {{surprise.mean():.2f}} down to 2.28<!--given-->. But a model that reads everything is still beaten by a table that reads one letter.
 #
 # The mean sees everything, and treats everything alike. So the next thing to do is to give each token of the past its own share, at first by hand. A model whose tokens learn of each other through attention alone is a **transformer**, and the drawing shows one. What you built on this rung is lit. (Click a grey line to see its code.)
 #
