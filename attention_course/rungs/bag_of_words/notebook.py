@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# You know who got the drum, because you have read the sentence. A table of letter pairs can't know: it sees one letter, the last. Let's build it, and then let it see more.
+# You know who got the drum, because you have read the sentence. A table of letter pairs can't know, because it sees one letter, the last. Let's build it, and then let it see more.
 
 # %% tags=["hero", "folded"]
 # Where this leads: a machine that learns to write. Press Play
@@ -60,7 +60,7 @@ for t in range(len(ids) - 1):
     counts[ids[t]][ids[t + 1]] += 1
 
 # %% [markdown]
-# That is all the training this model gets. Divide each row by its sum, and the counts become probabilities: row "o" says how likely each character is to follow an "o".
+# That is all the training this model gets. Divide each row by its sum, and the counts become probabilities. Row "o" then says how likely each character is to follow an "o".
 
 # %% tags=["do"]
 shares = [[n / sum(row) for n in row] for row in counts]
@@ -74,9 +74,9 @@ for p, i in zip(*row.topk(4)):
 # %% [markdown]
 # Change "o" to another letter, and run the cell again. Can you find one that leaves no doubt about what comes next? (It would have to be a letter that you meet in one word only, or always in the same company.)
 #
-# What you have built is a **language model**: something that reads a text and says how likely each possible continuation is. The pieces that a language model reads and writes are called **tokens**. Ours are single characters, spaces included; the models that you chat with use longer pieces, of a few letters each. All the tokens that a model knows are its **vocabulary**, and V is how many there are.
+# What you have built is a **language model**, which reads a text and says how likely each possible continuation is. The pieces that a language model reads and writes are called **tokens**. Ours are single characters, spaces included; the models that you chat with use longer pieces, of a few letters each. All the tokens that a model knows are its **vocabulary**, and V is how many there are.
 #
-# Now let it write. It has read "Who got it? Poor ", and somebody's name should follow.
+# Now let it write on from `Who got it? Poor `, where somebody's name should follow.
 
 # %% tags=["folded"]
 # Question
@@ -92,7 +92,7 @@ for _ in range(40):
 print(tokenizer.decode(torch.tensor(line)))
 
 # %% [markdown]
-# There is the line from the top of this page. Try other seeds. You'll see a whole word now and then, but does it ever answer the question?
+# There is the line from the top of this page. Try other seeds, and you'll see a whole word now and then. But does the table ever answer the question?
 #
 # ## How wrong is it?
 #
@@ -105,7 +105,7 @@ print(tokenizer.decode(torch.tensor(line)))
 ask("loss_of_a_guess")
 
 # %% [markdown]
-# We kept the last tenth of the text for this. The table has never seen it.
+# We kept the last tenth of the text for this, and counted none of it.
 
 # %% tags=["folded"]
 # Fill in: the loss of the table
@@ -120,9 +120,9 @@ loss = surprise.mean()
 print(f"{loss:.2f} nats per character")
 
 # %% [markdown]
-# So a table that only counted is far better than a guess: it is as unsure as somebody with about {{loss.exp():.0f}} equally good choices each time, instead of 33. (A pair that was never counted has the probability 0, and would be infinitely surprising. None comes up here. With other texts, people add 1 to every count.)
+# So a table that only counted is far better than a guess. On average it is as unsure as somebody with about {{loss.exp():.0f}} equally good choices, instead of 33. (A pair that was never counted would have the probability 0 and an infinite surprise. None comes up here, and for other texts people add 1 to every count.)
 #
-# Where is it surprised most? Look at one line, character by character.
+# Let's take one line, character by character, and see where the table is surprised most.
 
 # %% tags=["do"]
 line = "it? Poor Sam."
@@ -132,13 +132,13 @@ print("".join(f"{c:>5}" for c in line[1:].replace(" ", "␣")))
 print("".join(f"{s:5.1f}" for s in surprise.abs()))
 
 # %% [markdown]
-# Compare the "S" with the "a" after it. Once the S is there, the table knows how to go on, and yet the S itself is the biggest surprise in the line. No wonder: it had to be guessed from a space. Write the line with another name, and see whether the table notices that your answer is wrong.
+# Compare the "S" with the "a" after it. Once the S is there, the table knows how to go on, and yet the S itself is the biggest surprise in the line. No wonder, since it had to be guessed from a space. Write the line with another name, and see whether the table notices that your answer is wrong.
 #
 # ## Let it see the past
 #
-# It doesn't notice, and it can't, since the word that decides came some forty letters earlier. So let us give the model the whole past. The simplest way to use it is to let every letter speak: each one names its row of the table, what *it* would expect next, and we take the mean of these rows. After "Poor", that is the mean of the rows "P", "o", "o" and "r".
+# It doesn't notice, and it can't, since the word that decides came some forty letters earlier. So let's give the model the whole past. The simplest way to use it is to let every letter speak. Each one names its row of the table, what *it* would expect next, and we take the mean of these rows. After "Poor", that is the mean of the rows "P", "o", "o" and "r".
 #
-# Rows of 33 numbers are too long to check by hand, so let's make the same idea small: four tokens, of two numbers each.
+# Rows of 33 numbers are too long to check by hand, so let's make the same idea small, with four tokens of two numbers each.
 
 # %%
 x = torch.tensor([[2.0, 8.0], [4.0, 4.0], [6.0, 0.0], [0.0, 4.0]])
@@ -152,7 +152,7 @@ x.shape
 ask("mean_at_one")
 
 # %% [markdown]
-# The past of position t, the token itself included, is a slice of `x`. Write it, and average over time: that is dimension 0. The channels are dimension 1, and stay apart.
+# The past of position t, the token itself included, is a slice of `x`. Write it, and average over time, which is dimension 0. The channels are dimension 1, and stay apart.
 
 # %% tags=["folded"]
 # Fill in: the mean of the past at position 1
@@ -172,7 +172,7 @@ past.mean(dim=0)
 hero("bag_of_words")
 
 # %% [markdown]
-# When token t arrives, it is one of t + 1, so it pulls the mean 1/(t + 1) of the way: halfway at first, then a third, then less and less. Keep that in mind, because it will cost us.
+# When token t arrives, it is one of t + 1, so it pulls the mean 1/(t + 1) of the way. That's halfway at first, then a third, then less and less. Keep that in mind, because it will cost us.
 #
 # ## Every position
 #
@@ -213,7 +213,7 @@ for b in range(B):
 batch_means.shape
 
 # %% [markdown]
-# Can one function serve both shapes? It can if you count dimensions from the end: time is always -2, and the channels are always -1. The three dots stand for whatever comes before. `assert_close` compares two tensors, and says nothing if they agree.
+# Can one function serve both shapes? It can if you count dimensions from the end, because time is always -2 and the channels are always -1. The three dots stand for whatever comes before. `assert_close` compares two tensors, and says nothing if they agree.
 
 
 # %%
@@ -269,9 +269,9 @@ picture(
             "which are common": nothing,
         },
     ),
-    alt="A curve that starts at the loss of the table, climbs steeply over the "
-    "first ten characters, and ends near the level of a model that only knows "
-    "which characters are common.",
+    alt="A curve that starts at the loss of the table, climbs steeply over "
+    "the first ten characters, and ends near the level of a model that "
+    "only knows which characters are common.",
 )
 
 # %% [markdown]
@@ -292,7 +292,7 @@ assert not changed[-1]
 changed
 
 # %% [markdown]
-# A mean doesn't depend on the order of what goes in. Tokens go into it like words into a bag, and come out in no order, hence the name **bag of words**. For our question that is the end. Here are two stories with the same letters.
+# A mean doesn't depend on the order of what goes in. Tokens go into it like words into a bag, and come out in no order, hence the name **bag of words**. For our question that is the end, as two stories with the same letters show.
 
 # %% tags=["do"]
 stories = ["Kind Ben gave poor Sam", "Kind Sam gave poor Ben"]
@@ -327,9 +327,9 @@ token, x[t]
 # %% [markdown]
 # ## No looking ahead
 #
-# One thing about our mean is exactly right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, and it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input. Such a function is called **causal**.
+# One thing about our mean is exactly right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, and it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that keeps to this is called **causal**.
 #
-# How do you test that? Change one input at a time, and see which outputs move. That makes a table, with a row for each output and a column for each changed input. Before you run the cell: where must all its ones be?
+# How do you test that? Change one input at a time, and see which outputs move. That makes a table, with a row for each output and a column for each changed input. Where must all its ones be? Decide before you run the cell.
 
 # %% tags=["do"]
 columns = []
@@ -341,7 +341,7 @@ for s in range(len(x)):
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
-# Read column 2: when input 2 changed, outputs 2 and 3 moved, and the two before them did not. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now let the mean cheat: in `causal_mean_loop`, write `: t + 2` for `: t + 1`, run that cell and this one, and look at the table. (Then put it back.)
+# Look at column 2. When input 2 changed, outputs 2 and 3 moved, and the two before them did not. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now let the mean cheat. In `causal_mean_loop`, write `: t + 2` for `: t + 1`, run that cell and this one, and look at the table. (Then put it back.)
 #
 # The package has the same probe. It adds random numbers instead of 1, and it tests one text, which means that it can find a leak but can't prove that there is none.
 
@@ -473,7 +473,7 @@ check("forgetting_mean", my_forgetting_mean)
 #
 # <!--step-->
 #
-# So writes the mean of the past once it is *trained*: its numbers were adjusted until the loss was low (rung {scaling_variance} shows how). That helps, from {{surprise.mean():.2f}} down to 2.28<!--given-->. But a model that reads everything is still beaten by a table that reads one letter.
+# So writes the mean of the past once it is *trained*, which means that its numbers were adjusted until the loss was low (rung {scaling_variance} shows how). That helps, from {{surprise.mean():.2f}} down to 2.28<!--given-->. But a model that reads everything is still beaten by a table that reads one letter.
 #
 # The mean sees everything, and treats everything alike. So the next thing to do is to give each token of the past its own share, at first by hand. A model whose tokens learn of each other through attention alone is a **transformer**, and the drawing shows one. What you built on this rung is lit. (Click a grey line to see its code.)
 #
