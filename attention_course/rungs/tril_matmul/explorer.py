@@ -25,7 +25,7 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
             1.0, min=0.0, max=1.0, step=0.1, description="decay per step", readout_format=".1f"
         ),
         "window": ipywidgets.SelectionSlider(
-            options=["2", "3", "4", "all"], value="all", description="letters in the window"
+            options=["2", "4", "all"], value="all", description="letters in the window"
         ),
     }
 

@@ -52,9 +52,9 @@ row = torch.tensor([0.5, 0.5, 0.0])  # how much of each token
 row @ tokens
 
 # %% [markdown]
-# Think of the row as a recipe: half of token 0, half of token 1, nothing of token 2. Its numbers are called **weights**. When no weight is negative and together they sum to 1, what comes out is a **weighted mean**, in which each token counts as much as its weight says.
+# Think of the row as a recipe that says how much of each token to take. Its numbers are called **weights**. When no weight is negative and together they sum to 1, what comes out is a **weighted mean**, in which each token counts as much as its weight says.
 #
-# Now write a recipe of your own. Which row gives you a copy of token 1? Change the row above and run the cell again.
+# Now write a recipe of your own, one that gives you a copy of token 1. Change the row above and run the cell again.
 #
 # ## One row for every position
 #
@@ -150,7 +150,7 @@ weights = weights / weights.sum(dim=-1, keepdim=True)
 (weights @ x).shape
 
 # %% [markdown]
-# It does, by broadcasting: `@` multiplies the last two dimensions as matrices, and the weights are repeated for each sequence of the batch. So every text is mixed by the same recipe. Remember that, because at the end of this rung it will be our problem.
+# It does, because `@` multiplies the last two dimensions as matrices, and broadcasting repeats the weights for each sequence of the batch. So every text is mixed by the same recipe. Remember that, because at the end of this rung it will be our problem.
 #
 # Here is all of it as a function. It takes the number format (`dtype`) and the device of `x`, so it also works in half precision and on a GPU. Then comes the proof that the matrix computes what the loop of rung {bag_of_words} does.
 
@@ -258,9 +258,11 @@ picture(
 #
 # ## A matrix that you choose
 #
-# Stop here for a moment and look at the line once more: `weights @ x`. Nothing in it says *mean*. The loop of rung {bag_of_words} could average and do nothing else. The matrix does whatever you write into it.
+# Stop here for a moment and look at `weights @ x` once more. Nothing in that line says *mean*. The loop of rung {bag_of_words} could average and do nothing else, but the matrix does whatever you write into it. So what would you like it to do?
 #
-# So what would you like? Let us try it on letters. Here are the last ones of our story, just before the model has to answer. We give each letter a channel of its own, with a 1 for the letter that is there and a 0 for all others, because then you can read off every output which letters went into it, and how much of each.
+# Let us try it on letters, the last ones of our story before the model has to answer. Each letter has its own channel, with a 1 for the letter that is there and a 0 for all others, because then you can see in every output which letters went into it, and how much of each.
+#
+# The distances from before are all that you need now, because a comparison of distances is a matrix. Take the simplest one, `distance == 1`. What does it do to a text?
 
 # %%
 text = "it? Poor"
@@ -277,9 +279,6 @@ x = tokens_of(text)  # (T, C)
 T = len(text)
 position = torch.arange(T)
 distance = position[:, None] - position  # (T, T): t - s
-
-# %% [markdown]
-# The distances from before are now all that you need, because a comparison of them is a matrix. Take the simplest one, `distance == 1`. What does it do to a text?
 
 # %% tags=["folded"]
 # Question
@@ -359,7 +358,7 @@ picture(
 ask("where_are_the_o")
 
 # %% [markdown]
-# Read that answer again, because it is the best thing in this rung. The mean threw the order away: its row says that there are two o's, and nothing about where. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it together. So no two different texts give the same output. The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
+# Read that answer again, because it is the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it together. So no two different texts give the same output. The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
 #
 # Try to fool it. Put the letters of `other` into an order of your own, and see which matrices notice. Can you fool the window as well, and still end in "r"?
 
@@ -374,7 +373,7 @@ for name, w in choices.items():
 #
 # Now the test that counts. We took the model of rung {bag_of_words}, put other weights into it, and trained it, once for each choice below. (*Trained* means that its numbers were adjusted until the loss was low, and rung {scaling_variance} shows how.) Only the weights differ.
 #
-# **Which weights give the lowest loss?** Guess first: a short memory, a long one, or one that fades? Then look for it. Begin with a decay of 1 and all letters, which is the mean, and read what it writes.
+# **Which weights give the lowest loss?** Guess first whether it will be a short memory, a long one, or one that fades. Then look for it. The sliders begin at the mean, with all letters and a decay of 1, so read what the mean writes before you move them.
 
 # %% tags=["folded"]
 # Explorer: choose the weights of the past
@@ -397,7 +396,7 @@ broken
 ask("which_way_it_broadcasts")
 
 # %% [markdown]
-# One check catches this bug wherever the weights of a mean are computed: does every row sum to 1?
+# One check catches this bug wherever the weights of a mean are computed. Does every row sum to 1?
 
 # %%
 broken.sum(dim=-1)
@@ -476,7 +475,7 @@ check("shift_matrix", my_shift)
 #
 # <!--step-->
 #
-# It has learned to spell, more or less. Does it know who got the drum? Only 4 %<!--given--> of its answers are right, and that is worse than picking one of the eight names blindly. Let us see why. How much of "Sam" is left when the model has to answer?
+# It has learned to spell, more or less. But ask it who got the drum, and only 4 %<!--given--> of its answers are right, which is worse than picking one of the eight names blindly. Why? Let us see how much of "Sam" is left when the model has to answer.
 
 # %%
 story = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor "
@@ -484,7 +483,7 @@ steps = len(story) - 1 - story.index("Sam")
 print(f"{steps} steps back, {0.5**steps:.0e} of the newest letter's weight")
 
 # %% [markdown]
-# Next to nothing. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks exactly {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That is the problem we noticed with the batch: the same weights for every text cannot know what is *in* a text.
+# Next to nothing. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks exactly {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That is the problem we noticed with the batch. Weights that are the same for every text cannot know what is *in* a text.
 #
 # If you have met fully connected networks, this is the difference to attention that people ask about most. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We go there in two steps, and the first is to let weights come from any numbers, also from negative ones.
 #
