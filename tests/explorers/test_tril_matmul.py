@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attention_course.rungs.tril_matmul.exercises import band_matrix
-from attention_course.rungs.tril_matmul.explorer import TEXT, compute
+from attention_course.rungs.tril_matmul.explorer import TEXT, TRAINED_PATH, compute
 
 
 def says(out, decay, window):
@@ -30,8 +30,7 @@ def test_an_output_holds_how_much_of_each_letter_was_taken():
         assert output["it? Por".index(letter)] == pytest.approx((amount / share.sum()).item())
 
 
-@pytest.mark.parametrize("window", ["2", "3", "4", "all"])
-def test_the_loss_is_lowest_between_one_letter_and_a_mean(window):
-    """As the rung says."""
-    losses = [compute(decay=step / 10, window=window)["loss"] for step in range(11)]
-    assert min(losses) < 0.9 * min(losses[0], losses[-1])
+def test_the_rung_tells_the_losses_that_were_recorded():
+    text = TRAINED_PATH.with_name("notebook.py").read_text(encoding="utf-8")
+    for decay, window in ((1.0, "all"), (0.0, "all"), (0.5, "all"), (1.0, "4")):
+        assert f"{compute(decay, window)['loss']:.2f}<!--given-->" in text

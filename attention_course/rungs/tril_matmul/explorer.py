@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
+from attention_course.ladder import STAIRCASE
 from attention_course.plots import Comparison, Heatmap
 from attention_course.plots.ink import visible_character
 
 TEXT = "it? Poor"
 LETTERS = "".join(dict.fromkeys(TEXT))  # each is a channel
-# Of a model with these weights, trained as those of the staircase: `python tools/record_heroes.py fading`.
-TRAINED = json.loads(Path(__file__).with_name("weights.json").read_text(encoding="utf-8"))
+# A loss and a line for each window and each tenth of the decay: `python tools/record_weights.py`.
+TRAINED_PATH = Path(__file__).with_name("weights.json")
+TRAINED = json.loads(TRAINED_PATH.read_text(encoding="utf-8"))
+FLOOR = json.loads(STAIRCASE.read_text(encoding="utf-8"))["data"]["floor"]
 SETTINGS = {"decay": 0.5}  # of its picture in README.md
 
 
@@ -39,8 +42,7 @@ def compute(decay: float, window: str) -> dict[str, object]:
     weights = seen * torch.tensor(decay).pow(distance.clamp(min=0))
     weights = weights / weights.sum(dim=-1, keepdim=True)
     tokens = torch.tensor([[float(c == own) for own in LETTERS] for c in TEXT])  # (T, C)
-    trained = TRAINED["all" if decay == 0 else window][round(10 * decay)]
-    return {"weights": weights, "output": weights @ tokens, **trained}
+    return {"weights": weights, "output": weights @ tokens, **TRAINED[window][round(10 * decay)]}
 
 
 def draw(figure: LiveFigure, weights: Tensor, output: Tensor, loss: float, line: str) -> None:
@@ -51,7 +53,7 @@ def draw(figure: LiveFigure, weights: Tensor, output: Tensor, loss: float, line:
         Heatmap("@  tokens  =  output", output, "output t", "channel", text, letters, limit=1),
         Comparison(
             "loss of a model with these weights",
-            torch.tensor([[TRAINED["all"][0]["loss"]], [loss], [TRAINED["floor"]]]),
+            torch.tensor([[TRAINED["all"][0]["loss"]], [loss], [FLOOR]]),
             ["letter pairs", "these weights", "floor"],
             ["nats per character"],
             limit=2.5,

@@ -60,7 +60,7 @@ row @ tokens
 #
 # Each position needs a recipe of its own, because each has a different past. So we stack the rows into a matrix of shape (T, T), and `@` applies them all at once. Row t makes output t.
 #
-# For a start, let every row take all of its past. `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal, and that is exactly what we want, since above the diagonal lies the future.
+# For a start, let every row take all of its past. `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal, and that is what we want, since above the diagonal lies the future.
 
 # %%
 triangle = torch.tril(torch.ones(3, 3))
@@ -326,7 +326,7 @@ picture(
 )
 
 # %% [markdown]
-# A copy of the letter before, a **window** of three letters, a memory that fades. You might take them for three machines, each with a loop of its own. But they are one machine, for which you have chosen three matrices, and the triangle of the mean is a fourth.
+# A copy of the letter before, a **window** of three letters, a memory that fades (you may have met it in the exercises of rung {bag_of_words}). You might take them for three machines, each with a loop of its own. But they are one machine, for which you have chosen three matrices, and the triangle of the mean is a fourth.
 #
 # What does the last output hold, the one from which the model has to guess what follows "Poor"?
 
@@ -358,7 +358,7 @@ picture(
 ask("where_are_the_o")
 
 # %% [markdown]
-# Read that answer again, because it is the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it together. So no two different texts give the same output. The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
+# Read that answer again, because it is the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it together. So no two texts of the same length give the same output. The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
 #
 # Try to fool it. Put the letters of `other` into an order of your own, and see which matrices notice. Can you fool the window as well, and still end in "r"?
 
@@ -371,7 +371,7 @@ for name, w in choices.items():
 # %% [markdown]
 # ## Choose, and let it write
 #
-# Now the test that counts. We took the model of rung {bag_of_words}, put other weights into it, and trained it, once for each choice below. (*Trained* means that its numbers were adjusted until the loss was low, and rung {scaling_variance} shows how.) Only the weights differ.
+# Now the test that counts. We took the model of rung {bag_of_words}, put other weights into it, and trained it, once for each choice below. Only the weights differ, and training leaves them alone. It adjusts the other numbers until the loss is low, as rung {scaling_variance} will show.
 #
 # **Which weights give the lowest loss?** Guess first whether it will be a short memory, a long one, or one that fades. Then look for it. The sliders begin at the mean, with all letters and a decay of 1, so read what the mean writes before you move them.
 
@@ -380,7 +380,9 @@ for name, w in choices.items():
 explore("tril_matmul")
 
 # %% [markdown]
-# TODO.
+# Did you expect that? The mean sees everything, and its loss of 2.28<!--given--> is worse than that of the letter pairs. A decay of 0 sees nothing but the last letter, which makes it the table of letter pairs again, at 1.46<!--given-->. And between the two there is a valley. Let a letter count about half as much with each step back, and the loss falls to 0.46<!--given-->. The model begins to spell. Nothing else has changed, and it was not training that chose those weights but you.
+#
+# Why about a half? When the weights fade faster, a letter three steps back is too faint to be heard. When they fade more slowly, neighbours count almost alike, so their order blurs. A window that does not fade has that trouble from the start. The mean of the last four letters knows which letters they are but not in which order, so its loss stays at 0.74<!--given-->.
 #
 # ## Break it
 #
@@ -483,7 +485,7 @@ steps = len(story) - 1 - story.index("Sam")
 print(f"{steps} steps back, {0.5**steps:.0e} of the newest letter's weight")
 
 # %% [markdown]
-# Next to nothing. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks exactly {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That is the problem we noticed with the batch. Weights that are the same for every text cannot know what is *in* a text.
+# Next to nothing. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That is the problem we noticed with the batch. Weights that are the same for every text cannot know what is *in* a text.
 #
 # If you have met fully connected networks, this is the difference to attention that people ask about most. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We go there in two steps, and the first is to let weights come from any numbers, also from negative ones.
 #
