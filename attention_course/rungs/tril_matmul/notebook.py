@@ -24,7 +24,7 @@ hero("tril_matmul")
 #
 # ## A row of weights
 #
-# Below are three tokens with two channels each. Suppose that we take half of the first, half of the second, and nothing of the third.
+# Below are three tokens with two channels each. Which row takes half of the first, half of the second, and nothing of the third?
 
 # %% tags=["folded"]
 # Imports
@@ -43,11 +43,13 @@ from attention_course.questions import ask
 progress("tril_matmul")
 
 # %% tags=["folded"]
-# Question
-ask("a_row_of_weights")
+# Fill in: a row of weights
+fill("a_row")
 
-# %% tags=["do"]
+# %%
 tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # T = 3, C = 2
+
+# %% tags=["name:a_row", "do"]
 row = torch.tensor([0.5, 0.5, 0.0])  # how much of each token
 row @ tokens
 
@@ -83,7 +85,7 @@ triangle @ tokens
 #
 # ## When the shapes differ
 #
-# `[:, None]` inserts a dimension of size 1, which turns a row of numbers, of shape (3,), into a column, of shape (3, 1). Here is the same row twice, once as a column. What happens when you subtract one from the other?
+# `[:, None]` inserts a dimension of size 1, which turns a row of numbers, of shape (3,), into a column, of shape (3, 1). Here is a row, and beside it the column made from it. What happens when you subtract one from the other?
 
 # %%
 position = torch.arange(3)  # (3,)
@@ -348,8 +350,8 @@ picture(
         limit=1,
     ),
     alt="A row for each matrix, a column for each letter. The mean has an "
-    "eighth of each letter, and of the o twice as much. The shift has the o "
-    "alone, the window a third of r and the rest o. The decay has half r, "
+    "eighth of each letter, and twice as much of the o. The shift has only "
+    "o, the window a third of r and the rest o. The decay has half r, "
     "then o, and less and less of the letters before.",
 )
 
