@@ -146,6 +146,10 @@ def test_tril_matmul(show):
         close(poured(shown).tolist(), weights * tokens)
         shown.press("Start over")
         assert not poured(shown).any()
+    shown.press("Fading")
+    fading = (0.5**distance).tril()
+    close(shown["weights"], fading / fading.sum(dim=-1, keepdim=True))
+    assert "Token 1 pours 2/7 × 2 = 0.57 into it" in shown.point("weight of token 1 in row 2")
     shown.press("Mean of the past")
     shown.press("Start over")
     for t in range(5):
