@@ -61,15 +61,15 @@ torch.set_printoptions(precision=3, sci_mode=False)
 progress("query_key_value")
 
 # %% [markdown]
-# A score is the first number of your query times the first on the sign, plus the second times the second. A −4 makes vowels unattractive and consonants attractive, because (−4) · (−1) is positive, and the 2 favours late positions.
+# Your score for a letter is your first number times the first on its sign, plus your second times the second. The −4 makes consonants attractive, because (−4) · (−1) is positive, and the 2 favours late positions.
 #
-# Now change the query below so that the a finds the o. Which number has to change its sign? Or do both?
+# Now change the query below so that you find the o. Which of the two numbers has to change its sign, or do both?
 
 # %%
 # p, o, t, a: 1 for a vowel or -1 for a consonant, and the position
 keys = torch.tensor([[-1.0, 0.0], [1.0, 1.0], [-1.0, 2.0], [1.0, 3.0]])
 
-# %% tags=["name:a_query_for_t"]
+# %% tags=["do", "name:a_query_for_t"]
 query = torch.tensor([-4.0, 2.0])
 scores = keys @ query  # (4, 2) @ (2,) is (4,)
 weights = torch.softmax(scores, dim=-1)
@@ -78,9 +78,9 @@ weights
 # %% [markdown]
 # ## A token picks a row
 #
-# Where do queries and keys come from? Each is the token times a matrix. You can write such matrices by hand once you have seen one trick.
+# Where do queries and keys come from? Each is a token times a matrix, which you can write by hand once you know a trick.
 #
-# Give each token of `potato` one channel per letter and one per position. The channels of its own letter and its own position are 1, all others are 0. A vector with a single 1 among zeros is called **one-hot**, so a token here is two one-hot vectors side by side. This is the o at position 1.
+# Give each token of `potato` one channel per letter and one per position, with a 1 for its own letter and its own position and 0 everywhere else. A vector with a single 1 is called **one-hot**, and you can see two of them, side by side, in the o at position 1.
 
 # %%
 text, letters = "potato", "pota"
@@ -95,20 +95,20 @@ x[1]
 ask("one_hot_times_a_matrix")
 
 # %% [markdown]
-# Each channel of the token multiplies one row of the matrix. A 0 drops its row and a 1 keeps it, so this o picks the row of its letter and the row of its position, and gets their sum.
+# A 0 drops its row of the matrix and a 1 keeps it, so this o picks the row of its letter and the row of its position, and gets their sum.
 
 # %%
 W = torch.arange(20.0).view(10, 2)  # a row for each of the 10 channels
 x[1] @ W, W[1] + W[4 + 1]
 
 # %% [markdown]
-# That is the trick. A matrix is a table with one row per letter and one per position, and you decide what the rows say. (A table that turns letters or words into vectors in this way is called an **embedding**.)
+# So a matrix is a table with one row per letter and one per position, and you decide what the rows say. (A table that turns letters or words into vectors in this way is called an **embedding**.)
 #
 # ## The previous letter
 #
-# Let us write a **head**, three matrices with which every token asks one question. Ours looks one step back. What should position t ask for? Position t − 1. What should position s answer to? Its own number. And what should it hand over? Its letter, which is then its **value**.
+# Suppose each letter wants to know the one before it. Then position t has to ask for position t − 1, and position s has to answer to its own number. What it hands over, its **value**, is its letter. Each of these three takes a matrix, and three such matrices make a **head**.
 
-# %%
+# %% tags=["do"]
 W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
 for t in range(1, 6):
     W_query[4 + t, t - 1] = 20  # position t asks for t - 1
@@ -117,7 +117,7 @@ W_value = torch.eye(10)[:, :4]  # hand over the four letter channels
 mask = causal_mask(6)
 
 # %% [markdown]
-# Before, you asked alone. Now all six ask at once, under the mask of rung {masked_softmax}.
+# You asked alone before. Now all six ask at once, under the mask of rung {masked_softmax}.
 
 # %% tags=["folded"]
 # Fill in: all queries at once
@@ -154,20 +154,20 @@ previous = output
 "".join(letters[i] for i in previous.argmax(dim=-1))
 
 # %% [markdown]
-# Every position has found the letter before it, except position 0, which has only itself to find. You have made the shift of rung {tril_matmul} out of a question and its answers.
+# Every position but 0, which has only itself to find, has found the letter before it. You have made the shift of rung {tril_matmul} out of questions and answers.
 #
-# Why 20? Set it to 1, and run the cells from there. The last o then gives the t before it only {{torch.softmax(scores[5] / 20, dim=-1)[4]:.2f}} of its weight, because five other keys have a score of 0, and exp(0) is 1.
+# Why the 20? Set it to 1, and run the cells from there. The last o then gives the t before it only {{torch.softmax(scores[5] / 20, dim=-1)[4]:.2f}} of its weight, because five other keys have a score of 0, and exp(0) is 1.
 #
 # ## The last vowel
 #
-# So far only positions mattered, and rung {masked_softmax} could do as much. The next head reads the letters.
+# So far only positions mattered, and rung {masked_softmax} could do as much. Now for a head that reads the letters.
 
 # %% tags=["folded"]
 # Question
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough, and every token asks the same. Channel 0 of a key is 20 for a vowel and 0 for a consonant; channel 1 is four times the position. A later consonant gains at most 4 · 4 = 16 over the first vowel, so vowels always win, and among vowels the latest.
+# Two channels are enough, and every token asks for both. Channel 0 of a key is 20 for a vowel and 0 for a consonant; channel 1 is four times the position. A later consonant gains at most 4 · 4 = 16 on the first vowel, so the latest vowel always wins.
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -193,9 +193,11 @@ picture(
 )
 
 # %% [markdown]
-# The second t gives the a its highest visible score, {{scores[4, 3]:.0f}}. The p at position 0 sees no vowel, but its weights still have to sum to 1, so it finds itself. In another word, the same matrices would find *its* last vowel, and no weights by distance can do that. This is what we came for.
+# The second t gives the a its highest visible score, {{scores[4, 3]:.0f}}. The p at position 0 sees no vowel, but its weights still sum to 1, so it finds itself.
 #
-# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and returns its value. Attention compares your query with all keys at once and returns a mix of all values, most of it from the keys that match best. Think of it as a soft dictionary. Being soft makes it learnable, because a slightly better query gives a slightly better answer.
+# Now change `text` to `topata`, run the cells from there, and change it back. You touched no matrix, and yet each position found the last vowel of *that* word. No weights by distance can do this, because they never look at the letters. It is what we came for.
+#
+# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and returns its value. Attention compares your query with all keys at once and returns a mix of all values, most of it from the best matches. This softness makes it learnable, because a slightly better query gives a slightly better answer.
 #
 # ## Why multiply and add up?
 #
@@ -232,7 +234,7 @@ picture(
 )
 
 # %% [markdown]
-# Each token mostly finds itself, which tells it nothing new. And look at the table of scores once more, across the diagonal.
+# Each token mostly finds itself, which tells it nothing new. Now compare the scores on the two sides of the diagonal.
 
 # %% tags=["folded"]
 # Question
@@ -241,7 +243,7 @@ ask("verb_and_subject")
 # %% [markdown]
 # ### More: scores from a small neural network
 #
-# The first attention did not use dot products. Bahdanau, Cho and Bengio (2014) gave each pair of a query and a key to a small neural network with one row of numbers u at its end: score = u · tanh(q + k). This is called **additive attention**, because q and k are added. It needs a table with a channel for every *pair* of tokens, T × T × head_size numbers, before u makes scores of them.
+# The first attention did not use dot products. Bahdanau, Cho and Bengio (2014) gave each pair of a query and a key to a small neural network with one row of numbers u at its end: score = u · tanh(q + k). This is called **additive attention**, because q and k are added. It needs a whole vector for every *pair* of tokens, here of 16 numbers, before u makes scores of them.
 
 # %%
 torch.manual_seed(0)
@@ -255,19 +257,19 @@ pairs.shape, (pairs @ u).shape, (q @ k.T).shape
 # %% [markdown]
 # ## Three jobs of one token
 #
-# A dot product of two tokens is the same both ways, but looking something up is not. "Poor" has to find out who got the drum, and Sam, who got it, has no use for "Poor". So every token gets three different vectors:
+# A dot product doesn't care which of two tokens comes first, but looking something up does. "Poor" has to find out who got the drum, and Sam, who got it, has no use for "Poor". So a token needs three vectors, one for each of its jobs.
 #
-# - a *query*: what it looks for,
-# - a *key*: what it can be found under,
-# - and a *value*: what it hands over to those who find it.
+# - Its *query* says what it looks for.
+# - Its *key* says what it can be found under.
+# - Its *value* is what it hands over to those who find it.
 #
-# (In rung {masked_softmax}, query and key were positions. From here on they also mean the vectors at those positions.)
+# (In rung {masked_softmax}, query and key were positions. From here on they also mean these vectors.)
 #
-# Each of the three is a **projection** of the token, its product with a matrix: `x @ W_query`, `x @ W_key`, `x @ W_value`. These matrices are all that a head learns, and their entries are its **parameters**. Why hand over a value, and not the token itself? Because the token has to carry everything: what it asks, what it answers to, and what later parts of the model need. W_value picks out what this head should pass on.
+# Each of the three is a **projection** of the token, its product with a matrix. These three matrices are all that a head learns, and their entries are its **parameters**. Why hand over a value, and not the token itself? Because the token has to carry everything, even what it asks and what later parts of the model need. W_value picks out what this head should pass on.
 #
 # ## Build: the head
 #
-# The lines that you ordered become two functions. One factor is new, a `scale` of 1/√head_size. The **head_size** is the number of channels of a query and of a key, and rung {scaling_variance} is about its square root.
+# The lines that you filled in become two functions, with one new factor, a `scale` of 1/√head_size. The **head_size** is the number of channels of a query and of a key, and rung {scaling_variance} is about its square root.
 
 
 # %%
@@ -286,9 +288,9 @@ def attention(q, k, v, mask=None, scale=None):
 
 
 # %% [markdown]
-# The last `masked_fill` is for a query that may look nowhere. Its softmax is NaN (rung {masked_softmax}), and it should get zeros. People speak of attention scores and attention weights, and call the table of all weights the attention matrix. (They also call parameters "weights". We don't, but in code `weight` is a matrix of parameters.)
+# The last `masked_fill` gives zeros to a query that may look nowhere, whose softmax is NaN (rung {masked_softmax}). People speak of attention scores and attention weights, and call the table of all weights the attention matrix.
 #
-# The three matrices go into a class. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer**: it holds a matrix, random at first, and calling it on x multiplies x by that matrix. (n_embd is the number of channels of a token, so far C.) `nn.Module` notes every linear layer that you assign to `self`, so that training can find its parameters, and `super().__init__()` starts that list, which is why it comes first. Calling `head(x)` runs its `forward`, a forward pass.
+# The three matrices go into a class. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer** (n_embd is the number of channels of a token, so far C). It holds a matrix, random at first, and calling it on x multiplies x by that matrix. `nn.Module` keeps a list of the linear layers that you assign to `self`, so that training can find their parameters, and `super().__init__()` starts that list, so it comes first. Calling `head(x)` runs its `forward`, a forward pass.
 
 
 # %%
@@ -329,18 +331,17 @@ picture(
 )
 
 # %% [markdown]
-# Each sequence has weights of its own now, worked out from what is in it. The head has {{sum(p.numel() for p in head.parameters())}} parameters, three matrices of 32 times 16, however long the text is. (A linear layer from position to position would have the weights themselves as parameters, the same for every text. A head learns how to *make* them. The price is a score for each of T² pairs, which is why long texts are expensive.)
+# Each sequence gets its own weights now, and yet the head has only {{sum(p.numel() for p in head.parameters())}} parameters, three matrices of 32 times 16, however long the text is. A head doesn't learn weights, it learns how to *make* them. The price is a score for each of T² pairs, which is why long texts are expensive.
 #
 # Queries and keys need the same head_size, because they meet in a dot product. Values may have any number of channels, d_v.
 
 # %%
+# From here on the package's versions: these, with a check of their input
 from attention_course.attention import Head, attention, attention_weights
 
 Head(n_embd=32, head_size=16, d_v=5)(batch)[0].shape
 
 # %% [markdown]
-# From here on we use the package's versions, which are these with a check of their input.
-#
 # ### More: two pairs of matrices, where to look and what to move
 #
 # W_query and W_key never act alone. The scores are q kᵀ = x W_query W_keyᵀ xᵀ, so one matrix *between* the tokens, W = W_query W_keyᵀ of 32 times 32, would do. A formula of this kind, a token times a matrix times a token, is called **bilinear**. Why two thin matrices, then? They have fewer parameters if head_size is below half of n_embd, and they force the head to be choosy. With head_size 16, the head compares tokens along 16 directions only, and ignores whatever differs between them in the other 16. The number of such directions is the **rank** of W.
@@ -366,7 +367,7 @@ torch.testing.assert_close(moved, once, atol=1e-4, rtol=1e-4)
 # %% [markdown]
 # ### More: what nn.Linear stores, and why no bias
 #
-# `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by its transpose. With `bias=False` it adds no constant. A constant b added to all keys would change nothing, because it adds the same q · b to every score of a row, and softmax ignores that (rung {masked_softmax}).
+# `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by its transpose. The matrix is called `weight`, and many people call all parameters weights. Here a weight is always what a key gets from a query. With `bias=False` it adds no constant. A constant b added to all keys would change nothing, because it adds the same q · b to every score of a row, and softmax ignores that (rung {masked_softmax}).
 
 # %%
 torch.testing.assert_close(q, batch @ head.query.weight.T)
@@ -376,14 +377,14 @@ torch.testing.assert_close(biased, attention_weights(q, k))
 # %% [markdown]
 # ## What a head finds is added
 #
-# One step is left, and it is easy to miss. What happens to a token once the head has found something for it?
+# One thing is easy to miss. What happens to a token once the head has found something for it?
 
 # %% tags=["folded"]
 # Question
 ask("replaced_by_the_output")
 
 # %% [markdown]
-# So a model does not replace the token. It *adds* the output to it: `x + head(x)`. What a head writes is an update, a note in the margin, and the token keeps all that it was. This is a residual connection (rung {bigram_to_gpt}). Let us give the tokens of `potato` four free channels, and let the first head write there.
+# So a model does not replace the token but *adds* the output to it, `x + head(x)`. Think of the output as an update, a note in the margin of a token that keeps all it was. This is a residual connection (rung {bigram_to_gpt}). Here the tokens of `potato` get four free channels, and the first head writes into them.
 
 # %%
 tokens = torch.cat([letter, position, torch.zeros(6, 4)], dim=-1)
@@ -408,7 +409,7 @@ picture(
 )
 
 # %% [markdown]
-# Read row t2. It says, "I am a t, I am at position 2, and an o came before me." The next head can ask for any of that. This is how heads build on each other, and in rung {bigram_to_gpt} it is what finally answers who got the drum.
+# Row t2 now says, "I am a t, I am at position 2, and an o came before me." The next head can ask for any of that. This is how heads build on each other, and in rung {bigram_to_gpt} it is what finally answers who got the drum.
 #
 # ## Where is each token?
 #
@@ -426,21 +427,22 @@ torch.testing.assert_close(shuffled, head(batch)[0][:, order])
 # %% [markdown]
 # Without positions a head works on a *set* of tokens. "Dog bites man" and "man bites dog" are the same to it, as they were to the bag of words in rung {bag_of_words}. On our stories such a head ends at a loss of 1.29<!--given-->, hardly better than the table of letter pairs, and far worse than rung {masked_softmax}, whose weights knew nothing *but* positions.
 #
-# So tell each token where it is. Give every position a vector of its own, its **positional embedding**, and add it to the token's vector, as GPT-2 does. The loss falls to 0.38<!--given-->.
+# So you have to tell each token where it is. Give every position a vector of its own, its **positional embedding**, and add it to the token's vector, as GPT-2 does. With that, the loss falls to 0.38<!--given-->.
 
 # %%
 torch.manual_seed(0)
 letter_table, position_table = nn.Embedding(4, 8), nn.Embedding(6, 8)
 ids = torch.tensor([letters.index(a) for a in text])  # p 0, o 1, t 2, a 3
-x = letter_table(ids) + position_table(torch.arange(6))  # (6, 8)
-torch.equal(letter_table(ids)[2], letter_table(ids)[4]), torch.equal(x[2], x[4])
+only_letters = letter_table(ids)  # (6, 8)
+x = only_letters + position_table(torch.arange(6))  # (6, 8)
+torch.equal(only_letters[2], only_letters[4]), torch.equal(x[2], x[4])
 
 # %% [markdown]
-# The two t's had the same vector, and now they differ. Doesn't adding muddle letter and position? It need not. The channels that we set side by side are also a sum, of letters with zeros at the end and positions with zeros at the start. A model with channels to spare can keep the two apart.
+# The two t's had the same vector, and now they differ. Doesn't adding muddle letter and position? It need not, because the channels that we set side by side are also a sum, of letters with zeros at the end and positions with zeros at the start. A model with channels to spare can keep the two apart.
 #
 # ### More: how much order does a mask give away?
 #
-# Without a mask, every order of the tokens gives the same outputs, in that order. A function of this kind is **permutation-equivariant**. Here are all 720 orders of six tokens.
+# Without a mask, every order of the tokens gives the same outputs, in that order. A function of this kind is **permutation-equivariant**. Here is every order of six tokens.
 
 # %%
 six = batch[0, :6]
@@ -477,9 +479,9 @@ for vectors in (both, angles.sin()):
 #
 # ## The same with random matrices
 #
-# Nobody writes a model's matrices by hand. Before training they are random. Sebastian Raschka follows such a head number by number in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention) (2024), and we use his numbers. His sentence is "Life is short, eat dessert first", and each word gets a number, its id, which is its place in the sorted list.
+# Nobody writes a model's matrices by hand, and before training they are random. Sebastian Raschka follows such a head number by number in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention) (2024), and we use his numbers. His sentence is "Life is short, eat dessert first", and each word gets a number, its id, which is its place in the sorted list.
 
-# %%
+# %% tags=["name:raschka"]
 words = ["Life", "is", "short", "eat", "dessert", "first"]
 ids = torch.tensor([sorted(words).index(word) for word in words])
 torch.manual_seed(123)
@@ -496,11 +498,11 @@ output, weights = attention(x @ W_query, x @ W_key, x @ W_value)
 output
 
 # %% [markdown]
-# These are the six rows that he prints. "short" gives the largest weight to itself and the smallest to "is", which means nothing, because the matrices are random. To make them mean something takes training, and rung {scaling_variance} shows how it works.
+# These are the six rows that he prints. "short" gives the largest weight to itself and the smallest to "is", which means nothing, because the matrices are random. Giving them a meaning takes training (rung {scaling_variance}).
 #
 # ### More: one of his queries by hand
 #
-# Queries and keys have 2 channels: head_size is 2, also written d_k. Values have 4, so d_v is 4. Such sizes are chosen before training, and training does not change them; they are called **hyperparameters**. "short", at index 2, asks all six words.
+# Queries and keys have 2 channels, so head_size, also written d_k, is 2. Values have 4, so d_v is 4. Such sizes are chosen before training and not changed by it, and they are called **hyperparameters**. "short", at index 2, asks all six words.
 
 # %%
 query = x[2] @ W_query  # (2,)
@@ -599,7 +601,7 @@ changed[0] += 1
 ask("queries_of_zeros")
 
 # %% [markdown]
-# A head with queries of zeros is the mean of rungs {bag_of_words} to {masked_softmax}. And it can have any table of scores that rung {masked_softmax} could. Let the tokens be one-hot positions, write the table into W_query, and make W_key the identity.
+# A head with queries of zeros is the mean of rungs {bag_of_words} to {masked_softmax}. And it can have any table of scores that rung {masked_softmax} could, because you may write it into W_query, row by row.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -611,13 +613,14 @@ for T in (1, 2, 7, 32):
     for mean in (causal_mean_softmax, causal_mean_matmul, causal_mean_loop):
         torch.testing.assert_close(out, mean(v))
 
-    table, positions, mask = torch.randn(T, T), torch.eye(T), causal_mask(T)
+    table, mask = torch.randn(T, T), causal_mask(T)
+    positions = torch.eye(T)  # one-hot tokens, and W_key is the identity
     asked = attention_weights(positions @ table, positions, mask, scale=1)
     scores = table.masked_fill(~mask, float("-inf"))
     torch.testing.assert_close(asked, torch.softmax(scores, dim=-1))
 
 # %% [markdown]
-# So a head can do all that came before it. It also agrees with PyTorch's own function, and has no leak.
+# So a head can do all that came before it. It also agrees with PyTorch's own function, and it has no leak.
 
 # %%
 q, k, v = head.query(batch), head.key(batch), head.value(batch)
@@ -631,18 +634,18 @@ assert torch.equal(moved, causal_mask(8))
 #
 # **What does each channel of a query and a key do? How many can you take away before the head stops working?**
 #
-# One query of `potato` passes through all stages, with a row for each key: the products in each channel, their sum before and after scale and mask, the weight, and what the key adds to the output. "Last vowel" starts with 5 channels, three of them empty. Lower head_size, first for "last vowel", then for "previous letter". Move the query. Switch the mask off.
+# One query of `potato` passes through all stages, with a row for each key. Lower head_size, first for "last vowel", which starts with three empty channels, then for "previous letter". Then move the query, and switch the mask off.
 
 # %% tags=["folded"]
 # Explorer: one query, from products to output
 explore("query_key_value")
 
 # %% [markdown]
-# "Last vowel" asks two things, so two channels are enough. With one left, all vowels tie. "Previous letter" has a channel for each position, so without channel 3, query 4 no longer finds position 3, and its weights are all equal. Without the mask, "last vowel" finds the o at the end of the word, in the future.
+# "Last vowel" needs two channels, and with one left all vowels tie. "Previous letter" has a channel for each position. Take channel 3 away, and query 4 no longer finds position 3. Without the mask, "last vowel" finds the o at the end of the word.
 #
 # ## Break it
 #
-# This bug is easy to write. The function runs, its shapes are right, and its weights sum to 1.
+# This bug is easy to write, because the function runs, its shapes are right, and its weights sum to 1.
 
 
 # %%
@@ -662,7 +665,7 @@ almost_a_head(x, W_query, W_key, W_value).shape
 ask("find_the_head_bug")
 
 # %% [markdown]
-# The shapes agree only because d_v and C are both 4. So test with sizes that are all different.
+# The shapes agree only because d_v and C are both 4. So when you test a head, choose sizes that are all different.
 
 # %%
 bad = almost_a_head(x, W_query, W_key, torch.randn(4, 5))
@@ -753,7 +756,7 @@ def my_previous_token(T):
 check("previous_token", my_previous_token)
 
 # %% [markdown]
-# ## In the wild
+# ## More: in the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) writes a head as softmax(QKᵀ/√d_k)V and calls it scaled dot-product attention.
 # - nanoGPT writes `att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))`, with its three matrices side by side in one `nn.Linear`, `c_attn` (rung {multi_head}).
@@ -765,12 +768,12 @@ check("previous_token", my_previous_token)
 #
 # <!--step-->
 #
-# The loss has fallen, and still nearly all answers are wrong. Should we give the head more channels, for a richer question? Something breaks when you do, and rung {scaling_variance} finds out what.
+# The loss has fallen, and still nearly all answers are wrong. Would a richer question help, with more channels? Try it, and something breaks, and rung {scaling_variance} finds out what.
 #
 # ## Three sentences to remember
 #
 # 1. A query says what a token looks for, a key what it can be found under, a value what it hands over.
-# 2. The score of a key is its dot product with the query; a mask and a softmax turn scores into weights, and the mean of the values with these weights is added to the token.
+# 2. The score of a key is its dot product with the query; softmax turns scores into weights, and the mean of the values with these weights is added to the token.
 # 3. A head looks things up in a set, so a token has to be told where it is.
 #
 # Next: [rung {scaling_variance}, scaling]({scaling_variance}.ipynb), which explains the square root of head_size.
