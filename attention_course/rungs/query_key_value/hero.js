@@ -12,7 +12,7 @@ const ROWS = [
   [197, 3, "dot product", "query · key"],
   [SCALED, 4, "÷ √2", "for 2 channels"],
   [MASK, 5, "mask", "later ones are hidden"],
-  [325, 6, "softmax", "weights, together 1"],
+  [325, 6, "softmax", "weights sum to 1"],
   [SHARE, 7, "× value", "it hands over a letter"],
   [OUTPUT, 8, "sum", "the output"],
 ];

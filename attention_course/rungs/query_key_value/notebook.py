@@ -22,7 +22,7 @@ hero("query_key_value")
 #
 # ## Ask for a letter
 #
-# You are the a of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers of your own, a query, so that you find the t.
+# You are the “a” of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers of your own, a query, so that you find the t.
 
 # %% tags=["folded"]
 # Fill in: what does the a ask?
@@ -106,13 +106,13 @@ x[1] @ W, W[1] + W[4 + 1]
 #
 # ## The previous letter
 #
-# Suppose each letter wants to know the one before it. Then position t has to ask for position t − 1, and position s has to answer to its own number. What it hands over, its **value**, is its letter. Each of these three takes a matrix, and three such matrices make a **head**.
+# Suppose each letter wants to know the one before it. Then position t has to ask for position t − 1, and position s has to answer to its own number. What it hands over, its **value**, is its letter. Each of the three needs a matrix, and three such matrices make a **head**.
 
 # %% tags=["do"]
 W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
 for t in range(1, 6):
-    W_query[4 + t, t - 1] = 20  # position t asks for t - 1
-W_key[4:] = torch.eye(6)  # position s answers to s
+    W_query[4 + t, t - 1] = 20  # row 4 + t: t asks for t - 1
+W_key[4:] = torch.eye(6)  # row 4 + s: s answers to s
 W_value = torch.eye(10)[:, :4]  # hand over the four letter channels
 mask = causal_mask(6)
 
@@ -195,7 +195,7 @@ picture(
 # %% [markdown]
 # The second t gives the a its highest visible score, {{scores[4, 3]:.0f}}. The p at position 0 sees no vowel, but its weights still sum to 1, so it finds itself.
 #
-# Now change `text` to `topata`, run the cells from there, and change it back. You touched no matrix, and yet each position found the last vowel of *that* word. No weights by distance can do this, because they never look at the letters. It is what we came for.
+# Now change `text` to `topata`, run the cells from there, and change it back. You touched no matrix, and yet each position found the last vowel of *that* word. No weights by distance can do this, because they never look at the letters. That is what we came for.
 #
 # **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and returns its value. Attention compares your query with all keys at once and returns a mix of all values, most of it from the best matches. This softness makes it learnable, because a slightly better query gives a slightly better answer.
 #
@@ -269,7 +269,7 @@ pairs.shape, (pairs @ u).shape, (q @ k.T).shape
 #
 # ## Build: the head
 #
-# The lines that you filled in become two functions, with one new factor, a `scale` of 1/√head_size. The **head_size** is the number of channels of a query and of a key, and rung {scaling_variance} is about its square root.
+# The lines that you filled in become two functions, with one new factor, `scale`. It is 1 over the square root of the **head_size**, the number of channels of a query and of a key, for a reason that takes all of rung {scaling_variance}.
 
 
 # %%
@@ -403,9 +403,9 @@ picture(
         [*letters, *"012345", *(f"←{a}" for a in letters)],
         limit=1,
     ),
-    alt="Six tokens of 14 channels. Each still has a one for its letter and "
-    "a one for its position, and now also a one, in the last four channels, "
-    "for the letter before it.",
+    alt="Six tokens of 14 channels. Each still has a one for its letter "
+    "and a one for its position, and now also a one, in the last four "
+    "channels, for the letter before it.",
 )
 
 # %% [markdown]
@@ -475,7 +475,7 @@ for vectors in (both, angles.sin()):
     print(f"from {apart.min():.1f} to {apart.max():.1f}")
 
 # %% [markdown]
-# Why many frequencies? Think of the hands of a clock. The fast one tells neighbours apart but soon comes round again, and the slow one says whether it is morning or evening. The waves get longer and longer, from 2π tokens up to nearly 10,000 · 2π. Why 10,000? The slowest wave has to be longer than any text, so that no two positions look alike, and 10,000 is a round number that is amply large for the sentences of 2017. Nothing more is behind it. The paper tried learned positions as well and found "nearly identical results", and models for longer texts choose a larger constant (rung {a_real_model}).
+# Why many frequencies? Think of the hands of a clock. The fast one tells neighbours apart but soon comes round again, and the slow one says whether it is morning or evening. The waves get longer and longer, from 2π tokens up to nearly 10,000 · 2π. Why 10,000? The slowest wave has to be longer than any text, so that no two positions look alike, and 10,000 is a round number that is amply large for the sentences of its day. The paper gives no other reason. It tried learned positions as well and found "nearly identical results", and models for longer texts choose a larger constant (rung {a_real_model}).
 #
 # ## The same with random matrices
 #
