@@ -67,7 +67,7 @@ scores, exp, weights
 #
 # ## Why exp?
 #
-# Squares are positive as well, and so are absolute values. What is so special about exp? One question first.
+# Squares would be positive as well. So what is special about exp? One question first.
 
 # %% tags=["folded"]
 # Question
@@ -325,7 +325,7 @@ for T in (1, 2, 7, 32):
 #
 # It seems that we went a long way round. The third version does what the second did, and takes more lines. So what have we gained?
 #
-# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and you had to keep each row positive and its sum at 1. These zeros need no such care. Write 3 there, or −100, or anything, and softmax still makes proper weights of it. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention is what we will put into that line, and the rest of the function stays as it is.
+# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and you had to keep each row positive and its sum at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still makes proper weights of it. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention is what we will put into that line, and the rest of the function stays as it is.
 #
 # Start with something you know. The fading weights of rung {tril_matmul} halve with each step back. Which scores give exactly those weights?
 
@@ -527,7 +527,7 @@ check("padding_weights", my_padding_weights)
 #
 # <!--step-->
 #
-# Learned scores are hardly better than the halves that we made up, and now you know why. They depend on the distance alone, so they are the same for every story, and the answer is somewhere else in every story. The scores have to come from what the words *are*.
+# Learned scores are hardly better than the halves that we made up, and now you know why. They depend on the distance alone and never change from story to story, although the answer is somewhere else each time. The scores have to come from what the words *are*.
 #
 # ## Three sentences to remember
 #
