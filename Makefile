@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills new-rung format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,9 @@ notebooks: $(READY) ## build notebooks/*.ipynb from attention_course/rungs; NAME
 fills: $(READY) ## judge all choices of the fills anew, after a change of an exercise; NAMES="bag_of_words" for one rung
 	PYTHONPATH=tools $(RUN) -W ignore tools/make_fills.py $(NAMES)
 
+prose: $(READY) ## count what can be counted of the prose; NAMES="bag_of_words" for one rung
+	$(RUN) tools/prose.py $(NAMES)
+
 new-rung: $(READY) ## begin a rung: STEM=tiny TITLE="a tiny rung"
 	$(RUN) tools/new_rung.py $(STEM) "$(TITLE)"
 
@@ -80,8 +83,9 @@ gallery: $(READY) ## take a screenshot of each explorer, for README.md and slide
 stills: $(READY) ## take the still of each hero, for pages that run no scripts
 	$(RUN) tools/take_stills.py $(NAMES)
 
-drawings: $(READY) ## draw the transformer of each rung, in notebooks/images
+drawings: $(READY) ## draw the transformer and the staircase of each rung, in notebooks/images
 	$(RUN) tools/draw_transformer.py
+	$(RUN) tools/draw_staircase.py
 
 screenshots: $(READY) ## take screenshots of the notebooks; NAMES="01_bag_of_words" for one, THEME=dark for the dark theme
 	$(RUN) tools/take_screenshots.py $(NAMES) --theme $(or $(THEME),light)

@@ -1,5 +1,7 @@
 """The ladder: the rungs in their order. All that belongs to a rung lies in its folder, `rungs/STEM`."""
 
+import json
+import math
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 FOLDER = Path(__file__).parent / "rungs"
+STAIRCASE = FOLDER / "staircase.json"  # models of rungs 1 to 8, what each writes, and its loss
 ORDER = (
     "bag_of_words",
     "tril_matmul",
@@ -23,6 +26,8 @@ ORDER = (
     "speed_run",
     "an_empty_page",
 )
+MORE = re.compile(r"#{2,} More: ")  # a heading that folds what is below it
+ASKS = re.compile(r"^(?:ask|explore|fill|hero)\(|tags=.*\"do\"", re.M)  # what has the reader do something
 NUMBER = re.compile(r"\{(" + "|".join(ORDER) + r")\}(\.ipynb)?")
 
 
@@ -36,7 +41,6 @@ class Rung:
         title: its title in the navigation.
         builds: what the reader builds, for tables of rungs.
         sentence: the same for someone who knows no word of the field yet, for the picture of the ladder.
-        minutes: to read it, without its exercises.
         lit: the parts of the transformer, as drawn, that it builds.
         terms: the terms that it introduces, each with "bold" or the words around it.
         allowed: words of others that it shows, although the course says them otherwise.
@@ -47,7 +51,6 @@ class Rung:
     title: str
     builds: str
     sentence: str
-    minutes: int
     lit: list[str]
     terms: dict[str, str]
     allowed: list[str] = field(default_factory=list)
@@ -75,6 +78,12 @@ class Rung:
         return import_module(f"{__package__}.rungs.{self.stem}.{name}")
 
     @property
+    def minutes(self) -> int:
+        """The minutes to read it slowly and do what it asks, without folds and exercises: see `reading`."""
+        words, asks = reading(main_path(self.text("notebook.py")))
+        return 5 * math.ceil((words / 150 + asks) / 5)
+
+    @property
     def exercise_minutes(self) -> int:
         """The minutes of its exercises."""
         return sum(exercise["minutes"] for exercise in self.table("exercises.toml").values())
@@ -89,6 +98,29 @@ class Rung:
         """The modules of its explorers, by name. `explorer_heads.py` is "heads"; `explorer.py`, the stem."""
         modules = [path.stem for path in sorted(self.folder.glob("explorer*.py"))]
         return {module.partition("_")[2] or self.stem: module for module in modules}
+
+
+def main_path(source: str) -> str:
+    """Return the source of a notebook without its exercises and what its headings `More: ...` fold."""
+    kept, folded = [], 0
+    for line in source.splitlines():
+        if (heading := re.match(r"# (#+) ", line)) and not 0 < folded < len(heading[1]):
+            folded = len(heading[1]) if MORE.match(line[2:]) else 0
+        if not folded:
+            kept.append(line)
+    return re.sub(r"\n# ## Exercises\n.*?(?=\n# ## |\Z)", "", "\n".join(kept), flags=re.S)
+
+
+def reading(source: str) -> tuple[int, int]:
+    """Count the words of prose in a source, and how often it has the reader do something."""
+    prose = re.findall(r"^# %% \[markdown\]\n((?:#.*\n?)*)", source, re.M)
+    words = re.sub(r"<!--.*?-->|!\[.*?\]\(.*?\)|(?<=\])\(.*?\)|^#", " ", "\n".join(prose), flags=re.M)
+    return len(re.findall(r"\w[\w'’.]*", words)), len(ASKS.findall(source))
+
+
+def staircase() -> dict[str, Any]:
+    """Return the staircase of models: its `steps`, each with rung, loss and line; `floor` and `prompt`."""
+    return json.loads(STAIRCASE.read_text(encoding="utf-8"))["data"]
 
 
 def numbered_text(path: Path) -> str:

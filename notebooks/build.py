@@ -3,9 +3,12 @@
 What is edited is `notebook.py` in the folder of a rung (jupytext's py:percent); what a learner opens is
 made from it here, with its outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!
 --neighbours-->` one to the rungs below and above, `<!--time-->` how long the rung takes, `<!--task NAME-->`
-the task of an exercise, and the stem of a rung in braces its number. `{{loss:.2f}}` in prose becomes what
+the task of an exercise, `<!--staircase-->` the staircase of models with the step of the rung lit and what
+the model below it writes, `<!--step-->` what its own writes, and the stem of a rung in braces its number.
+`{{loss:.2f}}` in prose becomes what
 Python puts there in an f-string, once the code above it has run. A line that ends with `<!--notebook-->`
-is for notebooks only, as those with links are; the site leaves it out. A cell with the tag `folded` shows one
+is for notebooks only, as those with links are; the site leaves it out. What stands below a heading
+`More: ...`, up to the next one of its level or higher, is folded. A cell with the tag `folded` shows one
 line until it is opened, the comment that says what is there. The same source always gives the same file, so
 that a diff shows what a change really moved: ids of cells come from the cells themselves, and everything
 that differs from run to run is left out. A notebook is written when all its cells have run; one that fails
@@ -19,7 +22,8 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +33,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from attention_course.exercises import EXERCISES
-from attention_course.ladder import RUNGS, Rung
+from attention_course.ladder import MORE, RUNGS, Rung, staircase
 from attention_course.names import look_up
 
 HERE = Path(__file__).resolve().parent
@@ -37,6 +41,8 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 NAVIGATION = "<!--ladder-->"
 NEIGHBOURS = "<!--neighbours-->"
 TIME = "<!--time-->"
+STAIRS = "<!--staircase-->"
+STEP = "<!--step-->"
 NOT_ON_THE_SITE = "<!--notebook-->"
 KEPT = ("numbers", "tags")  # of the metadata of a cell
 TASK = re.compile(r"<!--task (.+?)-->")
@@ -65,7 +71,36 @@ def neighbours(here: Rung) -> str:
 
 def time(rung: Rung) -> str:
     """Return how long a rung takes."""
-    return f"**Time** about {rung.minutes} minutes to read, and {rung.exercise_minutes} for the exercises."
+    return (
+        f"**Time** about {rung.minutes} minutes to read slowly and do what it asks, and "
+        f"{rung.exercise_minutes} for the exercises."
+    )
+
+
+def written(step: dict[str, Any], prompt: str) -> str:
+    """Return what the model of a step writes after the story of the course."""
+    line = escape(step["line"].strip())
+    return f"> {prompt.strip()} **{line}**\n>\n> *{step['name']}, loss {step['loss']:.2f}*"
+
+
+def stairs(rung: Rung) -> str:
+    """Return the picture of the staircase, and what the model writes that the rung starts from."""
+    told = staircase()
+    steps = told["steps"]
+    own = [at for at, step in enumerate(steps) if step["rung"] == rung.stem]
+    if not own:
+        return ""
+    falls = ", ".join(f"{step['name']} {step['loss']:.2f}" for step in steps[: own[-1] + 1])
+    alt = f"A staircase of models and their losses, down to a floor of {told['floor']:.2f}: {falls}."
+    picture = f"![{alt}](images/staircase_{rung.stem}.svg)"
+    return f"{picture}\n\n{written(steps[max(0, own[0] - 1)], told['prompt'])}"
+
+
+def step(rung: Rung) -> str:
+    """Return what the model of the rung's last step writes."""
+    told = staircase()
+    own = [step for step in told["steps"] if step["rung"] == rung.stem]
+    return written(own[-1], told["prompt"]) if own else ""
 
 
 def task(name: str) -> str:
@@ -74,12 +109,35 @@ def task(name: str) -> str:
     return f"{exercise.task} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5."
 
 
+MARKS = {NAVIGATION: navigation, NEIGHBOURS: neighbours, TIME: time, STAIRS: stairs, STEP: step}
+
+
 def read(rung: Rung) -> str:
     """Read the source of a rung, with what the build knows in its places."""
     text = rung.text("notebook.py")
-    for mark, made in ((NAVIGATION, navigation), (NEIGHBOURS, neighbours), (TIME, time)):
-        text = text.replace(mark, made(rung))
+    for mark, made in MARKS.items():
+        lines = re.sub("^", "# ", made(rung), flags=re.M)
+        text = text.replace(f"\n# {mark}\n", f"\n{lines}\n")
     return TASK.sub(lambda found: task(found[1]), text)
+
+
+def with_folds(cells: Iterable[NotebookNode]) -> Iterator[NotebookNode]:
+    """Give a heading that folds its own cell, and begin a cell where its fold ends: Jupyter folds cells."""
+    folded = 0
+    for cell in cells:
+        parts = [""]
+        for line in cell.source.splitlines(keepends=True) if cell.cell_type == "markdown" else ():
+            level = len(line) - len(line.lstrip("#"))
+            if MORE.match(line):
+                parts += [line, ""]
+                folded = level
+            elif 0 < level <= folded:
+                parts.append(line)
+                folded = 0
+            else:
+                parts[-1] += line
+        made = [nbformat.v4.new_markdown_cell(part.strip("\n")) for part in parts if part.strip()]
+        yield from made if len(made) > 1 else [cell]
 
 
 def cells_of(source: str) -> list[NotebookNode]:
@@ -89,7 +147,7 @@ def cells_of(source: str) -> list[NotebookNode]:
     Two blank lines, which formatters leave around a function, become one. The code above a field gets it
     among the numbers of its metadata, as yet without a value.
     """
-    cells = jupytext.reads(source, fmt="py:percent").cells
+    cells = [*with_folds(jupytext.reads(source, fmt="py:percent").cells)]
     seen = Counter()
     for cell in cells:
         if cell.cell_type == "code":
@@ -167,6 +225,8 @@ def strip(notebook: NotebookNode) -> None:
     notebook.metadata = NotebookNode(kernelspec=NotebookNode(KERNEL))
     for cell in notebook.cells:
         cell.metadata = NotebookNode({key: cell.metadata[key] for key in cell.metadata if key in KEPT})
+        if MORE.match(cell.source):
+            cell.metadata["jp-MarkdownHeadingCollapsed"] = True
         if "folded" in cell.metadata.get("tags", []):
             cell.metadata["jupyter"] = {"source_hidden": True}
         outputs = []

@@ -45,7 +45,11 @@ def test_a_hero_is_a_page_with_a_still_of_the_same_size_and_its_words(name):
     alt, image = re.search(r'<img alt="([^"]+)" src="data:image/svg\+xml;base64,([^"]+)">', page).groups()
     assert (html.unescape(alt), base64.b64decode(image).decode()) == (shown.alt, still)
     assert page.count("<script>") == page.count("</script>") == 1
-    assert "play(new Stage(figure" in page
+    assert "play(stage, " in page
+    if shown.ask:
+        assert shown.ask["question"].endswith("?")
+        assert shown.ask["choices"][shown.ask["right"]]
+        assert shown.ask["then"]
     assert not re.findall(r'(?:src|href|url\()\s*=?"?https?:', still + page), "it asks for nothing"
     data, _ = DisplayFormatter().format(shown)
     assert data["text/html"] == page
@@ -136,7 +140,7 @@ def test_each_part_of_a_gpt_is_worth_what_the_rung_says():
     assert losses[1] > losses[0] > losses[2], "the mean is a step back"
     assert all(before > after for before, after in pairwise(losses[2:]))
     assert losses[0] == pytest.approx(floors["2-gram"], abs=0.02)
-    assert losses[1] == pytest.approx(floors["1-gram"], abs=0.05)
+    assert losses[1] < floors["1-gram"]
     assert losses[2] < floors["2-gram"]
     assert losses[3] < floors["3-gram"]
     assert floors["grammar"] < losses[-1]

@@ -19,12 +19,13 @@ from attention_course.examine import examine
 from attention_course.examine.subject import Subject
 from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
 from attention_course.heads import TARGETS, head_scores, read_weights
+from attention_course.ladder import STAIRCASE
 from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.smollm import load_smollm
 from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import answer_accuracy, answers, read_story, stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
-from attention_course.training import Recipe, Trainer, evaluate, train
+from attention_course.training import RECIPES, Recipe, Trainer, evaluate, train
 
 MOMENTS = (0, 2, 5, 10, 15, *range(20, 60, 10), 65, 80, *range(100, 220, 20), 225, 250, 275, 300, 350, 450)
 SENTENCE = "The little dog ran home. Then the little dog"  # for the heads of the real model
@@ -37,6 +38,18 @@ DATES = [
     "1 may 1000",
     "30 september 1998",
 ]
+STEPS = {  # of the staircase that opens each rung: a model, its rung, and what it is called there
+    "bigram": ("bag_of_words", "letter pairs"),
+    "mean of the past": ("bag_of_words", "mean of the past"),
+    "fading weights": ("tril_matmul", "fading weights"),
+    "learned scores": ("masked_softmax", "learned scores"),
+    "position": ("query_key_value", "one head"),
+    "four heads": ("multi_head", "four heads"),
+    "feed-forward": ("bigram_to_gpt", "feed-forward"),
+    "residual": ("bigram_to_gpt", "residual"),
+    "LayerNorm": ("bigram_to_gpt", "LayerNorm"),
+    "second layer": ("bigram_to_gpt", "second layer"),
+}
 LINES = ("embedding", "logits", "attention", "mask", "position", "residual", "feed-forward", "norm")
 FINDINGS = (
     "It answers ids with logits",
@@ -100,22 +113,62 @@ def ladder() -> dict[str, object]:
     }
 
 
+def measured(name: str, model: nn.Module, rung: dict[str, Any], prompt: str) -> dict[str, object]:
+    """Measure a model of the stories, and let it go on after the prompt."""
+    return {
+        "name": name,
+        "loss": significant(evaluate(model, rung["val_ids"])),
+        "accuracy": significant(answer_accuracy(model, rung["val_text"], rung["tokenizer"])),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "line": write(model, rung["data"], 80, after=prompt).partition("\n")[0],
+    }
+
+
 def bigram_to_gpt() -> dict[str, object]:
     """Build the models of the rung and train them as it does; ask them the first new question."""
-    rung = cells.run("bigram_to_gpt", "parts")
+    rung = cells.run("bigram_to_gpt", "parts", "climb")
     rung["climb"]("second layer")
     prompt = rung["val_text"][: answers(rung["val_text"])[0][0]]
-    parts = [
-        {
-            "name": name,
-            "loss": significant(evaluate(model, rung["val_ids"])),
-            "accuracy": significant(answer_accuracy(model, rung["val_text"], rung["tokenizer"])),
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "line": write(model, rung["data"], 80, after=prompt).partition("\n")[0],
-        }
-        for name, model in rung["models"].items()
-    ]
+    parts = [measured(name, model, rung, prompt) for name, model in rung["models"].items()]
     return {"floors": floors(), "prompt": prompt, "parts": parts}
+
+
+class Weights(nn.Module):
+    """Mix the values of the past by weights that depend on the distance only: softmax of their scores."""
+
+    def __init__(self, scores: Tensor, n_embd: int):
+        super().__init__()
+        self.scores = scores
+        self.value = nn.Linear(n_embd, n_embd, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        T = x.shape[-2]
+        distance = torch.arange(T)[:, None] - torch.arange(T)
+        scores = self.scores[distance.clamp(min=0)].masked_fill(distance < 0, -math.inf)
+        return scores.softmax(dim=-1) @ self.value(x)
+
+
+def staircase() -> dict[str, object]:
+    """Take models of the rung of the GPT, and train the two that it does not have; see `STEPS`."""
+    rung = cells.run("bigram_to_gpt", "parts")
+    block_size, n_embd = rung["block_size"], rung["n_embd"]
+    halving = -math.log(2) * torch.arange(block_size)  # softmax of it halves the weight with each step back
+    new = {"fading weights": halving, "learned scores": nn.Parameter(torch.zeros(block_size))}
+    hero = json.loads(heroes.HEROES["bigram_to_gpt"].read_text(encoding="utf-8"))["data"]
+    steps = {part["name"]: part for part in hero["parts"]}
+    for name, scores in new.items():
+        model = rung["fresh"](lambda scores=scores: rung["Model"](Weights(scores, n_embd)))
+        train(model, rung["data"], RECIPES["stories"])
+        steps[name] = measured(name, model, rung, hero["prompt"])
+    kept = ("loss", "accuracy", "line")
+    return {
+        "prompt": hero["prompt"],
+        "floor": hero["floors"]["grammar"],
+        "steps": [
+            {"rung": stem, "name": words} | {key: steps[name][key] for key in kept}
+            for name, (stem, words) in STEPS.items()
+        ],
+    }
 
 
 def scaling_variance() -> dict:
@@ -306,6 +359,7 @@ RECORDED = {
         scaling_variance,
         cross_and_causal,
         bigram_to_gpt,
+        staircase,
         a_real_model,
         an_empty_page,
         speed_run,
@@ -314,7 +368,7 @@ RECORDED = {
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        path = heroes.HEROES[name]
-        entry = json.loads(path.read_text(encoding="utf-8"))
+        path = STAIRCASE if name == "staircase" else heroes.HEROES[name]
+        entry = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         entry["data"] = RECORDED[name]()
         path.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

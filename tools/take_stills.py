@@ -29,6 +29,7 @@ def style() -> str:
 def take(page, name: str) -> str:
     """Return the still of a hero as SVG."""
     page.set_content(f"<!doctype html><meta charset=utf-8><body>{hero(name).page()}")
+    page.evaluate("for (const node of document.querySelectorAll('[hidden]')) node.hidden = false")
     if button := hero(name).still:
         page.get_by_role("button", name=button).click()
     page.wait_for_timeout(1000)

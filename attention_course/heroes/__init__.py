@@ -29,6 +29,7 @@ class Hero:
         alt: the same in words, for those who cannot see it.
         height: of the drawing, in CSS pixels.
         still: the button to press before its still is taken; "" for none.
+        ask: what it asks before it plays: question, choices, the number of the right one, what to say `then`.
         data: the numbers that its script draws.
     """
 
@@ -39,6 +40,7 @@ class Hero:
         self.alt: str = entry["alt"]
         self.height: int = entry["height"]
         self.still: str = entry.get("still", "")
+        self.ask: dict[str, object] | None = entry.get("ask")
         self.data: dict[str, object] = entry["data"]
         if "rungs" in self.data:  # of the whole ladder
             self.data["rungs"] = [{"title": rung.title, "sentence": rung.sentence} for rung in RUNGS]
@@ -50,17 +52,19 @@ class Hero:
     def page(self) -> str:
         """Return the hero as HTML that stands by itself: style, still and script."""
         script = STAGE.read_text(encoding="utf-8") + "\n" + self.read(".js")
-        start = ", ".join(json.dumps(value, ensure_ascii=False) for value in (self.height, self.alt))
-        data = json.dumps(self.data, ensure_ascii=False).replace("</", "<\\/")
+        height, alt, data, ask = (
+            json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
+            for value in (self.height, self.alt, self.data, self.ask)
+        )
         still = HEROES[self.name].with_suffix(".svg")
         image = base64.b64encode(still.read_bytes()).decode() if still.exists() else ""
-        alt = html.escape(self.alt)
         return (
             f'<figure class="attention-hero" data-hero="{self.name}">\n<style>\n{STYLE}</style>\n'
             f"<figcaption>{html.escape(self.title)}</figcaption>\n"
-            f'<img alt="{alt}" src="data:image/svg+xml;base64,{image}">\n'
+            f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{image}">\n'
             f'<script>\n(() => {{\nconst figure = document.currentScript.closest("figure");\n{script}\n'
-            f"play(new Stage(figure, {start}), {data});\n}})();\n</script>\n</figure>"
+            f"const stage = new Stage(figure, {height}, {alt});\nplay(stage, {data});\n"
+            f"{f'stage.ask({ask});' if self.ask else ''}\n}})();\n</script>\n</figure>"
         )
 
     def __repr__(self) -> str:

@@ -52,6 +52,7 @@ class Stage {
   constructor(figure, height, label) {
     figure.querySelector("img")?.remove(); // the still, for pages without scripts
     this.figure = figure;
+    this.guess = html(figure, "div", { class: "guess" });
     this.words = html(figure, "p", { class: "words", role: "status" });
     this.controls = html(figure, "div", { class: "controls" });
     const scene = html(figure, "div", { class: "scene" });
@@ -134,7 +135,7 @@ class Stage {
     };
     const back = this.button("Start over", () => (stop(), to(0)));
     const next = this.button("Step", () => (stop(), to(Math.min(last, at + 1))));
-    const play = this.button("▶ Play", async () => {
+    this.play = async () => {
       if (playing) return stop();
       const walk = (playing = ++walks);
       play.textContent = "⏸ Pause";
@@ -144,9 +145,28 @@ class Stage {
         await new Promise((later) => setTimeout(later, this.motion.matches ? pause : 0));
       }
       if (playing === walk) stop();
-    });
+    };
+    const play = this.button("▶ Play", this.play);
     back.disabled = true;
     return { to, stop };
+  }
+
+  // Ask for a guess. With it the buttons appear and the picture plays; when it has, the answer is told.
+  ask({ question, choices, right, then }) {
+    html(this.guess, "p", {}, question);
+    const buttons = choices.map((choice, at) => {
+      const button = html(this.guess, "button", { type: "button" }, choice);
+      button.addEventListener("click", async () => {
+        for (const each of buttons) each.disabled = true;
+        button.setAttribute("aria-pressed", true);
+        this.words.hidden = this.controls.hidden = false;
+        await this.play?.();
+        answer.textContent = `${at === right ? "Yes." : `Here the answer is “${choices[right]}”.`} ${then}`;
+      });
+      return button;
+    });
+    const answer = html(this.guess, "p", { role: "status" });
+    this.words.hidden = this.controls.hidden = true;
   }
 
   // Let `node` be dragged by mouse, finger or arrow keys. `at()` gives its place in the drawing, `move(x, y)` is

@@ -117,6 +117,19 @@ def test_a_step_ends_the_play_and_so_does_the_end_of_the_picture(player, then, s
     assert player.get("steps") == steps
 
 
+def test_a_guess_plays_the_picture_and_is_answered_when_it_has_played(player):
+    player.do("stage.ask({ question: 'Which?', choices: ['a', 'b'], right: 1, then: 'So it is.' })")
+    player.do("guesses = stage.guess.children.filter(({ tag }) => tag === 'button')")
+    assert player.get("stage.controls.hidden") is True
+    player.do("guesses[0].fire('click')")
+    assert player.get("stage.controls.hidden") is False
+    assert player.get("guesses.map(({ disabled }) => disabled)") == [True, True]
+    assert "So it is." not in player.get("stage.guess.textContent")
+    player.wait(500)
+    assert player.get("steps") == [1, 2, 3]
+    assert player.get("stage.guess.lastChild.textContent") == "Here the answer is “b”. So it is."
+
+
 def test_a_second_play_ends_the_first(player):
     player.do("play.fire('click')")
     player.wait(50)

@@ -34,7 +34,7 @@ from attention_course import __version__
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import undocumented, unwrapped
 from attention_course.fills import fill, fills
-from attention_course.ladder import RUNGS, Rung
+from attention_course.ladder import MORE, RUNGS, Rung
 from attention_course.progress import SKIP
 from attention_course.questions import BACK, QUESTIONS, RIGHT, SHOWN, WRONG, columns, lines, marked
 from website import explorers
@@ -135,11 +135,21 @@ class Page:
             python(code) if language == "python" else html.escape(code)
         )
         notebook = nbformat.read(NOTEBOOKS / f"{self.rung.name}.ipynb", as_version=4)
-        self.cells = [Markup(self._cell(cell)) for cell in notebook.cells]
+        folded = ""  # the #s of a heading that folds the cells below it
+        for cell in notebook.cells:
+            heading = cell.source.partition(" ")[0] if cell.cell_type == "markdown" else ""
+            if folded and 0 < len(heading) <= len(folded) and set(heading) == {"#"}:
+                self.cells[-1] += Markup("\n</details>")
+                folded = ""
+            folds = not folded and bool(heading and MORE.match(cell.source))
+            if folds:
+                folded = heading
+            made = self._cell(cell, "summary" if folds else "div")
+            self.cells.append(Markup(f'<details class="more">{made}' if folds else made))
 
-    def _cell(self, cell: NotebookNode) -> str:
+    def _cell(self, cell: NotebookNode, tag: str) -> str:
         content = self._prose(cell.source) if cell.cell_type == "markdown" else self._code(cell)
-        return f'<div class="cell {cell.cell_type}" data-cell="{cell.id}">\n{content}\n</div>'
+        return f'<{tag} class="cell {cell.cell_type}" data-cell="{cell.id}">\n{content}\n</{tag}>'
 
     # Prose
 
