@@ -205,6 +205,10 @@ def test_masked_softmax(show):
     assert_weights(2)
     gain = shown["weights"][0] - before[0]
     assert f"It gained {gain:.2f}, and the others together lost as much" in shown.words
+    assert "more than half" not in shown.words
+    for _ in range(4):
+        shown.key("score of Ben", "ArrowUp")
+    assert "That is more than half." in shown.words
     for key, place in {"ArrowLeft": 1, "ArrowRight": 2}.items():
         shown.key("the token that looks back", key)
         assert_weights(place)

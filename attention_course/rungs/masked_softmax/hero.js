@@ -168,12 +168,14 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     return stage.show({ scores: [...scores], weights: weights(), drop: Number(shut), edge: place + 1 }, ms);
   }
 
-  stage.button("Drop the mask", (button) => {
+  const move = (down) => {
     remember();
-    shut = !shut;
-    button.textContent = shut ? "Raise the mask" : "Drop the mask";
-    update(placed());
-  });
+    shut = down;
+    drop.textContent = shut ? "Raise the mask" : "Drop the mask";
+    return update(placed());
+  };
+  const drop = stage.button("Drop the mask", () => move(!shut));
+  stage.play = () => move(true);
   stage.button("All scores 0", () => {
     remember();
     scores.fill(0);

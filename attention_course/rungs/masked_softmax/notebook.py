@@ -3,13 +3,13 @@
 #
 # <!--ladder-->
 #
-# **You will build** the function that turns any scores into weights, and lets no weight fall on the future.
+# **You will build** a function that turns any scores into weights, and gives the future none.
 #
 # <!--staircase-->
 #
-# That spells rather well. But we made up those weights ourselves, half per step back, and why half? A model should find its own weights, and what a model computes can be any number.
+# Not bad for weights that we made up. But a model should find its own, and what it computes can be any number.
 #
-# In the picture each word has a score, and “poor” would love to see what follows it. Guess what the mask does to the other words. Then drag scores until “Ben” gets more than half of the weight.
+# In the picture each word has a score. Guess what the mask does. Then drag scores until “Ben” gets more than half.
 
 # %% tags=["hero", "folded"]
 # The opening picture: drag a score, drop the mask
@@ -25,11 +25,7 @@ hero("masked_softmax")
 # %% [markdown]
 # ## From scores to weights
 #
-# A **score** is any number that says how much a word should count, as long as a higher score means more weight. Weights are pickier. None of them may be negative, and together they have to make 1.
-#
-# Could you divide each score by their sum? Take the scores 2, 1 and −3. Their sum is 0, and one of them is negative. So before you divide, something has to make every score positive, and it must not mix up their order. That is what `exp` is for.
-#
-# Here are three scores, the logarithms of 1, 2 and 5. Which pieces turn them into weights?
+# A **score** can be any number. Weights are pickier, because none may be negative and together they make 1. But `exp` is always positive. Which pieces turn the logarithms of 1, 2 and 5 into weights?
 
 # %% tags=["folded"]
 # Fill in: scores to weights
@@ -63,11 +59,13 @@ weights = exp / exp.sum()
 scores, exp, weights
 
 # %% [markdown]
-# The exponentials are 1, 2 and 5, so the weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. These two steps together, exp and then division by the sum, are called **softmax**. You have met its result before: a row of weights that is never negative and sums to 1 makes a weighted mean.
+# The exponentials are 1, 2 and 5, so the weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. These two steps together, exp and then division by the sum, are called **softmax**.
+#
+# Couldn't you leave out exp, and divide each score by their sum? Try it in your head with the scores 2, 1 and −3. Their sum is 0, and one of them is negative. So before you divide, something has to make every score positive without mixing up their order, because a higher score should mean more weight.
 #
 # ## Why exp?
 #
-# Squares would be positive as well. So what is special about exp? One question first.
+# Squares would be positive as well, so what is so special about exp? Guess one thing before you read on.
 
 # %% tags=["folded"]
 # Question
@@ -77,8 +75,8 @@ ask("one_higher")
 # There are four reasons, and you will meet each of them again.
 #
 # - **The order is kept.** A higher score gets more weight, even among negative scores. A square would give −3 as much as 3.
-# - **Differences become ratios.** Raise a score by 1, and its weight against any other is multiplied by e, which is {{torch.tensor(1.0).exp():.2f}}. It makes no difference where the two scores were before.
-# - **No weight is ever quite 0.** Even a poor score keeps a sliver. That matters in training, because a word of weight 0 has no say in the output, and nothing would tell the model that it should have listened.
+# - **Differences become ratios.** Raise a score by 1, and its weight, compared with any other, is multiplied by e, which is {{torch.tensor(1.0).exp():.2f}}. Where the two scores were before makes no difference.
+# - **No weight is ever quite 0.** Even a poor score keeps a sliver (on paper, that is, because a computer may round it away). That matters in training, because a word of weight 0 has no say in the output, and nothing would tell the model that it should have listened.
 # - **It is smooth.** Move a score a little, and the weights move a little. The hard alternative gives everything to the highest score, and it jumps.
 #
 # You can see such a jump. Sam's score passes Ben's by a hair.
@@ -90,11 +88,11 @@ for sam in (1.9, 2.1):
     print(f"Sam {sam}: hard {hard}, soft {torch.softmax(scores, dim=-1)}")
 
 # %% [markdown]
-# The hard maximum swings from Ben to Sam, while softmax barely stirs. Hence the name: it is a *soft* maximum.
+# The hard maximum swings from Ben to Sam, while softmax barely stirs. That is where the name comes from. Softmax is a *soft* maximum.
 #
 # ## Only differences count
 #
-# If differences become ratios, what happens when every score rises by the same amount?
+# If differences become ratios, what happens when you raise every score by the same amount?
 
 # %% tags=["folded"]
 # Question
@@ -107,7 +105,7 @@ torch.softmax(scores, dim=-1), torch.softmax(scores + 100, dim=-1)
 # %% [markdown]
 # Nothing happens, because exp(s + 100) is exp(s) times exp(100), and the division cancels that factor. This is more than a curiosity. Computers need it, since exp grows so fast that exp(1000) does not fit into a float32. It becomes infinite, which is called **overflow**, and infinity divided by infinity is NaN, "not a number". Where is the limit? Change 1000 to 80, and go up until it breaks.
 
-# %%
+# %% tags=["do"]
 large = 1000 + torch.tensor([0.0, 1.0, 2.0])  # change 1000
 large.exp(), large.exp() / large.exp().sum()
 
@@ -129,7 +127,7 @@ softmax(large, dim=-1)
 #
 # Back to the opening picture. The highest score belonged to “Sam”, and “Sam” is the very word that “poor” has to predict. If it may look at the answer, a model learns to copy the answer, and is helpless once it has to write by itself. So words that come later must get no weight.
 #
-# A **mask** is a table that says who may be seen: True where looking is allowed. Each row belongs to a position that looks, which is called a **query**. Each column belongs to a position that is looked at, a **key**. A query may see its own key and those before it.
+# A **mask** is a table of True and False that says who may look at whom. Each row belongs to a position that looks, which is called a **query**. Each column belongs to a position that is looked at, a **key**. A query may see its own key and those before it.
 
 # %%
 T = 4
@@ -144,7 +142,7 @@ mask
 ask("score_of_the_future")
 
 # %% [markdown]
-# `masked_fill` writes a number wherever its argument is True. Our mask is True where a query *may* look, so we pass it `~mask`, the opposite. Start with scores that are all 0. What will softmax make of equal scores?
+# `masked_fill` writes a number wherever its argument is True. Our mask is True where a query *may* look, so we pass it `~mask`, the opposite. Start with scores that are all 0, and you will see what softmax makes of equal scores.
 
 # %% tags=["folded"]
 # Fill in: scores, and their weights
@@ -157,9 +155,9 @@ weights = torch.softmax(scores, dim=-1)
 scores, weights
 
 # %% [markdown]
-# You know this matrix. It is the mean of the past, the weights that rung {tril_matmul} got by dividing a triangle of ones by its row sums. The zeros above the diagonal are real zeros, because exp(−∞) is 0. No finite score could promise that.
+# You know this matrix. It is the mean of the past, and you got it in rung {tril_matmul} when you divided a triangle of ones by its row sums. The zeros above the diagonal are real zeros, because exp(−∞) is 0. No finite score could promise that.
 #
-# In a batch the scores have three dimensions, and softmax will happily run along any of them.
+# In a batch each text has a table of scores. That makes three dimensions, and softmax will happily run along any of them.
 
 # %% tags=["folded"]
 # Question
@@ -200,13 +198,12 @@ multiplied = torch.softmax(scores, dim=-1) * mask
 renormalized = multiplied / multiplied.sum(dim=-1, keepdim=True)
 multiplied, multiplied.sum(dim=-1)
 
-# %%
-torch.testing.assert_close(renormalized, before)
-
 # %% [markdown]
 # The two agree here, but not always. If a hidden score lies far above all the visible ones, the visible weights are rounded to 0, which is called **underflow**. Then there is nothing left to divide, and 0/0 is NaN.
 
 # %%
+torch.testing.assert_close(renormalized, before)  # they agree
+
 far_above = torch.tensor([0.0, 200.0])
 only_first = torch.tensor([True, False])
 after = torch.softmax(far_above, dim=-1) * only_first
@@ -312,7 +309,7 @@ def causal_mean_softmax(x):
 #
 # ## Prove
 #
-# Three ways to the same mean: the loop of rung {bag_of_words}, the matrix of rung {tril_matmul}, and now a softmax.
+# You now have three ways to the same mean, the loop of rung {bag_of_words}, the matrix of rung {tril_matmul}, and a softmax.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -357,7 +354,7 @@ torch.testing.assert_close(weights, fading)
 #
 # Be that model. Here is the story, in words instead of letters so that we can see it all. The bars are the weights of the last query, “Poor”, which wants to find out who got the drum.
 
-# %%
+# %% tags=["do"]
 story = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor"
 per_distance = torch.zeros(30)  # a score for 0, 1, 2, ... steps back
 per_distance[1] = 4.0  # change this line
@@ -394,7 +391,7 @@ other = (
 draw_last(other)
 
 # %% [markdown]
-# “Poor” looks nine words back, whatever is there. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because in every story it stands somewhere else. Keep this picture in mind. It is what rung {query_key_value} sets out to fix.
+# “Poor” looks nine words back, whatever is there. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because in every story it stands somewhere else. Keep this picture in mind, because it is what rung {query_key_value} sets out to fix.
 #
 # What remains is a clean division of labour. **The mask says who *may* look where, and the scores say who *wants* to.** Any finite scores will do, as long as the mask is there.
 #
@@ -402,8 +399,8 @@ draw_last(other)
 #
 # You can make weights sharper or more even without touching the order of the scores. Divide them all by one number, the **temperature**. Their differences are divided too, so below 1 the highest score gets more, and above 1 the weights come closer together. Change the temperature to 0.3, then to 3, and run the cell each time.
 
-# %%
-temperature = 1.0
+# %% tags=["do"]
+temperature = 1.0  # change this
 scores = torch.tensor([0.0, 1.0, 2.0, 3.0])
 weights = softmax(scores / temperature, dim=-1)
 surprise = -weights.log()
@@ -523,7 +520,7 @@ check("padding_weights", my_padding_weights)
 #
 # ## Where we are
 #
-# ![The transformer as a drawing. Highlighted: what this rung builds, the mask and softmax.](images/transformer_masked_softmax.svg)
+# ![The transformer as a drawing. Highlighted: what this rung builds (the mask and softmax).](images/transformer_masked_softmax.svg)
 #
 # <!--step-->
 #
