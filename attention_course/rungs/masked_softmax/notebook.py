@@ -61,7 +61,7 @@ scores, exp, weights
 # %% [markdown]
 # The exponentials are 1, 2 and 5, so the weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. These two steps together, exp and then division by the sum, are called **softmax**.
 #
-# Couldn't you leave out exp, and divide each score by their sum? Try it in your head with the scores 2, 1 and −3. Their sum is 0, and one of them is negative. So before you divide, something has to make every score positive without mixing up their order, because a higher score should mean more weight.
+# Couldn't you leave out exp, and divide each score by their sum? Try it with the scores 2, 1 and −3. Their sum is 0, and one of them is negative. So before you divide, something has to make every score positive without mixing up their order, because a higher score should mean more weight.
 #
 # ## Why exp?
 #
@@ -397,7 +397,7 @@ draw_last(other)
 #
 # ## How many keys does it look at?
 #
-# You can make weights sharper or more even without touching the order of the scores. Divide them all by one number, the **temperature**. Their differences are divided too, so below 1 the highest score gets more, and above 1 the weights come closer together. Change the temperature to 0.3, then to 3, and run the cell each time.
+# You can make weights sharper or more even without touching the order of the scores. Divide them all by one number, the **temperature**. Their differences are divided too, so below 1 the highest score gets more, and above 1 the weights come closer together. Change the temperature to 0.3<!--given-->, then to 3, and run the cell each time.
 
 # %% tags=["do"]
 temperature = 1.0  # change this
@@ -416,7 +416,7 @@ weights, entropy, entropy.exp()
 #
 # **When does one key get all the weight, and when do all keys get the same?**
 #
-# Here are four words of the story again. First bring the perplexity down to 1.0 without touching a score. Then set the temperature back to 1, and reach a perplexity of 3.0 by dragging the bars. What happens when you drag “Sam” behind the mask, and when you switch the mask off?
+# Here are four words of the story again. First bring the perplexity down to 1 without touching a score. Then set the temperature back to 1, and reach a perplexity of 3 by dragging the bars. What happens when you drag “Sam” behind the mask, and when you switch the mask off?
 
 # %% tags=["folded"]
 # Explorer: scores, temperature, mask
