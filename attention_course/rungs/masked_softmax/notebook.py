@@ -7,9 +7,9 @@
 #
 # <!--staircase-->
 #
-# Not bad for weights that we made up. But a model should find its own, and what it computes can be any number.
+# Not bad for weights that you chose by hand. But a model should find its own, and what it computes can be any number.
 #
-# In the picture each word has a score. Guess what the mask does. Then drag scores until “Ben” gets more than half.
+# In the picture each word has a score. Guess what the mask does, then drag scores until “Ben” gets more than half.
 
 # %% tags=["hero", "folded"]
 # The opening picture: drag a score, drop the mask
@@ -350,7 +350,7 @@ fading = fading / fading.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(weights, fading)
 
 # %% [markdown]
-# One step back costs ln 2 of score, which is {{-half.log():.2f}}, and differences become ratios. So all of that choice of ours is a single number. The model on this step of the staircase gets more room: *one score for each distance*, and training has set them all.
+# One step back costs ln 2 of score, which is {{-half.log():.2f}}, and differences become ratios. So your choice in rung {tril_matmul} comes down to a single number. The model on this step of the staircase gets more room: *one score for each distance*, and training has set them all.
 #
 # Be that model. Here is the story, in words instead of letters so that we can see it all. The bars are the weights of the last query, “Poor”, which wants to find out who got the drum.
 
@@ -391,7 +391,7 @@ other = (
 draw_last(other)
 
 # %% [markdown]
-# “Poor” looks nine words back, whatever is there. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because in every story it stands somewhere else. Keep this picture in mind, because it is what rung {query_key_value} sets out to fix.
+# “Poor” looks nine words back, whatever is there. Rung {tril_matmul} warned us of that. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because in every story it stands somewhere else. Keep this picture in mind, because it is what rung {query_key_value} sets out to fix.
 #
 # What remains is a clean division of labour. **The mask says who *may* look where, and the scores say who *wants* to.** Any finite scores will do, as long as the mask is there.
 #
@@ -524,7 +524,7 @@ check("padding_weights", my_padding_weights)
 #
 # <!--step-->
 #
-# Learned scores are hardly better than the halves that we made up, and now you know why. They depend on the distance alone and never change from story to story, although the answer is somewhere else each time. The scores have to come from what the words *are*.
+# Learned scores are hardly better than the half that you found by hand, and now you know why. They depend on the distance alone and never change from story to story, although the answer is somewhere else each time. The scores have to come from what the words *are*.
 #
 # ## Three sentences to remember
 #
