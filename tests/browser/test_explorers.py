@@ -173,7 +173,7 @@ def test_a_bar_is_dragged_by_pointer_and_keys_but_not_when_it_is_hidden(page):
     readout, canvas = explorer.locator(".attention-readout"), explorer.locator("canvas").first
     area = canvas.bounding_box()
     x, slot = area["x"] + 8, (area["width"] - 16) / 4
-    for bar, said in ((0, "“0”: 5"), (3, "“3”: −∞")):
+    for bar, said in ((0, "“Ben”: 5"), (3, "“Sam”: −∞")):
         page.mouse.move(x + (bar + 0.5) * slot, area["y"] + 60)
         page.mouse.down()
         page.mouse.move(x + (bar + 0.5) * slot, area["y"] + 3)
@@ -182,7 +182,7 @@ def test_a_bar_is_dragged_by_pointer_and_keys_but_not_when_it_is_hidden(page):
     press(page, canvas, "Escape")
     page.evaluate("document.activeElement.blur()")
     press(page, canvas, "ArrowDown")
-    expect(readout).to_contain_text("scores, “0”: 4.90.")
+    expect(readout).to_contain_text("scores, “Ben”: 4.90.")
 
 
 def test_every_control_shows_where_the_focus_is(page):

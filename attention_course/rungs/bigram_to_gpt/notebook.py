@@ -159,7 +159,7 @@ assert torch.equal(x[:, 1:], y[:, :-1])
 # %% [markdown]
 # ## How good can a model be?
 #
-# The loss is the cross-entropy of rung {scaling_variance}: the mean of -ln p, where p is the probability that the model gave to the character that came. It is counted in nats per character. Papers often report its exponential, the **perplexity**: at 8, a model is as uncertain as if it chose among 8 equally likely characters.
+# The loss is the cross-entropy of rung {scaling_variance}: the mean of -ln p, where p is the probability that the model gave to the character that came. It is counted in nats per character. Papers often report its exponential, the perplexity of rung {masked_softmax}: at 8, a model is as uncertain as if it chose among 8 equally likely characters.
 #
 # Some baselines are known before anything is trained. One may know
 #
