@@ -479,7 +479,7 @@ for vectors in (both, angles.sin()):
 #
 # ## The same with random matrices
 #
-# Nobody writes a model's matrices by hand, and before training they are random. Sebastian Raschka follows such a head number by number in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention) (2024), and we use his numbers. His sentence is "Life is short, eat dessert first", and each word gets a number, its id, which is its place in the sorted list.
+# Nobody writes a model's matrices by hand, and before training they are random. Sebastian Raschka (2024) follows such a head number by number in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention), and we use his numbers. His sentence is "Life is short, eat dessert first", and each word gets a number, its id, which is its place in the sorted list.
 
 # %% tags=["name:raschka"]
 words = ["Life", "is", "short", "eat", "dessert", "first"]
