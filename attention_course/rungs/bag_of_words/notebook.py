@@ -10,7 +10,7 @@
 # You know who got the drum, because you have read the sentence. A table of letter pairs can't know, because it sees one letter, the last. Let's build it, and then let it see more.
 
 # %% tags=["hero", "folded"]
-# Where this leads: a machine that learns to write. Press Play
+# Where this leads: a machine that learns to write. Guess, then watch
 from attention_course.heroes import hero
 
 hero("ladder")
@@ -239,13 +239,13 @@ ask("more_to_see")
 # %%
 T = 128
 pieces = val_ids[: len(val_ids) // T * T].reshape(-1, T)  # (B, T)
-means = causal_mean_loop(table[pieces])  # (B, T, V)
+predictions = causal_mean_loop(table[pieces])  # (B, T, V)
 every = torch.arange(len(pieces))
 
 surprise = torch.zeros(T - 1)
 for t in range(T - 1):
     came = pieces[:, t + 1]  # (B,)
-    p = means[every, t, came]  # (B,)
+    p = predictions[every, t, came]  # (B,)
     surprise[t] = -p.log().mean()
 print(f"one letter: {loss:.2f}   all letters: {surprise.mean():.2f}")
 
@@ -318,7 +318,6 @@ explore("bag_of_words")
 # From one mean you cannot recover the tokens, because many pairs have the mean (3, 6). From all of them you can. Multiply a mean by its number of tokens, and you have their sum; take away the sum before it, and one token is left.
 
 # %%
-means = causal_mean_loop(x)
 for t in range(1, len(x)):
     token = (t + 1) * means[t] - t * means[t - 1]
     torch.testing.assert_close(token, x[t])
@@ -332,18 +331,20 @@ token, x[t]
 # How do you test that? Change one input at a time, and see which outputs move. That makes a table, with a row for each output and a column for each changed input. Where must all its ones be? Decide before you run the cell.
 
 # %% tags=["do"]
+f = causal_mean_loop
+
 columns = []
 for s in range(len(x)):
     nudged = x.clone()
     nudged[s] += 1
-    moved = causal_mean_loop(nudged) != causal_mean_loop(x)
+    moved = f(nudged) != f(x)
     columns.append(moved.any(dim=-1))
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
-# Look at column 2. When input 2 changed, outputs 2 and 3 moved, and the two before them did not. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now let the mean cheat. In `causal_mean_loop`, write `: t + 2` for `: t + 1`, run that cell and this one, and look at the table. (Then put it back.)
+# Column 2 says that when input 2 changed, outputs 2 and 3 moved, and the two before them did not. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now probe something that looks harmless. Write `f = lambda x: x - x.mean(dim=0)` in the first line, which only moves the tokens so that their mean is 0, and run the cell again. Which outputs have seen the future now? (Then change it back.)
 #
-# The package has the same probe. It adds random numbers instead of 1, and it tests one text, which means that it can find a leak but can't prove that there is none.
+# The package has the same probe, except that it adds random numbers instead of 1. It tests one text, which means that it can find a leak but can't prove that there is none.
 
 # %% tags=["lesson"]
 from attention_course.attention import leak_probe
@@ -372,10 +373,10 @@ torch.testing.assert_close(running_means, causal_mean_loop(x))
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
     tokens = torch.randn(3, T, 5)
-    means = causal_mean_loop(tokens)
+    averaged = causal_mean_loop(tokens)
     for t in range(T):
         total = tokens[:, : t + 1].sum(dim=1)
-        torch.testing.assert_close(means[:, t] * (t + 1), total)
+        torch.testing.assert_close(averaged[:, t] * (t + 1), total)
 
 # %% [markdown]
 # ## Break it
@@ -473,7 +474,7 @@ check("forgetting_mean", my_forgetting_mean)
 #
 # <!--step-->
 #
-# So writes the mean of the past once it is *trained*, which means that its numbers were adjusted until the loss was low (rung {scaling_variance} shows how). That helps, from {{surprise.mean():.2f}} down to 2.28<!--given-->. But a model that reads everything is still beaten by a table that reads one letter.
+# That is what the mean of the past writes once it is *trained*, which means that its numbers were adjusted until the loss was low (rung {scaling_variance} shows how). Training brings the loss from {{surprise.mean():.2f}} down to 2.28<!--given-->. But a model that reads everything is still beaten by a table that reads one letter.
 #
 # The mean sees everything, and treats everything alike. So the next thing to do is to give each token of the past its own share, at first by hand. A model whose tokens learn of each other through attention alone is a **transformer**, and the drawing shows one. What you built on this rung is lit. (Click a grey line to see its code.)
 #
