@@ -487,7 +487,7 @@ steps = len(story) - 1 - story.index("Sam")
 print(f"{steps} steps back, {0.5**steps:.0e} of the newest letter's weight")
 
 # %% [markdown]
-# Next to nothing. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That is the problem we noticed with the batch. Weights that are the same for every text cannot know what is *in* a text.
+# Next to nothing. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That is the problem we noticed with the batch. Weights that do not change from text to text cannot know what is *in* a text.
 #
 # If you have met fully connected networks, this is the difference to attention that people ask about most. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We go there in two steps, and the first is to let weights come from any numbers, also from negative ones.
 #
