@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 FOLDER = Path(__file__).parent / "rungs"
-STAIRCASE = FOLDER / "staircase.json"  # models of rungs 1 to 8, what each writes, and its loss
+STAIRCASE = FOLDER / "staircase.json"  # the models of the climb, what each writes, and its loss
 ORDER = (
     "bag_of_words",
     "tril_matmul",
@@ -26,9 +26,9 @@ ORDER = (
     "speed_run",
     "an_empty_page",
 )
+NUMBER = re.compile(r"\{(" + "|".join(ORDER) + r")\}(\.ipynb)?")
 MORE = re.compile(r"#{2,} More: ")  # a heading that folds what is below it
 ASKS = re.compile(r"^(?:ask|explore|fill|hero)\(|tags=.*\"do\"", re.M)  # what has the reader do something
-NUMBER = re.compile(r"\{(" + "|".join(ORDER) + r")\}(\.ipynb)?")
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,10 +24,13 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
+import torch
+import torch.nn as nn
 from build import FIELD
-from cells import calls_in
+from cells import calls_in, run
 from IPython.core.inputtransformer2 import TransformerManager
 
+from attention_course.attention import attention
 from attention_course.exercises import EXERCISES, check
 from attention_course.explorers import EXPLORERS, explore
 from attention_course.ladder import ORDER, RUNGS
@@ -213,6 +216,21 @@ def test_each_number_that_describes_a_picture_is_in_the_code(path):
         known = literals(tree_of(cell.source) for cell in section.code).union(*map(printed_by, section.code))
         for number in unmarked_in(alts_of(section)):
             assert is_shown(number, known), f"{number} describes a picture of {section.heading!r}"
+
+
+def test_the_worked_example_has_the_numbers_that_raschka_prints():
+    made = run("query_key_value", "raschka", torch=torch, nn=nn, attention=attention)
+    printed = [
+        [-0.1564, 0.1028, -0.0763, -0.0764],
+        [0.5313, 1.3607, 0.7891, 1.3110],
+        [-0.3542, -0.1234, -0.2627, -0.3706],
+        [0.0071, 0.3345, 0.0969, 0.1998],
+        [0.1008, 0.4780, 0.2021, 0.3674],
+        [-0.5296, -0.2799, -0.4107, -0.6006],
+    ]
+    torch.testing.assert_close(made["output"], torch.tensor(printed), atol=1e-4, rtol=0)
+    of_short = made["weights"][2]
+    assert [made["words"][at] for at in (of_short.argmax(), of_short.argmin())] == ["short", "is"]
 
 
 # Words

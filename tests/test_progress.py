@@ -60,7 +60,7 @@ def test_nothing_is_written_before_an_answer_nor_in_tests(file, monkeypatch):
     ask("mean_at_one")._repr_mimebundle_()
     check("windowed_mean", stub)
     check("windowed_mean", None)
-    assert repr(progress(RUNG.stem)) == "Rung 1: 4 questions and 3 exercises."
+    assert repr(progress(RUNG.stem)) == "Rung 1: 6 questions and 3 exercises."
     monkeypatch.setenv("ATTENTION_PROGRESS", "")
     choose("mean_at_one")
     assert kept() == (Record(), "")
@@ -154,13 +154,13 @@ def test_names_are_those_of_questions_and_exercises():
 
 def test_the_line_of_a_rung(file):
     choose("mean_at_one", right=True)
-    choose("slice_of_the_past", right=True)
+    choose("after_a_space", right=True)
     choose("swap_two_tokens")
     choose("swap_two_tokens", right=True)
     check("causal_mean_loop", EXERCISES["causal_mean_loop"].reference, 0)
     check("windowed_mean", lambda x, k: x, 0)
     line = (
-        "Rung 1: 2 of 4 questions right at the first try, 1 of 3 exercises passed. "
+        "Rung 1: 2 of 6 questions right at the first try, 1 of 3 exercises passed. "
         "Look again: swap_two_tokens, windowed_mean."
     )
     assert repr(progress(RUNG.stem)) == line
@@ -176,7 +176,7 @@ def test_all_rungs_are_a_table(file):
     page = progress()._repr_html_()
     rows = re.findall(r"<tr><th.*?</tr>", page.partition("<tbody>")[2])
     assert len(rows) == len(RUNGS) == len(repr(progress()).splitlines())
-    assert re.findall(r">([^<>]+)<", rows[0]) == ["1 bag of words", "4 of 4 ✓", "0 of 3", "windowed_mean"]
+    assert re.findall(r">([^<>]+)<", rows[0]) == ["1 bag of words", "6 of 6 ✓", "0 of 3", "windowed_mean"]
     assert "✓" not in "".join(rows[1:])
 
 

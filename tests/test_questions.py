@@ -78,22 +78,22 @@ def test_a_choice_that_is_code_is_set_as_code_and_then_all_are(name):
 
 def test_after_a_restart_the_card_shows_what_was_answered(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTENTION_PROGRESS", str(tmp_path / "progress.json"))
-    question, untouched = ask("slice_of_the_past"), ask("slice_of_the_past")._repr_mimebundle_()
+    question, untouched = ask("loss_of_a_guess"), ask("loss_of_a_guess")._repr_mimebundle_()
     question.buttons[0].click()
     question.buttons[2].click()
-    again = ask("slice_of_the_past")
+    again = ask("loss_of_a_guess")
     assert again.guesses == [0, 2]
     assert again.explanation == question.explanation
     assert [button.icon for button in again.buttons] == ["times", "", "times", ""]
     question.corner.click()
     question.corner.click()
-    again = ask("slice_of_the_past")
+    again = ask("loss_of_a_guess")
     assert [button.icon for button in again.buttons] == ["times", "check", "times", ""]
     assert again.explanation == question.explanation
     assert "attention-answered" in again._dom_classes
     for kind in ("text/html", "text/plain"):
         assert again._repr_mimebundle_()[kind] == untouched[kind], "what is stored must not tell"
-    assert ask("mean_at_one").explanation == ""
+    assert ask("swap_two_tokens").explanation == ""
 
 
 def test_text_is_escaped_and_code_is_set_as_code():

@@ -1,4 +1,4 @@
-"""Guess first, then see: `ask("slice_of_the_past")` in a notebook cell.
+"""Guess first, then see: `ask("mean_at_one")` in a notebook cell.
 
 The `questions.toml` of a rung holds them; every choice, right or wrong, has its own explanation.
 """

@@ -11,9 +11,9 @@ def test_one_message_a_change():
     explorer = explore("tril_matmul")
     messages = []
     explorer.figure.send_state = lambda names: messages.append(set(names))
-    explorer.controls["T"].value = 3
+    explorer.controls["decay"].value = 0.5
     assert len(messages) == 1
     assert {"panels", "caption"} <= set(messages[0])
     state = explorer.figure.get_state()["panels"][0]
-    weights = np.frombuffer(state["values"], dtype=np.float32).reshape(3, 3)
-    assert weights.sum(axis=1) == pytest.approx([1, 1, 1])
+    weights = np.frombuffer(state["values"], dtype=np.float32).reshape(8, 8)
+    assert weights.sum(axis=1) == pytest.approx([1] * 8)

@@ -13,9 +13,10 @@ def says(out, temperature, masked, **scores):
     expected = torch.softmax(torch.tensor(list(scores.values())[:seen]) / temperature, dim=0)
     torch.testing.assert_close(out["weights"][:seen], expected)
     torch.testing.assert_close(out["exp"] / out["exp"].sum(), out["weights"])
-    yield f"sees {seen} keys. Entropy of its weights: {entropy(expected):.2f} nats, "
-    hidden = " The mask sets the score of key 3 to −∞, whatever it was." if masked else ""
-    yield f"out of at most ln {seen} = {math.log(seen):.2f}.{hidden}"
+    yield f"sees {seen} keys. The entropy of its weights is {entropy(expected):.2f} nats, of at most "
+    hidden = " The mask sets the score of “Sam” to −∞, whatever it was." if masked else ""
+    perplexity = math.exp(entropy(expected))
+    yield f"ln {seen} = {math.log(seen):.2f}, and the perplexity is {perplexity:.1f}.{hidden}"
 
 
 def test_scores_are_dragged_at_their_bars_and_have_no_sliders():

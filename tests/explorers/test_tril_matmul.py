@@ -1,23 +1,40 @@
-"""The explorer of weights times tokens."""
+"""The explorer of weights that depend on the distance."""
 
+import re
+
+import pytest
 import torch
-from explorers.words import written
 
-from attention_course.averaging import causal_mean_loop
-from attention_course.rungs.tril_matmul.explorer import TOKENS, compute
-
-
-def says(out, T, decay, triangle, normalize):
-    sees = [[decay ** abs(t - s) * (s <= t or not triangle) for s in range(T)] for t in range(T)]
-    expected, weights = torch.tensor(sees), out["weights"]
-    if normalize:
-        expected /= expected.sum(dim=1, keepdim=True)
-    torch.testing.assert_close(weights, expected)
-    yield f"The last row of weights sums to {written(weights[-1].sum())}."
-    a, b = (weights @ TOKENS[:T])[-1]
-    yield f"Its output is ({written(a)}, {written(b)})."
+from attention_course.rungs.tril_matmul.exercises import band_matrix
+from attention_course.rungs.tril_matmul.explorer import TEXT, TRAINED_PATH, compute
 
 
-def test_with_triangle_and_normalizing_is_the_mean_of_the_past():
-    output = compute(T=6, decay=1.0, triangle=True, normalize=True)["output"]
-    torch.testing.assert_close(output, causal_mean_loop(TOKENS[:6]))
+def says(out, decay, window):
+    first = out["weights"][-1, -1]
+    many = len(TEXT) if window == "all" else int(window)
+    expected = torch.tensor([decay**back * (back < many) for back in reversed(range(len(TEXT)))])
+    torch.testing.assert_close(out["weights"][-1] / first, expected)
+    yield f"has a loss of {out['loss']:.2f} nats per character"
+    yield f"it writes “{out['line']}”"
+
+
+def test_without_decay_it_is_the_mean_of_the_past_or_of_the_last_ones():
+    for window, k in {"all": len(TEXT), "4": 4}.items():
+        weights = compute(decay=1.0, window=window)["weights"]
+        torch.testing.assert_close(weights, band_matrix(len(TEXT), k))
+
+
+def test_an_output_holds_how_much_of_each_letter_was_taken():
+    output = compute(decay=0.5, window="all")["output"][-1]
+    share = 0.5 ** torch.arange(len(TEXT))
+    expected = {"r": share[0], "o": share[1] + share[2], "i": share[-1]}
+    for letter, amount in expected.items():
+        assert output["it? Por".index(letter)] == pytest.approx((amount / share.sum()).item())
+
+
+def test_the_rung_tells_the_losses_that_were_recorded():
+    text = TRAINED_PATH.with_name("notebook.py").read_text(encoding="utf-8")
+    section = text.partition("## Choose, and let it write")[2].partition("\n# ## ")[0]
+    told = [(1.0, "all"), (0.0, "all"), (0.5, "all"), (1.0, "4")]
+    losses = [f"{compute(decay, window)['loss']:.2f}" for decay, window in told]
+    assert re.findall(r"([\d.]+)<!--given-->", section) == losses

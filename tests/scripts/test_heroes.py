@@ -146,6 +146,10 @@ def test_tril_matmul(show):
         close(poured(shown).tolist(), weights * tokens)
         shown.press("Start over")
         assert not poured(shown).any()
+    shown.press("Fading")
+    fading = (0.5**distance).tril()
+    close(shown["weights"], fading / fading.sum(dim=-1, keepdim=True))
+    assert "Token 1 pours 2/7 × 2 = 0.57 into it" in shown.point("weight of token 1 in row 2")
     shown.press("Mean of the past")
     shown.press("Start over")
     for t in range(5):
@@ -197,17 +201,22 @@ def test_masked_softmax(show):
     assert f"frees {freed:.2f} of the total" in shown.words
     assert f"{1 / (1 - freed):.2f} times" in shown.words
     before = shown["weights"]
-    shown.key("score of mat", "ArrowUp")
+    shown.key("score of drum", "ArrowUp")
     assert shown["weights"] == before
     assert "its weight stays 0, and no other weight moves" in shown.words
-    shown.fire("score of the", "focus")
-    shown.key("score of the", "ArrowUp")
+    shown.fire("score of Ben", "focus")
+    shown.key("score of Ben", "ArrowUp")
     assert_weights(2)
-    assert f"It gained {shown['weights'][0] - before[0]:.2f}; the others together lost as much" in shown.words
+    gain = shown["weights"][0] - before[0]
+    assert f"It gained {gain:.2f}, and the others together lost as much" in shown.words
+    assert "more than half" not in shown.words
+    for _ in range(4):
+        shown.key("score of Ben", "ArrowUp")
+    assert "That is more than half." in shown.words
     for key, place in {"ArrowLeft": 1, "ArrowRight": 2}.items():
         shown.key("the token that looks back", key)
         assert_weights(place)
-    assert "is behind the mask: its weight is 0." in shown.point("weight of mat")
+    assert "is behind the mask, so its weight is 0." in shown.point("weight of drum")
     shown.press("All scores 0")
     close(shown["weights"], torch.tensor([1 / 3] * 3 + [0.0] * 3))
 

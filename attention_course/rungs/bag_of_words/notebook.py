@@ -3,10 +3,14 @@
 #
 # <!--ladder-->
 #
-# **You will build** the mean of the past, with loops: the simplest way for a token to use what came before it, and the reference for the next rungs.
+# **You will build** a model that counts which letter follows which, and then the mean of the past, the simplest way to see more than one letter.
+#
+# <!--staircase-->
+#
+# You know who got the drum, because you have read the sentence. A table of letter pairs can't know, because it sees one letter, the last. Let's build it, and then let it see more.
 
 # %% tags=["hero", "folded"]
-# The way up. Press Play, or drag the ring
+# Where this leads: a machine that learns to write. Guess, then watch
 from attention_course.heroes import hero
 
 hero("ladder")
@@ -16,26 +20,9 @@ hero("ladder")
 #
 # <!--time-->
 #
-# ![The transformer as a drawing. Lit is what this rung builds: the tokens and the mean.](images/transformer_bag_of_words.svg)
+# ## A model that only counts
 #
-# Click a grey line to see its code.
-
-# %% [markdown]
-# ## The question
-#
-# A model reads a text from left to right. At each position it may use only what it has read so far. What is the simplest thing to do with all that past?
-#
-# Below, each row of `x` is a piece of a text. The past of row 1 is row 0 and row 1 itself. Fill in what averages these two rows, column by column.
-
-# %% tags=["folded"]
-# Fill in: the mean of the past at position 1
-from attention_course.fills import fill
-
-fill("mean_of_the_past")
-
-# %% tags=["hero", "folded"]
-# The picture of this rung. Press Play, drag a token, shuffle
-hero("bag_of_words")
+# Every character of the text gets a number. `counts[i][j]` will say how often character j came right after character i.
 
 # %% tags=["folded"]
 # Imports
@@ -43,49 +30,153 @@ import torch
 
 from attention_course.exercises import check
 from attention_course.explorers import explore
+from attention_course.fills import fill
+from attention_course.plots import Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
+from attention_course.text import CharTokenizer, load_text, train_val_split
 
 progress("bag_of_words")
 
+# %%
+text = load_text("stories")
+tokenizer = CharTokenizer(text)
+V = tokenizer.vocab_size
+train_ids, val_ids = train_val_split(tokenizer.encode(text))
+ids = train_ids.tolist()
+
+print(text[:139])
+print(f"... {len(text):,} characters, {V} different ones")
+print("The first word, in numbers:", ids[:4])
+
+# %% tags=["folded"]
+# Fill in: count the pairs
+fill("count_pairs")
+
+# %% tags=["folded", "name:count_pairs"]
+# The pairs, counted
+counts = [[0] * V for _ in range(V)]
+for t in range(len(ids) - 1):
+    counts[ids[t]][ids[t + 1]] += 1
+
 # %% [markdown]
-# ## Tokens are rows
+# That is all the training this model gets. Divide each row by its sum, and the counts become probabilities. Row "o" then says how likely each character is to follow an "o".
+
+# %% tags=["do"]
+shares = [[n / sum(row) for n in row] for row in counts]
+table = torch.tensor(shares)  # (V, V)
+
+letter = "o"
+row = table[tokenizer.characters.index(letter)]
+for p, i in zip(*row.topk(4)):
+    print(f"{p:.2f}  {tokenizer.characters[i]!r}")
+
+# %% [markdown]
+# Change "o" to another letter, and run the cell again. Can you find one that leaves no doubt about what comes next? (It would have to be a letter that you meet in one word only, or always in the same company.)
 #
-# A **token** is a piece of text, such as a word or a character. The model represents it by a vector, whose entries are its **channels**. A text is a **sequence** of tokens: their order matters. A sequence of T tokens with C channels is a tensor of shape (T, C), one row for each token, in reading order. We call such a row a token, too.
+# What you have built is a **language model**, which reads a text and says how likely each possible continuation is. The pieces that a language model reads and writes are called **tokens**. Ours are single characters, spaces included; the models that you chat with use longer pieces, of a few letters each. All the tokens that a model knows are its **vocabulary**, and V is how many there are.
 #
-# Here T = 4 and C = 2, so each token is a point in the plane. The numbers are small: you can follow every step in your head.
+# Now let it write on from `Who got it? Poor `, where somebody's name should follow.
+
+# %% tags=["folded"]
+# Question
+ask("after_a_space")
+
+# %% tags=["do"]
+torch.manual_seed(1)
+line = tokenizer.encode("Who got it? Poor ").tolist()
+for _ in range(40):
+    probabilities = table[line[-1]]  # (V,): only the last character counts
+    drawn = torch.multinomial(probabilities, 1)  # draw one at random
+    line.append(drawn.item())
+print(tokenizer.decode(torch.tensor(line)))
+
+# %% [markdown]
+# There is the line from the top of this page. Try other seeds, and you'll see a whole word now and then. But does the table ever answer the question?
+#
+# ## How wrong is it?
+#
+# "It writes nonsense" is true, but we can't improve what we can't measure. So let the model read a text that it hasn't counted, and see how surprised it is by each character that really comes. If it gave that character a probability of 1, it isn't surprised. The smaller the probability p was, the larger the surprise should be, and when two surprising things happen one after the other, their surprises should add up. The probabilities of the two multiply, so what we want is a logarithm. The surprise is −ln p.
+#
+# The average surprise over a text is the **loss** of a language model. Its unit is the **nat** per character, because the logarithm is the natural one. Every model of this course is judged by that one number, and lower is better.
+
+# %% tags=["folded"]
+# Question
+ask("loss_of_a_guess")
+
+# %% [markdown]
+# We kept the last tenth of the text for this, and counted none of it.
+
+# %% tags=["folded"]
+# Fill in: the loss of the table
+fill("loss_of_the_table")
+
+# %% tags=["folded", "name:loss_of_the_table"]
+# The loss of the table
+before, after = val_ids[:-1], val_ids[1:]
+p = table[before, after]  # what the table gave each character that came
+surprise = -p.log()
+loss = surprise.mean()
+print(f"{loss:.2f} nats per character")
+
+# %% [markdown]
+# So a table that only counted is far better than a guess. On average it is as unsure as somebody with about {{loss.exp():.0f}} equally good choices, instead of 33. (A pair that was never counted would have the probability 0 and an infinite surprise. None comes up here, and for other texts people add 1 to every count.)
+#
+# Let's take one line, character by character, and see where the table is surprised most.
+
+# %% tags=["do"]
+line = "it? Poor Sam."
+line_ids = tokenizer.encode(line)
+surprise = -table[line_ids[:-1], line_ids[1:]].log()
+print("".join(f"{c:>5}" for c in line[1:].replace(" ", "␣")))
+print("".join(f"{s:5.1f}" for s in surprise.abs()))
+
+# %% [markdown]
+# Compare the "S" with the "a" after it. Once the S is there, the table knows how to go on, and yet the S itself is the biggest surprise in the line. No wonder, since it had to be guessed from a space. Write the line with another name, and see whether the table notices that your answer is wrong.
+#
+# ## Let it see the past
+#
+# It doesn't notice, and it can't, since the word that decides came some forty letters earlier. So let's give the model the whole past. The simplest way to use it is to let every letter speak. Each one names its row of the table, what *it* would expect next, and we take the mean of these rows. After "Poor", that is the mean of the rows "P", "o", "o" and "r".
+#
+# Rows of 33 numbers are too long to check by hand, so let's make the same idea small, with four tokens of two numbers each.
 
 # %%
 x = torch.tensor([[2.0, 8.0], [4.0, 4.0], [6.0, 0.0], [0.0, 4.0]])
 x.shape
 
 # %% [markdown]
-# ## Predict
-#
-# The simplest way to use the past is to take its **mean**, channel by channel: add up the token at position t and all tokens before it, and divide by their number. Commit to a guess before you go on.
+# A sequence of T tokens with C channels, as the numbers of a token are called, is a tensor of shape (T, C). Here T = 4 and C = 2, so you can draw each token as a point in the plane. The position of a token is also called its time t, because a text is read from left to right.
 
 # %% tags=["folded"]
 # Question
 ask("mean_at_one")
 
 # %% [markdown]
-# ## Build: one position
-#
-# The past of position `t`, including the token itself, is a slice of `x`. Positions are also called time, hence T. The mean is taken over time, dimension 0. The channels, dimension 1, stay separate.
+# The past of position t, the token itself included, is a slice of `x`. Write it, and average over time, which is dimension 0. The channels are dimension 1, and stay apart.
 
 # %% tags=["folded"]
-# Question
-ask("slice_of_the_past")
+# Fill in: the mean of the past at position 1
+fill("mean_of_the_past")
 
-# %% tags=["name:mean_of_the_past"]
+# %% tags=["folded", "name:mean_of_the_past"]
+# The mean of the past at position 1
 t = 1
 past = x[: t + 1]  # (t + 1, C)
 past.mean(dim=0)
 
 # %% [markdown]
-# ## Build: every position
+# What happens to the mean while more and more tokens come in?
+
+# %% tags=["hero", "folded"]
+# The picture of this rung. Guess, then press Play; drag a token, shuffle
+hero("bag_of_words")
+
+# %% [markdown]
+# When token t arrives, it is one of t + 1, so it pulls the mean 1/(t + 1) of the way. That's halfway at first, then a third, then less and less. Keep that in mind, because it will cost us.
 #
-# A loop over time does this for each position.
+# ## Every position
+#
+# One loop over time does it for all positions.
 
 # %% tags=["folded"]
 # Fill in: the loop
@@ -102,9 +193,7 @@ means
 # %% [markdown]
 # Check the last row in your head: (2 + 4 + 6 + 0) / 4 = {{means[-1, 0]:.0f}}, and (8 + 4 + 0 + 4) / 4 = {{means[-1, 1]:.0f}}.
 #
-# ## Build: a batch
-#
-# Models process several sequences at once. A **batch** of B sequences has shape (B, T, C). Each sequence is averaged on its own, so there is one more loop.
+# Models read several texts at once, in a batch of B texts, which has the shape (B, T, C). The texts have nothing to do with each other, so each is averaged on its own.
 
 # %%
 torch.manual_seed(1)
@@ -124,11 +213,7 @@ for b in range(B):
 batch_means.shape
 
 # %% [markdown]
-# ## Build: one function for both
-#
-# An index of `...` stands for all dimensions that are not named. Counted from the end, time is dimension -2 and the channels are dimension -1, so one function serves both shapes.
-#
-# `torch.testing.assert_close` compares two tensors. It is silent when they agree, and raises an error when they do not.
+# Can one function serve both shapes? It can if you count dimensions from the end, because time is always -2 and the channels are always -1. The three dots stand for whatever comes before. `assert_close` compares two tensors, and says nothing if they agree.
 
 
 # %%
@@ -143,13 +228,58 @@ torch.testing.assert_close(causal_mean_loop(x), means)
 torch.testing.assert_close(causal_mean_loop(batch), batch_means)
 
 # %% [markdown]
-# This function is **causal**: no output depends on a later input. A **language model** like GPT uses output t to predict token t + 1, so it has to be causal. **Attention** will turn out to be a mean, too, in which the tokens determine how much each of them counts. A model whose tokens exchange information only through attention is called a **transformer**; the T of GPT stands for it.
+# ## Back to the stories
 #
-# The package has the same function. The next rungs import it.
+# Now the real thing. We cut the text that we kept into pieces of 128 characters, look up the row of each character, and take the mean of the past at every position. The mean at t is our prediction of character t + 1. You know the loss of the table; what will the loss of this model be?
+
+# %% tags=["folded"]
+# Question
+ask("more_to_see")
+
+# %%
+T = 128
+pieces = val_ids[: len(val_ids) // T * T].reshape(-1, T)  # (B, T)
+predictions = causal_mean_loop(table[pieces])  # (B, T, V)
+every = torch.arange(len(pieces))
+
+surprise = torch.zeros(T - 1)
+for t in range(T - 1):
+    came = pieces[:, t + 1]  # (B,)
+    p = predictions[every, t, came]  # (B,)
+    surprise[t] = -p.log().mean()
+print(f"one letter: {loss:.2f}   all letters: {surprise.mean():.2f}")
+
+# %% [markdown]
+# Read the two numbers again. We gave the model *everything* there is to know, and it got much worse. It is almost as bad as a model that doesn't look at the text but only knows which characters are common. Let's see where it goes wrong.
+
+# %% tags=["folded"]
+# Picture: the loss at each position
+common = torch.tensor(counts).sum(dim=0) / len(ids)
+nothing = -common[val_ids].log().mean().item()
+picture(
+    Lines(
+        "The more it has seen, the worse it gets",
+        torch.arange(1, T),
+        {"mean of the past": surprise},
+        "characters seen",
+        "loss, in nats per character",
+        log=False,
+        levels={
+            "one letter": loss.item(),
+            "which are common": nothing,
+        },
+    ),
+    alt="A curve that starts at the loss of the table, climbs steeply over "
+    "the first ten characters, and ends near the level of a model that "
+    "only knows which characters are common.",
+)
+
+# %% [markdown]
+# At the first position the mean *is* the table, because one letter is all the past there is. From then on every new letter pulls less than the one before. The last letter, the one that knew so much about the next, is soon one voice among a hundred, and it drowns.
 #
 # ## What is lost
 #
-# A mean does not depend on the order of its terms.
+# There is a second reason, and it's worse. Look at the small example again.
 
 # %% tags=["folded"]
 # Question
@@ -162,7 +292,28 @@ assert not changed[-1]
 changed
 
 # %% [markdown]
-# Tokens go into the mean like words into a bag, and come out in no order: "dog bites man" and "man bites dog" end in the same mean. Hence the name **bag of words**.
+# A mean doesn't depend on the order of what goes in. Tokens go into it like words into a bag, and come out in no order, hence the name **bag of words**. For our question that is the end, as two stories with the same letters show.
+
+# %% tags=["do"]
+stories = ["Kind Ben gave poor Sam", "Kind Sam gave poor Ben"]
+rows = [table[tokenizer.encode(story)] for story in stories]  # (T, V) each
+a, b = (causal_mean_loop(each)[-1] for each in rows)
+torch.testing.assert_close(a, b)
+
+# %% [markdown]
+# Who got it? The two means are the same, and the two answers are not. So nothing that you could build on top of this mean, however clever, can answer the question. Make up two other lines with the same letters ("a drum" and "mud ra" will do), and see for yourself.
+#
+# What would help? A mean in which the tokens don't all count the same: the last letter a lot, the name after "poor" when somebody asks who got it, and most others hardly. Such a mean, in which the text itself decides what counts, is called **attention**. The next three rungs build it.
+#
+# In the picture below, drag `t` to 7, and then change the order. Which part of the path changes, and which doesn't?
+# (The picture is static until you run the cell.)<!--notebook-->
+
+# %% tags=["folded"]
+# Explorer: a bag of tokens, and the mean of what is in it
+explore("bag_of_words")
+
+# %% [markdown]
+# ### More: the order is still in there, if you look at all the means
 #
 # From one mean you cannot recover the tokens, because many pairs have the mean (3, 6). From all of them you can. Multiply a mean by its number of tokens, and you have their sum; take away the sum before it, and one token is left.
 
@@ -175,23 +326,27 @@ token, x[t]
 # %% [markdown]
 # ## No looking ahead
 #
-# Change one input at a time, and see which outputs move. That gives a matrix: one row for each output, one column for each changed input.
+# One thing about our mean is exactly right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, and it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that keeps to this is called **causal**.
+#
+# How do you test that? Change one input at a time, and see which outputs move. That makes a table, with a row for each output and a column for each changed input. Where must all its ones be? Decide before you run the cell.
 
-# %%
+# %% tags=["do"]
+f = causal_mean_loop
+
 columns = []
 for s in range(len(x)):
     nudged = x.clone()
     nudged[s] += 1
-    moved = causal_mean_loop(nudged) != causal_mean_loop(x)
+    moved = f(nudged) != f(x)
     columns.append(moved.any(dim=-1))
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
-# Read column 2: outputs 2 and 3 moved when input 2 did. All ones lie on the diagonal or below it. A one above it would be an output that moved with a *later* input.
+# Column 2 says that when input 2 changed, outputs 2 and 3 moved, and the two before them did not. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now probe something that looks harmless. Write `f = lambda x: x - x.mean(dim=0)` in the first line, which only moves the tokens so that their mean is 0, and run the cell again. Which outputs have seen the future now? (Then change it back.)
 #
-# The package calls this the **leak probe**, because it shows a leak from the future. Its version adds random noise instead of 1. It tests one sequence, so it can find a leak but not prove that there is none.
+# The package has the same probe, except that it adds random numbers instead of 1. It tests one text, which means that it can find a leak but can't prove that there is none.
 
-# %%
+# %% tags=["lesson"]
 from attention_course.attention import leak_probe
 
 moves = leak_probe(causal_mean_loop, x)
@@ -199,56 +354,37 @@ assert not moves.triu(diagonal=1).any()
 torch.equal(moves, torch.stack(columns, dim=-1))
 
 # %% [markdown]
-# ## Fewer additions
+# ### More: a faster way, and why we won't need it
 #
-# Adding up t + 1 tokens takes t additions. Over all positions that is 0 + 1 + ... + (T − 1) = T(T − 1)/2 additions for each channel: about T²/2, quadratic in T.
-#
-# But the sum at t is the sum at t − 1 plus one more token. `cumsum` computes this running sum in T − 1 additions: linear in T. Dividing each row by its count gives the means.
+# Adding up t + 1 tokens takes t additions. Over all positions that makes 0 + 1 + ... + (T − 1) = T(T − 1)/2 for each channel, about T²/2. But the sum at t is the sum at t − 1 plus one more token, so T − 1 additions are enough. `cumsum` computes this running sum. Divide each row by its count, and you have the means. (`[:, None]` makes a column of the counts, so that row t is divided by count t.)
 
 # %%
-counts = torch.arange(1, len(x) + 1)  # 1, 2, 3, 4
-running_means = x.cumsum(dim=0) / counts[:, None]  # (T, C) / (T, 1)
+numbers = torch.arange(1, len(x) + 1)  # 1, 2, 3, 4
+running_means = x.cumsum(dim=0) / numbers[:, None]  # (T, C) / (T, 1)
 torch.testing.assert_close(running_means, causal_mean_loop(x))
 
 # %% [markdown]
-# Why not stay with the running sum? In softmax attention (rung {masked_softmax}), each position determines for itself how much each earlier token counts. That takes one number for each pair of positions: a T × T matrix. (Linear attention, by Katharopoulos et al. 2020, gives up some of that freedom and stays with running sums.) [Rung {tril_matmul}]({tril_matmul}.ipynb) builds it.
+# Why not stay with the running sum? Soon each position will decide for itself how much every earlier token counts (rung {masked_softmax}), and then there is one number for each pair of positions, T² of them. (Linear attention, by Katharopoulos et al. 2020, gives up some of that freedom and stays with running sums.)
 #
 # ## Prove
 #
-# Later rungs are compared with the rung below. Here there is none, so the loop is compared with its definition, for several lengths: each output is the sum of the tokens it may see, divided by their number.
+# From now on every rung is compared with the one below it. Here there is none, so we compare the loop with what a mean is, at several lengths: t + 1 times the mean is the sum.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
-    x_random = torch.randn(3, T, 5)
-    means = causal_mean_loop(x_random)
+    tokens = torch.randn(3, T, 5)
+    averaged = causal_mean_loop(tokens)
     for t in range(T):
-        torch.testing.assert_close(
-            means[:, t] * (t + 1), x_random[:, : t + 1].sum(dim=1)
-        )
+        total = tokens[:, : t + 1].sum(dim=1)
+        torch.testing.assert_close(averaged[:, t] * (t + 1), total)
 
 # %% [markdown]
-# `assert_close` allows a small difference, because both sides round, at different steps. Rung {tril_matmul} looks at this closely.
-#
-# ## Explore
-#
-# **How much does one new token move the mean, early and late? And where does its path end when the order changes?**
-#
-# Drag `t` to the right: the blue tokens have been seen, and the ring is the mean. Then leave `t` at 7 and change the order.
-# (The picture is static until you run the cell.)<!--notebook-->
-
-# %% tags=["folded"]
-# Explorer: a bag of tokens, and the mean of what is in it
-explore("bag_of_words")
-
-# %% [markdown]
-# When token t arrives, the mean goes 1/(t + 1) of the way towards it: halfway at t = 1, an eighth at t = 7, because it is one of t + 1 tokens. The path depends on the order, its end does not.
-#
 # ## Break it
 #
-# Here is a bug that is easy to write. It runs, and the shapes are right.
+# Here is a bug that is easy to write. It runs, the shapes are right, and so are the first two rows.
 
 
-# %%
+# %% tags=["do"]
 def broken_loop(x):
     out = x.clone()
     for t in range(len(out)):
@@ -258,30 +394,22 @@ def broken_loop(x):
     return out
 
 
+torch.testing.assert_close(broken_loop(x)[:2], causal_mean_loop(x)[:2])
 broken_loop(x)
 
 # %% [markdown]
-# Compare it with the right means, (2, 8), (3, 6), (4, 4), (3, 4), and find the line.
+# The right means are (2, 8), (3, 6), (4, 4) and (3, 4). Which line is to blame?
 
 # %% tags=["folded"]
 # Question
 ask("find_the_loop_bug")
 
 # %% [markdown]
-# Row 2 reads row 1, which no longer holds a token, but a mean. Rows 0 and 1 are still right, so a check of the first two rows would miss it. Compare all rows.
-
-# %% tags=["folded"]
-# Check: from row 2 on the loop is wrong, by more than rounding
-torch.manual_seed(1)
-x_random = torch.randn(8, 2)
-error = (broken_loop(x_random) - causal_mean_loop(x_random)).abs()
-assert (error[:2] < 1e-6).all()
-assert error[2:].max() > 0.1
-
-# %% [markdown]
+# Row 2 reads row 1, and by then row 1 no longer holds a token but a mean. So the loop averages averages. If you check the first two rows only, you see nothing wrong, so compare all of them. One changed word repairs the function. Find it, and run the cell again.
+#
 # ## Exercises
 #
-# Write your answer where the stub raises `NotImplementedError`, and run the cell. `check` draws new inputs each time, and names a known mistake. Its buttons give hints and the solution.
+# Write your answer where it says `raise NotImplementedError`, and run the cell. `check` tries your function on fresh random inputs, and if it recognizes your mistake, it tells you which one it is. Its buttons give hints and the solution.
 #
 # ### 1. The loop, from memory
 #
@@ -302,6 +430,8 @@ check("causal_mean_loop", my_causal_mean)
 # %% [markdown]
 # ### 2. A mean of the last k
 #
+# The last letter drowns in a long past. So what about a short one?
+#
 # <!--task windowed_mean-->
 
 # %% tags=["folded"]
@@ -319,6 +449,8 @@ check("windowed_mean", my_windowed_mean)
 # %% [markdown]
 # ### 3. A mean that forgets
 #
+# Or let the past fade, without ever cutting it off.
+#
 # <!--task forgetting_mean-->
 
 # %% tags=["folded"]
@@ -334,17 +466,26 @@ def my_forgetting_mean(x):
 check("forgetting_mean", my_forgetting_mean)
 
 # %% [markdown]
-# ## In the wild
+# ### More: where our names come from
 #
-# - Andrej Karpathy's lecture "Let's build GPT" builds the same mean first and calls it `xbow`, for "bag of words". The cell under "Build: a batch" is its first version.
-# - B, T and C are nanoGPT's names. Papers write d_model or d for the channels, and n or L for T.
+# Andrej Karpathy's lecture "Let's build GPT" also counts pairs first and then builds this mean, which he calls `xbow`, for "bag of words". The cell with both loops is his first version. B, T and C are his names as well. Papers write d_model or d for the channels, and n or L for T.
+#
+# ## Where we are
+#
+# <!--step-->
+#
+# That is what the mean of the past writes once it is *trained*, which means that its numbers were adjusted until the loss was low (rung {scaling_variance} shows how). Training brings the loss from {{surprise.mean():.2f}} down to 2.28<!--given-->. But a model that reads everything is still beaten by a table that reads one letter.
+#
+# The mean sees everything, and treats everything alike. So the next thing to do is to give each token of the past its own share, at first by hand. A model whose tokens learn of each other through attention alone is a **transformer**, and the drawing shows one. What you built on this rung is lit. (Click a grey line to see its code.)
+#
+# ![The transformer as a drawing. Lit is what this rung builds: the tokens and the mean.](images/transformer_bag_of_words.svg)
 #
 # ## Three sentences to remember
 #
-# 1. In a causal model a token may use itself and its past, never its future.
-# 2. A mean does not know the order of its tokens.
-# 3. The leak probe changes one input and watches which outputs move: in a causal function, none before that position.
+# 1. A language model predicts the next token, and its loss is its average surprise, −ln p.
+# 2. A mean of the past sees everything, but it loses the order, and the last token drowns.
+# 3. In a causal model no output depends on a later input. The leak probe changes one input, and watches which outputs move.
 #
-# Next: [rung {tril_matmul}, one matrix product]({tril_matmul}.ipynb), where the two loops become a single `@`.
+# Next: [rung {tril_matmul}, one matrix product]({tril_matmul}.ipynb), where a single matrix says how much each token of the past counts.
 #
 # <!--neighbours-->

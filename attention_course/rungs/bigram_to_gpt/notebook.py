@@ -96,7 +96,7 @@ print(f"... {len(text):,} characters, {text.count(chr(10)):,} stories")
 #
 # ## Characters to numbers
 #
-# A model reads numbers. List the characters that occur; the place in the list is the **id** of a character. That is a **tokenizer**. Its **vocabulary** is the list, and V is how long that is.
+# A model reads numbers. List the characters that occur; the place in the list is the **id** of a character. That is a **tokenizer**. Its vocabulary is the list, and V is how long that is.
 
 # %% tags=["name:parts"]
 characters = sorted(set(text))
@@ -159,7 +159,7 @@ assert torch.equal(x[:, 1:], y[:, :-1])
 # %% [markdown]
 # ## How good can a model be?
 #
-# The loss is the cross-entropy of rung {scaling_variance}: the mean of -ln p, where p is the probability that the model gave to the character that came. It is counted in **nats** per character. Papers often report its exponential, the **perplexity**: at 8, a model is as uncertain as if it chose among 8 equally likely characters.
+# The loss is the cross-entropy of rung {scaling_variance}: the mean of -ln p, where p is the probability that the model gave to the character that came. It is counted in nats per character. Papers often report its exponential, the perplexity of rung {masked_softmax}: at 8, a model is as uncertain as if it chose among 8 equally likely characters.
 #
 # Some baselines are known before anything is trained. One may know
 #

@@ -117,7 +117,7 @@ torch.testing.assert_close(head(x)[0], encode(x)[0])
 # %% [markdown]
 # ## A gallery of masks
 #
-# A mask says which query may look at which key. With a **window** a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question, while the answer after it is written from left to right. **Padding** fills up the short sequences of a batch, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a sequence.
+# A mask says which query may look at which key. With a window (rung {tril_matmul}) a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question, while the answer after it is written from left to right. **Padding** fills up the short sequences of a batch, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a sequence.
 
 
 # %%

@@ -2,7 +2,7 @@
 
 import { numbers } from "./figure.js";
 
-const QUERY = 2; // which sees the keys up to it, if there is a mask
+const QUERY = 2; // “poor”, which sees the keys up to it, if there is a mask
 
 const entropyOf = (weights) => weights.reduce((sum, weight) => sum - (weight > 0 ? weight * Math.log(weight) : 0), 0);
 
@@ -13,11 +13,12 @@ export default function compute(panels, { temperature, masked, ...dragged }) {
   const sum = exp.reduce((one, other) => one + other);
   const weights = exp.map((value) => value / sum);
   const visible = scores.filter(Number.isFinite).length;
-  const hidden = masked ? " The mask sets the score of key 3 to −∞, whatever it was." : "";
+  const entropy = entropyOf(weights);
+  const hidden = masked ? " The mask sets the score of “Sam” to −∞, whatever it was." : "";
   return {
     panels: [scores, exp, weights].map((heights, at) => ({ ...panels[at], heights, texts: numbers(heights) })),
     caption:
-      `Query ${QUERY} sees ${visible} keys. Entropy of its weights: ${entropyOf(weights).toFixed(2)} nats, ` +
-      `out of at most ln ${visible} = ${Math.log(visible).toFixed(2)}.${hidden}`,
+      `“poor” sees ${visible} keys. The entropy of its weights is ${entropy.toFixed(2)} nats, of at most ` +
+      `ln ${visible} = ${Math.log(visible).toFixed(2)}, and the perplexity is ${Math.exp(entropy).toFixed(1)}.${hidden}`,
   };
 }

@@ -1,4 +1,4 @@
-"""From scores that can be dragged to weights, one query at a time."""
+"""From scores that can be dragged to the weights of one query."""
 
 import math
 
@@ -10,8 +10,8 @@ from attention_course.attention import causal_mask, softmax
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Bars
 
-KEYS = ["0", "1", "2", "3"]
-QUERY = 2
+KEYS = ["Ben", "gave", "poor", "Sam"]
+QUERY = 2  # poor
 SETTINGS = {"temperature": 0.7}  # of its picture in README.md
 
 
@@ -19,16 +19,14 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
     """Return a score for each of four keys, dragged by its bar, the temperature, and the mask."""
     start = (0.0, 1.0, 2.0, 3.0)
     scores: dict[str, ipywidgets.ValueWidget] = {
-        f"score_{key}": ipywidgets.FloatSlider(
-            value, min=-5, max=5, step=0.1, description=f"score of key {key}", readout_format=".1f"
+        f"score_{s}": ipywidgets.FloatSlider(
+            value, min=-5, max=5, step=0.1, description=f"score of “{KEYS[s]}”", readout_format=".1f"
         )
-        for key, value in zip(KEYS, start, strict=True)
+        for s, value in enumerate(start)
     }
     return scores | {
         "temperature": ipywidgets.FloatSlider(1.0, min=0.1, max=5, step=0.1, description="temperature"),
-        "masked": ipywidgets.Checkbox(
-            True, description=f"mask: query {QUERY} may not see key 3", indent=False
-        ),
+        "masked": ipywidgets.Checkbox(True, description="mask: “poor” may not see “Sam”", indent=False),
     }
 
 
@@ -44,16 +42,17 @@ def compute(
 
 
 def draw(figure: LiveFigure, scores: Tensor, exp: Tensor, weights: Tensor) -> None:
-    """Show the three stages as bar charts; the caption gives the entropy and its maximum."""
+    """Show the three stages as bar charts; the caption gives entropy and perplexity."""
     visible = int(scores.isfinite().sum())
-    hidden = "" if visible == len(KEYS) else " The mask sets the score of key 3 to −∞, whatever it was."
+    hidden = "" if visible == len(KEYS) else " The mask sets the score of “Sam” to −∞, whatever it was."
     entropy = torch.special.entr(weights).sum().item()
     figure.show(
-        Bars("scores", scores, KEYS, "key", (-5, 5), controls=[f"score_{key}" for key in KEYS]),
+        Bars("scores", scores, KEYS, "key", (-5, 5), controls=[f"score_{s}" for s in range(len(KEYS))]),
         Bars("exp((score − max) / temperature)", exp, KEYS, "key", limits=(0, 1)),
         Bars("weights: exp / its sum", weights, KEYS, "key", limits=(0, 1)),
         caption=(
-            f"Query {QUERY} sees {visible} keys. Entropy of its weights: {entropy:.2f} nats, "
-            f"out of at most ln {visible} = {math.log(visible):.2f}.{hidden}"
+            f"“{KEYS[QUERY]}” sees {visible} keys. The entropy of its weights is {entropy:.2f} nats, "
+            f"of at most ln {visible} = {math.log(visible):.2f}, "
+            f"and the perplexity is {math.exp(entropy):.1f}.{hidden}"
         ),
     )

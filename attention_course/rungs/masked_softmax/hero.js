@@ -130,31 +130,32 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   };
 
   const invitation = () => {
-    const first = shut ? "Drag any score, also a hidden one." : "Drag a score up or down: the weights share a total of 1.";
-    return `${first} ${shut ? "Raise" : "Then drop"} the mask over what comes after ${quoted(tokens[place])}.`;
+    if (shut) return `Drag any score, even a hidden one, or raise the mask over what comes after ${quoted(tokens[place])}.`;
+    return `Drag a score up or down and watch the weights share a total of 1. Then drop the mask over what comes after ${quoted(tokens[place])}.`;
   };
   const told = (s) => {
-    if (hidden(s)) return `${quoted(tokens[s])} is behind the mask: its weight is 0.`;
+    if (hidden(s)) return `${quoted(tokens[s])} is behind the mask, so its weight is 0.`;
     return `${quoted(tokens[s])} has the score ${number(scores[s], 1)} and gets ${number(weights()[s])} of the total of 1.`;
   };
   const dragged = (s) => {
     const score = number(scores[s], 1);
-    if (hidden(s)) return `${quoted(tokens[s])} is behind the mask: its score is now ${score}, its weight stays 0, and no other weight moves.`;
-    if (shut && place === 0) return `${quoted(tokens[s])} is the only one left: its weight is 1, whatever its score.`;
+    if (hidden(s)) return `${quoted(tokens[s])} is behind the mask. Its score is now ${score}, but its weight stays 0, and no other weight moves.`;
+    if (shut && place === 0) return `${quoted(tokens[s])} is the only one left, so its weight is 1, whatever its score.`;
     const gain = weights()[s] - ghost[s];
     const [won, lost] = gain < 0 ? ["lost", "gained"] : ["gained", "lost"];
-    return `${told(s)} It ${won} ${number(Math.abs(gain))}; the others together ${lost} as much.`;
+    const most = gain > 0 && weights()[s] > 0.5 ? " That is more than half." : "";
+    return `${told(s)}${most} It ${won} ${number(Math.abs(gain))}, and the others together ${lost} as much.`;
   };
   const placed = () => {
-    if (place === tokens.length - 1) return `${quoted(tokens[place])} looks back. Nothing comes later: there is nothing to hide.`;
-    if (!shut) return `${quoted(tokens[place])} looks back. With the mask up, it also sees what comes later: ${later()}.`;
+    if (place === tokens.length - 1) return `${quoted(tokens[place])} looks back. Nothing comes after it, so there is nothing to hide.`;
+    if (!shut) return `${quoted(tokens[place])} looks around. Without the mask it also sees what comes later, ${later()}.`;
     const freed = sum(softmax(scores).slice(place + 1));
-    const swollen = `Each weight that is left is ${number(1 / (1 - freed))} times what it is without the mask.`;
+    const swollen = `Each of the others is ${number(1 / (1 - freed))} times as large as without the mask.`;
     return `The mask hides ${later()} and frees ${number(freed)} of the total. ${swollen}`;
   };
   const level = () => {
     const share = number(weights()[0]);
-    return `Equal scores, equal weights: ${share} each${shut ? " for what is not hidden. That is the mean of the past again" : ""}.`;
+    return `Equal scores give equal weights, ${share} each${shut ? " for what is not hidden. That is the mean of the past again" : ""}.`;
   };
 
   function remember() {
@@ -167,12 +168,14 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     return stage.show({ scores: [...scores], weights: weights(), drop: Number(shut), edge: place + 1 }, ms);
   }
 
-  stage.button("Drop the mask", (button) => {
+  const move = (down) => {
     remember();
-    shut = !shut;
-    button.textContent = shut ? "Raise the mask" : "Drop the mask";
-    update(placed());
-  });
+    shut = down;
+    drop.textContent = shut ? "Raise the mask" : "Drop the mask";
+    return update(placed());
+  };
+  const drop = stage.button("Drop the mask", () => move(!shut));
+  stage.play = () => move(true);
   stage.button("All scores 0", () => {
     remember();
     scores.fill(0);

@@ -3,7 +3,13 @@
 #
 # <!--ladder-->
 #
-# **You will build** the weights of rung {tril_matmul} from scores, with softmax and a mask. In attention the scores are computed from the tokens.
+# **You will build** a function that turns any scores into weights, and gives the future none.
+#
+# <!--staircase-->
+#
+# Not bad for weights that you chose by hand. But a model should find its own, and what it computes can be any number.
+#
+# In the picture each word has a score. Guess what the mask does, then drag scores until “Ben” gets more than half.
 
 # %% tags=["hero", "folded"]
 # The opening picture: drag a score, drop the mask
@@ -15,18 +21,14 @@ hero("masked_softmax")
 # **You need** [rung {tril_matmul}]({tril_matmul}.ipynb), and two rules: exp turns sums into products, and exp(0) = 1.
 #
 # <!--time-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds: the mask and softmax.](images/transformer_masked_softmax.svg)
 
 # %% [markdown]
-# ## The question
+# ## From scores to weights
 #
-# In rung {tril_matmul} the weights of a mean were never negative and summed to 1 in each row. What a model computes can be any number. How do we turn such numbers into weights, and keep the future out?
-#
-# Try it. `exp` makes any number positive, and keeps their order. Choose the pieces that turn three numbers, the logarithms of 1, 2 and 5, into positive weights that sum to 1.
+# A **score** can be any number. Weights are pickier, because none may be negative and together they make 1. But `exp` is always positive. Which pieces turn the logarithms of 1, 2 and 5 into weights?
 
 # %% tags=["folded"]
-# Fill in: numbers to weights
+# Fill in: scores to weights
 from attention_course.fills import fill
 
 fill("softmax_by_hand")
@@ -48,64 +50,67 @@ torch.set_printoptions(precision=3, sci_mode=False)
 
 progress("masked_softmax")
 
-# %% [markdown]
-# ## Softmax by hand
-#
-# Numbers that are still to become weights are called **scores**. A score may be any number; a higher one means more weight. **Softmax** turns scores into weights in two steps: exp makes every score positive, then divide by the sum. The exponentials of these three scores are 1, 2 and 5.
-
 # %%
 scores = torch.tensor([1.0, 2.0, 5.0]).log()
 
 # %% tags=["name:softmax_by_hand"]
 exp = scores.exp()
 weights = exp / exp.sum()
-scores, exp, exp.sum(), weights
-
-# %% tags=["folded"]
-# Check: torch.softmax gives these weights
-torch.testing.assert_close(weights, torch.softmax(scores, dim=-1))
+scores, exp, weights
 
 # %% [markdown]
-# The weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. With weights that sum to 1 the output is a mean. Without the division it would be a sum that grows with T.
+# The exponentials are 1, 2 and 5, so the weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. These two steps together, exp and then division by the sum, are called **softmax**.
 #
-# ## Along which dimension?
+# Couldn't you leave out exp, and divide each score by their sum? Try it with the scores 2, 1 and −3. Their sum is 0, and one of them is negative. So before you divide, something has to make every score positive without mixing up their order, because a higher score should mean more weight.
 #
-# `dim` names the dimension along which the weights sum to 1.
-
-# %%
-torch.manual_seed(0)
-block = torch.randn(2, 3, 4)
-for dim in range(3):
-    sums = torch.softmax(block, dim=dim).sum(dim=dim)
-    all_one = torch.allclose(sums, torch.ones(()))
-    print(f"dim={dim}: sums {tuple(sums.shape)}, all 1: {all_one}")
-
-# %% [markdown]
-# All three run: no error tells you which one is right. In a matrix of scores, each row belongs to a **query**: the position that looks (output t of rung {tril_matmul}). Each column belongs to a **key**: a position that is looked at (token s). Papers say that a query attends to a key.
+# ## Why exp?
+#
+# Squares would be positive as well, so what is so special about exp? Guess one thing before you read on.
 
 # %% tags=["folded"]
 # Question
-ask("which_dim")
+ask("one_higher")
 
 # %% [markdown]
-# ## What does a constant do?
+# There are four reasons, and you will meet each of them again.
+#
+# - **The order is kept.** A higher score gets more weight, even among negative scores. A square would give −3 as much as 3.
+# - **Differences become ratios.** Raise a score by 1, and its weight, compared with any other, is multiplied by e, which is {{torch.tensor(1.0).exp():.2f}}. Where the two scores were before makes no difference.
+# - **No weight is ever quite 0.** Even a poor score keeps a sliver (on paper, that is, because a computer may round it away). That matters in training, because a word of weight 0 has no say in the output, and nothing would tell the model that it should have listened.
+# - **It is smooth.** Move a score a little, and the weights move a little. The hard alternative gives everything to the highest score, and it jumps.
+#
+# You can see such a jump. Sam's score passes Ben's by a hair.
+
+# %%
+for sam in (1.9, 2.1):
+    scores = torch.tensor([2.0, sam])  # of Ben and of Sam
+    hard = (scores == scores.max()).float()
+    print(f"Sam {sam}: hard {hard}, soft {torch.softmax(scores, dim=-1)}")
+
+# %% [markdown]
+# The hard maximum swings from Ben to Sam, while softmax barely stirs. That is where the name comes from. Softmax is a *soft* maximum.
+#
+# ## Only differences count
+#
+# If differences become ratios, what happens when you raise every score by the same amount?
 
 # %% tags=["folded"]
 # Question
 ask("add_a_constant")
 
 # %%
+scores = torch.tensor([1.0, 2.0, 5.0]).log()
 torch.softmax(scores, dim=-1), torch.softmax(scores + 100, dim=-1)
 
 # %% [markdown]
-# Adding 100 multiplies every exponential by exp(100), and the division cancels that: only differences between scores matter. That solves a problem, **overflow**: exp(1000) is too large for float32, and infinity divided by infinity is NaN, not a number.
+# Nothing happens, because exp(s + 100) is exp(s) times exp(100), and the division cancels that factor. This is more than a curiosity. Computers need it, since exp grows so fast that exp(1000) does not fit into a float32. It becomes infinite, which is called **overflow**, and infinity divided by infinity is NaN, "not a number". Where is the limit? Change 1000 to 80, and go up until it breaks.
 
-# %%
-large = torch.tensor([1000.0, 1001.0, 1002.0])
+# %% tags=["do"]
+large = 1000 + torch.tensor([0.0, 1.0, 2.0])  # change 1000
 large.exp(), large.exp() / large.exp().sum()
 
 # %% [markdown]
-# So subtract the largest score first: exp is then never taken of a number above 0. This softmax is **numerically stable**.
+# You may subtract whatever you like from all scores. So subtract the largest, and exp never sees a number above 0. A computation that survives large numbers like this is called **numerically stable**, and `torch.softmax` is.
 
 
 # %%
@@ -114,54 +119,30 @@ def softmax(x, dim):
     return exp / exp.sum(dim=dim, keepdim=True)
 
 
+torch.testing.assert_close(softmax(large, -1), torch.softmax(large, -1))
 softmax(large, dim=-1)
-
-# %% tags=["folded"]
-# Check: torch.softmax gives the same
-torch.testing.assert_close(
-    softmax(large, dim=-1), torch.softmax(large, dim=-1)
-)
-torch.testing.assert_close(
-    softmax(block, dim=1), torch.softmax(block, dim=1)
-)
-
-# %% [markdown]
-# ## Temperature
-#
-# Dividing all scores by a number divides their differences, too. The number is called the **temperature**: below 1 the largest score gets more weight, above 1 the weights become more even.
-
-# %%
-steps = torch.tensor([0.0, 1.0, 2.0, 3.0])
-softened = {t: softmax(steps / t, dim=-1) for t in (0.3, 1.0, 3.0)}
-
-# %% tags=["folded"]
-# Picture: the same scores at three temperatures
-picture(
-    *(
-        Bars(f"temperature {t}", weights, list("0123"), "key", (0, 1))
-        for t, weights in softened.items()
-    ),
-    alt="Weights of the scores 0, 1, 2, 3 at three temperatures. At 0.3 "
-    "the last key has nearly all the weight, at 1.0 about two thirds, "
-    "at 3.0 four tenths.",
-)
 
 # %% [markdown]
 # ## Build: a mask
 #
-# Equal scores give equal weights. For the mean of the past, let all scores be 0. A **mask** says which keys each query may look at: a boolean table, True where it may look.
+# Back to the opening picture. The highest score belonged to “Sam”, and “Sam” is the very word that “poor” has to predict. If it may look at the answer, a model learns to copy the answer, and is helpless once it has to write by itself. So words that come later must get no weight.
+#
+# A **mask** is a table of True and False that says who may look at whom. Each row belongs to a position that looks, which is called a **query**. Each column belongs to a position that is looked at, a **key**. A query may see its own key and those before it.
 
 # %%
 T = 4
 mask = torch.ones(T, T, dtype=torch.bool).tril()
 mask
 
+# %% [markdown]
+# The mask has to act on the scores, before the softmax.
+
 # %% tags=["folded"]
 # Question
 ask("score_of_the_future")
 
 # %% [markdown]
-# `masked_fill` writes a value where its argument is True. Our mask is True where a query *may* look, so `~` inverts it.
+# `masked_fill` writes a number wherever its argument is True. Our mask is True where a query *may* look, so we pass it `~mask`, the opposite. Start with scores that are all 0, and you will see what softmax makes of equal scores.
 
 # %% tags=["folded"]
 # Fill in: scores, and their weights
@@ -174,107 +155,70 @@ weights = torch.softmax(scores, dim=-1)
 scores, weights
 
 # %% [markdown]
-# Those are the weights of rung {tril_matmul}. The zeros above the diagonal are exact: exp(−∞) is 0.
+# You know this matrix. It is the mean of the past, and you got it in rung {tril_matmul} when you divided a triangle of ones by its row sums. The zeros above the diagonal are real zeros, because exp(−∞) is 0. No finite score could promise that.
+#
+# In a batch each text has a table of scores. That makes three dimensions, and softmax will happily run along any of them.
 
 # %% tags=["folded"]
-# Check: the weights of rung {tril_matmul}, with exact zeros
-torch.testing.assert_close(weights, mask / mask.sum(dim=-1, keepdim=True))
-assert (weights[~mask] == 0).all()
+# Question
+ask("which_dim")
 
 # %% [markdown]
-# ## Build: the function
-
+# ### More: what each `dim` of a softmax does
+#
+# The sums along the dimension that you name are 1. All three versions run, and no error tells you which one you wanted.
 
 # %%
-def causal_mean_softmax(x):
-    T = x.shape[-2]
-    scores = torch.zeros(T, T, dtype=x.dtype, device=x.device)
-    mask = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()
-    scores = scores.masked_fill(~mask, float("-inf"))
-    weights = torch.softmax(scores, dim=-1)
-    return weights @ x
-
+torch.manual_seed(0)
+block = torch.randn(2, 3, 4)
+for dim in range(3):
+    weights = torch.softmax(block, dim=dim)
+    ones = [
+        torch.allclose(weights.sum(dim=d), torch.ones(())) for d in range(3)
+    ]
+    print(f"softmax along dim={dim}: sums of 1 along", ones.index(True))
 
 # %% [markdown]
-# ## Prove
+# ### More: masking after the softmax
 #
-# Rung {masked_softmax} equals rung {tril_matmul} equals rung {bag_of_words}.
-
-# %% tags=["proof"]
-for T in (1, 2, 7, 32):
-    x = torch.randn(3, T, 5)
-    for mean in (causal_mean_loop, causal_mean_matmul):
-        torch.testing.assert_close(causal_mean_softmax(x), mean(x))
-
-# %% [markdown]
-# ## Two ways to mask
-#
-# Now with scores that are not all equal. They come from the worked example of Raschka (2024), [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention), for the six words of "Life is short, eat dessert first". Rung {query_key_value} computes them. They have been divided by √2; rung {scaling_variance} explains why.
-
-# %% tags=["folded"]
-# Data: dessert_scores of the six words, divided by √2
-dessert_scores = (
-    torch.tensor(
-        [
-            [0.0613, -0.3491, 0.1443, -0.0437, -0.1303, 0.1076],
-            [-0.6004, 3.4707, -1.5023, 0.4991, 1.2903, -1.3374],
-            [0.2432, -1.3934, 0.5869, -0.1851, -0.5191, 0.4730],
-            [-0.0794, 0.4487, -0.1807, 0.0518, 0.1677, -0.1197],
-            [-0.1510, 0.8626, -0.3597, 0.1112, 0.3216, -0.2787],
-            [0.4344, -2.5037, 1.0740, -0.3509, -0.9315, 0.9265],
-        ]
-    )
-    / 2**0.5
-)
-
-# %% [markdown]
-# The first way: −∞ before the softmax. Here are the scores of queries 2 and 3, and their weights.
+# Why before the softmax? You could also take the softmax of everything, multiply by the mask, and divide each row by what is left of it. On paper that is the same. Here are the scores of three queries for three keys.
 
 # %%
-T = 6
-mask = torch.ones(T, T, dtype=torch.bool).tril()  # now for six tokens
-masked = dessert_scores.masked_fill(~mask, float("-inf"))
-before = torch.softmax(masked, dim=-1)
-dessert_scores[2:4], before[2:4]
-
-# %% [markdown]
-# The second way: softmax over everything, then multiply by the mask. All rows but the last now sum to less than 1. Divide each row by its sum, and both ways agree.
+scores = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
+mask = torch.ones(3, 3, dtype=torch.bool).tril()
+before = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
 
 # %% tags=["folded"]
 # Fill in: first softmax, then the mask
 fill("mask_then_divide")
 
 # %% tags=["folded", "name:mask_then_divide"]
-# The second way
-multiplied = torch.softmax(dessert_scores, dim=-1) * mask
+# The mask after the softmax
+multiplied = torch.softmax(scores, dim=-1) * mask
 renormalized = multiplied / multiplied.sum(dim=-1, keepdim=True)
-multiplied[2:4], multiplied.sum(dim=-1)
-
-# %% tags=["folded"]
-# Check: both ways agree
-torch.testing.assert_close(renormalized, before)
+multiplied, multiplied.sum(dim=-1)
 
 # %% [markdown]
-# In float32 the two ways can differ. If a hidden score is far above all visible ones, the visible weights are rounded to 0 (**underflow**), and the division is 0/0.
+# The two agree here, but not always. If a hidden score lies far above all the visible ones, the visible weights are rounded to 0, which is called **underflow**. Then there is nothing left to divide, and 0/0 is NaN.
 
 # %%
+torch.testing.assert_close(renormalized, before)  # they agree
+
 far_above = torch.tensor([0.0, 200.0])
 only_first = torch.tensor([True, False])
-second_way = torch.softmax(far_above, dim=-1) * only_first
-first_way = far_above.masked_fill(~only_first, float("-inf"))
-second_way / second_way.sum(), torch.softmax(first_way, dim=-1)
+after = torch.softmax(far_above, dim=-1) * only_first
+hidden = far_above.masked_fill(~only_first, float("-inf"))
+after / after.sum(), torch.softmax(hidden, dim=-1)
 
 # %% [markdown]
-# ## Stop after the multiplication
-#
-# What if we leave out the division?
+# And what if you forget the division?
 
 # %% tags=["folded"]
 # Question
 ask("mask_by_zero")
 
 # %% [markdown]
-# To see the leak, the scores must depend on the tokens. To score two tokens, multiply them channel by channel and add up; `x @ x.transpose(-2, -1)` does so for all pairs.
+# To see such a leak, the scores have to come from the tokens. Rung {query_key_value} does that properly. Until then, let two tokens that are alike have a high score: multiply them channel by channel, and add up. `x @ x.transpose(-2, -1)` does so for all pairs at once.
 
 
 # %%
@@ -291,23 +235,23 @@ def multiply_after(x):
 
 
 # %% tags=["folded"]
-# Picture and check: the leak probe of mask_before and multiply_after
+# Picture: the leak probe of mask_before and multiply_after
 torch.manual_seed(0)
 x = torch.randn(6, 3)
 assert not leak_probe(mask_before, x).triu(diagonal=1).any()
 assert leak_probe(multiply_after, x).all()
 picture(
-    Heatmap(
-        "−∞ before the softmax",
-        leak_probe(mask_before, x),
-        "output that moves",
-        "input that is nudged",
-    ),
-    Heatmap(
-        "multiplied after it",
-        leak_probe(multiply_after, x),
-        "output that moves",
-        "input that is nudged",
+    *(
+        Heatmap(
+            name,
+            leak_probe(function, x),
+            "output that moves",
+            "input that is nudged",
+        )
+        for name, function in {
+            "−∞ before the softmax": mask_before,
+            "multiplied after it": multiply_after,
+        }.items()
     ),
     alt="Two leak probes. With −∞ before the softmax only the lower "
     "triangle moves. With the multiplication after it, every output "
@@ -315,84 +259,175 @@ picture(
 )
 
 # %% [markdown]
-# On the right, output 0 moves when input 5 does. The scores of the future are still in the sum that each row was divided by.
+# On the right, output 0 moves when input 5 does. The tokens of the future are gone, yet their scores are still in the sum that each row was divided by.
 #
-# ## A fully masked row
+# ### More: a row that may look at nothing
 #
-# A mask can hide every key of a query, for example when one text of a batch is empty. Such a row is **fully masked**. Its softmax is NaN, because the stable softmax subtracts the largest score, and −∞ − (−∞) is not a number. (Without the subtraction it would be 0/0.) A NaN soon spreads through a whole model. PyTorch's own attention function, `F.scaled_dot_product_attention`, returns zeros for such a query. It takes three inputs (rung {query_key_value}); here all three are `x`, and row 0 is fully masked.
+# A mask can hide every key of a query, for example when one text of a batch is empty. Such a row is **fully masked**, and its softmax is NaN. The stable softmax subtracts the largest score, and −∞ − (−∞) is not a number. (Without the subtraction it would be 0/0.) One NaN soon spreads through a whole model, so code that meets such rows sets their weights to 0 afterwards. You will need that in exercise 3.
+#
+# PyTorch's own function returns zeros for such a row. It takes three inputs, which rung {query_key_value} explains. Here all three are `x`, and query 0 may see nothing.
 
 # %%
-x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
-nothing_for_0 = torch.tensor([[False, False], [True, True]])
-out = F.scaled_dot_product_attention(x, x, x, attn_mask=nothing_for_0)
 nothing = torch.full((2,), float("-inf"))
+x = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])  # (B, T, C) = (1, 2, 2)
+visible = torch.tensor([[False, False], [True, True]])
+out = F.scaled_dot_product_attention(x, x, x, attn_mask=visible)
 nothing - nothing.amax(), torch.softmax(nothing, dim=-1), out[0, 0]
 
 # %% [markdown]
-# ## Why not a large negative number
+# ### More: −1e9 instead of −∞
 #
-# Much code fills in `-1e9` or `-1e4` in place of −∞. With ordinary scores the weights come out the same. Here they do not: in row 0 the visible score is below the fill, and row 1 is fully masked.
+# A lot of code fills in `-1e9` or `-1e4` instead of −∞. With ordinary scores the weights come out the same. Below they do not. In row 0 the visible score is even lower than the fill, and row 1 is fully masked.
 
 # %%
 scores = torch.tensor([[-20_000.0, 0.0], [0.0, 0.0]])
 hidden = torch.tensor([[False, True], [True, True]])
-for hiding in (-1e4, float("-inf")):
-    print(torch.softmax(scores.masked_fill(hidden, hiding), dim=-1))
+for fill_in in (-1e4, float("-inf")):
+    print(torch.softmax(scores.masked_fill(hidden, fill_in), dim=-1))
 torch.finfo(torch.float16).max
 
 # %% [markdown]
-# With `-1e4` the mask has opened in row 0: the hidden key gets all the weight. In row 1 two hidden keys get half each, and no NaN warns you, as it does with −∞. And `-1e9` does not fit into float16, whose largest number is {{torch.finfo(torch.float16).max:,.0f}}.
+# With `-1e4` the mask leaks in row 0, where the hidden key gets all the weight. In row 1 two hidden keys share it, and no NaN warns you. A larger number such as `-1e9` has another problem. It does not fit into float16, numbers of 16 bits that many GPUs compute with, because the largest of those is {{torch.finfo(torch.float16).max:,.0f}}.
 #
-# ## Scores need not be zero
+# ## Build: the function
 #
-# Any finite scores will do. Here are three preferences as scores: for the token itself, for the first, and for the previous token.
+# Now put the pieces together. Equal scores give the mean of the past, so all scores are 0.
+
 
 # %%
-position = torch.arange(T)
-query, key = position[:, None], position
-preferences = {
-    "myself": 3.0 * (query == key),
-    "the first": 3.0 * (key == 0).expand(T, T),
-    "the previous": 3.0 * (query == key + 1),
-}
-tables = {
-    name: torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
-    for name, scores in preferences.items()
-}
+def causal_mean_softmax(x):
+    T = x.shape[-2]
+    scores = torch.zeros(T, T, dtype=x.dtype, device=x.device)
+    mask = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()
+    scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ x
 
-# %% tags=["folded"]
-# Picture and check: the weights, rows that sum to 1, no future
-for w in tables.values():
-    torch.testing.assert_close(w.sum(dim=-1), torch.ones(T))
-    assert not w.triu(diagonal=1).any()
-picture(
-    *(
-        Heatmap(name, w, "query", "key", limit=1)
-        for name, w in tables.items()
-    ),
-    alt="Weights from three matrices of scores: most weight on the "
-    "diagonal, in the first column, and right below the diagonal.",
-)
 
 # %% [markdown]
-# The rows still sum to 1, and the future still has no weight. This is the freedom that attention uses. The mask says who *may* look where; the scores say who *wants* to. In rung {query_key_value} the tokens produce the scores themselves.
+# (The mask has to be on the device of `x`, so many models make it once and keep it with `register_buffer`, which moves it to the GPU along with the model and leaves it alone in training.)
+#
+# ## Prove
+#
+# You now have three ways to the same mean, the loop of rung {bag_of_words}, the matrix of rung {tril_matmul}, and a softmax.
+
+# %% tags=["proof"]
+for T in (1, 2, 7, 32):
+    x = torch.randn(3, T, 5)
+    for mean in (causal_mean_loop, causal_mean_matmul):
+        torch.testing.assert_close(causal_mean_softmax(x), mean(x))
+
+# %% [markdown]
+# ## The zeros can become data
+#
+# It seems that we went a long way round. The third version does what the second did, and takes more lines. So what have we gained?
+#
+# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and you had to keep each row positive and its sum at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still makes proper weights of it. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention is what we will put into that line, and the rest of the function stays as it is.
+#
+# Start with something you know. The fading weights of rung {tril_matmul} halve with each step back. Which scores give exactly those weights?
+
+# %%
+T = 6
+position = torch.arange(T)
+distance = position[:, None] - position  # (T, T): steps back to the key
+mask = distance >= 0
+half = torch.tensor(0.5)
+
+# %% tags=["folded"]
+# Fill in: fading weights, from scores
+fill("fading_scores")
+
+# %% tags=["folded", "name:fading_scores"]
+# The scores, and their weights
+scores = distance * half.log()
+scores = scores.masked_fill(~mask, float("-inf"))
+weights = torch.softmax(scores, dim=-1)
+weights
+
+# %% tags=["proof"]
+fading = torch.tril(half**distance)
+fading = fading / fading.sum(dim=-1, keepdim=True)
+torch.testing.assert_close(weights, fading)
+
+# %% [markdown]
+# One step back costs ln 2 of score, which is {{-half.log():.2f}}, and differences become ratios. So your choice in rung {tril_matmul} comes down to a single number. The model on this step of the staircase gets more room: *one score for each distance*, and training has set them all.
+#
+# Be that model. Here is the story, in words instead of letters so that we can see it all. The bars are the weights of the last query, “Poor”, which wants to find out who got the drum.
+
+# %% tags=["do"]
+story = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor"
+per_distance = torch.zeros(30)  # a score for 0, 1, 2, ... steps back
+per_distance[1] = 4.0  # change this line
+
+
+def weights_of_last(text):
+    T = len(text.split())
+    distance = torch.arange(T - 1, -1, -1)  # from the last query
+    return torch.softmax(per_distance[distance], dim=-1)  # (T,)
+
+
+def draw_last(text):
+    weights, words = weights_of_last(text), text.split()
+    bars = Bars("weights of the last query", weights, words, "key", (0, 1))
+    return picture(bars, alt="A bar for the weight of each word.")
+
+
+draw_last(story)
+
+# %% [markdown]
+# Now “Poor” looks one step back, at “it?”. Change the line until it looks at “Sam”, and run the cell again.
+
+# %% tags=["folded"]
+# Question
+ask("same_scores_other_story")
+
+# %%
+per_distance[:] = 0.0
+per_distance[9] = 4.0  # Sam is nine steps back
+other = (
+    "Kind Eve gave poor Joe a map at the cave. "
+    "What? A map. Who got it? Poor"
+)
+draw_last(other)
+
+# %% [markdown]
+# “Poor” looks nine words back, whatever is there. Rung {tril_matmul} warned us of that. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because in every story it stands somewhere else. Keep this picture in mind, because it is what rung {query_key_value} sets out to fix.
+#
+# What remains is a clean division of labour. **The mask says who *may* look where, and the scores say who *wants* to.** Any finite scores will do, as long as the mask is there.
+#
+# ## How many keys does it look at?
+#
+# You can make weights sharper or more even without touching the order of the scores. Divide them all by one number, the **temperature**. Their differences are divided too, so below 1 the highest score gets more, and above 1 the weights come closer together. Change the temperature to 0.3<!--given-->, then to 3, and run the cell each time.
+
+# %% tags=["do"]
+temperature = 1.0  # change this
+scores = torch.tensor([0.0, 1.0, 2.0, 3.0])
+weights = softmax(scores / temperature, dim=-1)
+surprise = -weights.log()
+entropy = (weights * surprise).sum()
+weights, entropy, entropy.exp()
+
+# %% [markdown]
+# The last two numbers say how sharp the weights are. Suppose you draw a key at random, with the weights as probabilities. A key of weight p surprises you by −ln p, as a letter did in rung {bag_of_words}, where the loss was the average surprise of a text. Here the average surprise is called the **entropy** of the weights. It is 0 when one key has everything, because that draw is no surprise. When n keys share equally it is ln n, and it cannot get larger.
+#
+# Nats are hard to picture, so take exp, and you have the **perplexity**. Read it as a number of keys. These weights are as undecided as if they looked at {{entropy.exp():.1f}} keys equally.
 #
 # ## Explore
 #
 # **When does one key get all the weight, and when do all keys get the same?**
 #
-# The **entropy** of the weights measures how evenly they are spread: 0 when one key has all the weight, ln n when n keys have the same; for weights p it is −Σ p ln p, in **nats**, the unit that belongs to ln. Lower the temperature and watch the entropy fall. Then switch the mask off: key 3 has the highest score.
+# Here are four words of the story again. First bring the perplexity down to 1 without touching a score. Then set the temperature back to 1, and reach a perplexity of 3 by dragging the bars. What happens when you drag “Sam” behind the mask, and when you switch the mask off?
 
 # %% tags=["folded"]
 # Explorer: scores, temperature, mask
 explore("masked_softmax")
 
 # %% [markdown]
-# At a low temperature the largest score gets all the weight. Equal scores, or a high temperature, give all keys the same. A masked key gets nothing, whatever its score.
+# At a low temperature the highest score gets everything. Equal scores give all keys the same, and so, nearly, does a high temperature. A masked key gets nothing, whatever its score, and it does not count among the keys that share.
 #
 # ## Break it
 #
-# The shapes are right, the weights lie between 0 and 1, and the upper triangle is zero.
+# Here is a bug that runs. The scores come from the tokens, and two tokens that are alike get a high one. (Multiply them channel by channel and add up. Rung {query_key_value} finds a better rule.) The shape is right, the weights lie between 0 and 1, and everything above the diagonal is 0. What is wrong?
 
 
 # %%
@@ -413,16 +448,14 @@ broken
 # Question
 ask("find_the_softmax_bug")
 
-# %% [markdown]
-# Two checks catch it: the sum of each row, and the leak probe. Output 0 moves with every later input.
-
 # %%
 print("columns:", broken.sum(dim=-2))
 print("rows:   ", broken.sum(dim=-1))
-assert leak_probe(lambda x: almost_attention(x)[1], x)[0, 1:].all()
+leaks = leak_probe(lambda x: almost_attention(x)[1], x)
+assert leaks[0, 1:].all()
 
 # %% [markdown]
-# Each *column* sums to 1: each key distributes its weight over the queries, including later ones.
+# Each *column* sums to 1. Every key hands out a total of 1 to the queries that may see it, and later queries are among them. So output 0 moves with every later input, although the upper triangle is empty. Two checks catch this bug, the sum of each row and the leak probe, and looking at the zeros does not.
 #
 # ## Exercises
 #
@@ -462,7 +495,7 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
-# Short sequences of a batch are padded at the end: **padding** is tokens without content. You get scores for T_q queries and T_k keys (two numbers that may differ), and not all keys are real.
+# Texts in a batch have different lengths, but a tensor has only one. So short texts are filled up at the end with tokens that mean nothing, the **padding**, and nobody should look there. You get scores for T_q queries and T_k keys, which may be two different numbers, and the length of each text. A text of length 0 has no key that may be seen, and softmax makes NaN of such a row.
 #
 # <!--task padding_weights-->
 
@@ -481,14 +514,23 @@ check("padding_weights", my_padding_weights)
 # %% [markdown]
 # ## In the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) masks out "all values in the input of the softmax which correspond to illegal connections": −∞ before the softmax, as here.
+# - Andrej Karpathy's lecture "Let's build GPT" reaches the same function as its third version, and points out, as we did, that its zeros will soon depend on the data.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) masks out "all values in the input of the softmax which correspond to illegal connections", which is −∞ before the softmax.
 # - The scores are also called affinities, logits, or `wei` before the softmax.
+#
+# ## Where we are
+#
+# ![The transformer as a drawing. Highlighted: what this rung builds (the mask and softmax).](images/transformer_masked_softmax.svg)
+#
+# <!--step-->
+#
+# Learned scores are hardly better than the half that you found by hand, and now you know why. They depend on the distance alone and never change from story to story, although the answer is somewhere else each time. The scores have to come from what the words *are*.
 #
 # ## Three sentences to remember
 #
-# 1. Softmax turns finite scores into weights that are never negative and sum to 1; only differences between scores matter.
-# 2. A mask writes −∞ into the scores *before* the softmax, so that hidden keys are neither in the output nor in the sum.
-# 3. The mask says who may look, the scores say who wants to.
+# 1. Softmax turns any finite scores into weights that are positive and sum to 1, and only differences between scores matter.
+# 2. A mask writes −∞ into the scores *before* the softmax, so hidden keys are neither in the output nor in the sum.
+# 3. The mask says who may look, the scores say who wants to, and the scores can be data.
 #
 # Next: [rung {query_key_value}, query, key, value]({query_key_value}.ipynb), where the scores are computed from the tokens.
 #

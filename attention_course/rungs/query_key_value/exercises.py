@@ -142,7 +142,7 @@ OF_WEIGHTS = (
         lambda f, q, k, m: not f(q, k, m)[~m.expand(*q.shape[:-1], k.shape[-2])].any(),
     ),
     Property(
-        "A query of zeros looks evenly at all it may see.",
+        "A query of zeros looks evenly at all that it may see.",
         lambda f, q, k, m: close(
             (m / m.sum(-1, keepdim=True).clamp(min=1)).expand(*q.shape[:-1], k.shape[-2]),
             f(0 * q, k, m),
@@ -182,7 +182,7 @@ OF_A_LOOK_BACK = (
     Property("Each row sums to 1.", lambda f, T: close(torch.ones(T), f(T).sum(dim=-1))),
     Property("No position looks at a later one.", lambda f, T: not f(T).triu(1).any()),
     Property(
-        "Every position but the first likes the one before it best.",
+        "Every position but the first prefers the one before it.",
         lambda f, T: torch.equal(f(T)[1:].argmax(dim=-1), torch.arange(T - 1)),
     ),
     Property("It puts at least 0.99 of its weight there.", lambda f, T: (f(T).diagonal(-1) >= 0.99).all()),

@@ -12,7 +12,7 @@ const ROWS = [
   [197, 3, "dot product", "query · key"],
   [SCALED, 4, "÷ √2", "for 2 channels"],
   [MASK, 5, "mask", "later ones are hidden"],
-  [325, 6, "softmax", "weights, together 1"],
+  [325, 6, "softmax", "weights sum to 1"],
   [SHARE, 7, "× value", "it hands over a letter"],
   [OUTPUT, 8, "sum", "the output"],
 ];
@@ -203,14 +203,14 @@ function play(stage, { text, vowels, queries }) {
     const found = kinds[best] === wanted() ? `finds “${word[best]}”` : "finds only itself";
     stage.say([
       `${asks} looks for the last ${wanted()} up to its own place, and ${found}. Press Step to see how, point at a column, or click another letter.`,
-      `${asks} makes its query, (${list(q[t])}): ${number(q[t][0])} wants a ${wanted()}, ${q[t][1]} wants a late place.`,
-      `Every letter has a key that says what it is: 1 for a vowel or −1 for a consonant, and its place. ${name(best)} has (${list(k[best])}).`,
-      `The query goes to every key. Multiply channel by channel, and add up: a score. The highest is ${scores[top]}, for ${name(top)}.`,
-      `Each score is divided by √2, as query and key have 2 channels: ${scores[best]} becomes ${number(scaled[best])}. Why √2, the next rung says.`,
-      t < word.length - 1 ? `Letters later than place ${t} are hidden: −∞ in place of their scores, however high they are.` : "No letter is later than the last one: the mask hides nothing.",
-      `Softmax makes weights of what is left: together 1, and ${share(weights[best])} for ${name(best)}.`,
-      `Each letter hands over its value, here the letter itself, as much of it as its weight says: ${share(weights[best])} × “${word[best]}”.`,
-      `Added up, the shares are the output. It reads as “${word[best]}”, and flies back: “${word[t]}” looks for the last ${wanted()}, and ${found}.`,
+      `${asks} asks with its query, (${list(q[t])}). The ${number(q[t][0])} wants a ${wanted()}, and the ${q[t][1]} wants a late place.`,
+      `Every letter holds up a key: 1 for a vowel or −1 for a consonant, and its place. The key of ${name(best)} is (${list(k[best])}).`,
+      `The query meets every key. Multiply channel by channel and add up, and you have a score. The highest is ${scores[top]}, for ${name(top)}.`,
+      `Each score is divided by √2, because query and key have 2 channels, so ${scores[best]} becomes ${number(scaled[best])}. The next rung explains why.`,
+      t < word.length - 1 ? `Letters after place ${t} are hidden. However high their scores were, they are −∞ now.` : "No letter comes after the last one, so the mask hides nothing.",
+      `Softmax turns what is left into weights that sum to 1. ${name(best)} gets ${share(weights[best])}.`,
+      `Each letter hands over its value, here the letter itself, but only as much of it as its weight says, such as ${share(weights[best])} × “${word[best]}”.`,
+      `The shares add up to the output. It reads as “${word[best]}” and flies back: “${word[t]}” looked for the last ${wanted()}, and ${found}.`,
     ][step]);
   }
 

@@ -270,7 +270,7 @@ assert not scores.grad.any()
 v.grad
 
 # %% [markdown]
-# Is a model that is sure of a wrong answer stuck in the same way? At the end of a model that chooses among answers there is a softmax, too. It gives each answer a probability, and one answer is right. Training makes a number small, the **loss**. Here it is the **cross-entropy**: −ln of the probability of the right answer.
+# Is a model that is sure of a wrong answer stuck in the same way? At the end of a model that chooses among answers there is a softmax, too. It gives each answer a probability, and one answer is right. Training makes the loss small. Here it is the **cross-entropy**: −ln of the probability of the right answer.
 #
 # The scores that go into this last softmax are called **logits**. The logarithm undoes the flatness of softmax, because its derivative, 1/p, cancels the factor p of the Jacobian. The gradient of the loss with respect to the logits is $p - y$, where $y$ is 1 for the right answer and 0 for the others. Below, answer 0 is right, and the model is sure of answer 2. (`F.cross_entropy` is softmax and this loss in one.)
 
@@ -438,7 +438,7 @@ assert math.e / (math.e + 127 / math.e) < 0.06
 #
 # ## The same lesson at the other end
 #
-# A language model ends in a softmax over its **vocabulary**, the V tokens that it knows. Say these are 87 characters. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
+# A language model ends in a softmax over its vocabulary, the V tokens that it knows. Say these are 87 characters. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
 
 # %% tags=["folded"]
 # Question

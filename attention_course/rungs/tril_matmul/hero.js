@@ -15,7 +15,7 @@ function play(stage, { tokens, limit, recipes }) {
   const middle = (at) => top + pitch * at + cell / 2;
   const weights = () => recipe.takes.map((takes) => takes.map((take) => take / Math.max(1, sum(takes))));
   const outputs = () => weights().map((weight) => dot(weight, values));
-  const fraction = (t, s) => (recipe.takes[t][s] && sum(recipe.takes[t]) > 1 ? `1/${sum(recipe.takes[t])}` : String(recipe.takes[t][s]));
+  const fraction = (t, s) => (recipe.takes[t][s] && sum(recipe.takes[t]) > 1 ? `${recipe.takes[t][s]}/${sum(recipe.takes[t])}` : String(recipe.takes[t][s]));
   const turned = () => looked?.t ?? row;
   const arrived = (t, s) => t < row || t === looked?.t || (t === row && s < poured);
   const complete = (t) => positions.every((s) => arrived(t, s));
@@ -122,15 +122,15 @@ function play(stage, { tokens, limit, recipes }) {
   };
   const total = (t) => {
     const all = terms(t, tokens.length);
-    return all ? `Output ${t} = ${all} = ${number(outputs()[t])}.` : `Output ${t} = 0: row ${t} takes nothing.`;
+    return all ? `Output ${t} = ${all} = ${number(outputs()[t])}.` : `Output ${t} = 0, because row ${t} takes nothing.`;
   };
   const words = () => {
     if (looked) {
       const { t, s } = looked;
-      if (!recipe.takes[t][s]) return `${total(t)} The weight of token ${s} is 0: it pours nothing into output ${t}.`;
-      return `${total(t)} Token ${s} pours ${fraction(t, s)} × ${values[s]} = ${number(values[s] / sum(recipe.takes[t]))} into it.`;
+      if (!recipe.takes[t][s]) return `${total(t)} The weight of token ${s} is 0, so it pours nothing into output ${t}.`;
+      return `${total(t)} Token ${s} pours ${fraction(t, s)} × ${values[s]} = ${number(weights()[t][s] * values[s])} into it.`;
     }
-    if (row < 0) return "Press Play: row by row, each weight takes its share of a token. Point at a weight, or drag the end of a token.";
+    if (row < 0) return "Press Play, and row by row each weight takes its share of a token. You can also point at a weight, or drag the end of a token.";
     if (!complete(row)) return `Output ${row} = ${terms(row, poured) || "…"}`;
     return total(row) + (row === tokens.length - 1 ? ` ${recipe.words}` : "");
   };

@@ -3,10 +3,16 @@
 #
 # <!--ladder-->
 #
-# **You will build** the mean of the past again, without a loop: a matrix of weights times the tokens. Attention has the same matrix in the same place, but computes its entries from the tokens.
+# **You will build** the mean of the past without a loop, as one matrix of weights times the tokens. Then you will choose other weights.
+#
+# <!--staircase-->
+#
+# In the mean, every letter of the past counts the same. The K that opens the story has as much say as the r that the model has just read. Who says that it should?
+#
+# Answer the question, and the picture plays.
 
 # %% tags=["hero", "folded"]
-# The opening picture: play a row of weights, drag a token
+# The opening picture: play a row of weights, choose others, drag a token
 from attention_course.heroes import hero
 
 hero("tril_matmul")
@@ -16,20 +22,9 @@ hero("tril_matmul")
 #
 # <!--time-->
 #
-# ![The transformer as a drawing. Lit is what this rung builds: weights × values.](images/transformer_tril_matmul.svg)
-
-# %% [markdown]
-# ## The question
+# ## A row of weights
 #
-# The loop of rung {bag_of_words} asks the same thing at every position: how much of each token do I use? What if we write all the answers into one matrix?
-#
-# Try it. Here are three tokens with two channels. Row t of `triangle` has a 1 for each token up to token t. Which product adds up the past of every token at once?
-
-# %% tags=["folded"]
-# Fill in: the running sum
-from attention_course.fills import fill
-
-fill("running_sum")
+# Below are three tokens with two channels each. Which row takes half of the first, half of the second, and nothing of the third?
 
 # %% tags=["folded"]
 # Imports
@@ -40,27 +35,34 @@ import torch
 from attention_course.averaging import causal_mean_loop
 from attention_course.exercises import check
 from attention_course.explorers import explore
+from attention_course.fills import fill
 from attention_course.plots import Heatmap, Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
 
 progress("tril_matmul")
 
-# %% [markdown]
-# ## A row of numbers combines tokens
-#
-# A row of three numbers can say how much of each of three tokens to take. `1 1 1` adds them up. A matrix is several such rows, and `@` applies them all.
+# %% tags=["folded"]
+# Fill in: a row of weights
+fill("a_row")
 
 # %%
 tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # T = 3, C = 2
-torch.ones(3, 3) @ tokens
+
+# %% tags=["name:a_row", "do"]
+row = torch.tensor([0.5, 0.5, 0.0])  # how much of each token
+row @ tokens
 
 # %% [markdown]
-# Each row of ones gives 2 + 6 + 6 = {{tokens[:, 0].sum():.0f}} and 7 + 4 + 5 = {{tokens[:, 1].sum():.0f}}.
+# Think of the row as a recipe that says how much of each token to take. Its numbers are called **weights**. When no weight is negative and together they sum to 1, what comes out is a **weighted mean**, in which each token counts as much as its weight says.
 #
-# ## Predict
+# Now write a recipe of your own, one that gives you a copy of token 1. Change the row above and run the cell again.
 #
-# `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal. A zero in a row leaves that token out.
+# ## One row for every position
+#
+# Each position needs a recipe of its own, because each has a different past. So we stack the rows into a matrix of shape (T, T), and `@` applies them all at once. Row t makes output t.
+#
+# For a start, let every row take all of its past. `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal, and that is what we want, since above the diagonal lies the future.
 
 # %%
 triangle = torch.tril(torch.ones(3, 3))
@@ -70,15 +72,38 @@ triangle
 # Question
 ask("row_of_tril")
 
-# %% tags=["name:running_sum"]
+# %% tags=["folded"]
+# Fill in: the running sum
+fill("running_sum")
+
+# %% tags=["folded", "name:running_sum"]
+# The running sum
 triangle @ tokens
 
 # %% [markdown]
-# That is a running sum: row t adds up tokens 0 to t.
+# No loop, and yet every position has added up its own past. What is missing for the mean is a division, because row t should sum to 1 and now it sums to t + 1. So we want to divide each row by its own sum. PyTorch will do that if the sums stand in a column, one beside each row. How does one make a column, and how does PyTorch know what to do with it?
 #
-# ## Build: from sums to means
+# ## When the shapes differ
 #
-# If the numbers in a row are not negative and sum to 1, the row computes a **weighted mean**: each token counts as much as its number says. If they are also equal, it is the plain mean. So divide each row by its own sum. `keepdim=True` keeps the sums as a column, one for each row.
+# `[:, None]` inserts a dimension of size 1, which turns a row of numbers, of shape (3,), into a column, of shape (3, 1). Here is a row, and beside it the column made from it. What happens when you subtract one from the other?
+
+# %%
+position = torch.arange(3)  # (3,)
+column = position[:, None]  # (3, 1)
+
+# %% tags=["folded"]
+# Question
+ask("column_minus_row")
+
+# %%
+column - position  # (3, 1) - (3,) gives (3, 3)
+
+# %% [markdown]
+# **Broadcasting** means that PyTorch acts as if a tensor were repeated along every dimension that it lacks or that has size 1. It lines up the two shapes at their right ends, so a missing dimension is always one on the left. Here the column is repeated to the right and the row is repeated downwards, and then the two have the same shape.
+#
+# Keep this small matrix in mind. Its entry (t, s) is t − s, which says how many steps token s lies behind token t. In a few minutes you will make all kinds of weights from it.
+#
+# For the sums, `keepdim=True` does what `[:, None]` did. It keeps the dimension that was summed over, with size 1, so the sums stand in a column of shape (3, 1).
 
 # %% tags=["folded"]
 # Fill in: rows that sum to 1
@@ -101,20 +126,20 @@ picture(
 )
 
 # %% [markdown]
-# The numbers in this matrix are called **weights**. Each row divides a total of 1 among the tokens. Row t computes output t, and its entry in column s is the weight of token s. In the last row, a third of each token gives ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
+# These are the means of rung {bag_of_words}. You can check the last row in your head: a third of each token makes ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
 #
-# ## Build: a batch
+# ## A batch
 #
-# Now `x` has shape (B, T, C), and the weights still have shape (T, T).
-
-# %% tags=["folded"]
-# Question
-ask("what_broadcasting_does")
+# Now let `x` be a batch of shape (B, T, C). The weights still have shape (T, T). Does the product work?
 
 # %%
 torch.manual_seed(1)
 B, T, C = 4, 8, 2
 x = torch.randn(B, T, C)
+
+# %% tags=["folded"]
+# Question
+ask("what_broadcasting_does")
 
 # %% tags=["folded"]
 # Fill in: the weights of a batch
@@ -127,23 +152,9 @@ weights = weights / weights.sum(dim=-1, keepdim=True)
 (weights @ x).shape
 
 # %% [markdown]
-# Every sequence got the same weights. Treating a tensor as if it were repeated, along a dimension of size 1 or one that it lacks, is called **broadcasting**. A missing dimension is added on the left. `torch.bmm`, the batch matrix product, does not broadcast: both arguments need the batch dimension.
+# It does, because `@` multiplies the last two dimensions as matrices, and broadcasting repeats the weights for each sequence of the batch. So every text is mixed by the same recipe. Remember that, because at the end of this rung it will be our problem.
 #
-# The weights are on the left, because each output is a weighted mean of *rows* of `x`. A matrix on the right combines channels, and this one would not fit there.
-#
-# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone; most rungs from here on need it. The transpose of a product is the product of the transposes in reverse order. So with both factors transposed, the weights are on the right.
-
-# %%
-repeated = weights.expand(B, T, T)  # (B, T, T), without a copy
-torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
-
-mirrored = x.transpose(-2, -1) @ weights.transpose(-2, -1)  # (B, C, T)
-torch.testing.assert_close(mirrored.transpose(-2, -1), weights @ x)
-
-# %% [markdown]
-# ## Build: the function
-#
-# `dtype` and `device` come from `x`, so the function also works in half precision and on a GPU.
+# Here is all of it as a function. It takes the number format (`dtype`) and the device of `x`, so it also works in half precision and on a GPU. Then comes the proof that the matrix computes what the loop of rung {bag_of_words} does.
 
 
 # %%
@@ -154,13 +165,6 @@ def causal_mean_matmul(x):
     return weights @ x
 
 
-causal_mean_matmul(tokens.half())
-
-# %% [markdown]
-# ## Prove
-#
-# It equals rung {bag_of_words}.
-
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
     x_random = torch.randn(3, T, 5)
@@ -169,7 +173,23 @@ for T in (1, 2, 7, 32):
     )
 
 # %% [markdown]
-# `torch.allclose` compares, too. Does it return True for all of 100 seeds?
+# ### More: weights on the right, and products of batches
+#
+# The weights stand on the left because each output is a weighted mean of *rows* of `x`. A matrix on the right would mix channels, and this one would not even fit there.
+#
+# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone. The transpose of a product is the product of the transposes in reverse order, so with both factors transposed, the weights are on the right. And `torch.bmm`, the batch matrix product, does not broadcast, which is why both of its arguments need the batch dimension.
+
+# %%
+repeated = weights.expand(B, *weights.shape)  # (B, T, T), without a copy
+torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
+
+mirrored = x.transpose(-2, -1) @ weights.transpose(-2, -1)  # (B, C, T)
+torch.testing.assert_close(mirrored.transpose(-2, -1), weights @ x)
+
+# %% [markdown]
+# ### More: why two right answers are not quite equal
+#
+# `torch.allclose` also compares two tensors. Will it return True for each of 100 seeds?
 
 # %%
 agreed, largest = [], 0.0
@@ -179,32 +199,25 @@ for seed in range(100):
     loop, matmul = causal_mean_loop(x_random), causal_mean_matmul(x_random)
     agreed.append(torch.allclose(loop, matmul))
     largest = max(largest, (loop - matmul).abs().max().item())
-all(agreed)
+all(agreed), largest < 1e-6
 
 # %% tags=["folded"]
 # Question
 ask("why_not_equal")
 
 # %% [markdown]
-# The largest difference over all seeds is below one millionth. The order of the steps matters, because floating-point addition is not associative: in float32, with about 7 digits, a small number can vanish beside a large one.
+# Over all seeds, the largest difference is below one millionth. There is a difference because a computer rounds at every step, and the two methods take different steps. Even the order of two additions matters: float32 keeps about 7 digits, so a small number can vanish beside a large one.
 
 # %%
 big, small = torch.tensor(1e8), torch.tensor(1.0)
 (big + small) - big, (big - big) + small
 
 # %% [markdown]
-# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean lies near 0, that is almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->. Most checks in this course use it.
-
-# %% tags=["folded"]
-# Check: the largest difference; allclose failed, assert_close passes
-assert largest < 1e-6
-assert not all(agreed)
-torch.testing.assert_close(matmul, loop)
-
-# %% [markdown]
-# ## How much faster?
+# `allclose` allows a difference of 1e-5<!--given--> times the expected value, plus 1e-8<!--given-->. Where a mean lies near 0, that is almost nothing. `assert_close` chooses its tolerance by dtype, for float32 1.3e-6<!--given--> of the value plus 1e-5<!--given-->, and most checks in this course use it.
 #
-# The loop takes T steps, and Python starts each of them. The product is one call, and many of its sums are computed in parallel. The picture shows the ratio of their times, measured on the machine that ran this cell.
+# ### More: how much faster than the loop?
+#
+# Python starts each of the loop's T steps, while the product is a single call that computes many of its sums in parallel. The picture shows the ratio of their times, measured on the machine that ran this cell.
 
 
 # %% tags=["folded"]
@@ -243,71 +256,139 @@ picture(
 )
 
 # %% [markdown]
-# Most of the loop's time is the overhead of starting T steps, and grows like T; the matrix has T² entries. At small T there is little overhead to save, at large T the product takes time, too. So on most machines the speed-up is largest at medium lengths.
+# Most of the loop's time is the overhead of starting T steps, and it grows like T, whereas the matrix has T² entries. At small T there is little overhead to save; at large T the product itself gets expensive. So on most machines the speed-up is largest at medium lengths.
 #
-# ## Other weights
+# ## A matrix that you choose
 #
-# The triangle of equal weights is one choice. Here are three more. The second is the mean of the last three tokens.
+# Stop here for a moment and look at `weights @ x` once more. Nothing in that line says *mean*. The loop of rung {bag_of_words} could average and do nothing else, but the matrix does whatever you write into it. So what would you like it to do?
+#
+# Let us try it on letters, the last ones of our story before the model has to answer. Each letter has its own channel, with a 1 for the letter that is there and a 0 for all others, because then you can see in every output which letters went into it, and how much of each.
+#
+# The distances from before are all that you need now, because a comparison of distances is a matrix. Take the simplest one, `distance == 1`. What does it do to a text?
 
 # %%
-T = 6
+text = "it? Poor"
+letters = "it? Por"  # a channel for each
+
+
+def tokens_of(text):
+    return torch.tensor(
+        [[float(c == own) for own in letters] for c in text]
+    )
+
+
+x = tokens_of(text)  # (T, C)
+T = len(text)
 position = torch.arange(T)
-distance = position[:, None] - position  # (T, T): how far s lies before t
+distance = position[:, None] - position  # (T, T): t - s
+
+# %% tags=["folded"]
+# Question
+ask("ones_at_distance_1")
+
+# %%
 shift = (distance == 1).float()
+shift
+
+# %% [markdown]
+# The first letter has none before it, so row 0 stays empty. Now write the mean of the last three tokens the same way, and look at a third matrix, in which a token counts half as much with each step back.
+
+# %% tags=["folded"]
+# Fill in: the mean of the last three
+fill("window_of_three")
+
+# %% tags=["folded", "name:window_of_three"]
+# The window
 window = ((distance >= 0) & (distance < 3)).float()
+window = window / window.sum(dim=-1, keepdim=True)
+window
+
+# %%
 decay = torch.tril(0.5**distance)
-window, decay = (w / w.sum(dim=-1, keepdim=True) for w in (window, decay))
+decay = decay / decay.sum(dim=-1, keepdim=True)
 
 # %% tags=["folded"]
 # Picture: the three matrices of weights
+shown = [c.replace(" ", "␣") for c in text]
+
+
+def show(title, weights):
+    return Heatmap(
+        title, weights, "output t", "token s", shown, shown, limit=1
+    )
+
+
 picture(
-    Heatmap(
-        "shift: copy the previous", shift, "output t", "token s", limit=1
-    ),
-    Heatmap(
-        "window: mean of the last 3", window, "output t", "token s", limit=1
-    ),
-    Heatmap(
-        "decay: half as much each step",
-        decay,
-        "output t",
-        "token s",
-        limit=1,
-    ),
+    show("shift: copy the previous", shift),
+    show("window: mean of the last 3", window),
+    show("decay: half as much each step", decay),
     alt="Three weight matrices. Shift has ones right below the diagonal. "
     "Window has a band of width 3. Decay falls by half with each step "
     "away from the diagonal.",
 )
 
 # %% [markdown]
-# Shift copies the previous token; the first output has none, and its row is all zeros. Decay does something that the mean could not: when two past tokens are swapped, the last output changes.
+# A copy of the letter before, a **window** of three letters, a memory that fades (you may have met it in the exercises of rung {bag_of_words}). You might take them for three machines, each with a loop of its own. But they are one machine, for which you have chosen three matrices, and the triangle of the mean is a fourth.
+#
+# What does the last output hold, the one from which the model has to guess what follows "Poor"?
 
 # %%
-counting = torch.arange(1.0, 7.0)[:, None]  # (T, 1)
-swapped = counting[[1, 0, 2, 3, 4, 5]]
-moved = (decay @ swapped - decay @ counting)[-1]
-assert moved.abs() > 0.01
-(shift @ counting).flatten(), moved
-
-# %% [markdown]
-# With unequal weights the output can depend on the order. But so far we choose the weights, and they are the same for every sequence. In rung {query_key_value} they are computed from the tokens.
-#
-# ## Explore
-#
-# **Which of the three steps turns a sum into a mean of the past, and what does each one do alone?**
-#
-# Switch the triangle off, then the normalization, the division of each row by its sum. Lower the decay to 0: what is left of the past?
+mean = torch.tril(torch.ones(T, T)) / torch.arange(1, T + 1)[:, None]
+choices = {"mean": mean, "shift": shift, "window": window, "decay": decay}
+last = torch.stack([(w @ x)[-1] for w in choices.values()])  # (4, C)
 
 # %% tags=["folded"]
-# Explorer: triangle, normalization, decay
+# Picture: the last output, with each of the four matrices
+picture(
+    Heatmap(
+        "The last output",
+        last,
+        "weights",
+        "channel",
+        list(choices),
+        [c.replace(" ", "␣") for c in letters],
+        limit=1,
+    ),
+    alt="A row for each matrix, a column for each letter. The mean has an "
+    "eighth of each letter, and twice as much of the o. The shift has only "
+    "o, the window a third of r and the rest o. The decay has half r, "
+    "then o, and less and less of the letters before.",
+)
+
+# %% tags=["folded"]
+# Question
+ask("where_are_the_o")
+
+# %% [markdown]
+# Read that answer again, because it is the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it together. So no two texts of the same length give the same output. The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
+#
+# Try to fool it. Put the letters of `other` into an order of your own, and see which matrices notice. Can you fool the window as well, and still end in "r"?
+
+# %% tags=["do"]
+other = "it? oPor"
+for name, w in choices.items():
+    moved = ((w @ tokens_of(other))[-1] - (w @ x)[-1]).abs().max() > 1e-6
+    print(f"{name:7}", "notices" if moved else "sees no difference")
+
+# %% [markdown]
+# ## Choose, and let it write
+#
+# Now the test that counts. We took the model of rung {bag_of_words}, put other weights into it, and trained it, once for each choice below. Only the weights differ, and training leaves them alone. It adjusts the other numbers until the loss is low, as rung {scaling_variance} will show.
+#
+# **Which weights give the lowest loss?** Guess first whether it will be a short memory, a long one, or one that fades. Then look for it. The sliders begin at the mean, with all letters and a decay of 1, so read what the mean writes before you move them.
+
+# %% tags=["folded"]
+# Explorer: choose the weights of the past
 explore("tril_matmul")
 
 # %% [markdown]
-# Dividing by the row sum turns sums into means. The triangle restricts the mean to the past. The decay favours nearby tokens: at 1 all count the same, at 0 each output is its own token.
+# Did you expect that? The mean sees everything, and its loss of 2.28<!--given--> is worse than that of the letter pairs. A decay of 0 sees nothing but the last letter, which makes it the table of letter pairs again, at 1.46<!--given-->. And between the two there is a valley. Let a letter count about half as much with each step back, and the loss falls to 0.46<!--given-->. The model begins to spell. Nothing else has changed, and it was not training that chose those weights but you.
+#
+# Why about a half? When the weights fade faster, a letter three steps back is too faint to be heard. When they fade more slowly, neighbours count almost alike, so their order blurs. A window that does not fade has that trouble from the start. The mean of the last four letters knows which letters they are but not in which order, so its loss stays at 0.74<!--given-->.
 #
 # ## Break it
 #
-# One argument is missing here. The shapes are right.
+# One argument is missing here, and yet it runs and the shapes are right.
 
 # %%
 a = torch.tril(torch.ones(4, 4))
@@ -319,19 +400,16 @@ broken
 ask("which_way_it_broadcasts")
 
 # %% [markdown]
-# One check catches this wherever the weights of a mean are computed: does every row sum to 1?
+# One check catches this bug wherever the weights of a mean are computed. Does every row sum to 1?
 
 # %%
 broken.sum(dim=-1)
 
 # %% [markdown]
-# Only row 0 does, and the last one sums to more than 2. With `keepdim=True`, all of them do.
+# Only row 0 does, and the last one sums to more than 2. Write `keepdim=True` into the cell above, run both cells again, and every row will.
 
 # %% tags=["folded"]
-# Check: the sums of the rows, here and with keepdim=True
-assert (broken.sum(dim=-1) == 1).tolist() == [True, False, False, False]
-assert broken.sum(dim=-1)[-1] > 2
-
+# The same with keepdim=True
 repaired = a / a.sum(1, keepdim=True)
 torch.testing.assert_close(repaired.sum(dim=-1), torch.ones(4))
 
@@ -391,15 +469,33 @@ check("shift_matrix", my_shift)
 # %% [markdown]
 # ## In the wild
 #
-# - In "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. What we call weights, others also call `wei`.
-# - For one channel, a convolution is a band matrix: each row holds the same numbers, shifted by one.
-# - Some variants of attention use such a decay: ALiBi (Press et al. 2022), RetNet (Sun et al. 2023).
+# - In Andrej Karpathy's lecture "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. Karpathy's `wei` is what we call `weights`.
+# - For one channel, a convolution is a band matrix, because each of its rows holds the same numbers, shifted by one.
+# - Some variants of attention use weights that fade with the distance, for example ALiBi (Press et al. 2022) and RetNet (Sun et al. 2023).
+#
+# ## Where we are
+#
+# ![The transformer as a drawing. Highlighted: what this rung builds (weights × values).](images/transformer_tril_matmul.svg)
+#
+# <!--step-->
+#
+# It has learned to spell, more or less. But ask it who got the drum, and only 4 %<!--given--> of its answers are right, which is worse than picking one of the eight names blindly. Why? Let us see how much of "Sam" is left when the model has to answer.
+
+# %%
+story = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor "
+steps = len(story) - 1 - story.index("Sam")
+print(f"{steps} steps back, {0.5**steps:.0e} of the newest letter's weight")
+
+# %% [markdown]
+# Next to nothing. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That is the problem we noticed with the batch. Weights that do not change from text to text cannot know what is *in* a text.
+#
+# If you have met fully connected networks, this is the difference to attention that people ask about most. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We go there in two steps, and the first is to let weights come from any numbers, also from negative ones.
 #
 # ## Three sentences to remember
 #
-# 1. A row of weights says how much of each token goes into one output.
-# 2. A lower-triangular matrix with equal weights in each row, summing to 1, computes the mean of the past.
-# 3. Two ways to compute the same number round differently, so compare with a tolerance.
+# 1. A row of weights says how much of each token goes into one output, and a matrix has one row for each position.
+# 2. Mean, shift, window and decay are one machine with four matrices, and when the weights differ, the output can know the order.
+# 3. A missing `keepdim=True` divides the columns and raises no error, so check that every row sums to 1.
 #
 # Next: [rung {masked_softmax}, masked softmax]({masked_softmax}.ipynb), where the weights are computed from scores.
 #

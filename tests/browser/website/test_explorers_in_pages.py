@@ -191,17 +191,16 @@ def test_a_broken_picture_says_so_and_the_next_one_is_drawn(page):
     broken = data["panels"][0]["values"]
     others = len(broken["at"]) // len(
         data["controls"][0]["labels"]
-    )  # for each T, the first of these is broken
+    )  # for each decay, the first of these is broken
     broken["at"] = [at if setting % others else -1 for setting, at in enumerate(broken["at"])]
     page.route("**/tril_matmul.json", lambda route: route.fulfill(json=data))
     explorer = live(page, "tril_matmul")
-    explorer.get_by_label("decay per step").press("Home")
-    for label in ("lower triangle", "rows sum to 1"):
-        explorer.get_by_label(label).press("Space")
+    window = explorer.get_by_label("letters in the window")
+    window.press("Home")
     expect(page.locator(ALERT)).to_contain_text("This could not be drawn. TypeError: ")
-    explorer.get_by_label("lower triangle").press("Space")
+    window.press("ArrowRight")
     expect(page.locator(ALERT)).to_have_count(0)
-    expect_alike(explorer, explore("tril_matmul"), {"decay": 0.0, "triangle": True, "normalize": False})
+    expect_alike(explorer, explore("tril_matmul"), {"window": "4"})
 
 
 @pytest.mark.parametrize(("chromium", "width"), [(0.85, 1000), (1.15, 360)], indirect=["chromium"])
