@@ -91,13 +91,13 @@ def reads_block(candidate: Candidate) -> Finding:
 @asks("The logits are finite")
 def finite(candidate: Candidate) -> Finding:
     """Look for NaN and inf."""
-    candidate.given.leave_out_padding()
+    candidate.given.leave_out_what_never_comes()
     new = candidate.new
     logits = new.logits(new.draw(4, candidate.short))
     if not logits.dtype.is_floating_point:
         return found(False, f"dtype {logits.dtype}.", "A float dtype.", "integers")
-    bad, padding = int((~logits.isfinite()).sum()), new.vocab_size - len(new.tokens)
-    said = f" {padding} tokens that can never come, as padding does, are left out." if padding else ""
+    bad, never = int((~logits.isfinite()).sum()), len(new.never)
+    said = f" {never} tokens that can never come, as padding does, are left out." if never else ""
     return found(not bad, f"{bad} of {logits.numel()} are NaN or inf.{said}")
 
 
