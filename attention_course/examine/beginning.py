@@ -141,6 +141,11 @@ def gradients(candidate: Candidate) -> Finding:
         silent = silences(stirred, grads)
     chosen = [lists_of(name) for name in first.keys() - silent]
     waiting = all(any(lists_of(name) & lists for lists in chosen) for name in silent)
+    frozen = [n for n, p in stirred.named_parameters() if p.dim() > 1 and not p.requires_grad]
+    if frozen and not silent:
+        names = ", ".join(name.removeprefix("model.") for name in frozen[:3])
+        said = f"All {len(grads)} that are trained do, but these are not trained: {names}."
+        return found(False, said, cause="frozen", otherwise="doubtful")
     return found(
         not silent,
         f"{len(silent)} of {len(grads)} get none: {'; '.join(list(silent.values())[:3])}."

@@ -181,6 +181,14 @@ def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found():
     assert "ids[:, :block_size]" in finding.cause
 
 
+def test_embeddings_that_are_not_trained_are_doubtful():
+    model = Model()
+    model.tokens.requires_grad_(False)
+    finding = asked(beginning.gradients, model)
+    assert finding.verdict == "doubtful", finding
+    assert "not trained: tokens.weight." in finding.measured
+
+
 def test_an_expert_that_was_not_chosen_is_told_from_a_layer_that_is_left_out():
     class NeverTheFirst(Experts):
         def __init__(self, like):
