@@ -10,12 +10,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attention_course.examine.question import LONG, RESIDUAL, SHORT, Candidate, asks, found, same
+from attention_course.examine.question import RESIDUAL, SHORT, Candidate, asks, found, same
 from attention_course.examine.report import Finding
 from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, told
 from attention_course.plots import Heatmap
 
 ALIKE = 0.2  # right models have 0.4 and more, positions that are clamped in the middle of a block below 0.1
+ALL_PLACES = 128  # tokens of a block in which a leak is looked for before each token
+BATCH = 2**20  # logits that are computed at once
 FAINT = 30  # times what rounding explains: a memory that fades ends below, a cut far above
 
 # What comes out
@@ -184,12 +186,13 @@ def no_leak(candidate: Candidate) -> Finding:
     said = f"{int(leaks.sum())} of {T * (T - 1) // 2} later tokens change an earlier output."
     if holds := not leaks.any():
         full = stirred.block_size
-        many = SHORT // 2 if stirred.is_large else max(SHORT, LONG**2 // full)
-        places = torch.linspace(full - 1, 1, min(many, full - 1)).round().int().tolist()
-        if moved := moved_by_later(stirred, stirred.logits, full, places):
+        many, at_once = max(SHORT, ALL_PLACES**2 // full), max(1, BATCH // (full * stirred.vocab_size))
+        if stirred.is_large:
+            many, at_once = SHORT // 2, 1
+        if moved := moved_by_later(stirred, stirred.logits, full, spread_places(full, many), at_once):
             said = f"In a full block, later tokens change {moved} earlier outputs."
         elif candidate.is_copy and (
-            moved := moved_by_later(stirred, stirred.logits_in_training, T, [T // 2])
+            moved := moved_by_later(stirred, stirred.logits_in_training, T, torch.tensor([T // 2]))
         ):
             said = f"In train mode, later tokens change {moved} outputs."
         holds = not moved
@@ -211,17 +214,32 @@ def leak_cause(table: Tensor) -> str:
     return "all" if leaks.sum() > 0.9 * future.sum() else ""
 
 
-def moved_by_later(subject: Subject, logits: Callable[[Tensor], Tensor], T: int, places: list[int]) -> int:
+def spread_places(T: int, many: int) -> Tensor:
+    """Return all places but the first, or this many: a random one in each of as many equal parts of a text.
+
+    A leak from token j to output i < j is found by a place from i + 1 to j: for certain if it reaches back
+    over two parts, and otherwise the more likely the further it reaches, and the more outputs have it.
+    """
+    if many >= T - 1:
+        return torch.arange(1, T)
+    parts = torch.arange(many) + torch.rand(many, generator=torch.Generator().manual_seed(15))
+    return (1 + parts * (T - 1) / many).long()
+
+
+def moved_by_later(
+    subject: Subject, logits: Callable[[Tensor], Tensor], T: int, places: Tensor, at_once: int = 1
+) -> int:
     """Return how many of T outputs change with the tokens from one of these places on, that come later.
 
-    Dropout draws the same numbers for all: a text has a call of its own.
+    For dropout to draw the same numbers for all, a text has a call of its own.
     """
     ids = subject.draw(1, T, seed=3)
-    once, moved = logits(ids)[0], torch.zeros(T, dtype=torch.bool)
+    once, moved = logits(ids), torch.zeros(T, dtype=torch.bool)
     limit = subject.tolerance(once)
-    for place in places:
-        changed = torch.cat([ids[:, :place], subject.others(ids[:, place:])], dim=-1)
-        moved[:place] |= (once - logits(changed)[0])[:place].abs().amax(dim=-1) > limit
+    for group in places.split(at_once):
+        later = torch.arange(T) >= group[:, None]
+        moves = (once - logits(torch.where(later, subject.others(ids), ids))).abs().amax(dim=-1)
+        moved |= ((moves > limit) & ~later).any(dim=0)
     return int(moved.sum())
 
 
@@ -315,7 +333,11 @@ def order_used(candidate: Candidate) -> Finding:
     said = f"Two early tokens change places: the last logits move by {away:.2g}."
     if away <= limit or (full := candidate.given.block_size) < SHORT:
         return found(away > limit, said, f"More than rounding, {limit:.1g}.")
-    early, late = (share_of_order(stirred, full, places) for places in ((0, 1, 2), (-5, -4, -3)))
+    early = late = 0.0
+    for texts in (1, 2) if stirred.is_large else (2, 16):  # more of them only if there is a suspicion
+        early, late = (share_of_order(stirred, full, at, texts) for at in ((0, 1, 2), (-5, -4, -3)))
+        if not late < 2 * ALIKE * early:
+            break
     return found(
         not late < ALIKE * early,
         f"{said} Of what two other tokens would change, an exchange changes {early:.0%} at the beginning "
@@ -326,12 +348,12 @@ def order_used(candidate: Candidate) -> Finding:
     )
 
 
-def share_of_order(subject: Subject, T: int, places: tuple[int, ...]) -> float:
+def share_of_order(subject: Subject, T: int, places: tuple[int, ...], texts: int) -> float:
     """Return how far neighbours that change places move the last logits, as a share of two other tokens.
 
     That is NaN if these do not reach the last output.
     """
-    ids, exchanges, others = subject.draw(1 if subject.is_large else 8, T, seed=5), 0.0, 0.0
+    ids, exchanges, others = subject.draw(texts, T, seed=5), 0.0, 0.0
     logits = subject.logits(ids)[:, -1]
     for place in places:
         pair, exchanged, changed = [place, place + 1], ids.clone(), ids.clone()
