@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attention_course.examine.question import RESIDUAL, SHORT, Candidate, asks, found, same
+from attention_course.examine.question import LONG, RESIDUAL, SHORT, Candidate, asks, found, same
 from attention_course.examine.report import Finding
 from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, told
 from attention_course.plots import Heatmap
@@ -18,6 +18,7 @@ from attention_course.plots import Heatmap
 ALIKE = 0.2  # right models have 0.4 and more, positions that are clamped in the middle of a block below 0.1
 ALL_PLACES = 128  # tokens of a block in which a leak is looked for before each token
 BATCH = 2**20  # logits that are computed at once
+TOLD = 0.4  # embeddings of positions have 0.5 and more early; the mask alone has 0.3 at most
 FAINT = 30  # times what rounding explains: a memory that fades ends below, a cut far above
 
 # What comes out
@@ -186,7 +187,8 @@ def no_leak(candidate: Candidate) -> Finding:
     said = f"{int(leaks.sum())} of {T * (T - 1) // 2} later tokens change an earlier output."
     if holds := not leaks.any():
         full = stirred.block_size
-        many, at_once = max(SHORT, ALL_PLACES**2 // full), max(1, BATCH // (full * stirred.vocab_size))
+        many = full if full <= ALL_PLACES else max(SHORT, 2 * LONG**2 // full)
+        at_once = max(1, BATCH // (full * stirred.vocab_size))
         if stirred.is_large:
             many, at_once = SHORT // 2, 1
         if moved := moved_by_later(stirred, stirred.logits, full, spread_places(full, many), at_once):
@@ -336,10 +338,10 @@ def order_used(candidate: Candidate) -> Finding:
     early = late = 0.0
     for texts in (1, 2) if stirred.is_large else (2, 16):  # more of them only if there is a suspicion
         early, late = (share_of_order(stirred, full, at, texts) for at in ((0, 1, 2), (-5, -4, -3)))
-        if not late < 2 * ALIKE * early:
+        if early < TOLD or not late < 2 * ALIKE * early:
             break
     return found(
-        not late < ALIKE * early,
+        early < TOLD or not late < ALIKE * early,
         f"{said} Of what two other tokens would change, an exchange changes {early:.0%} at the beginning "
         f"of a block, and {late:.0%} at its end.",
         "Late about as much as early.",
