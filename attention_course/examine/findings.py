@@ -187,7 +187,7 @@ def no_leak(candidate: Candidate) -> Finding:
     said = f"{int(leaks.sum())} of {T * (T - 1) // 2} later tokens change an earlier output."
     if holds := not leaks.any():
         full = stirred.block_size
-        many = full if full <= ALL_PLACES else max(SHORT, 2 * LONG**2 // full)
+        many = full if full <= ALL_PLACES else max(SHORT, 96 * LONG // full)
         at_once = max(1, BATCH // (full * stirred.vocab_size))
         if stirred.is_large:
             many, at_once = SHORT // 2, 1
@@ -340,14 +340,11 @@ def order_used(candidate: Candidate) -> Finding:
         early, late = (share_of_order(stirred, full, at, texts) for at in ((0, 1, 2), (-5, -4, -3)))
         if early < TOLD or not late < 2 * ALIKE * early:
             break
-    return found(
-        early < TOLD or not late < ALIKE * early,
-        f"{said} Of what two other tokens would change, an exchange changes {early:.0%} at the beginning "
-        f"of a block, and {late:.0%} at its end.",
-        "Late about as much as early.",
-        "alike",
-        otherwise="doubtful",
-    )
+    if early < TOLD or not late < ALIKE * early:
+        return found(True, said)
+    said += f" Of what two other tokens would do there, that is {early:.0%} at the beginning of a "
+    said += f"block, and {late:.0%} at its end."
+    return found(False, said, "Late about as much as early.", "alike", otherwise="doubtful")
 
 
 def share_of_order(subject: Subject, T: int, places: tuple[int, ...], texts: int) -> float:

@@ -180,7 +180,7 @@ def test_late_tokens_that_share_a_position_are_doubtful(layers):
     assert "clamped" in finding.cause
 
 
-@pytest.mark.parametrize(("block_size", "every"), [(128, 100), (256, 16)])
+@pytest.mark.parametrize(("block_size", "every"), [(128, 100), (256, 8)])
 def test_a_leak_between_neighbours_is_found_in_a_long_block(block_size, every):
     """One is, up to a block of 128; in longer ones some are. The first tokens are tried in pairs anyway."""
 
@@ -188,7 +188,7 @@ def test_a_leak_between_neighbours_is_found_in_a_long_block(block_size, every):
         def forward(self, ids, targets=None):
             logits, loss = super().forward(ids)
             places = torch.arange(ids.shape[1] - 1)
-            places = places[(places >= 20) & (places % every == 12)]
+            places = places[(places >= 20) & (places % every == 12 % every)]
             return logits.index_add(1, places, logits[:, places + 1]), loss
 
     candidate = Candidate(Subject(Leaking(V, block_size, layers=1), V, block_size))
