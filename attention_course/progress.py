@@ -52,8 +52,8 @@ class Tried:
 
     def __post_init__(self):
         check_fields(self.mistakes, (self.tries, int), (self.passed, bool))
-        if self.tries < 0:
-            raise ValueError(f"expected tries of at least 0, got {self.tries}")
+        if self.tries < self.passed:  # it takes at least one to pass
+            raise ValueError(f"expected tries of at least {int(self.passed)}, got {self.tries}")
 
     @property
     def wrong(self) -> list[str] | None:

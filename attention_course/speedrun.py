@@ -106,10 +106,17 @@ class Muon(Optimizer):
         weight_decay: float = 0.0,
     ):
         check_numbers("Muon", 0, lr=lr, weight_decay=weight_decay)
-        if not all(is_number(beta, 0) and beta < 1 for beta in (momentum, *betas)):
+        two = isinstance(betas, tuple | list) and len(betas) == 2
+        if not (two and all(is_number(beta, 0) and beta < 1 for beta in (momentum, *betas))):
             raise ValueError(f"Muon: momentum = {momentum!r}, betas = {betas!r}, expected 0 <= number < 1.")
         defaults = dict(lr=lr, momentum=momentum, betas=betas, weight_decay=weight_decay, orthogonal=False)
-        super().__init__(groups, defaults)
+        try:
+            super().__init__(groups, defaults)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"Muon: groups is {describe(groups)}, expected parameters, or dicts that hold some under "
+                f"'params'. Pass model.parameters() or a list. ({error}.)"
+            ) from error
         for group in self.param_groups:
             for parameter in group["params"]:
                 if group["orthogonal"] and parameter.dim() != 2:

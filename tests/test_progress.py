@@ -112,6 +112,7 @@ ENTRIES = [  # of a question, of an exercise
     ('{"mean_at_one": {"answers": [3]}}', "{}"),
     ("{}", '{"windowed_mean": {"tries": "3"}}'),
     ("{}", '{"windowed_mean": {"tries": -3}}'),
+    ("{}", '{"windowed_mean": {"tries": 0, "passed": true}}'),
     ("{}", '{"windowed_mean": {"marks": 1}}'),
     ("[]", "{}"),
 ]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attention_course.attention import Cache
@@ -70,18 +71,9 @@ def own_loss(candidate: Candidate) -> Finding:
     x, spread = new.draw(3, T, seed=9), torch.linspace(0, len(new.tokens) - 1, 3 * T).round().long()
     order = torch.randperm(3 * T, generator=torch.Generator().manual_seed(10))
     y = new.tokens[spread[order]].view(3, T)  # the first and the last id, too, which a loss may ignore
-    try:
-        with torch.no_grad():
-            parts = parts_of(new.answer(x, **{name: y.to(new.device)})).values()
-    except Exception as error:
-        if name != "y":
-            raise
-        raise CannotAskError(f"Its y is something else than the tokens that follow: {told(error)}") from error
-    losses = [each for each in parts if isinstance(each, Tensor) and each.numel() == 1]
-    if not losses:
-        raise CannotAskError(f"With {name} it returns no loss.")
-    own, returned = float(losses[0]), losses[0].dtype
-    logits, right = new.logits(x), float(mean_loss(new.logits(x), y))
+    returned = loss_returned(new, x, name, y)
+    own, logits = float(returned), new.logits(x)
+    right = float(mean_loss(logits, y))
     others = {
         "shifted": float(mean_loss(logits[:, :-1], y[:, 1:])),
         "softmax": float(mean_loss(logits.softmax(dim=-1), y)),
@@ -89,11 +81,41 @@ def own_loss(candidate: Candidate) -> Finding:
         "ids": float(mean_loss(logits, x)),
     }
     wanted = [right, others["shifted"]] if name == "labels" else [right]
-    rounding = torch.finfo(returned).eps if returned.is_floating_point else 0.0
-    holds = any(abs(own - loss) <= new.tolerance(logits) + 4 * rounding * loss for loss in wanted)
+    rounding = torch.finfo(returned.dtype).eps if returned.is_floating_point() else 0.0
+
+    def fits(loss: float) -> bool:
+        return abs(own - loss) <= new.tolerance(logits) + 4 * rounding * loss
+
+    holds, said = any(map(fits, wanted)), f"{own:.5f} nats."
+    for shift in range(0 if holds else len(wanted)):
+        predicted, likeliest = logits[:, : T - shift].flatten(0, 1), logits.argmax(dim=-1).roll(shift, 1)
+        sharp, flat = (smoothed_loss(predicted, likeliest[:, shift:], share) for share in (0.0, 1.0))
+        share = float((loss_returned(new, x, name, likeliest).cpu() - sharp) / (flat - sharp))
+        if 0 < share < 1 and fits(float(smoothed_loss(predicted, y[:, shift:], share))):
+            holds, said = True, f"{own:.5f} nats, the cross-entropy with label_smoothing={share:.2g}."
     near = 1e-3 * max(right, 1)
     cause = next((cause for cause, loss in others.items() if abs(own - loss) < near), "")
-    return found(holds, f"{own:.5f} nats.", f"{right:.5f} nats, but for rounding.", cause)
+    return found(holds, said, f"{right:.5f} nats, but for rounding.", cause)
+
+
+def loss_returned(subject: Subject, x: Tensor, name: str, y: Tensor) -> Tensor:
+    """Return the loss that a model returns for ids x and targets y, which it takes by this name."""
+    try:
+        with torch.no_grad():
+            parts = parts_of(subject.answer(x, **{name: y.to(subject.device)})).values()
+    except Exception as error:
+        if name != "y":
+            raise
+        raise CannotAskError(f"Its y is something else than the tokens that follow: {told(error)}") from error
+    losses = [each for each in parts if isinstance(each, Tensor) and each.numel() == 1]
+    if not losses:
+        raise CannotAskError(f"With {name} it returns no loss.")
+    return losses[0]
+
+
+def smoothed_loss(logits: Tensor, targets: Tensor, share: float) -> Tensor:
+    """Return the cross-entropy in which each target shares this much of its probability with all tokens."""
+    return F.cross_entropy(logits, targets.flatten(), label_smoothing=share)
 
 
 @asks("Every parameter gets a gradient")
@@ -119,6 +141,11 @@ def gradients(candidate: Candidate) -> Finding:
         silent = silences(stirred, grads)
     chosen = [lists_of(name) for name in first.keys() - silent]
     waiting = all(any(lists_of(name) & lists for lists in chosen) for name in silent)
+    frozen = [n for n, p in stirred.named_parameters() if p.dim() > 1 and not p.requires_grad]
+    if frozen and not silent:
+        names = ", ".join(name.removeprefix("model.") for name in frozen[:3])
+        said = f"All {len(grads)} that are trained do, but these are not trained: {names}."
+        return found(False, said, cause="frozen", otherwise="doubtful")
     return found(
         not silent,
         f"{len(silent)} of {len(grads)} get none: {'; '.join(list(silent.values())[:3])}."

@@ -49,7 +49,9 @@ class Learner(Candidate):
                 f"vocab_size is {subject.vocab_size}; the stories have {letters} characters."
             )
         if not torch.equal(subject.tokens[:letters], torch.arange(letters)):
-            raise CannotAskError(f"The stories need the ids 0 to {letters - 1}; some of these never come.")
+            raise CannotAskError(
+                f"The stories need the ids 0 to {letters - 1}; some of these never come, or are padding."
+            )
         subject.block_size = min(LONGEST, subject.block_size)
         trainable(subject)
         recipe = Recipe(

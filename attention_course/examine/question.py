@@ -35,6 +35,9 @@ class Candidate:
     def __init__(self, subject: Subject):
         self.remarks: list[str] = []
         self.is_copy = True
+        if padding := subject.leave_out_padding():
+            ids = ", ".join(map(str, padding))
+            self.remarks.append(f"The model names id {ids} as padding, so no text here contains it.")
         try:
             self.given = subject.copied().eval()
         except CannotAskError as error:

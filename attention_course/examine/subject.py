@@ -80,6 +80,7 @@ class Subject(nn.Module):
 
     Attributes:
         tokens: the ids that texts are drawn from.
+        never: the ids that the model never predicts.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Subject(nn.Module):
         super().__init__()
         self.model, self.vocab_size, self.block_size = model, vocab_size, block_size
         self.tick, self.targets = tick, targets
-        self.tokens = torch.arange(vocab_size)
+        self.tokens, self.never = torch.arange(vocab_size), torch.arange(0)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Tensor:
         """Map ids (B, T) to what the model returns for logits, in whatever shape and dtype that is."""
@@ -105,10 +106,7 @@ class Subject(nn.Module):
     def logits_in(self, output: Any) -> Tensor:
         """Find the logits in what the model returned, with NEVER for -inf of tokens that are left out."""
         logits = logits_of(output, self.vocab_size)
-        if len(self.tokens) == self.vocab_size:
-            return logits
-        padding = torch.ones(self.vocab_size, dtype=torch.bool).index_fill(0, self.tokens, False)
-        return logits.masked_fill(padding.to(logits.device), NEVER)
+        return logits.index_fill(-1, self.never.to(logits.device), NEVER) if len(self.never) else logits
 
     def answer(self, ids: Int[Tensor, "B T"], **options: object) -> Any:
         """Return all that the model returns."""
@@ -153,15 +151,29 @@ class Subject(nn.Module):
     def of(self, model: Callable[..., Any]) -> "Subject":
         """Return a subject that calls another model in the same way."""
         made = Subject(model, self.vocab_size, self.block_size, self.tick, self.targets)
-        made.tokens = self.tokens
+        made.tokens, made.never = self.tokens, self.never
         return made
 
-    def leave_out_padding(self) -> None:
-        """Draw no more tokens whose logit is the same low number, or -inf, everywhere: they never come."""
+    def leave_out_padding(self) -> list[int]:
+        """Draw no more ids that the model or its config names as padding; return these."""
+        named = set[object]()
+        for module in self.modules():
+            named.add(getattr(getattr(module, "config", None), "pad_token_id", None))
+            if isinstance(module, nn.Embedding) and module.num_embeddings == self.vocab_size:
+                named.add(module.padding_idx)
+        padding = torch.isin(self.tokens, torch.tensor([pad for pad in named if isinstance(pad, int)]))
+        if (~padding).sum() < 2:
+            return []
+        left_out, self.tokens = self.tokens[padding].tolist(), self.tokens[~padding]
+        return left_out
+
+    def leave_out_what_never_comes(self) -> None:
+        """Draw no more tokens whose logit is the same low number, or -inf, everywhere."""
         rows = self.logits(self.draw(4, min(16, self.block_size))).flatten(0, -2)
-        padding = ((rows == rows[0]) & (rows <= NEVER)).all(dim=0)
-        if not padding.all():
-            self.tokens = (~padding).nonzero()[:, 0]
+        never = ((rows == rows[0]) & (rows <= NEVER)).all(dim=0)
+        if not never.all():
+            self.never = never.nonzero()[:, 0]
+            self.tokens = self.tokens[~never[self.tokens]]
 
     def copied(self) -> "Subject":
         """Return a subject with a copy of the model.

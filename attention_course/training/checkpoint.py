@@ -32,6 +32,8 @@ PARTS: dict[str, type] = {
     "seconds": float,
     "generator": Tensor,
 }
+PAIRS = [("exp_avg", "exp_avg_sq"), ("mean", "square")]  # means of gradients, and of their squares
+UNDERFLOWS = 1e-15  # a gradient whose square float32 may round to zero
 NEVER_NEGATIVE = re.compile("sq|var|sum|step")  # in names of PyTorch's optimizers: means of squares, counts
 
 
@@ -123,6 +125,18 @@ def not_finite(tensors: dict[str, Tensor]) -> str:
     return next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), "")
 
 
+def without_squares(moments: dict[int, dict[str, Any]]) -> str:
+    """Return the name of a mean of squares that is all zero, of gradients that are not; "" if none is."""
+    for index, entries in moments.items():
+        for name, square in PAIRS:
+            mean, squares = entries.get(name), entries.get(square)
+            if not isinstance(mean, Tensor) or not isinstance(squares, Tensor):
+                continue
+            if (mean.abs() > UNDERFLOWS).any() and not squares.any():
+                return f"{square} of parameter {index}"
+    return ""
+
+
 def write_checkpoint(path: str | Path, checkpoint: dict[str, Any]) -> None:
     """Write a file for `read_checkpoint`. On failure an existing file is left as it was."""
     if broken := not_finite(checkpoint["model"]):
@@ -190,6 +204,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
             raise ValueError(f"{broken} holds NaN or inf")
         if negative := [name for name, x in moments.items() if NEVER_NEGATIVE.search(name) and (x < 0).any()]:
             raise ValueError(f"{negative[0]} is negative")
+        if forgotten := without_squares(state["optimizer"]):
+            raise ValueError(f"{forgotten} is zero everywhere, and the mean of the gradients is not")
         if state["steps_done"] and not moments and "betas" in state["settings"]["optimizer"]:
             raise ValueError("it has no moments of its optimizer")
         if not 0 <= state["seconds"] < math.inf:

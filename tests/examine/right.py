@@ -32,6 +32,10 @@ THEIRS = {
     "GPTNeoX": ("GPTNeoXForCausalLM", WIDE),
     "OPT": ("OPTForCausalLM", SHAPE | dict(ffn_dim=64, word_embed_proj_dim=32)),
     "Bloom": ("BloomForCausalLM", dict(vocab_size=V, hidden_size=32, n_layer=2, n_head=4)),
+    "Roberta": (
+        "RobertaForCausalLM",
+        WIDE | dict(is_decoder=True, pad_token_id=0, max_position_embeddings=BLOCK + 1),
+    ),
 }  # fmt: skip
 
 
@@ -40,7 +44,7 @@ def theirs(name: str) -> nn.Module:
     import transformers  # takes seconds
 
     kind, sizes = THEIRS[name]
-    config = getattr(transformers, f"{name}Config")(**sizes | IDS)
+    config = getattr(transformers, f"{name}Config")(**IDS | sizes)
     return getattr(transformers, kind)(config)
 
 

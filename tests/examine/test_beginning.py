@@ -116,6 +116,33 @@ def test_a_wrong_loss_of_a_new_model_is_seen(loss):
         assert asked(beginning.own_loss, AnotherLoss()).verdict == "wrong"
 
 
+def smoothed(logits, targets):
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=0.1)
+
+
+class Smoothing(Model):
+    """Its loss is of smoothed labels."""
+
+    def forward(self, ids, targets=None):
+        logits, _ = super().forward(ids)
+        return logits, None if targets is None else smoothed(logits, targets)
+
+
+class SmoothingShifted(Model):
+    """It shifts the labels itself, too, as models of transformers do."""
+
+    def forward(self, ids, labels=None):
+        logits, _ = super().forward(ids)
+        return logits, None if labels is None else smoothed(logits[:, :-1], labels[:, 1:])
+
+
+@pytest.mark.parametrize("model", [Smoothing, SmoothingShifted])
+def test_a_loss_of_smoothed_labels_is_right_and_is_named(model):
+    finding = asked(beginning.own_loss, model())
+    assert finding.verdict == "right", finding
+    assert finding.measured.endswith("the cross-entropy with label_smoothing=0.1.")
+
+
 @pytest.mark.parametrize("draw", [random.random, np.random.rand])
 def test_random_numbers_of_others_than_torch_are_no_leak(draw):
     class LayerDrop(Model):
@@ -152,6 +179,14 @@ def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found():
     finding = asked(beginning.generates, First())
     assert finding.verdict == "wrong"
     assert "ids[:, :block_size]" in finding.cause
+
+
+def test_embeddings_that_are_not_trained_are_doubtful():
+    model = Model()
+    model.tokens.requires_grad_(False)
+    finding = asked(beginning.gradients, model)
+    assert finding.verdict == "doubtful", finding
+    assert "not trained: tokens.weight." in finding.measured
 
 
 def test_an_expert_that_was_not_chosen_is_told_from_a_layer_that_is_left_out():

@@ -160,6 +160,43 @@ def test_bugs_of_a_model_with_padding_are_found():
     assert findings.no_leak.put_to(padded, {}).verdict == "wrong"
 
 
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_late_tokens_that_share_a_position_are_doubtful(layers):
+    class Clamped(Model):
+        def forward(self, ids, targets=None):
+            x = self.tokens(ids) + self.places(
+                torch.arange(ids.shape[1]).clamp(max=len(self.places.weight) - 1)
+            )
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(self.norm(x)), None
+
+    for rows, verdict in ((BLOCK, "right"), (10, "doubtful")):
+        torch.manual_seed(0)
+        model = Clamped(V, BLOCK, layers=layers)
+        model.places = torch.nn.Embedding(rows, 32)
+        finding = asked(findings.order_used, model)
+        assert finding.verdict == verdict, finding
+    assert "clamped" in finding.cause
+
+
+@pytest.mark.parametrize(("block_size", "every"), [(128, 100), (256, 8)])
+def test_a_leak_between_neighbours_is_found_in_a_long_block(block_size, every):
+    """One is, up to a block of 128; in longer ones some are. The first tokens are tried in pairs anyway."""
+
+    class Leaking(Model):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids)
+            places = torch.arange(ids.shape[1] - 1)
+            places = places[(places >= 20) & (places % every == 12 % every)]
+            return logits.index_add(1, places, logits[:, places + 1]), loss
+
+    candidate = Candidate(Subject(Leaking(V, block_size, layers=1), V, block_size))
+    finding = findings.no_leak.put_to(candidate, {})
+    assert finding.verdict == "wrong", finding
+    assert finding.measured.startswith("In a full block")
+
+
 def test_a_context_that_is_cut_is_not_said_to_fade():
     cut = asked(findings.full_context, plant("no token sees more than 4 back"))
     assert "window" in cut.cause

@@ -56,6 +56,16 @@ def fails(ids):
     raise RuntimeError("the tensors do not match")
 
 
+def test_no_text_contains_what_the_model_names_as_padding():
+    read = set()
+    model = Around(before=lambda ids: read.update(ids.flatten().tolist()) or ids)
+    model.inside.tokens.padding_idx, model.config = 0, SimpleNamespace(pad_token_id=7)
+    report = examine_here(Subject(model, V, BLOCK), QUICK)
+    assert report, report
+    assert read == {*range(V)} - {0, 7}
+    assert "id 0, 7 as padding" in report.remarks[0]
+
+
 # Whatever a model returns
 
 

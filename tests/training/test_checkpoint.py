@@ -185,6 +185,7 @@ WRONG = [
     {"optimizer": {}},
     {"optimizer": {0: {"exp_avg": torch.tensor(torch.nan)}}},
     {"optimizer": {0: {"exp_avg_sq": torch.tensor(-1.0)}}},
+    {"optimizer": {0: {"exp_avg": torch.ones(2), "exp_avg_sq": torch.zeros(2)}}},
     {"optimizer": {0: {"step": torch.tensor(-5.0)}}},
     {"optimizer": {0: {"exp_avg": torch.zeros(()), "step": -5}}},
     {"model": tiny().state_dict() | {"lm_head.weight": torch.zeros(V, 6)}},
