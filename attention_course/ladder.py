@@ -79,9 +79,12 @@ class Rung:
 
     @property
     def minutes(self) -> int:
-        """The minutes to read it slowly and do what it asks, without folds and exercises: see `reading`."""
-        words, asks = reading(main_path(self.text("notebook.py")))
-        return 5 * math.ceil((words / 150 + asks) / 5)
+        """The minutes to read it slowly and do what it asks, without folds and exercises.
+
+        150 words of prose per minute, a minute for each thing to do, half of one for each other cell of code.
+        """
+        words, asks, cells = reading(main_path(self.text("notebook.py")))
+        return 5 * math.ceil((words / 150 + asks + (cells - asks) / 2) / 5)
 
     @property
     def exercise_minutes(self) -> int:
@@ -111,11 +114,12 @@ def main_path(source: str) -> str:
     return re.sub(r"\n# ## Exercises\n.*?(?=\n# ## |\Z)", "", "\n".join(kept), flags=re.S)
 
 
-def reading(source: str) -> tuple[int, int]:
-    """Count the words of prose in a source, and how often it has the reader do something."""
+def reading(source: str) -> tuple[int, int, int]:
+    """Count the words of prose in a source, the things that it has the reader do, and its cells of code."""
     prose = re.findall(r"^# %% \[markdown\]\n((?:#.*\n?)*)", source, re.M)
     words = re.sub(r"<!--.*?-->|!\[.*?\]\(.*?\)|(?<=\])\(.*?\)|^#", " ", "\n".join(prose), flags=re.M)
-    return len(re.findall(r"\w[\w'’.]*", words)), len(ASKS.findall(source))
+    cells = re.findall(r"^# %%(?! \[markdown\])", source, re.M)
+    return len(re.findall(r"\w[\w'’.]*", words)), len(ASKS.findall(source)), len(cells)
 
 
 def staircase() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from draw_transformer import IMAGES
 from attention_course.ladder import ORDER, RUNGS, Rung, staircase
 from attention_course.plots.ink import coloured
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 218, 8, 42, 160
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 350, 246, 4, 46, 160  # as wide as a phone
 STYLE = coloured("""
 text { font: 13px system-ui, sans-serif; text-anchor: middle; fill: #222; }
 .small { font-size: 12px; fill: #555; } .start { text-anchor: start; }
@@ -40,8 +40,7 @@ def drawing(rung: Rung) -> str:
     steps, floor = told["steps"], told["floor"]
     width = (WIDTH - 2 * LEFT) / len(steps)
     scale = (BOTTOM - TOP) / math.log(max(step["loss"] for step in steps) / floor)
-    title = f"Loss in nats per character, logarithmic. The ground is {floor:.2f}: only chance is left"
-    parts = [words(LEFT, 14, title, "small start")]
+    parts = [words(LEFT, 14, "loss, in nats per character (logarithmic)", "small start")]
     for at, step in enumerate(steps):
         number = ORDER.index(step["rung"]) + 1
         state = "lit" if number == rung.number else "later" if number > rung.number else "built"
@@ -50,16 +49,16 @@ def drawing(rung: Rung) -> str:
             f'<rect class="{state}" x="{left + 1:.1f}" y="{BOTTOM - height:.1f}" '
             f'width="{width - 2:.1f}" height="{height:.1f}"/>'
         )
-        middle = left + width / 2
-        if state != "later":
-            parts.append(words(middle, BOTTOM - height - 6, f"{step['loss']:.2f}", state))
+        label = f"{step['loss']:.2f}" if state != "later" else "?"
+        parts.append(words(left + width / 2, BOTTOM - height - 6, label, state))
         if at == 0 or steps[at - 1]["rung"] != step["rung"]:
             own = sum(each["rung"] == step["rung"] for each in steps)
-            parts.append(words(left + own * width / 2, BOTTOM + 50, f"rung {number}", "small"))
-        name = step["name"].replace("-", "- ") if state != "later" else "?"
-        for row, line in enumerate(wrap(name, 8, break_long_words=False)):
-            kind = "small lit" if state == "lit" else "small"
-            parts.append(words(middle, BOTTOM + 16 + 14 * row, line, kind))
+            place = f"rung {number}" if own > 1 else str(number)
+            parts.append(words(left + own * width / 2, BOTTOM + 17, place, "small"))
+    lit = ", ".join(step["name"] for step in steps if step["rung"] == rung.stem)
+    said = [f"Ground: {floor:.2f}, where only chance is left", *wrap(f"Lit: {lit}", 44)]
+    for row, line in enumerate(said):
+        parts.append(words(LEFT, BOTTOM + 39 + 18 * row, line, "start lit" if row else "small start"))
     parts.append(f'<path d="M{LEFT} {BOTTOM} H{WIDTH - LEFT}"/>')
     return "\n".join(
         [
