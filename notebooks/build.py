@@ -72,7 +72,7 @@ def neighbours(here: Rung) -> str:
 def time(rung: Rung) -> str:
     """Return how long a rung takes."""
     return (
-        f"**Time** about {rung.minutes} minutes to read slowly and do what it asks, and "
+        f"**Time** about {rung.minutes} minutes to read slowly and do what the page asks, plus "
         f"{rung.exercise_minutes} for the exercises."
     )
 
