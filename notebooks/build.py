@@ -204,7 +204,7 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
     notebook.cells.pop()
 
 
-def fill(notebook: NotebookNode) -> None:
+def put_numbers(notebook: NotebookNode) -> None:
     """Put the numbers of each cell into the prose below it."""
     numbers = {}
     for cell in notebook.cells:
@@ -247,7 +247,7 @@ def build(source: str, notebook: Path) -> None:
     """Build the file `notebook` from a source."""
     made = notebook_of(source)
     execute(made, notebook.parent)
-    fill(made)
+    put_numbers(made)
     strip(made)
     nbformat.validate(made)
     nbformat.write(made, notebook)
@@ -263,7 +263,7 @@ def reword(source: str, notebook: Path) -> None:
         cell.outputs, cell.execution_count = old.outputs, old.execution_count
         for field in (numbers := cell.metadata.get("numbers", {})):
             numbers[field] = old.metadata.get("numbers", {}).get(field)
-    fill(made)
+    put_numbers(made)
     strip(made)
     nbformat.write(made, notebook)
 

@@ -45,6 +45,13 @@ def test_every_wrong_choice_is_rejected_by_its_name_and_the_right_ones_pass(name
         assert mistakes is None or (mistakes and message and headline.startswith("not yet: "))
 
 
+@every_puzzle
+def test_a_mistake_is_told_in_the_words_that_check_has_for_it(name, kind):
+    words = {mistake.names: mistake.message for mistake in BY_NAME[name].mistakes}
+    for mistakes, _, message in fills()[name][kind]["verdicts"]:
+        assert words.get(tuple(mistakes or ()), "") in message, "make fills"
+
+
 @pytest.mark.slow
 @every_puzzle
 def test_stored_verdicts_are_those_of_the_judge(name, kind):

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import draw_staircase
 import draw_transformer
 import pytest
 
 from attention_course.exercises import EXERCISES
 from attention_course.explorers import EXPLORERS
 from attention_course.heroes import HEROES, hero
-from attention_course.ladder import FOLDER, ORDER, RUNGS
+from attention_course.ladder import FOLDER, ORDER, RUNGS, staircase
 from attention_course.questions import QUESTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,12 +53,15 @@ def test_readme_lists_the_rungs_and_a_picture_of_each_explorer():
     assert set(re.findall(r"\(notebooks/images/(\w+)\.png\)", slides)) == set(EXPLORERS)
 
 
-def test_each_rung_has_its_drawing_of_the_transformer():
+def test_each_rung_has_its_drawings():
+    climbed = {step["rung"] for step in staircase()["steps"]}
     for rung in RUNGS:
-        stored = ROOT / "notebooks" / "images" / f"transformer_{rung.stem}.svg"
-        drawn = draw_transformer.drawing(rung) + "\n"
-        assert stored.read_text(encoding="utf-8") == drawn, "make drawings"
-        assert 'class="lit"' in drawn, "a rung builds a part"
+        tools = {"transformer": draw_transformer, "staircase": draw_staircase}
+        for kind in ("transformer", "staircase") if rung.stem in climbed else ("transformer",):
+            stored = ROOT / "notebooks" / "images" / f"{kind}_{rung.stem}.svg"
+            drawn = tools[kind].drawing(rung) + "\n"
+            assert stored.read_text(encoding="utf-8") == drawn, "make drawings"
+            assert 'class="lit"' in drawn, "a rung builds a part, or is a step"
 
 
 # Another ladder, in a copy of the project
@@ -87,6 +91,7 @@ def test_a_new_rung_is_its_folder_and_one_line(course):
     name = f"{last.number + 1:02}_tiny"
     run(course, "tools/new_rung.py", "tiny", "a tiny rung")
     run(course, "tools/draw_transformer.py")
+    run(course, "tools/draw_staircase.py")
     run(course, "tools/make_fills.py", "tiny")
     run(course, "notebooks/build.py", name)
     assert f"· [{last.number} {last.title}]({last.name}.ipynb) · **▶ {last.number + 1} a tiny rung**" in (
