@@ -92,7 +92,7 @@ for _ in range(40):
 print(tokenizer.decode(torch.tensor(line)))
 
 # %% [markdown]
-# There is the line from the top of this page. Try other seeds. Does the table ever answer the question?
+# There is the line from the top of this page. Try other seeds. Does it ever answer the question?
 #
 # ## How wrong is it?
 #
@@ -255,7 +255,7 @@ for t in range(T - 1):
 print(f"one letter: {loss:.2f}   all letters: {surprise.mean():.2f}")
 
 # %% [markdown]
-# Read the two numbers again. We gave the model *everything* there is to know, and it got much worse. It's almost as bad as a model that only knows which characters are common. (The 2.28<!--given--> at the top of the page is a mean that was trained. We come to that at the end.) Let's see where it goes wrong.
+# Read both numbers again. We gave the model *everything* there is to know, and it got much worse. It's almost as bad as a model that only knows which characters are common. (The 2.28<!--given--> at the top of the page is a mean that was trained. We come to that at the end.) Let's see where it goes wrong.
 
 # %% tags=["folded"]
 # Picture: the loss at each position
@@ -331,7 +331,7 @@ token, x[t]
 # %% [markdown]
 # ## No looking ahead
 #
-# One thing about our mean is exactly right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, but it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that keeps to this is called **causal**.
+# One thing about our mean is right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, but it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that keeps to this is called **causal**.
 #
 # How do you test that? Change one input at a time, and see which outputs move. The table below has a row for each output and a column for each changed input. Where must all its ones be? Decide before you run the cell.
 
@@ -357,7 +357,8 @@ torch.stack(columns, dim=-1).int()
 from attention_course.attention import leak_probe
 
 moves = leak_probe(causal_mean_loop, x)
-assert not moves.triu(diagonal=1).any()  # triu keeps what is above the diagonal
+leaks = moves.triu(diagonal=1)  # keeps what lies above the diagonal
+assert not leaks.any()
 torch.equal(moves, torch.stack(columns, dim=-1))
 
 # %% [markdown]
@@ -412,7 +413,7 @@ broken_loop(x)
 ask("find_the_loop_bug")
 
 # %% [markdown]
-# Row 2 reads row 1, and by then row 1 no longer holds a token but a mean. So the loop averages averages. If you check only the first two rows, you'll see nothing wrong, so compare all of them. (The leak probe finds nothing either, because this function never looks ahead. A test sees only what it was made for.) One changed word repairs the function. Find it, and run the cell again.
+# Row 2 reads row 1, and by then row 1 no longer holds a token but a mean. So the loop averages averages. If you check only the first two rows, you'll see nothing wrong, so compare all of them. (The leak probe finds nothing either, because this function never looks ahead. A test sees only what it was made for.) One changed word repairs the function. Find it, then run the cell again and see all four rows come out right.
 #
 # ## Exercises
 #
