@@ -228,7 +228,8 @@ for b in range(B):
         batch_means[b, t] = batch[b, : t + 1].mean(dim=0)
 batch_means.shape
 
-# %%
+# %% tags=["folded"]
+# Both ways give the same
 torch.testing.assert_close(causal_mean_loop(batch), batch_means)
 
 # %% [markdown]
@@ -347,7 +348,7 @@ for s in range(len(x)):
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
-# Column 2 says that when input 2 changed, outputs 2 and 3 moved, and the two before them did not. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now probe something that looks harmless. Make the first line `f = lambda x: x - x.mean(dim=0)`, so that f only moves the tokens until their mean is 0, and run the cell again. Which outputs have seen the future now? (Then change it back.)
+# Column 2 says that when input 2 changed, outputs 2 and 3 moved, and the two before them didn't. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now probe something that looks harmless. Make the first line `f = lambda x: x - x.mean(dim=0)`, so that f only moves the tokens until their mean is 0, and run the cell again. Which outputs have seen the future now? (Then change it back.)
 #
 # ### More: the probe, ready made
 #
