@@ -373,7 +373,7 @@ running_means = x.cumsum(dim=0) / numbers[:, None]  # (T, C) / (T, 1)
 torch.testing.assert_close(running_means, causal_mean_loop(x))
 
 # %% [markdown]
-# Why not stay with the running sum? Soon each position will decide for itself how much every earlier token counts (rung {masked_softmax}), and then there is one number for each pair of positions, T² of them. (Linear attention, by Katharopoulos et al. 2020, gives up some of that freedom and stays with running sums.)
+# Why not stay with the running sum? Soon each position will decide for itself how much every earlier token counts (rung {masked_softmax}), and then there is one number for each pair of positions, T² of them. (Katharopoulos et al. 2020 give up some of that freedom, and stay with running sums.)
 #
 # ## Prove
 #

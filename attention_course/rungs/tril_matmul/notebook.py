@@ -127,7 +127,7 @@ picture(
 )
 
 # %% [markdown]
-# These are the means of rung {bag_of_words}. You can check the last row in your head: a third of each token makes ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
+# These are the means of rung {bag_of_words}. Check the last row in your head, where a third of each token makes ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
 #
 # ## A batch
 #
@@ -471,7 +471,7 @@ check("shift_matrix", my_shift)
 #
 # ## Where we are
 #
-# ![The transformer as a drawing. Highlighted: what this rung builds (weights × values).](images/transformer_tril_matmul.svg)
+# ![The transformer as a drawing. Lit is what this rung builds: the weights, and their product with the tokens.](images/transformer_tril_matmul.svg)
 #
 # <!--step-->
 #
