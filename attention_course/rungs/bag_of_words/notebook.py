@@ -3,11 +3,11 @@
 #
 # <!--ladder-->
 #
-# **You will build** a model that counts which letter follows which, and then the mean of the past, the simplest way to see more than one letter.
+# **You will build** a model that counts which letter follows which, and then one that averages everything it has read so far, the simplest way to see more than one letter.
 #
 # <!--staircase-->
 #
-# You know who got the drum, because you have read the sentence. A table of letter pairs can't know, because it sees one letter, the last. Let's build it, and then let it see more.
+# You know who got the drum, because you've read the sentence. A table of letter pairs can't know, because it sees only one letter, the last. Let's build it, and then let it see more.
 
 # %% tags=["hero", "folded"]
 # Where this leads: a machine that learns to write. Guess, then watch
@@ -16,7 +16,7 @@ from attention_course.heroes import hero
 hero("ladder")
 
 # %% [markdown]
-# **You need** Python, and tensors: indexing, slices, shapes.
+# **You need** Python, the natural logarithm ln, and tensors with their indices, slices and shapes.
 #
 # <!--time-->
 #
@@ -60,7 +60,7 @@ for t in range(len(ids) - 1):
     counts[ids[t]][ids[t + 1]] += 1
 
 # %% [markdown]
-# That is all the training this model gets. Divide each row by its sum, and the counts become probabilities. Row "o" then says how likely each character is to follow an "o".
+# That is all the learning this model does. Divide each row by its sum, and the counts become probabilities. Row "o" then says how likely each character is to follow an "o".
 
 # %% tags=["do"]
 shares = [[n / sum(row) for n in row] for row in counts]
@@ -72,11 +72,11 @@ for p, i in zip(*row.topk(4)):
     print(f"{p:.2f}  {tokenizer.characters[i]!r}")
 
 # %% [markdown]
-# Change "o" to another letter, and run the cell again. Can you find one that leaves no doubt about what comes next? (It would have to be a letter that you meet in one word only, or always in the same company.)
+# Change "o" to another letter, and run the cell again. Can you find one that leaves no doubt about what comes next? (It occurs in only one word, or always keeps the same company.)
 #
 # What you have built is a **language model**, which reads a text and says how likely each possible continuation is. The pieces that a language model reads and writes are called **tokens**. Ours are single characters, spaces included; the models that you chat with use longer pieces, of a few letters each. All the tokens that a model knows are its **vocabulary**, and V is how many there are.
 #
-# Now let it write on from `Who got it? Poor `, where somebody's name should follow.
+# Now let it continue from `Who got it? Poor `, where somebody's name should follow.
 
 # %% tags=["folded"]
 # Question
@@ -92,20 +92,20 @@ for _ in range(40):
 print(tokenizer.decode(torch.tensor(line)))
 
 # %% [markdown]
-# There is the line from the top of this page. Try other seeds, and you'll see a whole word now and then. But does the table ever answer the question?
+# There is the line from the top of this page. Try other seeds. Does it ever answer the question?
 #
 # ## How wrong is it?
 #
-# "It writes nonsense" is true, but we can't improve what we can't measure. So let the model read a text that it hasn't counted, and see how surprised it is by each character that really comes. If it gave that character a probability of 1, it isn't surprised. The smaller the probability p was, the larger the surprise should be, and when two surprising things happen one after the other, their surprises should add up. The probabilities of the two multiply, so what we want is a logarithm. The surprise is −ln p.
+# "It writes nonsense" is true, but we can't improve what we can't measure. So let the model read a text that it hasn't counted, and see how surprised it is by each character that actually comes. If it gave that character a probability of 1, it isn't surprised. The smaller the probability p was, the larger the surprise should be, and when two surprising things happen one after the other, their surprises should add up. The probabilities of the two multiply, so we want a logarithm, because it turns products into sums. The surprise is −ln p.
 #
-# The average surprise over a text is the **loss** of a language model. Its unit is the **nat** per character, because the logarithm is the natural one. Every model of this course is judged by that one number, and lower is better.
+# The average surprise over a text is the **loss** of a language model. It's measured in **nats** per character, because the logarithm is the natural one. Every model in this course is judged by that one number, and lower is better.
 
 # %% tags=["folded"]
 # Question
 ask("loss_of_a_guess")
 
 # %% [markdown]
-# We kept the last tenth of the text for this, and counted none of it.
+# We held back the last tenth of the text for this, and counted none of it. You'll need one thing about indices. If you give PyTorch two lists of them, it takes them in pairs, so `table[[0, 1], [1, 2]]` holds the entries (0, 1) and (1, 2).
 
 # %% tags=["folded"]
 # Fill in: the loss of the table
@@ -120,39 +120,39 @@ loss = surprise.mean()
 print(f"{loss:.2f} nats per character")
 
 # %% [markdown]
-# So a table that only counted is far better than a guess. On average it is as unsure as somebody with about {{loss.exp():.0f}} equally good choices, instead of 33. (A pair that was never counted would have the probability 0 and an infinite surprise. None comes up here, and for other texts people add 1 to every count.)
+# So a table made by nothing but counting does far better than guessing. On average it's as unsure as you would be with about {{loss.exp():.0f}} equally good choices instead of 33, because ln {{loss.exp():.0f}} is about {{loss.exp().round().log():.1f}}, as ln 33 was 3.5. (A pair that was never counted would have a probability of 0 and an infinite surprise. None comes up here, and where one might, people add 1 to every count.)
 #
-# Let's take one line, character by character, and see where the table is surprised most.
+# Let's take one line, character by character, and see where the table is most surprised.
 
 # %% tags=["do"]
 line = "it? Poor Sam."
 line_ids = tokenizer.encode(line)
 surprise = -table[line_ids[:-1], line_ids[1:]].log()
 print("".join(f"{c:>5}" for c in line[1:].replace(" ", "␣")))
-print("".join(f"{s:5.1f}" for s in surprise.abs()))
+print("".join(f"{s:5.1f}" for s in surprise.abs()))  # abs: 0.0, not -0.0
 
 # %% [markdown]
-# Compare the "S" with the "a" after it. Once the S is there, the table knows how to go on, and yet the S itself is the biggest surprise in the line. No wonder, since it had to be guessed from a space. Write the line with another name, and see whether the table notices that your answer is wrong.
+# The "S" is the biggest surprise in the line. No wonder, since it had to be guessed from a space. Write the line with another name, and see whether the table notices that your answer is wrong.
 #
 # ## Let it see the past
 #
-# It doesn't notice, and it can't, since the word that decides came some forty letters earlier. So let's give the model the whole past. The simplest way to use it is to let every letter speak. Each one names its row of the table, what *it* would expect next, and we take the mean of these rows. After "Poor", that is the mean of the rows "P", "o", "o" and "r".
+# It doesn't notice, and it can't, since the word that settles it came some forty letters earlier. So let's give the model the whole past. The simplest way to use it is to let every letter speak. Each one puts forward its row of the table, which says what *it* would expect next, and we take the mean of these rows. After "Poor", that is the mean of the rows "P", "o", "o" and "r".
 #
-# Rows of 33 numbers are too long to check by hand, so let's make the same idea small, with four tokens of two numbers each.
+# Rows of 33 numbers are too long to check by hand, so let's try the same idea on a smaller scale, with four tokens of two numbers each.
 
 # %%
 x = torch.tensor([[2.0, 8.0], [4.0, 4.0], [6.0, 0.0], [0.0, 4.0]])
 x.shape
 
 # %% [markdown]
-# A sequence of T tokens with C channels, as the numbers of a token are called, is a tensor of shape (T, C). Here T = 4 and C = 2, so you can draw each token as a point in the plane. The position of a token is also called its time t, because a text is read from left to right.
+# So far a token was a character, and its numbers were its row of the table. From here on you'll see the numbers alone, wherever they come from. The numbers of a token are called its channels, and a sequence of T tokens with C channels each is a tensor of shape (T, C). Here T = 4 and C = 2, so each token is a point in the plane. The position of a token is also called its time t, because we read from left to right.
 
 # %% tags=["folded"]
 # Question
 ask("mean_at_one")
 
 # %% [markdown]
-# The past of position t, the token itself included, is a slice of `x`. Write it, and average over time, which is dimension 0. The channels are dimension 1, and stay apart.
+# The past of position t, the token itself included, is a slice of `x`. Write it, and average over time, which is dimension 0. The channels, dimension 1, stay apart.
 
 # %% tags=["folded"]
 # Fill in: the mean of the past at position 1
@@ -165,14 +165,14 @@ past = x[: t + 1]  # (t + 1, C)
 past.mean(dim=0)
 
 # %% [markdown]
-# What happens to the mean while more and more tokens come in?
+# What happens to the mean as more and more tokens come in?
 
 # %% tags=["hero", "folded"]
 # The picture of this rung. Guess, then press Play; drag a token, shuffle
 hero("bag_of_words")
 
 # %% [markdown]
-# When token t arrives, it is one of t + 1, so it pulls the mean 1/(t + 1) of the way. That's halfway at first, then a third, then less and less. Keep that in mind, because it will cost us.
+# When token t arrives, it is one of t + 1, so it pulls the mean 1/(t + 1) of the way. That's halfway at first, then a third, then less and less, and all tokens end up with the same share. Keep that in mind, because it will cost us.
 #
 # ## Every position
 #
@@ -191,9 +191,25 @@ for t in range(T):
 means
 
 # %% [markdown]
-# Check the last row in your head: (2 + 4 + 6 + 0) / 4 = {{means[-1, 0]:.0f}}, and (8 + 4 + 0 + 4) / 4 = {{means[-1, 1]:.0f}}.
+# Check the last row in your head: (2 + 4 + 6 + 0) / 4 = {{means[-1, 0]:.0f}}.
 #
-# Models read several texts at once, in a batch of B texts, which has the shape (B, T, C). The texts have nothing to do with each other, so each is averaged on its own.
+# Models read several texts at once, in a batch of B texts, which has the shape (B, T, C). The texts have nothing to do with each other, so each is averaged on its own. Can one function serve both shapes? It can if you count dimensions from the end, because time is always -2 and the channels are always -1. The three dots stand for whatever comes before. `assert_close` compares two tensors, and says nothing if they agree.
+
+
+# %%
+def causal_mean_loop(x):
+    out = torch.zeros_like(x)
+    for t in range(x.shape[-2]):
+        out[..., t, :] = x[..., : t + 1, :].mean(dim=-2)
+    return out
+
+
+torch.testing.assert_close(causal_mean_loop(x), means)
+
+# %% [markdown]
+# ### More: the batch, with a loop of its own
+#
+# Without the three dots you would write a second loop, over the texts. Both ways give the same means.
 
 # %%
 torch.manual_seed(1)
@@ -212,25 +228,14 @@ for b in range(B):
         batch_means[b, t] = batch[b, : t + 1].mean(dim=0)
 batch_means.shape
 
-# %% [markdown]
-# Can one function serve both shapes? It can if you count dimensions from the end, because time is always -2 and the channels are always -1. The three dots stand for whatever comes before. `assert_close` compares two tensors, and says nothing if they agree.
-
-
-# %%
-def causal_mean_loop(x):
-    out = torch.zeros_like(x)
-    for t in range(x.shape[-2]):
-        out[..., t, :] = x[..., : t + 1, :].mean(dim=-2)
-    return out
-
-
-torch.testing.assert_close(causal_mean_loop(x), means)
+# %% tags=["folded"]
+# Both ways give the same
 torch.testing.assert_close(causal_mean_loop(batch), batch_means)
 
 # %% [markdown]
 # ## Back to the stories
 #
-# Now the real thing. We cut the text that we kept into pieces of 128 characters, look up the row of each character, and take the mean of the past at every position. The mean at t is our prediction of character t + 1. You know the loss of the table; what will the loss of this model be?
+# Now the real thing. We cut the text that we held back into pieces of 128 characters, look up the row of each character, and take the mean of the past at every position. Every row sums to 1 and so does their mean, which makes the mean at t a prediction of character t + 1. What will its loss be?
 
 # %% tags=["folded"]
 # Question
@@ -238,19 +243,20 @@ ask("more_to_see")
 
 # %%
 T = 128
-pieces = val_ids[: len(val_ids) // T * T].reshape(-1, T)  # (B, T)
+B = len(val_ids) // T  # so many pieces of T characters
+pieces = val_ids[: B * T].reshape(B, T)
 predictions = causal_mean_loop(table[pieces])  # (B, T, V)
-every = torch.arange(len(pieces))
+piece = torch.arange(B)  # 0, 1, ..., B - 1
 
 surprise = torch.zeros(T - 1)
 for t in range(T - 1):
     came = pieces[:, t + 1]  # (B,)
-    p = predictions[every, t, came]  # (B,)
+    p = predictions[piece, t, came]  # (B,): piece b with came[b]
     surprise[t] = -p.log().mean()
 print(f"one letter: {loss:.2f}   all letters: {surprise.mean():.2f}")
 
 # %% [markdown]
-# Read the two numbers again. We gave the model *everything* there is to know, and it got much worse. It is almost as bad as a model that doesn't look at the text but only knows which characters are common. Let's see where it goes wrong.
+# Read both numbers again. We gave the model *everything* there is to know, and it got much worse. It's almost as bad as a model that only knows which characters are common. (The 2.28<!--given--> at the top of the page is a mean that was trained. We come to that at the end.) Let's see where it goes wrong.
 
 # %% tags=["folded"]
 # Picture: the loss at each position
@@ -275,11 +281,13 @@ picture(
 )
 
 # %% [markdown]
-# At the first position the mean *is* the table, because one letter is all the past there is. From then on every new letter pulls less than the one before. The last letter, the one that knew so much about the next, is soon one voice among a hundred, and it drowns.
+# At the first position the mean *is* the table, because one letter is all the past there is. From then on more and more letters speak, and all of them count the same. The last letter, the one that knew so much about the next, is soon one voice among a hundred, and it's drowned out.
+#
+# The others don't keep quiet, either. The row of an old letter says what follows *that* letter, and that was settled long ago. So even a second voice does harm, as you'll see in exercise 2.
 #
 # ## What is lost
 #
-# There is a second reason, and it's worse. Look at the small example again.
+# There is one more reason, and it's the worst. Look at the small example again.
 
 # %% tags=["folded"]
 # Question
@@ -292,7 +300,7 @@ assert not changed[-1]
 changed
 
 # %% [markdown]
-# A mean doesn't depend on the order of what goes in. Tokens go into it like words into a bag, and come out in no order, hence the name **bag of words**. For our question that is the end, as two stories with the same letters show.
+# A mean doesn't depend on the order of what goes in. Tokens go into it like words into a bag, and come out in no order, hence the name **bag of words**. For our question that's fatal, as two stories with the same letters show.
 
 # %% tags=["do"]
 stories = ["Kind Ben gave poor Sam", "Kind Sam gave poor Ben"]
@@ -301,9 +309,7 @@ a, b = (causal_mean_loop(each)[-1] for each in rows)
 torch.testing.assert_close(a, b)
 
 # %% [markdown]
-# Who got it? The two means are the same, and the two answers are not. So nothing that you could build on top of this mean, however clever, can answer the question. Make up two other lines with the same letters ("a drum" and "mud ra" will do), and see for yourself.
-#
-# What would help? A mean in which the tokens don't all count the same: the last letter a lot, the name after "poor" when somebody asks who got it, and most others hardly. Such a mean, in which the text itself decides what counts, is called **attention**. The next three rungs build it.
+# Who got it? The two means are the same, and the two answers are not. So nothing that you build on top of this mean, however clever, can answer the question. Make up two other lines with the same letters, and see for yourself.
 #
 # In the picture below, drag `t` to 7, and then change the order. Which part of the path changes, and which doesn't?
 # (The picture is static until you run the cell.)<!--notebook-->
@@ -326,9 +332,9 @@ token, x[t]
 # %% [markdown]
 # ## No looking ahead
 #
-# One thing about our mean is exactly right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, and it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that keeps to this is called **causal**.
+# One thing about our mean is right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, but it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that keeps to this is called **causal**.
 #
-# How do you test that? Change one input at a time, and see which outputs move. That makes a table, with a row for each output and a column for each changed input. Where must all its ones be? Decide before you run the cell.
+# How do you test that? Change one input at a time, and see which outputs move. The table below has a row for each output and a column for each changed input. Where must all its ones be? Decide before you run the cell.
 
 # %% tags=["do"]
 f = causal_mean_loop
@@ -342,15 +348,18 @@ for s in range(len(x)):
 torch.stack(columns, dim=-1).int()
 
 # %% [markdown]
-# Column 2 says that when input 2 changed, outputs 2 and 3 moved, and the two before them did not. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now probe something that looks harmless. Write `f = lambda x: x - x.mean(dim=0)` in the first line, which only moves the tokens so that their mean is 0, and run the cell again. Which outputs have seen the future now? (Then change it back.)
+# Column 2 says that when input 2 changed, outputs 2 and 3 moved, and the two before them didn't. All ones are on the diagonal or below it. A one above it would be a leak from the future, so we call this test the **leak probe**. Now probe something that looks harmless. Make the first line `f = lambda x: x - x.mean(dim=0)`, so that f only moves the tokens until their mean is 0, and run the cell again. Which outputs have seen the future now? (Then change it back.)
 #
-# The package has the same probe, except that it adds random numbers instead of 1. It tests one text, which means that it can find a leak but can't prove that there is none.
+# ### More: the probe, ready made
+#
+# The package has the same probe, except that it adds random numbers instead of 1. It can find a leak, but with one text it can't prove that there is none.
 
 # %% tags=["lesson"]
 from attention_course.attention import leak_probe
 
 moves = leak_probe(causal_mean_loop, x)
-assert not moves.triu(diagonal=1).any()
+leaks = moves.triu(diagonal=1)  # keeps what lies above the diagonal
+assert not leaks.any()
 torch.equal(moves, torch.stack(columns, dim=-1))
 
 # %% [markdown]
@@ -364,11 +373,11 @@ running_means = x.cumsum(dim=0) / numbers[:, None]  # (T, C) / (T, 1)
 torch.testing.assert_close(running_means, causal_mean_loop(x))
 
 # %% [markdown]
-# Why not stay with the running sum? Soon each position will decide for itself how much every earlier token counts (rung {masked_softmax}), and then there is one number for each pair of positions, T² of them. (Linear attention, by Katharopoulos et al. 2020, gives up some of that freedom and stays with running sums.)
+# Why not stay with the running sum? Soon each position will decide for itself how much every earlier token counts (rung {masked_softmax}), and then there is one number for each pair of positions, T² of them. (Katharopoulos et al. 2020 give up some of that freedom, and stay with running sums.)
 #
 # ## Prove
 #
-# From now on every rung is compared with the one below it. Here there is none, so we compare the loop with what a mean is, at several lengths: t + 1 times the mean is the sum.
+# From now on every rung is compared with the one below it. Here there is none, so we check the loop against the definition of a mean. The mean times t + 1 has to be the sum.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -405,7 +414,7 @@ broken_loop(x)
 ask("find_the_loop_bug")
 
 # %% [markdown]
-# Row 2 reads row 1, and by then row 1 no longer holds a token but a mean. So the loop averages averages. If you check the first two rows only, you see nothing wrong, so compare all of them. One changed word repairs the function. Find it, and run the cell again.
+# Row 2 reads row 1, and by then row 1 no longer holds a token but a mean. So the loop averages averages. If you check only the first two rows, you'll see nothing wrong, so compare all of them. (The leak probe finds nothing either, because this function never looks ahead. A test sees only what it was made for.) One changed word repairs the function. Find it, then run the cell again and see all four rows come out right.
 #
 # ## Exercises
 #
@@ -449,7 +458,7 @@ check("windowed_mean", my_windowed_mean)
 # %% [markdown]
 # ### 3. A mean that forgets
 #
-# Or let the past fade, without ever cutting it off.
+# Or let the past fade, without ever cutting it off. (In the fill, `share[:, None]` makes a column of the shares, with one beside each token. Rung {tril_matmul} says more about that.)
 #
 # <!--task forgetting_mean-->
 
@@ -468,15 +477,17 @@ check("forgetting_mean", my_forgetting_mean)
 # %% [markdown]
 # ### More: where our names come from
 #
-# Andrej Karpathy's lecture "Let's build GPT" also counts pairs first and then builds this mean, which he calls `xbow`, for "bag of words". The cell with both loops is his first version. B, T and C are his names as well. Papers write d_model or d for the channels, and n or L for T.
+# Andrej Karpathy's lecture "Let's build GPT" also builds this mean, which he calls `xbow`, for "bag of words". The loops over texts and positions are his first version. Its model of letter pairs is trained; in "makemore", an earlier lecture, he counts the pairs, as we did. B, T and C are his names as well. Papers write d_model or d for the channels, and n or L for T.
 #
 # ## Where we are
 #
 # <!--step-->
 #
-# That is what the mean of the past writes once it is *trained*, which means that its numbers were adjusted until the loss was low (rung {scaling_variance} shows how). Training brings the loss from {{surprise.mean():.2f}} down to 2.28<!--given-->. But a model that reads everything is still beaten by a table that reads one letter.
+# That is what a *trained* model writes that sees nothing but this mean. It doesn't average rows of your table. Every letter gets numbers of its own, these are averaged, and one more table of numbers turns the mean into 33 probabilities. Training adjusts all of them, a little at a time, until the loss is low. (Rung {scaling_variance} shows how; until then we only show what it reached.) It reached 2.28<!--given-->, and so even then a model that reads everything is beaten by a table that reads one letter.
 #
-# The mean sees everything, and treats everything alike. So the next thing to do is to give each token of the past its own share, at first by hand. A model whose tokens learn of each other through attention alone is a **transformer**, and the drawing shows one. What you built on this rung is lit. (Click a grey line to see its code.)
+# What would help? A mean in which the tokens don't all count the same: the last letter a lot, the name after "poor" when somebody asks who got it, and most of the others hardly at all. Such a mean, in which the text itself decides what counts, is called **attention**. The next three rungs build it, and the first step is to give each token of the past a share that you choose.
+#
+# A model whose tokens learn about each other through attention alone is a **transformer**, and the drawing shows one. What you built on this rung is lit. (Click a grey line to see its code.)
 #
 # ![The transformer as a drawing. Lit is what this rung builds: the tokens and the mean.](images/transformer_bag_of_words.svg)
 #

@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** the mean of the past without a loop, as one matrix of weights times the tokens. Then you will choose other weights.
+# **You will build** the mean of the past without a loop, as one matrix of weights times the tokens. Then you'll choose other weights.
 #
 # <!--staircase-->
 #
@@ -18,13 +18,9 @@ from attention_course.heroes import hero
 hero("tril_matmul")
 
 # %% [markdown]
-# **You need** [rung {bag_of_words}]({bag_of_words}.ipynb), and the rule for a matrix product: row times column.
+# **You need** [rung {bag_of_words}]({bag_of_words}.ipynb), and the rule for a matrix product, row times column.
 #
 # <!--time-->
-#
-# ## A row of weights
-#
-# Below are three tokens with two channels each. Which row takes half of the first, half of the second, and nothing of the third?
 
 # %% tags=["folded"]
 # Imports
@@ -42,19 +38,24 @@ from attention_course.questions import ask
 
 progress("tril_matmul")
 
-# %% tags=["folded"]
-# Fill in: a row of weights
-fill("a_row")
+# %% [markdown]
+# ## A row of weights
+#
+# Here are three tokens with two channels each. Write a row that takes half of the first, half of the second, and none of the third. `@` is the matrix product.
 
 # %%
 tokens = torch.tensor([[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]])  # T = 3, C = 2
+
+# %% tags=["folded"]
+# Fill in: a row of weights
+fill("a_row")
 
 # %% tags=["name:a_row", "do"]
 row = torch.tensor([0.5, 0.5, 0.0])  # how much of each token
 row @ tokens
 
 # %% [markdown]
-# Think of the row as a recipe that says how much of each token to take. Its numbers are called **weights**. When no weight is negative and together they sum to 1, what comes out is a **weighted mean**, in which each token counts as much as its weight says.
+# Each channel of the result is half of the first token's channel, plus half of the second's, plus nothing of the third's. So think of the row as a recipe that says how much of each token to take. Its numbers are called **weights**. When no weight is negative and together they sum to 1, what comes out is a **weighted mean**, in which each token counts as much as its weight says.
 #
 # Now write a recipe of your own, one that gives you a copy of token 1. Change the row above and run the cell again.
 #
@@ -62,7 +63,7 @@ row @ tokens
 #
 # Each position needs a recipe of its own, because each has a different past. So we stack the rows into a matrix of shape (T, T), and `@` applies them all at once. Row t makes output t.
 #
-# For a start, let every row take all of its past. `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal, and that is what we want, since above the diagonal lies the future.
+# For a start, let every row take all of its past. `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal, and that's what we want, since above the diagonal lies the future.
 
 # %%
 triangle = torch.tril(torch.ones(3, 3))
@@ -81,7 +82,7 @@ fill("running_sum")
 triangle @ tokens
 
 # %% [markdown]
-# No loop, and yet every position has added up its own past. What is missing for the mean is a division, because row t should sum to 1 and now it sums to t + 1. So we want to divide each row by its own sum. PyTorch will do that if the sums stand in a column, one beside each row. How does one make a column, and how does PyTorch know what to do with it?
+# No loop, and yet every position has added up its own past. All that the mean still needs is a division, because row t should sum to 1 and so far it sums to t + 1. So we want to divide each row by its own sum. PyTorch will do that if the sums stand in a column, one beside each row. How do you make a column, and how does PyTorch know what to do with it?
 #
 # ## When the shapes differ
 #
@@ -101,7 +102,7 @@ column - position  # (3, 1) - (3,) gives (3, 3)
 # %% [markdown]
 # **Broadcasting** means that PyTorch acts as if a tensor were repeated along every dimension that it lacks or that has size 1. It lines up the two shapes at their right ends, so a missing dimension is always one on the left. Here the column is repeated to the right and the row is repeated downwards, and then the two have the same shape.
 #
-# Keep this small matrix in mind. Its entry (t, s) is t − s, which says how many steps token s lies behind token t. In a few minutes you will make all kinds of weights from it.
+# Keep this small matrix in mind. Its entry (t, s) is t − s, which says how many steps token s lies behind token t. In a few minutes you'll make all kinds of weights from it.
 #
 # For the sums, `keepdim=True` does what `[:, None]` did. It keeps the dimension that was summed over, with size 1, so the sums stand in a column of shape (3, 1).
 
@@ -126,7 +127,7 @@ picture(
 )
 
 # %% [markdown]
-# These are the means of rung {bag_of_words}. You can check the last row in your head: a third of each token makes ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
+# These are the means of rung {bag_of_words}. Check the last row in your head, where a third of each token makes ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
 #
 # ## A batch
 #
@@ -141,20 +142,10 @@ x = torch.randn(B, T, C)
 # Question
 ask("what_broadcasting_does")
 
-# %% tags=["folded"]
-# Fill in: the weights of a batch
-fill("weights_for_a_batch")
-
-# %% tags=["folded", "name:weights_for_a_batch"]
-# The same weights for every sequence
-weights = torch.tril(torch.ones(T, T))
-weights = weights / weights.sum(dim=-1, keepdim=True)
-(weights @ x).shape
-
 # %% [markdown]
-# It does, because `@` multiplies the last two dimensions as matrices, and broadcasting repeats the weights for each sequence of the batch. So every text is mixed by the same recipe. Remember that, because at the end of this rung it will be our problem.
+# The product works, because `@` multiplies the last two dimensions as matrices, and broadcasting repeats the weights for each sequence of the batch. So every text is mixed by the same recipe. Remember that, because at the end of this rung it will be our problem.
 #
-# Here is all of it as a function. It takes the number format (`dtype`) and the device of `x`, so it also works in half precision and on a GPU. Then comes the proof that the matrix computes what the loop of rung {bag_of_words} does.
+# Here's all of it as a function. It uses the number format (`dtype`) and the device of `x`, so it also works in half precision and on a GPU. Then comes the proof that the matrix computes what the loop of rung {bag_of_words} does.
 
 
 # %%
@@ -164,6 +155,8 @@ def causal_mean_matmul(x):
     weights = weights / weights.sum(dim=-1, keepdim=True)
     return weights @ x
 
+
+causal_mean_matmul(x).shape
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -175,11 +168,12 @@ for T in (1, 2, 7, 32):
 # %% [markdown]
 # ### More: weights on the right, and products of batches
 #
-# The weights stand on the left because each output is a weighted mean of *rows* of `x`. A matrix on the right would mix channels, and this one would not even fit there.
+# The weights stand on the left because each output is a weighted mean of *rows* of `x`. A matrix on the right would mix channels, and this one wouldn't even fit there.
 #
-# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone. The transpose of a product is the product of the transposes in reverse order, so with both factors transposed, the weights are on the right. And `torch.bmm`, the batch matrix product, does not broadcast, which is why both of its arguments need the batch dimension.
+# `transpose(-2, -1)` swaps the last two dimensions and leaves the batch alone. The transpose of a product is the product of the transposes in reverse order, so with both factors transposed, the weights are on the right. And `torch.bmm`, the batch matrix product, doesn't broadcast, which is why both of its arguments need the batch dimension.
 
 # %%
+weights = torch.rand(8, 8)  # any weights
 repeated = weights.expand(B, *weights.shape)  # (B, T, T), without a copy
 torch.testing.assert_close(torch.bmm(repeated, x), weights @ x)
 
@@ -262,9 +256,9 @@ picture(
 #
 # Stop here for a moment and look at `weights @ x` once more. Nothing in that line says *mean*. The loop of rung {bag_of_words} could average and do nothing else, but the matrix does whatever you write into it. So what would you like it to do?
 #
-# Let us try it on letters, the last ones of our story before the model has to answer. Each letter has its own channel, with a 1 for the letter that is there and a 0 for all others, because then you can see in every output which letters went into it, and how much of each.
+# Let's try it on letters, the last few of our story before the model has to answer. Each letter has its own channel, with a 1 for the letter that is there and a 0 for all others, because then you can see in every output which letters went into it, and how much of each.
 #
-# The distances from before are all that you need now, because a comparison of distances is a matrix. Take the simplest one, `distance == 1`. What does it do to a text?
+# The distances from before are all you need now, because when you compare them with a number, you get a matrix. Take the simplest one, `distance == 1`. What does it do to a text?
 
 # %%
 text = "it? Poor"
@@ -291,7 +285,7 @@ shift = (distance == 1).float()
 shift
 
 # %% [markdown]
-# The first letter has none before it, so row 0 stays empty. Now write the mean of the last three tokens the same way, and look at a third matrix, in which a token counts half as much with each step back.
+# The first letter has none before it, so row 0 stays empty. Now write the mean of the last three tokens the same way, and look at a third matrix, in which a token counts half as much with each step back. (Above the diagonal the distances are negative, so `0.5**distance` is 2, 4 and more there, and `tril` removes it.)
 
 # %% tags=["folded"]
 # Fill in: the mean of the last three
@@ -328,7 +322,7 @@ picture(
 )
 
 # %% [markdown]
-# A copy of the letter before, a **window** of three letters, a memory that fades (you may have met it in the exercises of rung {bag_of_words}). You might take them for three machines, each with a loop of its own. But they are one machine, for which you have chosen three matrices, and the triangle of the mean is a fourth.
+# A copy of the letter before, a **window** of three letters, a memory that fades (you may have met it in the exercises of rung {bag_of_words}). You might take them for three machines, each with a loop of its own. But they're one machine, for which you have chosen three matrices, and the triangle of the mean is a fourth.
 #
 # What does the last output hold, the one from which the model has to guess what follows "Poor"?
 
@@ -360,7 +354,7 @@ picture(
 ask("where_are_the_o")
 
 # %% [markdown]
-# Read that answer again, because it is the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it together. So no two texts of the same length give the same output. The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
+# Read that answer again, because it's the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it put together. So on paper, no two texts of the same length give the same output. (In practice a float32 keeps about seven digits, so a letter some thirty steps back is rounded away. Remember that when we look for Sam.) The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
 #
 # Try to fool it. Put the letters of `other` into an order of your own, and see which matrices notice. Can you fool the window as well, and still end in "r"?
 
@@ -373,7 +367,9 @@ for name, w in choices.items():
 # %% [markdown]
 # ## Choose, and let it write
 #
-# Now the test that counts. We took the model of rung {bag_of_words}, put other weights into it, and trained it, once for each choice below. Only the weights differ, and training leaves them alone. It adjusts the other numbers until the loss is low, as rung {scaling_variance} will show.
+# Now the test that counts. We took the trained mean of rung {bag_of_words}, put other weights into it, and trained it, once for each choice below. Training leaves these weights alone. It adjusts all the rest, the numbers that each letter gets and the table that turns their mix into probabilities, until the loss is low.
+#
+# Why not use the table that you counted? With fading weights it would only reach 1.93<!--given-->, because the row of an old letter can only repeat what follows *that* letter. Trained numbers are free to say something different, and an old letter can even argue against what the last one suggests.
 #
 # **Which weights give the lowest loss?** Guess first whether it will be a short memory, a long one, or one that fades. Then look for it. The sliders begin at the mean, with all letters and a decay of 1, so read what the mean writes before you move them.
 
@@ -382,13 +378,13 @@ for name, w in choices.items():
 explore("tril_matmul")
 
 # %% [markdown]
-# Did you expect that? The mean sees everything, and its loss of 2.28<!--given--> is worse than that of the letter pairs. A decay of 0 sees nothing but the last letter, which makes it the table of letter pairs again, at 1.46<!--given-->. And between the two there is a valley. Let a letter count about half as much with each step back, and the loss falls to 0.46<!--given-->. The model begins to spell. Nothing else has changed, and it was not training that chose those weights but you.
+# Did you expect that? The mean sees everything, and its loss of 2.28<!--given--> is worse than that of the letter pairs. A decay of 0 sees nothing but the last letter, which makes it the table of letter pairs again, at 1.46<!--given-->. And between the two there is a valley. Let a letter count about half as much with each step back, and the loss falls to 0.46<!--given-->. The model begins to spell. Nothing else has changed, and it was you, not training, who chose those weights.
 #
-# Why about a half? When the weights fade faster, a letter three steps back is too faint to be heard. When they fade more slowly, neighbours count almost alike, so their order blurs. A window that does not fade has that trouble from the start. The mean of the last four letters knows which letters they are but not in which order, so its loss stays at 0.74<!--given-->.
+# Why about a half? When the weights fade faster, a letter three steps back is too faint to be heard. When they fade more slowly, neighbours count almost alike, so their order blurs. A window that doesn't fade has that trouble from the start. The mean of the last four letters knows which letters they are but not in which order, so its loss stays at 0.74<!--given-->.
 #
 # ## Break it
 #
-# One argument is missing here, and yet it runs and the shapes are right.
+# One argument is missing here, and yet the code runs and the shapes are right.
 
 # %%
 a = torch.tril(torch.ones(4, 4))
@@ -416,7 +412,7 @@ torch.testing.assert_close(repaired.sum(dim=-1), torch.ones(4))
 # %% [markdown]
 # ## Exercises
 #
-# ### 1. The mean of the past as a product
+# ### 1. The same function, from memory
 #
 # <!--task causal_mean_matmul-->
 
@@ -475,11 +471,13 @@ check("shift_matrix", my_shift)
 #
 # ## Where we are
 #
-# ![The transformer as a drawing. Highlighted: what this rung builds (weights × values).](images/transformer_tril_matmul.svg)
+# ![The transformer as a drawing. Lit is what this rung builds: the weights, and their product with the tokens.](images/transformer_tril_matmul.svg)
 #
 # <!--step-->
 #
-# It has learned to spell, more or less. But ask it who got the drum, and only 4 %<!--given--> of its answers are right, which is worse than picking one of the eight names blindly. Why? Let us see how much of "Sam" is left when the model has to answer.
+# It has learned to spell, more or less. But ask who got it, what it was and where, and only 4 %<!--given--> of its answers are right, although a blind pick among eight names, things or places would get one in eight. How can a model do worse than that? We looked, and it gives the same answer to every story. Who got it? The line above was drawn at random, but its favourite is always Joe, which is right whenever it was Joe. After "What? A " it goes on with a t and after "At the " with an a, and no thing and no place begins like that.
+#
+# So where has the story gone? Let's see how much of "Sam" is left when the model has to answer.
 
 # %%
 story = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor "
@@ -487,14 +485,14 @@ steps = len(story) - 1 - story.index("Sam")
 print(f"{steps} steps back, {0.5**steps:.0e} of the newest letter's weight")
 
 # %% [markdown]
-# Next to nothing. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That is the problem we noticed with the batch. Weights that do not change from text to text cannot know what is *in* a text.
+# Next to nothing. On paper the name is still in there, but so faint that rounding loses it. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That's the problem we noticed with the batch. Weights that don't change from text to text can't know what is *in* a text.
 #
-# If you have met fully connected networks, this is the difference to attention that people ask about most. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We go there in two steps, and the first is to let weights come from any numbers, also from negative ones.
+# If you have met fully connected networks, this is the difference from attention that people ask about most. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We'll get there in two steps, and the first is to let weights come from any numbers, even negative ones.
 #
 # ## Three sentences to remember
 #
 # 1. A row of weights says how much of each token goes into one output, and a matrix has one row for each position.
-# 2. Mean, shift, window and decay are one machine with four matrices, and when the weights differ, the output can know the order.
+# 2. Mean, shift, window and decay are one machine with four matrices, and when the weights differ, the output can tell the order.
 # 3. A missing `keepdim=True` divides the columns and raises no error, so check that every row sums to 1.
 #
 # Next: [rung {masked_softmax}, masked softmax]({masked_softmax}.ipynb), where the weights are computed from scores.
