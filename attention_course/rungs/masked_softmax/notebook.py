@@ -9,7 +9,7 @@
 #
 # Not bad for weights chosen by hand. But a model should find its own, and what it computes can be any number.
 #
-# In the picture each word has a score. Guess what the mask does, then drag until “Ben” has more than half.
+# In the picture, guess what the mask does, then drag scores until “Ben” gets more than half.
 
 # %% tags=["hero", "folded"]
 # The opening picture: drag a score, drop the mask

@@ -373,7 +373,7 @@ torch.testing.assert_close(moved, once, atol=1e-4, rtol=1e-4)
 #
 # `nn.Module` keeps a list of the linear layers that you assign to `self`, so that training can find their parameters. `super().__init__()` starts that list, which is why it comes first.
 #
-# `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by its transpose. The matrix is called `weight`, and many people call all parameters weights. Here a weight is always what a key gets from a query. (To be clear, people speak of attention scores and attention weights, and call the table of all weights the attention matrix.) With `bias=False` it adds no constant. A constant b added to all *keys* would change nothing, because it adds the same q · b to every score of a row, and softmax ignores that (rung {masked_softmax}). Added to the queries it would matter, since b · k is different for each key, but many models leave it out there as well.
+# `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by its transpose. The matrix is called `weight`, and many people call all parameters weights. Here a weight is always what a key gets from a query. (People speak of attention scores and attention weights, and call the table of all weights the attention matrix.) With `bias=False` it adds no constant. A constant b added to all *keys* would change nothing, because it adds the same q · b to every score of a row, and softmax ignores that (rung {masked_softmax}). Added to the queries it would matter, since b · k is different for each key, but many models leave it out there as well.
 
 # %%
 torch.testing.assert_close(q, batch @ head.query.weight.T)
@@ -633,15 +633,15 @@ def who_got_it(story):
 
     # The second: a word asks for itself, and finds what came after it
     _, weights = attention(20 * word, before, word, mask, scale=1)
-    title = "weights of the last query"
-    bars = Bars(title, weights[-1], story.split(), "key", (0, 1))
-    return picture(bars, alt="A bar for the weight of each word.")
+    last, shown = weights[-1], story.split()
+    bars = Bars("weights of the last query", last, shown, "key", (0, 1))
+    return picture(bars, alt=f"Most weight: {shown[last.argmax()]}.")
 
 
 who_got_it("Kind Ben gave poor Sam a drum at the farm. Who got it? Poor")
 
 # %% [markdown]
-# It finds Sam. Will it find Joe, who is farther back? Guess before you run the cell, and then make it a story of your own.
+# It finds Sam. Will it find Joe, who is farther back? Guess before you run the cell, and then write a story of your own.
 
 # %% tags=["do"]
 other = (
@@ -651,7 +651,7 @@ other = (
 who_got_it(other)
 
 # %% [markdown]
-# There he is, and no line of this says where to look. “Poor” asked all the words at once, and the one that could answer got all the weight. This is what we have been climbing towards since rung {bag_of_words}.
+# There he is, and nothing in the second head says where. “Poor” asked all the words at once, and the one that could answer got all the weight. This is what we have been climbing towards since rung {bag_of_words}.
 #
 # It took two heads, one after the other, because Sam can't be found under “poor” until somebody has told Sam that “poor” came before. In rung {bigram_to_gpt} a model learns this by itself.
 
