@@ -7,9 +7,9 @@
 #
 # <!--staircase-->
 #
-# Not bad for weights that you chose by hand. But a model should find its own, and what it computes can be any number.
+# Not bad for weights chosen by hand. But a model should find its own, and what it computes can be any number.
 #
-# In the picture each word has a score. Guess what the mask does, then drag scores until “Ben” gets more than half.
+# In the picture, guess what the mask does, then drag scores until “Ben” gets more than half.
 
 # %% tags=["hero", "folded"]
 # The opening picture: drag a score, drop the mask
@@ -25,7 +25,7 @@ hero("masked_softmax")
 # %% [markdown]
 # ## From scores to weights
 #
-# A **score** can be any number. Weights are pickier, because none may be negative and together they make 1. But `exp` is always positive. Which pieces turn the logarithms of 1, 2 and 5 into weights?
+# Call such a number a **score**. Weights are pickier, because none may be negative and together they have to add up to 1. But `exp` is always positive. Can you turn the logarithms of 1, 2 and 5 into weights? (Logarithms, because exp undoes them.)
 
 # %% tags=["folded"]
 # Fill in: scores to weights
@@ -76,7 +76,7 @@ ask("one_higher")
 #
 # - **The order is kept.** A higher score gets more weight, even among negative scores. A square would give −3 as much as 3.
 # - **Differences become ratios.** Raise a score by 1, and its weight, compared with any other, is multiplied by e, which is {{torch.tensor(1.0).exp():.2f}}. Where the two scores were before makes no difference.
-# - **No weight is ever quite 0.** Even a poor score keeps a sliver (on paper, that is, because a computer may round it away). That matters in training, because a word of weight 0 has no say in the output, and nothing would tell the model that it should have listened.
+# - **No weight is ever quite 0.** Even a poor score keeps a sliver (on paper, that is, because a computer may round it away). That matters in training (rung {scaling_variance}), which adjusts each score by what its word does to the output. A word of weight 0 does nothing, so nothing would tell the model that it should have listened.
 # - **It is smooth.** Move a score a little, and the weights move a little. The hard alternative gives everything to the highest score, and it jumps.
 #
 # You can see such a jump. Sam's score passes Ben's by a hair.
@@ -88,7 +88,7 @@ for sam in (1.9, 2.1):
     print(f"Sam {sam}: hard {hard}, soft {torch.softmax(scores, dim=-1)}")
 
 # %% [markdown]
-# The hard maximum swings from Ben to Sam, while softmax barely stirs. That is where the name comes from. Softmax is a *soft* maximum.
+# The hard maximum swings from Ben to Sam, while softmax barely stirs. That is where the name comes from. Softmax is a *soft* way to pick the maximum. It doesn't return the largest score, but says how much to take of each.
 #
 # ## Only differences count
 #
@@ -110,7 +110,7 @@ large = 1000 + torch.tensor([0.0, 1.0, 2.0])  # change 1000
 large.exp(), large.exp() / large.exp().sum()
 
 # %% [markdown]
-# You may subtract whatever you like from all scores. So subtract the largest, and exp never sees a number above 0. A computation that survives large numbers like this is called **numerically stable**, and `torch.softmax` is.
+# You may subtract any number you like, as long as it's the same for all the scores. So subtract the largest, and exp never sees a number above 0. A computation that survives large numbers like this is called **numerically stable**, and `torch.softmax` is.
 
 
 # %%
@@ -125,7 +125,7 @@ softmax(large, dim=-1)
 # %% [markdown]
 # ## Build: a mask
 #
-# Back to the opening picture. The highest score belonged to “Sam”, and “Sam” is the very word that “poor” has to predict. If it may look at the answer, a model learns to copy the answer, and is helpless once it has to write by itself. So words that come later must get no weight.
+# Back to the opening picture. The highest score belonged to “Sam”, and “Sam” is the very word that “poor” has to predict. A model that may look at the answer learns to copy it, and is helpless once it has to write on its own. So words that come later must get no weight.
 #
 # A **mask** is a table of True and False that says who may look at whom. Each row belongs to a position that looks, which is called a **query**. Each column belongs to a position that is looked at, a **key**. A query may see its own key and those before it.
 
@@ -218,7 +218,7 @@ after / after.sum(), torch.softmax(hidden, dim=-1)
 ask("mask_by_zero")
 
 # %% [markdown]
-# To see such a leak, the scores have to come from the tokens. Rung {query_key_value} does that properly. Until then, let two tokens that are alike have a high score: multiply them channel by channel, and add up. `x @ x.transpose(-2, -1)` does so for all pairs at once.
+# To see such a leak, you need scores that come from the tokens. Rung {query_key_value} does that properly. Until then, let two tokens that are alike have a high score: multiply them channel by channel, and sum the products. `x @ x.transpose(-2, -1)` does so for all pairs at once. It turns the tokens of the second x into columns, because a product takes a row times a column.
 
 
 # %%
@@ -261,7 +261,7 @@ picture(
 # %% [markdown]
 # On the right, output 0 moves when input 5 does. The tokens of the future are gone, yet their scores are still in the sum that each row was divided by.
 #
-# ### More: a row that may look at nothing
+# ### More: a row that may look at nothing, and −1e9 instead of −∞
 #
 # A mask can hide every key of a query, for example when one text of a batch is empty. Such a row is **fully masked**, and its softmax is NaN. The stable softmax subtracts the largest score, and −∞ − (−∞) is not a number. (Without the subtraction it would be 0/0.) One NaN soon spreads through a whole model, so code that meets such rows sets their weights to 0 afterwards. You will need that in exercise 3.
 #
@@ -275,9 +275,7 @@ out = F.scaled_dot_product_attention(x, x, x, attn_mask=visible)
 nothing - nothing.amax(), torch.softmax(nothing, dim=-1), out[0, 0]
 
 # %% [markdown]
-# ### More: −1e9 instead of −∞
-#
-# A lot of code fills in `-1e9` or `-1e4` instead of −∞. With ordinary scores the weights come out the same. Below they do not. In row 0 the visible score is even lower than the fill, and row 1 is fully masked.
+# A lot of code fills in `-1e9` or `-1e4` instead of −∞. With ordinary scores you get the same weights. Below you don't. In row 0 the visible score is even lower than the fill, and row 1 is fully masked.
 
 # %%
 scores = torch.tensor([[-20_000.0, 0.0], [0.0, 0.0]])
@@ -287,7 +285,7 @@ for fill_in in (-1e4, float("-inf")):
 torch.finfo(torch.float16).max
 
 # %% [markdown]
-# With `-1e4` the mask leaks in row 0, where the hidden key gets all the weight. In row 1 two hidden keys share it, and no NaN warns you. A larger number such as `-1e9` has another problem. It does not fit into float16, numbers of 16 bits that many GPUs compute with, because the largest of those is {{torch.finfo(torch.float16).max:,.0f}}.
+# With `-1e4` the mask leaks in row 0, where the hidden key gets all the weight. In row 1 two hidden keys share it, and no NaN warns you. `-1e9` lies deeper, but has a different problem. It doesn't fit into float16, the 16-bit format that many GPUs compute in, whose largest number is {{torch.finfo(torch.float16).max:,.0f}}.
 #
 # ## Build: the function
 #
@@ -305,11 +303,13 @@ def causal_mean_softmax(x):
 
 
 # %% [markdown]
-# (The mask has to be on the device of `x`, so many models make it once and keep it with `register_buffer`, which moves it to the GPU along with the model and leaves it alone in training.)
+# ### More: where a model keeps its mask
+#
+# The mask has to be on the device of `x`, so many models make it once and keep it with `register_buffer`, which moves it to the GPU along with the model, and which training leaves alone.
 #
 # ## Prove
 #
-# You now have three ways to the same mean, the loop of rung {bag_of_words}, the matrix of rung {tril_matmul}, and a softmax.
+# You now have three ways to get the same mean, the loop of rung {bag_of_words}, the matrix of rung {tril_matmul}, and a softmax.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -318,11 +318,41 @@ for T in (1, 2, 7, 32):
         torch.testing.assert_close(causal_mean_softmax(x), mean(x))
 
 # %% [markdown]
+# ## How many keys does it look at?
+#
+# You can make weights sharper or more even without touching the order of the scores. Divide them all by one number, the **temperature**. Their differences are divided too, so below 1 the highest score gets more, and above 1 the weights come closer together. Change the temperature to 0.3<!--given-->, then to 3, and run the cell each time.
+
+# %% tags=["do"]
+temperature = 1.0  # change this
+scores = torch.tensor([0.0, 1.0, 2.0, 3.0])
+weights = softmax(scores / temperature, dim=-1)
+surprise = -weights.log()
+entropy = (weights * surprise).sum()
+weights, entropy, entropy.exp()
+
+# %% [markdown]
+# The last two numbers say how sharp the weights are. Suppose you draw a key at random, with the weights as probabilities. A key of weight p surprises you by −ln p, as a letter did in rung {bag_of_words}, where the loss was the average surprise of a text. Here the average surprise is called the **entropy** of the weights. It is 0 when one key has everything, because that draw is no surprise. When n keys share equally it is ln n, and it cannot get larger.
+#
+# Nats are hard to picture, so take exp, and you have the **perplexity**. Read it as a number of keys. These weights are as undecided as if they looked at {{entropy.exp():.1f}} keys equally.
+#
+# ## Explore
+#
+# **When does one key get all the weight, and when do all keys get the same?**
+#
+# Here are four words of the story again. First bring the perplexity down to 1 without touching a score. Then set the temperature back to 1, and reach a perplexity of 3 by dragging the bars. What happens when you drag “Sam” behind the mask, and when you switch the mask off?
+
+# %% tags=["folded"]
+# Explorer: scores, temperature, mask
+explore("masked_softmax")
+
+# %% [markdown]
+# At a low temperature the highest score gets everything. Equal scores give all keys the same, and so, nearly, does a high temperature. A masked key gets nothing, whatever its score, and it does not count among the keys that share.
+#
 # ## The zeros can become data
 #
-# It seems that we went a long way round. The third version does what the second did, and takes more lines. So what have we gained?
+# Back to the mean of the past. It looks as if we've taken the long way round, because the third version does what the second did, and takes more lines. So what have we gained?
 #
-# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and you had to keep each row positive and its sum at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still makes proper weights of it. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention is what we will put into that line, and the rest of the function stays as it is.
+# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and you had to keep each row positive and its sum at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still turns it into proper weights. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention is what we will put into that line, and the rest of the function stays as it is.
 #
 # Start with something you know. The fading weights of rung {tril_matmul} halve with each step back. Which scores give exactly those weights?
 
@@ -391,43 +421,13 @@ other = (
 draw_last(other)
 
 # %% [markdown]
-# “Poor” looks nine words back, whatever is there. Rung {tril_matmul} warned us of that. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because in every story it stands somewhere else. Keep this picture in mind, because it is what rung {query_key_value} sets out to fix.
+# “Poor” looks nine words back, whatever is there. Rung {tril_matmul} warned us of that. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because it's in a different place in every story. Keep this picture in mind, because it is what rung {query_key_value} sets out to fix.
 #
 # What remains is a clean division of labour. **The mask says who *may* look where, and the scores say who *wants* to.** Any finite scores will do, as long as the mask is there.
 #
-# ## How many keys does it look at?
-#
-# You can make weights sharper or more even without touching the order of the scores. Divide them all by one number, the **temperature**. Their differences are divided too, so below 1 the highest score gets more, and above 1 the weights come closer together. Change the temperature to 0.3<!--given-->, then to 3, and run the cell each time.
-
-# %% tags=["do"]
-temperature = 1.0  # change this
-scores = torch.tensor([0.0, 1.0, 2.0, 3.0])
-weights = softmax(scores / temperature, dim=-1)
-surprise = -weights.log()
-entropy = (weights * surprise).sum()
-weights, entropy, entropy.exp()
-
-# %% [markdown]
-# The last two numbers say how sharp the weights are. Suppose you draw a key at random, with the weights as probabilities. A key of weight p surprises you by −ln p, as a letter did in rung {bag_of_words}, where the loss was the average surprise of a text. Here the average surprise is called the **entropy** of the weights. It is 0 when one key has everything, because that draw is no surprise. When n keys share equally it is ln n, and it cannot get larger.
-#
-# Nats are hard to picture, so take exp, and you have the **perplexity**. Read it as a number of keys. These weights are as undecided as if they looked at {{entropy.exp():.1f}} keys equally.
-#
-# ## Explore
-#
-# **When does one key get all the weight, and when do all keys get the same?**
-#
-# Here are four words of the story again. First bring the perplexity down to 1 without touching a score. Then set the temperature back to 1, and reach a perplexity of 3 by dragging the bars. What happens when you drag “Sam” behind the mask, and when you switch the mask off?
-
-# %% tags=["folded"]
-# Explorer: scores, temperature, mask
-explore("masked_softmax")
-
-# %% [markdown]
-# At a low temperature the highest score gets everything. Equal scores give all keys the same, and so, nearly, does a high temperature. A masked key gets nothing, whatever its score, and it does not count among the keys that share.
-#
 # ## Break it
 #
-# Here is a bug that runs. The scores come from the tokens, and two tokens that are alike get a high one. (Multiply them channel by channel and add up. Rung {query_key_value} finds a better rule.) The shape is right, the weights lie between 0 and 1, and everything above the diagonal is 0. What is wrong?
+# Here is a bug that runs. The scores come from the tokens, and two tokens that are alike get a high one. (`x @ x.transpose(-2, -1)` multiplies each token with every token, channel by channel, and sums the products. `transpose(-2, -1)` swaps the last two dimensions, because a product takes a row times a column.) The shape is right, the weights lie between 0 and 1, and everything above the diagonal is 0. What is wrong?
 
 
 # %%
@@ -455,7 +455,7 @@ leaks = leak_probe(lambda x: almost_attention(x)[1], x)
 assert leaks[0, 1:].all()
 
 # %% [markdown]
-# Each *column* sums to 1. Every key hands out a total of 1 to the queries that may see it, and later queries are among them. So output 0 moves with every later input, although the upper triangle is empty. Two checks catch this bug, the sum of each row and the leak probe, and looking at the zeros does not.
+# Each *column* sums to 1. Every key hands out a total of 1 to the queries that may see it, and later queries are among them. So output 0 moves with every later input, although the upper triangle is empty. Two checks catch this bug, the sum of each row and the leak probe. Looking at the zeros doesn't.
 #
 # ## Exercises
 #
@@ -495,7 +495,7 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
-# Texts in a batch have different lengths, but a tensor has only one. So short texts are filled up at the end with tokens that mean nothing, the **padding**, and nobody should look there. You get scores for T_q queries and T_k keys, which may be two different numbers, and the length of each text. A text of length 0 has no key that may be seen, and softmax makes NaN of such a row.
+# This one is hard, and no later rung needs it, so leave it out if you like. Texts in a batch have different lengths, but a tensor has only one. So short texts are filled out at the end with tokens that mean nothing, the **padding**, and no query should look there. You get scores for T_q queries and T_k keys, which may be two different numbers, and the length of each text. A text of length 0 has no key that may be seen, and softmax turns such a row into NaN.
 #
 # <!--task padding_weights-->
 
@@ -524,7 +524,7 @@ check("padding_weights", my_padding_weights)
 #
 # <!--step-->
 #
-# Learned scores are hardly better than the half that you found by hand, and now you know why. They depend on the distance alone and never change from story to story, although the answer is somewhere else each time. The scores have to come from what the words *are*.
+# Learned scores are hardly better than the fading by half that you found by hand, and now you know why. They depend on the distance alone and never change from story to story, although the answer is somewhere else each time. The scores have to come from what the words *are*.
 #
 # ## Three sentences to remember
 #

@@ -23,6 +23,8 @@ hero("query_key_value")
 # ## Ask for a letter
 #
 # You are the “a” of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers of your own, a query, so that you find the t.
+#
+# (Queries and keys were positions so far. Now they also mean such numbers.)
 
 # %% tags=["folded"]
 # Fill in: what does the a ask?
@@ -61,9 +63,9 @@ torch.set_printoptions(precision=3, sci_mode=False)
 progress("query_key_value")
 
 # %% [markdown]
-# Your score for a letter is your first number times the first on its sign, plus your second times the second. The −4 makes consonants attractive, because (−4) · (−1) is positive, and the 2 favours late positions.
+# The score of a letter is your first number times the first on its sign, plus your second times the second. So the −4 makes consonants attractive, and the 2 favours late positions. (The opening picture has 0.93<!--given--> for the t, because it also divides the scores by √2. We'll come to that.)
 #
-# Now change the query below so that you find the o. Which of the two numbers has to change its sign, or do both?
+# Now change the query so that you find the o. Which of the two numbers has to change its sign? Or do both?
 
 # %%
 # p, o, t, a: 1 for a vowel or -1 for a consonant, and the position
@@ -80,12 +82,12 @@ weights
 #
 # Where do queries and keys come from? Each is a token times a matrix, which you can write by hand once you know a trick.
 #
-# Give each token of `potato` one channel per letter and one per position, with a 1 for its own letter and its own position and 0 everywhere else. A vector with a single 1 is called **one-hot**, and you can see two of them, side by side, in the o at position 1.
+# Give each token of `potato` one channel per letter and one per position, with a 1 for its own two and 0 everywhere else. A vector with a single 1 is called **one-hot**. You know such rows from the shift in rung {tril_matmul}, and here is the o at position 1, with two of them side by side.
 
 # %%
 text, letters = "potato", "pota"
 letter = torch.tensor([[float(a == b) for b in letters] for a in text])
-position = torch.eye(6)  # (6, 6)
+position = torch.eye(6)  # ones on the diagonal: row t is one-hot
 x = torch.cat([letter, position], dim=-1)  # (6, 10): letters first
 names = [f"{a}{t}" for t, a in enumerate(text)]  # p0, o1, t2, ...
 x[1]
@@ -95,29 +97,29 @@ x[1]
 ask("one_hot_times_a_matrix")
 
 # %% [markdown]
-# A 0 drops its row of the matrix and a 1 keeps it, so this o picks the row of its letter and the row of its position, and gets their sum.
+# A 0 drops its row of the matrix and a 1 keeps it, so this o gets the row of its letter plus the row of its position.
 
 # %%
 W = torch.arange(20.0).view(10, 2)  # a row for each of the 10 channels
 x[1] @ W, W[1] + W[4 + 1]
 
 # %% [markdown]
-# So a matrix is a table with one row per letter and one per position, and you decide what the rows say. (A table that turns letters or words into vectors in this way is called an **embedding**.)
+# So a matrix is a table with one row per letter and one per position, and you decide what's in them. (A table that turns letters or words into vectors in this way is called an **embedding**.)
 #
 # ## The previous letter
 #
-# Suppose each letter wants to know the one before it. Then position t has to ask for position t − 1, and position s has to answer to its own number. What it hands over, its **value**, is its letter. Each of the three needs a matrix, and three such matrices make a **head**.
+# Suppose each letter wants to know the one before it. Then queries and keys get six channels, one per position. A key has a 1 in the channel of its own position, and a query a 20 in the channel of the position it asks for, which is t − 1. What a position hands over, its **value**, is its letter. Three matrices, one for each of the three, make a **head**.
 
 # %% tags=["do"]
 W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
 for t in range(1, 6):
-    W_query[4 + t, t - 1] = 20  # row 4 + t: t asks for t - 1
+    W_query[4 + t, t - 1] = 20  # row 4 + t: t asks for t - 1. Try 1
 W_key[4:] = torch.eye(6)  # row 4 + s: s answers to s
 W_value = torch.eye(10)[:, :4]  # hand over the four letter channels
 mask = causal_mask(6)
 
 # %% [markdown]
-# You asked alone before. Now all six ask at once, under the mask of rung {masked_softmax}.
+# So far you were the only one asking. Now all six ask at once, under the mask from rung {masked_softmax}. A matrix product takes a row times a column, so to compare every query with every key, we turn the keys into columns. `k.transpose(-2, -1)` does that by swapping the last two dimensions. For a plain matrix it's the same as `k.T` (a T that has nothing to do with our number of tokens).
 
 # %% tags=["folded"]
 # Fill in: all queries at once
@@ -154,20 +156,22 @@ previous = output
 "".join(letters[i] for i in previous.argmax(dim=-1))
 
 # %% [markdown]
-# Every position but 0, which has only itself to find, has found the letter before it. You have made the shift of rung {tril_matmul} out of questions and answers.
+# Every position but 0, which can only find itself, has found the letter before it. You've turned questions and answers into the shift from rung {tril_matmul}.
 #
-# Why the 20? Set it to 1, and run the cells from there. The last o then gives the t before it only {{torch.softmax(scores[5] / 20, dim=-1)[4]:.2f}} of its weight, because five other keys have a score of 0, and exp(0) is 1.
+# ### More: why 20?
+#
+# Set it to 1, and run the cells from there. The last o now gives the t before it {{torch.softmax(scores[5] / 20, dim=-1)[4]:.2f}} of its weight and no more, because five other keys have a score of 0, and exp(0) is 1.
 #
 # ## The last vowel
 #
-# So far only positions mattered, and rung {masked_softmax} could do as much. Now for a head that reads the letters.
+# Rung {masked_softmax} could do that as well, because only positions mattered. Now let's have a head that reads the letters.
 
 # %% tags=["folded"]
 # Question
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough, and every token asks for both. Channel 0 of a key is 20 for a vowel and 0 for a consonant; channel 1 is four times the position. A later consonant gains at most 4 · 4 = 16 on the first vowel, so the latest vowel always wins.
+# Two channels are enough, and every token asks for both. Channel 0 of a key is 20 for a vowel and 0 for a consonant; channel 1 is four times the position. In `potato` a consonant gains at most 4 · 3 = 12 on a vowel before it, so the latest vowel wins. (In `opptpt` it would gain 20, and tie. Which number would you raise?)
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -193,17 +197,17 @@ picture(
 )
 
 # %% [markdown]
-# The second t gives the a its highest visible score, {{scores[4, 3]:.0f}}. The p at position 0 sees no vowel, but its weights still sum to 1, so it finds itself.
+# The p sees no vowel, but its weights still sum to 1, so it finds itself.
 #
-# Now change `text` to `topata`, run the cells from there, and change it back. You touched no matrix, and yet each position found the last vowel of *that* word. No weights by distance can do this, because they never look at the letters. That is what we came for.
+# Now change `text` to `topata`, run the cells from there, and change it back. You didn't touch a matrix, and yet each position found the last vowel in *that* word. Weights that depend only on distance can't do this, because they never look at the letters.
 #
-# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and returns its value. Attention compares your query with all keys at once and returns a mix of all values, most of it from the best matches. This softness makes it learnable, because a slightly better query gives a slightly better answer.
+# **Attention is a lookup.** A Python dictionary compares your query with its keys, finds the one that is equal, and returns its value. Attention compares it with all keys at once and returns a mix of all values, most of it from the best matches. That makes it learnable, because a slightly better query gives a slightly better answer.
 #
 # ## Why multiply and add up?
 #
-# A score should say how well a query and a key match. Think of each as an arrow. When two arrows point the same way, the match should be high; when they are at right angles, they have nothing to do with each other; and when they point in opposite directions, the number should be negative. The **dot product** behaves like that, and it is cheap: multiply channel by channel, then add up. Your scores were dot products all along.
+# A score should say how well a query and a key match. Think of each as an arrow. When two arrows point the same way, the score should be high; when they are at right angles, as (1, 2) and (2, −1) are, it should be 0; and when they point in opposite directions, it should be negative. The **dot product** behaves like that, and it's cheap: multiply channel by channel and sum the products. Your scores were dot products all along.
 #
-# Could we leave out the matrices, then, and compare the tokens themselves? Here are four, as arrows in the plane.
+# Could we leave out the matrices, then, and compare the tokens themselves? Here are four.
 
 # %%
 x = torch.tensor([[2.0, 1.0], [1.0, 2.0], [-1.0, 1.0], [0.0, -2.0]])
@@ -243,7 +247,7 @@ ask("verb_and_subject")
 # %% [markdown]
 # ### More: scores from a small neural network
 #
-# The first attention did not use dot products. Bahdanau, Cho and Bengio (2014) gave each pair of a query and a key to a small neural network with one row of numbers u at its end: score = u · tanh(q + k). This is called **additive attention**, because q and k are added. It needs a whole vector for every *pair* of tokens, here of 16 numbers, before u makes scores of them.
+# The first attention did not use dot products. Bahdanau, Cho and Bengio (2014) gave each pair of a query and a key to a small neural network with one row of numbers u at its end: score = u · tanh(q + k). This is called **additive attention**, because q and k are added. It needs a whole vector for every *pair* of tokens, here 16 numbers long, before u turns it into a score.
 
 # %%
 torch.manual_seed(0)
@@ -252,24 +256,22 @@ pairs = torch.tanh(q[:, None] + k[None, :])  # (6, 1, 16) + (1, 6, 16)
 pairs.shape, (pairs @ u).shape, (q @ k.T).shape
 
 # %% [markdown]
-# The dot product gets its scores from one matrix product, which every chip is good at, and never holds that table. "Attention Is All You Need" finds the two similar in quality but the dot product much faster and smaller in memory (Vaswani et al. 2017, section 3.2.1), provided that the scores are scaled, which is the subject of rung {scaling_variance}.
+# The dot product never has to store all those vectors. "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) calls the two similar in theoretical complexity, and the dot product much faster and smaller in memory in practice, because it is one matrix product and every chip is good at those. What about quality? With few channels the two are similar. With many, the dot product falls behind unless its scores are scaled, which is the subject of rung {scaling_variance}.
 
 # %% [markdown]
 # ## Three jobs of one token
 #
-# A dot product doesn't care which of two tokens comes first, but looking something up does. "Poor" has to find out who got the drum, and Sam, who got it, has no use for "Poor". So a token needs three vectors, one for each of its jobs.
+# A dot product doesn't care which of two tokens is asking, but a lookup does. "Poor" has to find out who got the drum, and Sam, who got it, has no use for "Poor". So a token gets three vectors.
 #
 # - Its *query* says what it looks for.
 # - Its *key* says what it can be found under.
 # - Its *value* is what it hands over to those who find it.
 #
-# (In rung {masked_softmax}, query and key were positions. From here on they also mean these vectors.)
-#
-# Each of the three is a **projection** of the token, its product with a matrix. These three matrices are all that a head learns, and their entries are its **parameters**. Why hand over a value, and not the token itself? Because the token has to carry everything, even what it asks and what later parts of the model need. W_value picks out what this head should pass on.
+# Each of the three is a **projection** of the token, its product with a matrix. The entries of these matrices, its **parameters**, are all that a head learns. Why hand over a value, and not the token itself? Because a token carries everything that any part of the model needs, and W_value picks out what this head should pass on.
 #
 # ## Build: the head
 #
-# The lines that you filled in become two functions, with one new factor, `scale`. It is 1 over the square root of the **head_size**, the number of channels of a query and of a key, for a reason that takes all of rung {scaling_variance}.
+# The lines that you filled in become two functions, with one new factor, `scale`. It is 1 over the square root of the **head_size**, the number of channels of a query and of a key. A sum of many products gets large, and large scores make softmax give everything to one key, so the head learns badly (rung {scaling_variance}).
 
 
 # %%
@@ -288,9 +290,9 @@ def attention(q, k, v, mask=None, scale=None):
 
 
 # %% [markdown]
-# The last `masked_fill` gives zeros to a query that may look nowhere, whose softmax is NaN (rung {masked_softmax}). People speak of attention scores and attention weights, and call the table of all weights the attention matrix.
+# The last `masked_fill` gives zeros to a query that isn't allowed to look anywhere, whose softmax would be NaN.
 #
-# The three matrices go into a class. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer** (n_embd is the number of channels of a token, so far C). It holds a matrix, random at first, and calling it on x multiplies x by that matrix. `nn.Module` keeps a list of the linear layers that you assign to `self`, so that training can find their parameters, and `super().__init__()` starts that list, so it comes first. Calling `head(x)` runs its `forward`, a forward pass.
+# The three matrices go into a class. `nn.Linear(n_embd, head_size, bias=False)` is a **linear layer** (n_embd is the number of channels of a token, so far C). It holds a matrix, random at first, and calling it on x multiplies x by that matrix. Calling `head(x)` runs its `forward`, a forward pass.
 
 
 # %%
@@ -331,7 +333,9 @@ picture(
 )
 
 # %% [markdown]
-# Each sequence gets its own weights now, and yet the head has only {{sum(p.numel() for p in head.parameters())}} parameters, three matrices of 32 times 16, however long the text is. A head doesn't learn weights, it learns how to *make* them. The price is a score for each of T² pairs, which is why long texts are expensive.
+# Each sequence gets its own weights now, and yet the head has only {{sum(p.numel() for p in head.parameters())}} parameters, however long the text is. A head doesn't learn weights, it learns how to *make* them. The price is a score for each of T² pairs, which is why long texts are expensive.
+#
+# Nobody writes a model's matrices by hand, as you did. At first they're random, and what the head finds means nothing until it is trained (rung {scaling_variance}).
 #
 # Queries and keys need the same head_size, because they meet in a dot product. Values may have any number of channels, d_v.
 
@@ -356,7 +360,7 @@ torch.testing.assert_close(scores.float(), q @ k.transpose(-2, -1))
 torch.linalg.matrix_rank(W)
 
 # %% [markdown]
-# W_value has such a twin. The output is weights @ x @ W_value, and what a model does with it next is multiply by one more matrix, W_output (rung {multi_head}). So W_value W_output acts as one matrix as well. Elhage et al. (2021), "A Mathematical Framework for Transformer Circuits", read a head as these two: the one of queries and keys says where to look, the one of values and outputs what to move.
+# W_value has such a twin. The output is weights @ x @ W_value, and what a model does with it next is multiply by one more matrix, W_output (rung {multi_head}). So W_value W_output acts as one matrix as well. Elhage et al. (2021), "A Mathematical Framework for Transformer Circuits", read a head as these two: the query-key matrix says where to look, and the value-output matrix what to move.
 
 # %%
 W_output = torch.randn(16, 32)
@@ -365,9 +369,11 @@ once = head(batch)[1] @ batch @ (head.value.weight.T @ W_output)
 torch.testing.assert_close(moved, once, atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
-# ### More: what nn.Linear stores, and why no bias
+# ### More: what nn.Module and nn.Linear store, and why no bias
 #
-# `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by its transpose. The matrix is called `weight`, and many people call all parameters weights. Here a weight is always what a key gets from a query. With `bias=False` it adds no constant. A constant b added to all keys would change nothing, because it adds the same q · b to every score of a row, and softmax ignores that (rung {masked_softmax}).
+# `nn.Module` keeps a list of the linear layers that you assign to `self`, so that training can find their parameters. `super().__init__()` starts that list, which is why it comes first.
+#
+# `nn.Linear` stores its matrix as (out, in), here (16, 32), and multiplies by its transpose. The matrix is called `weight`, and many people call all parameters weights. Here a weight is always what a key gets from a query. (People speak of attention scores and attention weights, and call the table of all weights the attention matrix.) With `bias=False` it adds no constant. A constant b added to all *keys* would change nothing, because it adds the same q · b to every score of a row, and softmax ignores that (rung {masked_softmax}). Added to the queries it would matter, since b · k is different for each key, but many models leave it out there as well.
 
 # %%
 torch.testing.assert_close(q, batch @ head.query.weight.T)
@@ -375,111 +381,9 @@ biased = attention_weights(q, k + torch.randn(16))
 torch.testing.assert_close(biased, attention_weights(q, k))
 
 # %% [markdown]
-# ## What a head finds is added
+# ### More: a head with random matrices, number by number
 #
-# One thing is easy to miss. What happens to a token once the head has found something for it?
-
-# %% tags=["folded"]
-# Question
-ask("replaced_by_the_output")
-
-# %% [markdown]
-# So a model does not replace the token but *adds* the output to it, `x + head(x)`. Think of the output as an update, a note in the margin of a token that keeps all it was. This is a residual connection (rung {bigram_to_gpt}). Here the tokens of `potato` get four free channels, and the first head writes into them.
-
-# %%
-tokens = torch.cat([letter, position, torch.zeros(6, 4)], dim=-1)
-update = torch.cat([torch.zeros(6, 10), previous], dim=-1)  # (6, 14)
-tokens = tokens + update
-
-# %% tags=["folded"]
-# Picture: the tokens after the update
-picture(
-    Heatmap(
-        "x + head(x)",
-        tokens,
-        "token",
-        "channel",
-        names,
-        [*letters, *"012345", *(f"←{a}" for a in letters)],
-        limit=1,
-    ),
-    alt="Six tokens of 14 channels. Each still has a one for its letter "
-    "and a one for its position, and now also a one, in the last four "
-    "channels, for the letter before it.",
-)
-
-# %% [markdown]
-# Row t2 now says, "I am a t, I am at position 2, and an o came before me." The next head can ask for any of that. This is how heads build on each other, and in rung {bigram_to_gpt} it is what finally answers who got the drum.
-#
-# ## Where is each token?
-#
-# The tokens of `potato` knew their position, because we gave them channels for it. And without?
-
-# %% tags=["folded"]
-# Question
-ask("tokens_in_another_order")
-
-# %%
-order = torch.randperm(8)
-shuffled, _ = head(batch[:, order])
-torch.testing.assert_close(shuffled, head(batch)[0][:, order])
-
-# %% [markdown]
-# Without positions a head works on a *set* of tokens. "Dog bites man" and "man bites dog" are the same to it, as they were to the bag of words in rung {bag_of_words}. On our stories such a head ends at a loss of 1.29<!--given-->, hardly better than the table of letter pairs, and far worse than rung {masked_softmax}, whose weights knew nothing *but* positions.
-#
-# So you have to tell each token where it is. Give every position a vector of its own, its **positional embedding**, and add it to the token's vector, as GPT-2 does. With that, the loss falls to 0.38<!--given-->.
-
-# %%
-torch.manual_seed(0)
-letter_table, position_table = nn.Embedding(4, 8), nn.Embedding(6, 8)
-ids = torch.tensor([letters.index(a) for a in text])  # p 0, o 1, t 2, a 3
-only_letters = letter_table(ids)  # (6, 8)
-x = only_letters + position_table(torch.arange(6))  # (6, 8)
-torch.equal(only_letters[2], only_letters[4]), torch.equal(x[2], x[4])
-
-# %% [markdown]
-# The two t's had the same vector, and now they differ. Doesn't adding muddle letter and position? It need not, because the channels that we set side by side are also a sum, of letters with zeros at the end and positions with zeros at the start. A model with channels to spare can keep the two apart.
-#
-# ### More: how much order does a mask give away?
-#
-# Without a mask, every order of the tokens gives the same outputs, in that order. A function of this kind is **permutation-equivariant**. Here is every order of six tokens.
-
-# %%
-six = batch[0, :6]
-for new in map(list, permutations(range(6))):
-    torch.testing.assert_close(head(six[new])[0], head(six)[0][new])
-
-# %% [markdown]
-# Under a causal mask, a head knows which tokens came before, but not in which order. Swap the first two, and only their own two outputs change. Put a second head on top of the first, and all six change, because output 0 of the first head tells the second one which token came first.
-
-# %%
-swapped = six[[1, 0, 2, 3, 4, 5]]
-second = Head(n_embd=16, head_size=16)
-one = [head(x, causal_mask(6))[0] for x in (six, swapped)]
-two = [second(x, causal_mask(6))[0] for x in one]
-for before, after in (one, two):
-    print(((after - before).abs() > 1e-4).any(dim=-1))
-
-# %% [markdown]
-# So a model with heads on top of heads can work out the order from the mask alone, and language models trained without positions come close to those with them (Haviv et al. 2022). Most models are told all the same, because it is easier to be told than to work it out.
-#
-# ### More: positions from sines, and why 10,000
-#
-# "Attention Is All You Need" does not learn its positional embeddings. They are **sinusoidal**: for each of many frequencies ω, position t has the two channels sin ωt and cos ωt. Because sin a sin b + cos a cos b = cos(a − b), the dot product of two positions depends only on their distance. With sines alone it would not.
-
-# %%
-angles = torch.arange(50)[:, None] * 10_000 ** (-torch.arange(8) / 8)
-both = torch.cat([angles.sin(), angles.cos()], dim=-1)  # (50, 16)
-for vectors in (both, angles.sin()):
-    apart = (vectors @ vectors.T).diagonal(5)  # positions 0, 5; 1, 6; ...
-    print(f"from {apart.min():.1f} to {apart.max():.1f}")
-
-# %% [markdown]
-# Why many frequencies? Think of the hands of a clock. The fast one tells neighbours apart but soon comes round again, and the slow one says whether it is morning or evening. The waves get longer and longer, from 2π tokens up to nearly 10,000 · 2π. Why 10,000? The slowest wave has to be longer than any text, so that no two positions look alike, and 10,000 is a round number that is amply large for the sentences of its day. The paper gives no other reason. It tried learned positions as well and found "nearly identical results", and models for longer texts choose a larger constant (rung {a_real_model}).
-#
-# ## The same with random matrices
-#
-# Nobody writes a model's matrices by hand, and before training they are random. Sebastian Raschka (2024) follows such a head number by number in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention), and we use his numbers. His sentence is "Life is short, eat dessert first", and each word gets a number, its id, which is its place in the sorted list.
+# Sebastian Raschka (2024) follows such a head from the first number to the last in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention), and we use his numbers. His sentence is "Life is short, eat dessert first", and each word gets a number, its id, which is its place in the sorted list.
 
 # %% tags=["name:raschka"]
 words = ["Life", "is", "short", "eat", "dessert", "first"]
@@ -498,7 +402,7 @@ output, weights = attention(x @ W_query, x @ W_key, x @ W_value)
 output
 
 # %% [markdown]
-# These are the six rows that he prints. "short" gives the largest weight to itself and the smallest to "is", which means nothing, because the matrices are random. Giving them a meaning takes training (rung {scaling_variance}).
+# These are the six rows that he prints. "short" gives the largest weight to itself and the smallest to "is", and with random matrices that means nothing.
 #
 # ### More: one of his queries by hand
 #
@@ -594,6 +498,164 @@ changed[0] += 1
 (head(changed)[0] != head(batch)[0]).any(dim=-1).any(dim=-1)
 
 # %% [markdown]
+# ## Where is each token?
+#
+# The tokens of `potato` knew their position, because we gave them channels for it. What if we hadn't?
+
+# %% tags=["folded"]
+# Question
+ask("tokens_in_another_order")
+
+# %%
+order = torch.randperm(8)
+shuffled, _ = head(batch[:, order])
+torch.testing.assert_close(shuffled, head(batch)[0][:, order])
+
+# %% [markdown]
+# Without positions a head works on a *set* of tokens. "Dog bites man" and "man bites dog" are the same to it, and on our stories such a head ends at a loss of 1.29<!--given-->, hardly better than the table of letter pairs.
+#
+# So you have to tell each token where it is. Give every position a vector of its own, its **positional embedding**, and add it to the token's vector, as GPT-2 does. With that, the loss falls to 0.38<!--given-->.
+
+# %%
+torch.manual_seed(0)
+letter_table = nn.Embedding(4, 8)  # 4 rows of 8 numbers, random at first
+position_table = nn.Embedding(6, 8)
+ids = torch.tensor([letters.index(a) for a in text])  # p 0, o 1, t 2, a 3
+only_letters = letter_table(ids)  # looks up six rows: (6, 8)
+x = only_letters + position_table(torch.arange(6))  # (6, 8)
+torch.equal(only_letters[2], only_letters[4]), torch.equal(x[2], x[4])
+
+# %% [markdown]
+# The two t's had the same vector, and now they differ.
+#
+# ### More: doesn't adding muddle letter and position?
+#
+# It doesn't have to, because the channels that we set side by side are also a sum, of letters with zeros at the end and positions with zeros at the start. A model with channels to spare can keep the two apart.
+#
+# ### More: how much order does a mask give away?
+#
+# Without a mask, every order of the tokens gives the same outputs, in that order. A function of this kind is **permutation-equivariant**. Here is every order of six tokens.
+
+# %%
+six = batch[0, :6]
+for new in map(list, permutations(range(6))):
+    torch.testing.assert_close(head(six[new])[0], head(six)[0][new])
+
+# %% [markdown]
+# Under a causal mask, a head knows which tokens came before, but not in which order. Swap the first two, and only their own two outputs change. Put a second head on top of the first, and all six change, because output 0 of the first head tells the second one which token came first.
+
+# %%
+swapped = six[[1, 0, 2, 3, 4, 5]]
+second = Head(n_embd=16, head_size=16)
+one = [head(x, causal_mask(6))[0] for x in (six, swapped)]
+two = [second(x, causal_mask(6))[0] for x in one]
+for before, after in (one, two):
+    print(((after - before).abs() > 1e-4).any(dim=-1))
+
+# %% [markdown]
+# So a model with heads on top of heads can work out the order from the mask alone, and language models trained without positions come close to those with them (Haviv et al. 2022). Most models are told all the same, because it is easier to be told than to work it out.
+#
+# ### More: positions from sines, and why 10,000
+#
+# "Attention Is All You Need" doesn't learn its positional embeddings. They are **sinusoidal**: for each of many frequencies ω, position t has the two channels sin ωt and cos ωt. Because sin a sin b + cos a cos b = cos(a − b), the dot product of two positions depends only on their distance. With sines alone it would not.
+
+# %%
+angles = torch.arange(50)[:, None] * 10_000 ** (-torch.arange(8) / 8)
+both = torch.cat([angles.sin(), angles.cos()], dim=-1)  # (50, 16)
+for vectors in (both, angles.sin()):
+    apart = (vectors @ vectors.T).diagonal(5)  # positions 0, 5; 1, 6; ...
+    print(f"from {apart.min():.1f} to {apart.max():.1f}")
+
+# %% [markdown]
+# Why many frequencies? Think of the hands of a clock. The fast one tells neighbours apart but soon comes round again, and the slow one says whether it is morning or evening. The waves get longer and longer, from 2π tokens up to nearly 10,000 · 2π. Why 10,000? The paper doesn't say. Our guess is that the slowest wave should be longer than any text, so that no two positions look alike, and that 10,000 was a round number, more than large enough for the sentences of its day. The paper tried learned positions as well and found "nearly identical results", and models for longer texts choose a larger constant (rung {a_real_model}).
+
+# %% [markdown]
+# ## What a head finds is added
+#
+# Your first head found an o for the t at position 2. What should happen to the t now?
+
+# %% tags=["folded"]
+# Question
+ask("replaced_by_the_output")
+
+# %% [markdown]
+# So a model doesn't replace the token but *adds* the output to it, like a note in the margin. This is a residual connection (rung {bigram_to_gpt}). To be added, the output needs as many channels as the token, so a model multiplies it by one more matrix first (rung {multi_head}). Here the tokens of `potato` get four free channels, and the update has zeros in all others.
+
+# %%
+tokens = torch.cat([letter, position, torch.zeros(6, 4)], dim=-1)
+update = torch.cat([torch.zeros(6, 10), previous], dim=-1)  # (6, 14)
+tokens = tokens + update
+
+# %% tags=["folded"]
+# Picture: the tokens after the update
+picture(
+    Heatmap(
+        "token + update",
+        tokens,
+        "token",
+        "channel",
+        names,
+        [*letters, *"012345", *(f"←{a}" for a in letters)],
+        limit=1,
+    ),
+    alt="Six tokens of 14 channels. Each still has a one for its letter "
+    "and a one for its position, and now also a one, in the last four "
+    "channels, for the letter before it.",
+)
+
+# %% [markdown]
+# Row t2 now says, "I am a t, I am at position 2, and an o came before me." The next head can ask for any of that.
+#
+# ## Who got the drum?
+#
+# Back to the stories that defeated rung {masked_softmax}. There you told “Poor” to look nine words back, and in the next story it found “at”. What should “Poor” ask, now that it can?
+
+# %% tags=["folded"]
+# Question
+ask("what_poor_should_ask")
+
+# %% [markdown]
+# There's no distance in this question, and no name. But one head can't answer it, because Sam's key is made from Sam's token, and that says only “Sam, at position 4”. Nobody has told Sam that “poor” came before him.
+#
+# You have a head that could. Let it go first, and write the previous word beside each word. Then a second head asks, with the word itself as query and that note as key.
+
+
+# %%
+def who_got_it(story):
+    words = story.lower().split()  # so that Poor and poor are the same
+    names = sorted(set(words))
+    word = torch.tensor([[float(a == b) for b in names] for a in words])
+    position, mask = torch.eye(len(words)), causal_mask(len(words))
+
+    # The first head: t asks for t - 1 (roll moves each row one down)
+    asks = 20 * position.roll(1, dims=0)
+    before, _ = attention(asks, position, word, mask, scale=1)
+
+    # The second: a word asks for itself, and finds what came after it
+    _, weights = attention(20 * word, before, word, mask, scale=1)
+    last, shown = weights[-1], story.split()
+    bars = Bars("weights of the last query", last, shown, "key", (0, 1))
+    return picture(bars, alt=f"Most weight: {shown[last.argmax()]}.")
+
+
+who_got_it("Kind Ben gave poor Sam a drum at the farm. Who got it? Poor")
+
+# %% [markdown]
+# It finds Sam. Will it find Joe, who is farther back? Guess before you run the cell, and then write a story of your own.
+
+# %% tags=["do"]
+other = (
+    "Kind Eve gave poor Joe a map at the cave. "
+    "What? A map. Who got it? Poor"
+)
+who_got_it(other)
+
+# %% [markdown]
+# There he is, and nothing in the second head says where. “Poor” asked all the words at once, and the one that could answer got all the weight. This is what we have been climbing towards since rung {bag_of_words}.
+#
+# It took two heads, one after the other, because Sam can't be found under “poor” until somebody has told Sam that “poor” came before. In rung {bigram_to_gpt} a model learns this by itself.
+
+# %% [markdown]
 # ## Prove
 
 # %% tags=["folded"]
@@ -601,7 +663,7 @@ changed[0] += 1
 ask("queries_of_zeros")
 
 # %% [markdown]
-# A head with queries of zeros is the mean of rungs {bag_of_words} to {masked_softmax}. And it can have any table of scores that rung {masked_softmax} could, because you may write it into W_query, row by row.
+# A head with queries of zeros is the mean from rungs {bag_of_words} to {masked_softmax}. And with positions as tokens, it can produce any table of scores that rung {masked_softmax} could use, because you can write the table into W_query.
 
 # %% tags=["proof"]
 for T in (1, 2, 7, 32):
@@ -620,7 +682,7 @@ for T in (1, 2, 7, 32):
     torch.testing.assert_close(asked, torch.softmax(scores, dim=-1))
 
 # %% [markdown]
-# So a head can do all that came before it. It also agrees with PyTorch's own function, and it has no leak.
+# The head also agrees with PyTorch's own function, and it has no leak.
 
 # %%
 q, k, v = head.query(batch), head.key(batch), head.value(batch)
@@ -634,18 +696,18 @@ assert torch.equal(moved, causal_mask(8))
 #
 # **What does each channel of a query and a key do? How many can you take away before the head stops working?**
 #
-# One query of `potato` passes through all stages, with a row for each key. Lower head_size, first for "last vowel", which starts with three empty channels, then for "previous letter". Then move the query, and switch the mask off.
+# Here one query of `potato` passes through all stages. Lower head_size, first for "last vowel", then for "previous letter". Then move the query, and switch the mask off.
 
 # %% tags=["folded"]
 # Explorer: one query, from products to output
 explore("query_key_value")
 
 # %% [markdown]
-# "Last vowel" needs two channels, and with one left all vowels tie. "Previous letter" has a channel for each position. Take channel 3 away, and query 4 no longer finds position 3. Without the mask, "last vowel" finds the o at the end of the word.
+# "Last vowel" needs two channels, and with one left all vowels tie. "Previous letter" has a channel for each position. Without the mask, "last vowel" finds the o at the end of the word.
 #
 # ## Break it
 #
-# This bug is easy to write, because the function runs, its shapes are right, and its weights sum to 1.
+# This bug is easy to miss, because the function runs, its shapes are right, and its weights sum to 1.
 
 
 # %%
@@ -665,7 +727,7 @@ almost_a_head(x, W_query, W_key, W_value).shape
 ask("find_the_head_bug")
 
 # %% [markdown]
-# The shapes agree only because d_v and C are both 4. So when you test a head, choose sizes that are all different.
+# The shapes agree only because d_v and C are both 4. So test a head with sizes that are all different.
 
 # %%
 bad = almost_a_head(x, W_query, W_key, torch.randn(4, 5))
@@ -676,7 +738,7 @@ bad.shape, good.shape
 # %% [markdown]
 # ### More: which matrices would learn?
 #
-# A second check needs derivatives. Every matrix should get a **gradient**: the derivatives of one number, here the sum of all outputs, with respect to its entries. `backward()` goes through the steps of the forward pass in reverse and applies the chain rule at each, which is called **backpropagation**, and it writes the gradients into `.grad`. Training needs that at every step. Using a trained model, called **inference**, does not. PyTorch keeps gradients for tensors with `requires_grad`.
+# A second check needs derivatives. Every matrix should get a **gradient**: the derivatives of one number, here the sum of all outputs, with respect to its entries. `backward()` goes through the steps of the forward pass in reverse and applies the chain rule at each, which is called **backpropagation**, and it writes the gradients into `.grad`. Training needs that at every step. Using a trained model, called **inference**, doesn't. PyTorch keeps gradients for tensors with `requires_grad`.
 
 # %%
 matrices = [W.requires_grad_() for W in (W_query, W_key, W_value)]
@@ -768,7 +830,7 @@ check("previous_token", my_previous_token)
 #
 # <!--step-->
 #
-# The loss has fallen, and still nearly all answers are wrong. Would a richer question help, with more channels? Try it, and something breaks, and rung {scaling_variance} finds out what.
+# The loss has fallen, because a trained head with positions spells, and follows the form of the stories. But nearly every answer is still wrong, because it's one head, and nobody has written “poor” next to Sam. That takes heads on top of heads, which have to be trained, and a head with many channels trains badly. Rung {scaling_variance} finds out why.
 #
 # ## Three sentences to remember
 #
@@ -776,6 +838,6 @@ check("previous_token", my_previous_token)
 # 2. The score of a key is its dot product with the query; softmax turns scores into weights, and the mean of the values with these weights is added to the token.
 # 3. A head looks things up in a set, so a token has to be told where it is.
 #
-# Next: [rung {scaling_variance}, scaling]({scaling_variance}.ipynb), which explains the square root of head_size.
+# Next: [rung {scaling_variance}, scaling]({scaling_variance}.ipynb).
 #
 # <!--neighbours-->
