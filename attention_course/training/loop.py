@@ -197,7 +197,6 @@ class Trainer:
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        check_moments(state["optimizer"], self.optimizer)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state["optimizer"]})
         self.generator.set_state(state["generator"])
@@ -221,6 +220,7 @@ class Trainer:
         try:
             with reading(path):
                 check_ties(state["model"], self.model)
+                check_moments(state, self.optimizer)
                 self._restore(state)
         except BaseException:
             self._restore(before)
