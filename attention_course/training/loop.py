@@ -76,6 +76,10 @@ class Trainer:
         self.block_size = block_size_of(model)
         check_length("training", data.train, self.block_size)
         check_length("validation", data.val, self.block_size)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError(
+                "Trainer: no parameter of the model requires a gradient, so there is nothing to train."
+            )
         self.device = next(model.parameters()).device
         self.steps_done, self.seconds, self.interrupted = 0, 0.0, False
         self.history = History()
