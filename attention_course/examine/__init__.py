@@ -29,6 +29,7 @@ from attention_course.gpt import evaluating
 __all__ = ["QUESTIONS", "Finding", "Question", "Report", "Verdict", "examine"]
 
 QUESTIONS = [each for module in (findings, beginning, learning) for each in questions_of(module)]
+LARGEST = 2**20  # tokens in a vocabulary, and in a block
 PATIENCE = 60.0  # seconds that a model may take for one answer
 
 
@@ -52,7 +53,7 @@ def examine(
 
     Raises:
         TypeError: the model cannot be called, a size is not an integer, or train not a bool.
-        ValueError: vocab_size is below 2, block_size below 1, or one of them 2**63 or more.
+        ValueError: vocab_size is below 2, block_size below 1, or one of them above LARGEST.
     """
     check_flags("examine", train=train)
     return examine_here(subject_of(model, vocab_size, block_size), questions_to(train))
@@ -77,6 +78,12 @@ def check_claims(vocab_size: int, block_size: int) -> None:
     for check in (check_sizes, check_numbers):
         check("examine", 2, vocab_size=vocab_size)
         check("examine", 1, block_size=block_size)
+    for name, size in {"vocab_size": vocab_size, "block_size": block_size}.items():
+        if size > LARGEST:
+            raise ValueError(
+                f"examine: {name} = {size}, expected at most {LARGEST}, because all ids and texts of a whole "
+                "block are passed to the model. Make the model smaller, and examine that."
+            )
 
 
 def questions_to(train: bool) -> list[Question]:

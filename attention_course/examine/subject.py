@@ -209,7 +209,7 @@ class Subject(nn.Module):
                 return False
             if not theirs or not total.requires_grad:
                 return False
-            grads = torch.autograd.grad(total, theirs, allow_unused=True)
+            grads = gradients_by(total, theirs)
         return any(grad is not None for grad in grads)
 
     def stirred(self, seed: int = 0) -> "Subject":
@@ -325,6 +325,22 @@ def parts_in_memory(model: nn.Module) -> set[object]:
     """Return the modules of a model, and the addresses of its parameters and buffers."""
     tensors = (*model.parameters(), *model.buffers())
     return {*model.modules(), *(x.untyped_storage().data_ptr() for x in tensors)} - {0}
+
+
+def gradients_by(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor | None]:
+    """Return the gradients, and leave the grad of these parameters as it was."""
+    try:
+        return list(torch.autograd.grad(total, parameters, allow_unused=True, retain_graph=True))
+    except RuntimeError:  # a checkpoint with use_reentrant=True takes backward() alone
+        before = [parameter.grad for parameter in parameters]
+    try:
+        for parameter in parameters:
+            parameter.grad = None
+        total.backward()
+        return [parameter.grad for parameter in parameters]
+    finally:
+        for parameter, grad in zip(parameters, before, strict=True):
+            parameter.grad = grad
 
 
 def collected(logits: Tensor) -> Tensor:

@@ -352,6 +352,18 @@ def not_tried(exercise: Exercise) -> Verdict:
     return Verdict(exercise.name, False, (), NOT_TRIED, message)
 
 
+def is_compiled(function: object) -> bool:
+    """Return whether torch.compile, or a function of torch.jit, made it."""
+    made = torch.jit.ScriptFunction | torch.jit.ScriptModule
+    return isinstance(function, made) or hasattr(function, "_torchdynamo_orig_callable")
+
+
+def not_compiled(exercise: Exercise) -> Verdict:
+    """Return the verdict for an answer that torch has compiled."""
+    message = "Your function is a compiled one. Pass the function without torch.compile or torch.jit."
+    return Verdict(exercise.name, False, (), "not yet: it is compiled", message)
+
+
 def not_copied(exercise: Exercise, error: Exception) -> Verdict:
     """Return the verdict for an answer that cannot be pickled or unpickled."""
     message = (

@@ -16,7 +16,14 @@ from tqdm.auto import tqdm
 from attention_course import examine
 from attention_course.apart import EndedError, Worker, is_learners, packed
 from attention_course.exercises.exercise import Exercise
-from attention_course.exercises.judging import Verdict, judge, not_copied, not_tried
+from attention_course.exercises.judging import (
+    Verdict,
+    is_compiled,
+    judge,
+    not_compiled,
+    not_copied,
+    not_tried,
+)
 
 CALL_LIMIT = 5.0  # seconds for one call of an answer
 SILENCE = 30.0  # seconds without a message until the process is ended, whatever it does
@@ -35,6 +42,8 @@ def judge_apart(exercise: Exercise, function: object, seed: int | None = None) -
         return judge(exercise, function, seed)
     if is_untouched(function):
         return not_tried(exercise)
+    if is_compiled(function):
+        return not_compiled(exercise)
     try:
         request: Request = (exercise.name, packed(function), seed, cells())
     except TypeError as error:

@@ -1,6 +1,7 @@
 """Checkpoints: written atomically, read without executing any code in the file."""
 
 import contextlib
+import copy
 import hashlib
 import io
 import itertools
@@ -33,6 +34,7 @@ PARTS: dict[str, type] = {
     "generator": Tensor,
 }
 PAIRS = [("exp_avg", "exp_avg_sq"), ("mean", "square")]  # means of gradients, and of their squares
+COUNTED = 2**24  # steps, after which float32 counts no further
 UNDERFLOWS = 1e-15  # a gradient whose square float32 may round to zero
 NEVER_NEGATIVE = re.compile("sq|var|sum|step")  # in names of PyTorch's optimizers: means of squares, counts
 
@@ -85,15 +87,53 @@ def check_settings(path: str | Path, theirs: dict[str, Any], ours: dict[str, Any
             )
 
 
-def check_moments(moments: dict[int, dict[str, Any]], optimizer: Optimizer) -> None:
-    """Raise ValueError unless they fit: fused optimizers write to them without comparing sizes."""
+def check_moments(state: dict[str, Any], optimizer: Optimizer) -> None:
+    """Raise ValueError unless a checkpoint's moments are what this optimizer keeps after its steps.
+
+    Fused optimizers write to them without comparing sizes, and others fail at the next step.
+    """
+    moments, kept = state["optimizer"], kept_after_a_step(optimizer)
     like = [(p, bool(group.get("fused"))) for group in optimizer.param_groups for p in group["params"]]
     for index, entries in moments.items():
-        parameter, fused = like[index]
-        for name, x in entries.items():
-            y = torch.zeros(()) if name == "step" else parameter
-            if fused and x is not None and (x.dtype, x.shape, x.stride()) != (y.dtype, y.shape, y.stride()):
-                raise ValueError(f"{name} of parameter {index} is of another shape or dtype")
+        fused = like[index][1]
+        for name in {**entries, **kept.get(index, {})} if kept else []:
+            if kind_of(entries.get(name), fused) != kind_of(kept[index].get(name), fused):
+                raise ValueError(f"{name} of parameter {index} is missing, or of another shape or dtype")
+    if not kept or not state["steps_done"]:
+        return
+    steps = {index: float(entries["step"]) for index, entries in moments.items() if "step" in entries}
+    if odd := [index for index, step in steps.items() if not (step.is_integer() and 1 <= step <= COUNTED)]:
+        raise ValueError(f"step of parameter {odd[0]} is {steps[odd[0]]}")
+    modules = state["settings"]["modules"].values()
+    if state["settings"]["config"] and all(
+        name.startswith(("torch.", "attention_course.")) for name in modules
+    ):
+        trained = {index for index, (parameter, _) in enumerate(like) if parameter.requires_grad}
+        if without := [index for index in trained if kept.get(index) and index not in moments]:
+            raise ValueError(f"it has no moments of parameter {without[0]}")
+        if len(set(steps.values())) > 1 or any(step < state["steps_done"] for step in steps.values()):
+            raise ValueError(f"its parameters have not all taken {state['steps_done']} steps")
+
+
+def kept_after_a_step(optimizer: Optimizer) -> dict[int, dict[str, Any]]:
+    """Return what a copy of it keeps of each parameter after a step, or nothing, if it is not known."""
+    if type(optimizer).__module__.split(".")[0] not in ("torch", "attention_course"):
+        return {}
+    made = copy.deepcopy(optimizer)
+    for parameter in itertools.chain(*(group["params"] for group in made.param_groups)):
+        parameter.grad = torch.zeros_like(parameter)
+    try:
+        made.step()
+    except Exception:  # it wants a closure, or sparse gradients
+        return {}
+    return made.state_dict()["state"]
+
+
+def kind_of(entry: object, strictly: bool) -> object:
+    """Return the dtype and shape of a tensor, strictly also where its numbers lie; else the type."""
+    if not isinstance(entry, Tensor):
+        return type(entry)
+    return entry.dtype, entry.shape, entry.stride() if strictly else ()
 
 
 def check_ties(tensors: dict[str, Tensor], model: nn.Module) -> None:

@@ -76,6 +76,10 @@ class Trainer:
         self.block_size = block_size_of(model)
         check_length("training", data.train, self.block_size)
         check_length("validation", data.val, self.block_size)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError(
+                "Trainer: no parameter of the model requires a gradient, so there is nothing to train."
+            )
         self.device = next(model.parameters()).device
         self.steps_done, self.seconds, self.interrupted = 0, 0.0, False
         self.history = History()
@@ -197,7 +201,6 @@ class Trainer:
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        check_moments(state["optimizer"], self.optimizer)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state["optimizer"]})
         self.generator.set_state(state["generator"])
@@ -221,6 +224,7 @@ class Trainer:
         try:
             with reading(path):
                 check_ties(state["model"], self.model)
+                check_moments(state, self.optimizer)
                 self._restore(state)
         except BaseException:
             self._restore(before)

@@ -45,6 +45,12 @@ def writes_into_the_argument(x):
 
 
 @wrong("causal_mean_loop")
+@wrong("causal_mean_matmul")
+def averages_the_last_20_tokens_at_most(x):
+    return window_by_the_last_k_of_the_past(x, 20)
+
+
+@wrong("causal_mean_loop")
 def the_running_sum_is_not_reset_between_texts(x):
     sums = x.reshape(-1, x.shape[-1]).cumsum(dim=0).view(x.shape)
     return sums / torch.arange(1, x.shape[-2] + 1)[:, None]

@@ -8,12 +8,14 @@ import torch
 import torch.nn.functional as F
 from examine.bugs import named
 from examine.right import Changed, Experts
+from torch.utils.checkpoint import checkpoint
 
 from attention_course.examine import beginning, findings
 from attention_course.examine.one_file import Layer, Model
 from attention_course.examine.planted import BUGS
 from attention_course.examine.question import Candidate, questions_of
 from attention_course.examine.subject import Subject
+from attention_course.gpt import GPT, GPTConfig
 
 
 @pytest.mark.parametrize("name", ["a head thrown away", "loss summed", "embeddings too large"])
@@ -168,7 +170,8 @@ def test_another_convention_of_generate_is_not_called_wrong(name):
     assert asked(beginning.generates, model).verdict == "not asked"
 
 
-def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found():
+@pytest.mark.parametrize(("V", "T", "width"), [(29, 24, 32), (200, 64, 64)])
+def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found(V, T, width):
     class First(Model):
         def generate(self, ids, max_new_tokens):
             for _ in range(max_new_tokens):
@@ -176,9 +179,110 @@ def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found():
                 ids = torch.cat([ids, logits[:, -1].softmax(dim=-1).multinomial(1)], dim=1)
             return ids
 
-    finding = asked(beginning.generates, First())
+    torch.manual_seed(0)
+    candidate = Candidate(Subject(First(V, T, width), V, T))
+    finding = beginning.generates.put_to(candidate, {})
     assert finding.verdict == "wrong"
     assert "ids[:, :block_size]" in finding.cause
+
+
+def test_a_generate_that_writes_into_its_prompt_is_found():
+    class Overwriting(Model):
+        def generate(self, ids, max_new_tokens):
+            written = super().generate(ids, max_new_tokens)
+            ids[:, 0] = 0
+            return written
+
+    finding = asked(beginning.generates, Overwriting())
+    assert finding.verdict == "wrong"
+    assert "writes into the ids" in finding.cause
+
+
+def test_a_generate_that_draws_once_and_repeats_it_is_found():
+    class Once(Model):
+        def generate(self, ids, max_new_tokens):
+            drawn = super().generate(ids, 1)[:, -1:]
+            return torch.cat([ids, drawn.expand(-1, max_new_tokens)], dim=1)
+
+    finding = asked(beginning.writes_predictions, Once())
+    assert finding.verdict == "wrong"
+    assert "repeats the token" in finding.cause
+
+
+@pytest.mark.parametrize("given", ["no_grad", "detach", "item"])
+def test_a_loss_without_a_gradient_is_found(given):
+    class Apart(Model):
+        def forward(self, ids, targets=None):
+            with torch.set_grad_enabled(given != "no_grad" or targets is None):
+                logits, loss = super().forward(ids, targets)
+            if loss is not None and given != "no_grad":
+                loss = loss.detach() if given == "detach" else torch.tensor(loss.item())
+            return logits, loss
+
+    finding = asked(beginning.own_loss, Apart())
+    assert finding.verdict == "wrong"
+    assert finding.measured.endswith("It has no gradient.")
+
+
+def test_a_loss_without_a_gradient_in_eval_mode_alone_is_right():
+    class Evaluating(Model):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids, targets)
+            return logits, loss if self.training or loss is None else loss.detach()
+
+    assert asked(beginning.own_loss, Evaluating()).verdict == "right"
+
+
+def test_a_term_that_is_added_to_the_loss_is_doubtful():
+    class Added(Model):
+        def forward(self, ids, targets=None):
+            logits, loss = super().forward(ids, targets)
+            return logits, None if loss is None else loss + 1e-4 * logits.logsumexp(dim=-1).square().mean()
+
+    finding = asked(beginning.own_loss, Added())
+    assert finding.verdict == "doubtful", finding
+    assert "z-loss" in finding.cause
+
+
+def test_a_cache_that_is_wrong_in_a_long_text_is_found():
+    class Late(GPT):
+        def forward(self, ids, cache=None):
+            late = cache is not None and len(cache) > 16
+            return super().forward(ids, cache) * (2 if late else 1)
+
+    finding = asked(beginning.cached, Late(GPTConfig(29, 24, n_embd=32)))
+    assert finding.verdict == "wrong"
+    assert "right in a short text" in finding.cause
+
+
+def test_gradients_pass_reentrant_checkpoints():
+    class Checkpointed(Model):
+        def forward(self, ids, targets=None):
+            x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+            for layer in self.layers:
+                x = checkpoint(layer, x, use_reentrant=True)
+            return self.head(self.norm(x)), None
+
+    candidate = Candidate(Subject(Checkpointed(), 29, 24))
+    assert candidate.is_copy
+    for question in (beginning.gradients, beginning.gradient_sizes):
+        finding = question.put_to(candidate, {})
+        assert finding.verdict == "right", finding
+
+
+@pytest.mark.parametrize(("detached", "verdict"), [(False, "right"), (True, "doubtful")])
+def test_a_tied_head_that_is_detached_is_doubtful(detached, verdict):
+    class Tied(Model):
+        def forward(self, ids, targets=None):
+            x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+            for layer in self.layers:
+                x = layer(x)
+            table = self.tokens.weight.detach() if detached else self.tokens.weight
+            return self.norm(x) @ table.T, None
+
+    model = Tied()
+    del model.head
+    assert asked(beginning.gradients, model).verdict == verdict
 
 
 def test_embeddings_that_are_not_trained_are_doubtful():

@@ -203,3 +203,58 @@ def test_a_context_that_is_cut_is_not_said_to_fade():
     fading = findings.full_context.put_to(Candidate(Subject(Recurrent(), 29, 256)), {})
     assert "fades" in fading.cause
     assert asked(findings.full_context, plant("the first id overwritten")).verdict == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "read_as"),
+    [
+        (1000, lambda ids: ids.to(torch.uint8).long()),
+        (1000, lambda ids: ids // 2),
+        (29, lambda ids: ids.clamp(max=27)),
+        (29, lambda ids: ids.where(ids != 7, 8)),
+    ],
+)
+def test_ids_that_are_read_as_one_are_found(vocab_size, read_as):
+    class Merging(Model):
+        def forward(self, ids, targets=None):
+            return super().forward(read_as(ids))
+
+    candidate = Candidate(Subject(Merging(vocab_size, BLOCK), vocab_size, BLOCK))
+    finding = findings.own_token.put_to(candidate, {})
+    assert finding.verdict == "wrong"
+    assert "reads two ids as one" in finding.cause
+
+
+@pytest.mark.parametrize(("tables", "verdict"), [(1, "doubtful"), (2, "right")])
+def test_hashed_embeddings_may_share_rows(tables, verdict):
+    class Hashed(Model):
+        def forward(self, ids, targets=None):
+            x = sum(
+                table(ids * (7 if place else 1) // 20**place % 20) for place, table in enumerate(self.hashed)
+            )
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(self.norm(x)), None
+
+    model = Hashed()
+    model.tokens, model.hashed = None, torch.nn.ModuleList(torch.nn.Embedding(20, 32) for _ in range(tables))
+    assert asked(findings.own_token, model).verdict == verdict
+
+
+class WholeBlock(torch.nn.Module):
+    """Bengio's model of 2003: one matrix reads the whole block."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = torch.nn.Embedding(V + 1, 16, padding_idx=V)
+        self.read, self.head = torch.nn.Linear(16 * BLOCK, 64), torch.nn.Linear(64, V)
+
+    def forward(self, ids):
+        x = self.tokens(torch.nn.functional.pad(ids, (BLOCK - 1, 0), value=V))
+        return self.head(self.read(x.unfold(1, BLOCK, 1).transpose(2, 3).flatten(2)).tanh())
+
+
+def test_a_model_that_reads_the_block_by_one_matrix_is_not_called_wrong():
+    finding = asked(findings.residual, WholeBlock())
+    assert finding.verdict == "doubtful", finding
+    assert "matrix of its own" in finding.cause

@@ -412,6 +412,8 @@ def test_stopping_keeps_what_was_found(listening):
         (abs, {"block_size": 0}, ValueError, "block_size = 0"),
         (abs, {"vocab_size": "65"}, TypeError, "vocab_size = '65'"),
         (abs, {"block_size": 10**20}, ValueError, "below 2**63"),
+        (abs, {"block_size": 10**9}, ValueError, "block_size = 1000000000, expected at most 1048576"),
+        (abs, {"vocab_size": 10**9}, ValueError, "vocab_size = 1000000000, expected at most 1048576"),
         (abs, {"train": "no"}, TypeError, "train is str, expected True or False"),
     ],
 )

@@ -17,6 +17,7 @@ from IPython.core.autocall import ZMQExitAutocall
 from torch import nn
 
 from attention_course.apart import Worker
+from attention_course.averaging import causal_mean_matmul
 from attention_course.exercises import EXERCISES, check, judging, worker
 from attention_course.exercises.process import PRINTED
 from attention_course.exercises.worker import judge_apart
@@ -227,6 +228,20 @@ def test_what_cannot_be_copied_is_told_so_and_not_called(monkeypatch, what):
     used = threading.Lock() if what == "a lock" else here.mean
     verdict = check("causal_mean_loop", written("def answer(x): used; os._exit(1)", used=used))
     assert verdict.headline == "not yet: it cannot be copied"
+
+
+@pytest.mark.parametrize(
+    "compiled",
+    [
+        functools.partial(torch.compile, backend="eager"),
+        functools.partial(torch.jit.trace, example_inputs=torch.ones(3, 2)),
+    ],
+)
+@pytest.mark.parametrize("answer", [causal_mean_matmul, nn.Linear(2, 2)])
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_answer_is_told_so(compiled, answer):
+    verdict = check("causal_mean_loop", compiled(answer))
+    assert verdict.headline == "not yet: it is compiled"
 
 
 def test_where_no_process_can_start_no_answer_is_called(monkeypatch):

@@ -348,3 +348,18 @@ def test_if_one_process_is_stopped_all_stop(monkeypatch):
     monkeypatch.setattr(trainer, "mean", lambda value: 0.5 if trainer.steps_done == 6 else 0.0)
     assert finish(trainer).stopped
     assert trainer.steps_done == 6
+
+
+class Uniform(torch.nn.Module):
+    """No parameters; all tokens are equally likely."""
+
+    block_size = 8
+
+    def forward(self, ids):
+        return torch.zeros(*ids.shape, DATA.tokenizer.vocab_size)
+
+
+def test_a_model_without_trainable_parameters_is_refused():
+    for model in (tiny().requires_grad_(False), Uniform()):
+        with pytest.raises(ValueError, match="no parameter of the model requires a gradient"):
+            Trainer(model, DATA, RECIPE)
