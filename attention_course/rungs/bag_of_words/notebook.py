@@ -42,7 +42,9 @@ progress("bag_of_words")
 text = load_text("stories")
 tokenizer = CharTokenizer(text)
 V = tokenizer.vocab_size
-train_ids, val_ids = train_val_split(tokenizer.encode(text))
+train_ids, val_ids = train_val_split(
+    tokenizer.encode(text)
+)  # the last tenth is kept for later
 ids = train_ids.tolist()
 
 print(text[:139])
@@ -105,7 +107,7 @@ print(tokenizer.decode(torch.tensor(line)))
 ask("loss_of_a_guess")
 
 # %% [markdown]
-# We held back the last tenth of the text for this, and counted none of it. You'll need one thing about indices. If you give PyTorch two lists of them, it takes them in pairs, so `table[[0, 1], [1, 2]]` holds the entries (0, 1) and (1, 2).
+# We held back the last tenth of the text for this, and counted none of it. If you give PyTorch two lists of indices, it takes them in pairs, so `table[[0, 1], [1, 2]]` holds the entries (0, 1) and (1, 2).
 
 # %% tags=["folded"]
 # Fill in: the loss of the table
@@ -235,7 +237,7 @@ torch.testing.assert_close(causal_mean_loop(batch), batch_means)
 # %% [markdown]
 # ## Back to the stories
 #
-# Now the real thing. We cut the text that we held back into pieces of 128 characters, look up the row of each character, and take the mean of the past at every position. Every row sums to 1 and so does their mean, which makes the mean at t a prediction of character t + 1. What will its loss be?
+# Now the real thing. We cut the text that we held back into pieces of 128 characters, look up the row of each character (if an index is a whole tensor, each number in it is replaced by its row), and take the mean of the past at every position. Every row sums to 1 and so does their mean, which makes the mean at t a prediction of character t + 1. What will its loss be?
 
 # %% tags=["folded"]
 # Question
@@ -483,7 +485,7 @@ check("forgetting_mean", my_forgetting_mean)
 #
 # <!--step-->
 #
-# That is what a *trained* model writes that sees nothing but this mean. It doesn't average rows of your table. Every letter gets numbers of its own, these are averaged, and one more table of numbers turns the mean into 33 probabilities. Training adjusts all of them, a little at a time, until the loss is low. (Rung {scaling_variance} shows how; until then we only show what it reached.) It reached 2.28<!--given-->, and so even then a model that reads everything is beaten by a table that reads one letter.
+# That is what a *trained* model writes that sees nothing but this mean. It doesn't average rows of your table. Every letter gets numbers of its own, these are averaged, and one more table of numbers turns the mean into 33 probabilities. Training adjusts all of them, a little at a time, until the loss is low. (Rung {scaling_variance} shows how.) It reached 2.28<!--given-->, and so even then a model that reads everything is beaten by a table that reads one letter.
 #
 # What would help? A mean in which the tokens don't all count the same: the last letter a lot, the name after "poor" when somebody asks who got it, and most of the others hardly at all. Such a mean, in which the text itself decides what counts, is called **attention**. The next three rungs build it, and the first step is to give each token of the past a share that you choose.
 #

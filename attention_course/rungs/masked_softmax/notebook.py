@@ -59,7 +59,7 @@ weights = exp / exp.sum()
 scores, exp, weights
 
 # %% [markdown]
-# The exponentials are 1, 2 and 5, so the weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. These two steps together, exp and then division by the sum, are called **softmax**.
+# The exponentials are 1, 2 and 5, so the weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. These two steps together, exp and then division by the sum, are called **softmax**. That also settles something rung {bag_of_words} left open, because a trained model's last table gives 33 scores, one for each character, and softmax turns them into 33 probabilities.
 #
 # Couldn't you leave out exp, and divide each score by their sum? Try it with the scores 2, 1 and −3. Their sum is 0, and one of them is negative. So before you divide, something has to make every score positive without mixing up their order, because a higher score should mean more weight.
 #
@@ -451,6 +451,7 @@ ask("find_the_softmax_bug")
 # %%
 print("columns:", broken.sum(dim=-2))
 print("rows:   ", broken.sum(dim=-1))
+# the probe of rung {bag_of_words}: row t says which inputs move output t
 leaks = leak_probe(lambda x: almost_attention(x)[1], x)
 assert leaks[0, 1:].all()
 

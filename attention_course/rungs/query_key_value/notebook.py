@@ -82,7 +82,7 @@ weights
 #
 # Where do queries and keys come from? Each is a token times a matrix, which you can write by hand once you know a trick.
 #
-# Give each token of `potato` one channel per letter and one per position, with a 1 for its own two and 0 everywhere else. A vector with a single 1 is called **one-hot**. You know such rows from the shift in rung {tril_matmul}, and here is the o at position 1, with two of them side by side.
+# Give each token of `potato` one channel per letter and one per position, with a 1 for its own two and 0 everywhere else. Such a row of numbers is a vector, and one with a single 1 is **one-hot**. You know such rows from the shift in rung {tril_matmul}. Here is the o at position 1, with two of them.
 
 # %%
 text, letters = "potato", "pota"
@@ -512,7 +512,7 @@ shuffled, _ = head(batch[:, order])
 torch.testing.assert_close(shuffled, head(batch)[0][:, order])
 
 # %% [markdown]
-# Without positions a head works on a *set* of tokens. "Dog bites man" and "man bites dog" are the same to it, and on our stories such a head ends at a loss of 1.29<!--given-->, hardly better than the table of letter pairs.
+# Without positions a head sees its past as a *set*. "Dog bites man" and "man bites dog" are the same to it, and on our stories such a head ends at a loss of 1.29<!--given-->, hardly better than the table of letter pairs.
 #
 # So you have to tell each token where it is. Give every position a vector of its own, its **positional embedding**, and add it to the token's vector, as GPT-2 does. With that, the loss falls to 0.38<!--given-->.
 
@@ -629,6 +629,7 @@ def who_got_it(story):
 
     # The first head: t asks for t - 1 (roll moves each row one down)
     asks = 20 * position.roll(1, dims=0)
+    # queries, keys and values without matrices; scale=1 changes no score
     before, _ = attention(asks, position, word, mask, scale=1)
 
     # The second: a word asks for itself, and finds what came after it

@@ -63,7 +63,7 @@ row @ tokens
 #
 # Each position needs a recipe of its own, because each has a different past. So we stack the rows into a matrix of shape (T, T), and `@` applies them all at once. Row t makes output t.
 #
-# For a start, let every row take all of its past. `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal, and that's what we want, since above the diagonal lies the future.
+# For a start, let every row take all of its past. `torch.tril` keeps the lower triangle of a matrix and puts zeros above the diagonal, and that's what we want, since above the diagonal lies the future. A second number moves the edge, so `tril(-1)` drops the diagonal as well, and `tril(1)` keeps one more line above it. (`.T` swaps rows and columns.)
 
 # %%
 triangle = torch.tril(torch.ones(3, 3))
@@ -354,7 +354,7 @@ picture(
 ask("where_are_the_o")
 
 # %% [markdown]
-# Read that answer again, because it's the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it put together. So on paper, no two texts of the same length give the same output. (In practice a float32 keeps about seven digits, so a letter some thirty steps back is rounded away. Remember that when we look for Sam.) The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
+# Read that answer again, because it's the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it put together. So on paper, no two texts of the same length give the same output. (In practice a float32 keeps about seven digits, so once letters share a channel, one some thirty steps back is lost beside the newer ones. Remember that when we look for Sam.) The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
 #
 # Try to fool it. Put the letters of `other` into an order of your own, and see which matrices notice. Can you fool the window as well, and still end in "r"?
 
@@ -485,7 +485,7 @@ steps = len(story) - 1 - story.index("Sam")
 print(f"{steps} steps back, {0.5**steps:.0e} of the newest letter's weight")
 
 # %% [markdown]
-# Next to nothing. On paper the name is still in there, but so faint that rounding loses it. A slower decay would keep more of Sam, but it would also keep more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That's the problem we noticed with the batch. Weights that don't change from text to text can't know what is *in* a text.
+# Next to nothing. On paper the name is still in there. But each of the model's numbers mixes many letters, so rounding loses it. A slower decay would keep more of Sam, but also more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That's the problem we noticed with the batch. Weights that don't change from text to text can't know what is *in* a text.
 #
 # If you have met fully connected networks, this is the difference from attention that people ask about most. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We'll get there in two steps, and the first is to let weights come from any numbers, even negative ones.
 #
