@@ -423,9 +423,9 @@ def writes_predictions(candidate: Candidate) -> Finding:
         ids = ids[:64]
         drawn = written_by(stirred, ids, 2)[:, T:]
         again = stirred.logits(torch.cat([ids, drawn[:, :1]], dim=1))[:, -1].log_softmax(dim=-1)
-        if torch.equal(drawn[:, :1], drawn[:, 1:]) and again.gather(1, drawn[:, :1]).sum() < math.log(
-            UNLIKELY
-        ):
+        expected = torch.equal(drawn[:, 1:], again.argmax(dim=-1, keepdim=True))  # it takes the likeliest
+        likely = expected or again.gather(1, drawn[:, :1]).sum() > math.log(UNLIKELY)
+        if torch.equal(drawn[:, :1], drawn[:, 1:]) and not likely:
             said = "Of two tokens that it writes the second is the first again, after each of 64 texts."
             return found(False, said, "Another draw for each.", "again")
     return found(
