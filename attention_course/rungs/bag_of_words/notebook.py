@@ -74,7 +74,7 @@ for p, i in zip(*row.topk(4)):
     print(f"{p:.2f}  {tokenizer.characters[i]!r}")
 
 # %% [markdown]
-# Change "o" to another letter, and run the cell again. Can you find one that leaves no doubt about what comes next? (It occurs in only one word, or always keeps the same company.)
+# Change "o" to another letter, and run the cell again. Can you find one that leaves no doubt about what comes next? (Look for one that is always followed by the same letter.)
 #
 # What you have built is a **language model**, which reads a text and says how likely each possible continuation is. The pieces that a language model reads and writes are called **tokens**. Ours are single characters, spaces included; the models that you chat with use longer pieces, of a few letters each. All the tokens that a model knows are its **vocabulary**, and V is how many there are.
 #
@@ -245,7 +245,7 @@ ask("more_to_see")
 
 # %%
 T = 128
-B = len(val_ids) // T  # so many pieces of T characters
+B = len(val_ids) // T  # how many pieces of T characters fit
 pieces = val_ids[: B * T].reshape(B, T)
 predictions = causal_mean_loop(table[pieces])  # (B, T, V)
 piece = torch.arange(B)  # 0, 1, ..., B - 1
@@ -258,7 +258,7 @@ for t in range(T - 1):
 print(f"one letter: {loss:.2f}   all letters: {surprise.mean():.2f}")
 
 # %% [markdown]
-# Read both numbers again. We gave the model *everything* there is to know, and it got much worse. It's almost as bad as a model that only knows which characters are common. (The 2.28<!--given--> at the top of the page is a mean that was trained. We come to that at the end.) Let's see where it goes wrong.
+# Read both numbers again. We gave the model *everything* there is to know, and it got much worse. It's almost as bad as a model that only knows which characters are common. (The 2.28<!--given--> at the top of the page is a mean that was trained. We'll come to that at the end.) Let's see where it goes wrong.
 
 # %% tags=["folded"]
 # Picture: the loss at each position
@@ -336,7 +336,7 @@ token, x[t]
 #
 # One thing about our mean is right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, but it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that keeps to this is called **causal**.
 #
-# How do you test that? Change one input at a time, and see which outputs move. The table below has a row for each output and a column for each changed input. Where must all its ones be? Decide before you run the cell.
+# How do you test that? Change one input at a time, and see which outputs move. The table below has a row for each output and a column for each changed input. Where do all the ones have to be? Decide before you run the cell.
 
 # %% tags=["do"]
 f = causal_mean_loop
@@ -479,13 +479,13 @@ check("forgetting_mean", my_forgetting_mean)
 # %% [markdown]
 # ### More: where our names come from
 #
-# Andrej Karpathy's lecture "Let's build GPT" also builds this mean, which he calls `xbow`, for "bag of words". The loops over texts and positions are his first version. Its model of letter pairs is trained; in "makemore", an earlier lecture, he counts the pairs, as we did. B, T and C are his names as well. Papers write d_model or d for the channels, and n or L for T.
+# Andrej Karpathy's lecture "Let's build GPT" also builds this mean, which he calls `xbow`, for "bag of words". The loops over texts and positions are his first version. There he trains the model of letter pairs; in "makemore", an earlier lecture, he counts the pairs, as we did. B, T and C are his names as well. Papers write d_model or d for the channels, and n or L for T.
 #
 # ## Where we are
 #
 # <!--step-->
 #
-# That is what a *trained* model writes that sees nothing but this mean. It doesn't average rows of your table. Every letter gets numbers of its own, these are averaged, and one more table of numbers turns the mean into 33 probabilities. Training adjusts all of them, a little at a time, until the loss is low. (Rung {scaling_variance} shows how.) It reached 2.28<!--given-->, and so even then a model that reads everything is beaten by a table that reads one letter.
+# That's what a *trained* model writes when this mean is all it sees. It doesn't average rows of your table. Every letter gets numbers of its own, these are averaged, and one more table of numbers turns the mean into 33 probabilities. Training adjusts all of them, a little at a time, until the loss is low. (Rung {scaling_variance} shows how.) It reached 2.28<!--given-->, and so even then a model that reads everything is beaten by a table that reads one letter.
 #
 # What would help? A mean in which the tokens don't all count the same: the last letter a lot, the name after "poor" when somebody asks who got it, and most of the others hardly at all. Such a mean, in which the text itself decides what counts, is called **attention**. The next three rungs build it, and the first step is to give each token of the past a share that you choose.
 #

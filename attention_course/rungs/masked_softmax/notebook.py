@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# Not bad for weights chosen by hand. But a model should find its own, and what it computes can be any number.
+# Not bad for weights chosen by hand. But a model should find its own, and what a model computes can be any number.
 #
 # In the picture, guess what the mask does, then drag scores until “Ben” gets more than half.
 
@@ -25,7 +25,7 @@ hero("masked_softmax")
 # %% [markdown]
 # ## From scores to weights
 #
-# Call such a number a **score**. Weights are pickier, because none may be negative and together they have to add up to 1. But `exp` is always positive. Can you turn the logarithms of 1, 2 and 5 into weights? (Logarithms, because exp undoes them.)
+# Call such an unrestricted number a **score**. Weights are pickier, because none may be negative and together they have to add up to 1. But `exp` is always positive. Can you turn the logarithms of 1, 2 and 5 into weights? (Logarithms, because exp undoes them.)
 
 # %% tags=["folded"]
 # Fill in: scores to weights
@@ -61,7 +61,7 @@ scores, exp, weights
 # %% [markdown]
 # The exponentials are 1, 2 and 5, so the weights are {{8 * weights[0]:.0f}}/8, {{8 * weights[1]:.0f}}/8 and {{8 * weights[2]:.0f}}/8. These two steps together, exp and then division by the sum, are called **softmax**. That also settles something rung {bag_of_words} left open, because a trained model's last table gives 33 scores, one for each character, and softmax turns them into 33 probabilities.
 #
-# Couldn't you leave out exp, and divide each score by their sum? Try it with the scores 2, 1 and −3. Their sum is 0, and one of them is negative. So before you divide, something has to make every score positive without mixing up their order, because a higher score should mean more weight.
+# Couldn't you leave out exp, and divide each score by the sum of them all? Try it with the scores 2, 1 and −3. Their sum is 0, and one of them is negative. So before you divide, something has to make every score positive without mixing up their order, because a higher score should mean more weight.
 #
 # ## Why exp?
 #
@@ -75,7 +75,7 @@ ask("one_higher")
 # There are four reasons, and you will meet each of them again.
 #
 # - **The order is kept.** A higher score gets more weight, even among negative scores. A square would give −3 as much as 3.
-# - **Differences become ratios.** Raise a score by 1, and its weight, compared with any other, is multiplied by e, which is {{torch.tensor(1.0).exp():.2f}}. Where the two scores were before makes no difference.
+# - **Differences become ratios.** Raise a score by 1, and the ratio of its weight to any other is multiplied by e, about {{torch.tensor(1.0).exp():.2f}}. Where the scores started makes no difference.
 # - **No weight is ever quite 0.** Even a poor score keeps a sliver (on paper, that is, because a computer may round it away). That matters in training (rung {scaling_variance}), which adjusts each score by what its word does to the output. A word of weight 0 does nothing, so nothing would tell the model that it should have listened.
 # - **It is smooth.** Move a score a little, and the weights move a little. The hard alternative gives everything to the highest score, and it jumps.
 #
@@ -285,7 +285,7 @@ for fill_in in (-1e4, float("-inf")):
 torch.finfo(torch.float16).max
 
 # %% [markdown]
-# With `-1e4` the mask leaks in row 0, where the hidden key gets all the weight. In row 1 two hidden keys share it, and no NaN warns you. `-1e9` lies deeper, but has a different problem. It doesn't fit into float16, the 16-bit format that many GPUs compute in, whose largest number is {{torch.finfo(torch.float16).max:,.0f}}.
+# With `-1e4` the mask leaks in row 0, where the hidden key gets all the weight. In row 1 two hidden keys share it, and no NaN warns you. `-1e9` is far lower, but it has a problem of its own. It doesn't fit into float16, the 16-bit format that many GPUs compute in, whose largest number is {{torch.finfo(torch.float16).max:,.0f}}.
 #
 # ## Build: the function
 #
@@ -333,7 +333,7 @@ weights, entropy, entropy.exp()
 # %% [markdown]
 # The last two numbers say how sharp the weights are. Suppose you draw a key at random, with the weights as probabilities. A key of weight p surprises you by −ln p, as a letter did in rung {bag_of_words}, where the loss was the average surprise of a text. Here the average surprise is called the **entropy** of the weights. It is 0 when one key has everything, because that draw is no surprise. When n keys share equally it is ln n, and it cannot get larger.
 #
-# Nats are hard to picture, so take exp, and you have the **perplexity**. Read it as a number of keys. These weights are as undecided as if they looked at {{entropy.exp():.1f}} keys equally.
+# Nats are hard to picture, so take exp, and you have the **perplexity**. Read it as a number of keys. These weights are as undecided as an even split over {{entropy.exp():.1f}} keys.
 #
 # ## Explore
 #
@@ -352,7 +352,7 @@ explore("masked_softmax")
 #
 # Back to the mean of the past. It looks as if we've taken the long way round, because the third version does what the second did, and takes more lines. So what have we gained?
 #
-# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and you had to keep each row positive and its sum at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still turns it into proper weights. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention is what we will put into that line, and the rest of the function stays as it is.
+# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and to get a mean you had to keep all of them at 0 or above and the sum of each row at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still turns it into proper weights. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention changes only that line; the rest of the function stays as it is.
 #
 # Start with something you know. The fading weights of rung {tril_matmul} halve with each step back. Which scores give exactly those weights?
 
@@ -380,7 +380,7 @@ fading = fading / fading.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(weights, fading)
 
 # %% [markdown]
-# One step back costs ln 2 of score, which is {{-half.log():.2f}}, and differences become ratios. So your choice in rung {tril_matmul} comes down to a single number. The model on this step of the staircase gets more room: *one score for each distance*, and training has set them all.
+# One step back costs ln 2 of score, which is {{-half.log():.2f}}, and differences become ratios. So your choice in rung {tril_matmul} comes down to a single number. The model on this step of the staircase has more freedom: *one score for each distance*, all of them learned.
 #
 # Be that model. Here is the story, in words instead of letters so that we can see it all. The bars are the weights of the last query, “Poor”, which wants to find out who got the drum.
 

@@ -24,7 +24,7 @@ hero("query_key_value")
 #
 # You are the “a” of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers of your own, a query, so that you find the t.
 #
-# (Queries and keys were positions so far. Now they also mean such numbers.)
+# (Until now queries and keys were positions. From here on they also mean such numbers.)
 
 # %% tags=["folded"]
 # Fill in: what does the a ask?
@@ -63,7 +63,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 progress("query_key_value")
 
 # %% [markdown]
-# The score of a letter is your first number times the first on its sign, plus your second times the second. So the −4 makes consonants attractive, and the 2 favours late positions. (The opening picture has 0.93<!--given--> for the t, because it also divides the scores by √2. We'll come to that.)
+# The score of a letter is your first number times the first on its sign, plus your second times the second. So the −4 makes consonants attractive, and the 2 favours late positions. (The opening picture has 0.93<!--given--> for the t, because it also divides the scores by √2.)
 #
 # Now change the query so that you find the o. Which of the two numbers has to change its sign? Or do both?
 
@@ -82,7 +82,7 @@ weights
 #
 # Where do queries and keys come from? Each is a token times a matrix, which you can write by hand once you know a trick.
 #
-# Give each token of `potato` one channel per letter and one per position, with a 1 for its own two and 0 everywhere else. Such a row of numbers is a vector, and one with a single 1 is **one-hot**. You know such rows from the shift in rung {tril_matmul}. Here is the o at position 1, with two of them.
+# Give each token of `potato` one channel per letter and one per position, with a 1 for its own two and 0 everywhere else. Such a row of numbers is a vector, and one with a single 1 is **one-hot**. Here is the o at position 1, with two of them side by side.
 
 # %%
 text, letters = "potato", "pota"
@@ -108,7 +108,7 @@ x[1] @ W, W[1] + W[4 + 1]
 #
 # ## The previous letter
 #
-# Suppose each letter wants to know the one before it. Then queries and keys get six channels, one per position. A key has a 1 in the channel of its own position, and a query a 20 in the channel of the position it asks for, which is t − 1. What a position hands over, its **value**, is its letter. Three matrices, one for each of the three, make a **head**.
+# Suppose each letter wants to know the one before it. Then queries and keys get six channels, one per position. A key has a 1 in the channel of its own position, and a query a 20 in the channel of the position it asks for, which is t − 1. What a position hands over, its **value**, is its letter. A matrix for the queries, one for the keys and one for the values make a **head**.
 
 # %% tags=["do"]
 W_query, W_key = torch.zeros(10, 6), torch.zeros(10, 6)
@@ -119,7 +119,7 @@ W_value = torch.eye(10)[:, :4]  # hand over the four letter channels
 mask = causal_mask(6)
 
 # %% [markdown]
-# So far you were the only one asking. Now all six ask at once, under the mask from rung {masked_softmax}. A matrix product takes a row times a column, so to compare every query with every key, we turn the keys into columns. `k.transpose(-2, -1)` does that by swapping the last two dimensions. For a plain matrix it's the same as `k.T` (a T that has nothing to do with our number of tokens).
+# So far you were the only one asking. Now all six ask at once, under the mask from rung {masked_softmax}. A matrix product takes a row times a column, so to compare every query with every key, we turn the keys into columns. `k.transpose(-2, -1)` does that by swapping the last two dimensions. For a plain matrix it's the same as `k.T`.
 
 # %% tags=["folded"]
 # Fill in: all queries at once
@@ -164,14 +164,14 @@ previous = output
 #
 # ## The last vowel
 #
-# Rung {masked_softmax} could do that as well, because only positions mattered. Now let's have a head that reads the letters.
+# Rung {masked_softmax} could have found the previous letter too, because there only positions matter. Now let's build a head that reads the letters.
 
 # %% tags=["folded"]
 # Question
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough, and every token asks for both. Channel 0 of a key is 20 for a vowel and 0 for a consonant; channel 1 is four times the position. In `potato` a consonant gains at most 4 · 3 = 12 on a vowel before it, so the latest vowel wins. (In `opptpt` it would gain 20, and tie. Which number would you raise?)
+# Two channels are enough, and every token asks for both. Channel 0 of a key is 20 for a vowel and 0 for a consonant; channel 1 is four times the position. In `potato` a consonant gains at most 4 · 3 = 12 on a vowel before it, so the latest vowel wins. (In `opptpt` it would gain 20, and tie.)
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -247,7 +247,7 @@ ask("verb_and_subject")
 # %% [markdown]
 # ### More: scores from a small neural network
 #
-# The first attention did not use dot products. Bahdanau, Cho and Bengio (2014) gave each pair of a query and a key to a small neural network with one row of numbers u at its end: score = u · tanh(q + k). This is called **additive attention**, because q and k are added. It needs a whole vector for every *pair* of tokens, here 16 numbers long, before u turns it into a score.
+# The attention that changed translation didn't use dot products. Bahdanau, Cho and Bengio (2014) gave each pair of a query and a key to a small neural network with one row of numbers u at its end: score = u · tanh(q + k). This is called **additive attention**, because q and k are added. It needs a whole vector for every *pair* of tokens, here 16 numbers long, before u turns it into a score.
 
 # %%
 torch.manual_seed(0)
@@ -333,7 +333,7 @@ picture(
 )
 
 # %% [markdown]
-# Each sequence gets its own weights now, and yet the head has only {{sum(p.numel() for p in head.parameters())}} parameters, however long the text is. A head doesn't learn weights, it learns how to *make* them. The price is a score for each of T² pairs, which is why long texts are expensive.
+# Each sequence gets its own weights now, and yet the head has only {{sum(p.numel() for p in head.parameters())}} parameters. A head doesn't learn weights, it learns how to *make* them. The price is a score for each of T² pairs, which is why long texts are expensive.
 #
 # Nobody writes a model's matrices by hand, as you did. At first they're random, and what the head finds means nothing until it is trained (rung {scaling_variance}).
 #
@@ -350,7 +350,7 @@ Head(n_embd=32, head_size=16, d_v=5)(batch)[0].shape
 #
 # W_query and W_key never act alone. The scores are q kᵀ = x W_query W_keyᵀ xᵀ, so one matrix *between* the tokens, W = W_query W_keyᵀ of 32 times 32, would do. A formula of this kind, a token times a matrix times a token, is called **bilinear**. Why two thin matrices, then? They have fewer parameters if head_size is below half of n_embd, and they force the head to be choosy. With head_size 16, the head compares tokens along 16 directions only, and ignores whatever differs between them in the other 16. The number of such directions is the **rank** of W.
 #
-# (If both were the *same* matrix, W would be symmetric, and the scores as mutual as before. `double()` computes with twice the digits, since counting directions means telling small numbers from 0.)
+# (If both were the *same* matrix, W would be symmetric, and so would the scores, as before. `double()` computes with twice the digits, since counting directions means telling small numbers from 0.)
 
 # %%
 W = head.query.weight.double().T @ head.key.weight.double()  # (32, 32)
@@ -360,7 +360,7 @@ torch.testing.assert_close(scores.float(), q @ k.transpose(-2, -1))
 torch.linalg.matrix_rank(W)
 
 # %% [markdown]
-# W_value has such a twin. The output is weights @ x @ W_value, and what a model does with it next is multiply by one more matrix, W_output (rung {multi_head}). So W_value W_output acts as one matrix as well. Elhage et al. (2021), "A Mathematical Framework for Transformer Circuits", read a head as these two: the query-key matrix says where to look, and the value-output matrix what to move.
+# W_value has a partner, too. The output is weights @ x @ W_value, and what a model does with it next is multiply by one more matrix, W_output (rung {multi_head}). So W_value W_output acts as one matrix as well. Elhage et al. (2021), "A Mathematical Framework for Transformer Circuits", read a head as these two: the query-key matrix says where to look, and the value-output matrix what to move.
 
 # %%
 W_output = torch.randn(16, 32)
@@ -425,7 +425,7 @@ picture(
 )
 
 # %% [markdown]
-# What "short" gets is the mean of the *values*, with these weights. It is also called its **context vector**.
+# What "short" gets is the weighted mean of the *values*. It is also called its **context vector**.
 
 # %% tags=["folded"]
 # Fill in: what the query gets
@@ -512,7 +512,7 @@ shuffled, _ = head(batch[:, order])
 torch.testing.assert_close(shuffled, head(batch)[0][:, order])
 
 # %% [markdown]
-# Without positions a head sees its past as a *set*. "Dog bites man" and "man bites dog" are the same to it, and on our stories such a head ends at a loss of 1.29<!--given-->, hardly better than the table of letter pairs.
+# Each word of "dog bites man" gets the same output in "man bites dog". A causal mask gives a little of the order away, and yet on our stories such a head ends at a loss of 1.29<!--given-->, hardly better than the table of letter pairs.
 #
 # So you have to tell each token where it is. Give every position a vector of its own, its **positional embedding**, and add it to the token's vector, as GPT-2 does. With that, the loss falls to 0.38<!--given-->.
 
@@ -534,7 +534,7 @@ torch.equal(only_letters[2], only_letters[4]), torch.equal(x[2], x[4])
 #
 # ### More: how much order does a mask give away?
 #
-# Without a mask, every order of the tokens gives the same outputs, in that order. A function of this kind is **permutation-equivariant**. Here is every order of six tokens.
+# Without a mask, reordering the tokens reorders the outputs in the same way and changes nothing else. A function of this kind is **permutation-equivariant**. Here is every order of six tokens.
 
 # %%
 six = batch[0, :6]
@@ -553,7 +553,7 @@ for before, after in (one, two):
     print(((after - before).abs() > 1e-4).any(dim=-1))
 
 # %% [markdown]
-# So a model with heads on top of heads can work out the order from the mask alone, and language models trained without positions come close to those with them (Haviv et al. 2022). Most models are told all the same, because it is easier to be told than to work it out.
+# So a model with heads on top of heads can work out the order from the mask alone, and language models trained without positions come close to those with them (Haviv et al. 2022). Most models are given positions anyway, because being told is easier than working it out.
 #
 # ### More: positions from sines, and why 10,000
 #
@@ -579,7 +579,7 @@ for vectors in (both, angles.sin()):
 ask("replaced_by_the_output")
 
 # %% [markdown]
-# So a model doesn't replace the token but *adds* the output to it, like a note in the margin. This is a residual connection (rung {bigram_to_gpt}). To be added, the output needs as many channels as the token, so a model multiplies it by one more matrix first (rung {multi_head}). Here the tokens of `potato` get four free channels, and the update has zeros in all others.
+# So a model doesn't replace the token but *adds* the output to it, like a note in the margin. (The one on this step still replaces it.) To be added, the output needs as many channels as the token, so a model multiplies it by one more matrix first (rung {multi_head}). Here the tokens of `potato` get four free channels, and the update has zeros in all others.
 
 # %%
 tokens = torch.cat([letter, position, torch.zeros(6, 4)], dim=-1)
@@ -615,7 +615,7 @@ picture(
 ask("what_poor_should_ask")
 
 # %% [markdown]
-# There's no distance in this question, and no name. But one head can't answer it, because Sam's key is made from Sam's token, and that says only “Sam, at position 4”. Nobody has told Sam that “poor” came before him.
+# There's no distance in this question, and no name. (One head could ask for the last name, but only because our stories name the receiver last.) One head can't answer it, because Sam's key is made from Sam's token, and that says only “Sam, at position 4”. Nobody has told Sam that “poor” came before him.
 #
 # You have a head that could. Let it go first, and write the previous word beside each word. Then a second head asks, with the word itself as query and that note as key.
 
@@ -642,7 +642,7 @@ def who_got_it(story):
 who_got_it("Kind Ben gave poor Sam a drum at the farm. Who got it? Poor")
 
 # %% [markdown]
-# It finds Sam. Will it find Joe, who is farther back? Guess before you run the cell, and then write a story of your own.
+# It finds Sam. Will it find Joe, who is farther back? Guess before you run the cell, and then write a story of your own. (With two names after “poor”, the two share the weight.)
 
 # %% tags=["do"]
 other = (
@@ -652,9 +652,9 @@ other = (
 who_got_it(other)
 
 # %% [markdown]
-# There he is, and nothing in the second head says where. “Poor” asked all the words at once, and the one that could answer got all the weight. This is what we have been climbing towards since rung {bag_of_words}.
+# There he is, and nothing in the second head said where to look. “Poor” asked all the words at once, and the one that could answer got all the weight. This is what we have been climbing towards since rung {bag_of_words}.
 #
-# It took two heads, one after the other, because Sam can't be found under “poor” until somebody has told Sam that “poor” came before. In rung {bigram_to_gpt} a model learns this by itself.
+# It took two heads because Sam can't be found under “poor” until somebody has told Sam that “poor” came before. In rung {bigram_to_gpt} a model learns this by itself.
 
 # %% [markdown]
 # ## Prove
@@ -831,13 +831,13 @@ check("previous_token", my_previous_token)
 #
 # <!--step-->
 #
-# The loss has fallen, because a trained head with positions spells, and follows the form of the stories. But nearly every answer is still wrong, because it's one head, and nobody has written “poor” next to Sam. That takes heads on top of heads, which have to be trained, and a head with many channels trains badly. Rung {scaling_variance} finds out why.
+# The loss has fallen, because a trained head with positions spells better. But nearly every answer is still wrong, and nobody has written “poor” next to Sam. That takes heads on top of heads, which have to be trained, and a head with many channels trains badly unless its scores are scaled. Rung {scaling_variance} finds out why.
 #
 # ## Three sentences to remember
 #
 # 1. A query says what a token looks for, a key what it can be found under, a value what it hands over.
-# 2. The score of a key is its dot product with the query; softmax turns scores into weights, and the mean of the values with these weights is added to the token.
-# 3. A head looks things up in a set, so a token has to be told where it is.
+# 2. The score of a key is its dot product with the query; softmax turns scores into weights, and the values, averaged with these weights, are added to the token.
+# 3. A head compares tokens and not places, so a token has to be told where it is.
 #
 # Next: [rung {scaling_variance}, scaling]({scaling_variance}.ipynb).
 #

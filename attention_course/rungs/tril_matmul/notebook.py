@@ -258,7 +258,7 @@ picture(
 #
 # Let's try it on letters, the last few of our story before the model has to answer. Each letter has its own channel, with a 1 for the letter that is there and a 0 for all others, because then you can see in every output which letters went into it, and how much of each.
 #
-# The distances from before are all you need now, because when you compare them with a number, you get a matrix. Take the simplest one, `distance == 1`. What does it do to a text?
+# All you need is the matrix of distances from before. Compare it with a number, and you get a matrix of True and False. Take the simplest one, `distance == 1`. What does it do to a text?
 
 # %%
 text = "it? Poor"
@@ -322,7 +322,7 @@ picture(
 )
 
 # %% [markdown]
-# A copy of the letter before, a **window** of three letters, a memory that fades (you may have met it in the exercises of rung {bag_of_words}). You might take them for three machines, each with a loop of its own. But they're one machine, for which you have chosen three matrices, and the triangle of the mean is a fourth.
+# A copy of the letter before, a **window** of three letters, a memory that fades (you may have met it in the exercises of rung {bag_of_words}). You might take them for three machines, each with a loop of its own. But they're one machine with three different matrices, and the mean's triangle is a fourth.
 #
 # What does the last output hold, the one from which the model has to guess what follows "Poor"?
 
@@ -354,7 +354,7 @@ picture(
 ask("where_are_the_o")
 
 # %% [markdown]
-# Read that answer again, because it's the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it put together. So on paper, no two texts of the same length give the same output. (In practice a float32 keeps about seven digits, so once letters share a channel, one some thirty steps back is lost beside the newer ones. Remember that when we look for Sam.) The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
+# Read that answer again, because it's the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it put together. So on paper, no two texts of the same length give the same output. (In one-hot channels even a tiny share survives. A trained model mixes letters in shared channels, and there a float32, which keeps about seven digits, loses one thirty steps back.) The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
 #
 # Try to fool it. Put the letters of `other` into an order of your own, and see which matrices notice. Can you fool the window as well, and still end in "r"?
 
@@ -402,7 +402,7 @@ ask("which_way_it_broadcasts")
 broken.sum(dim=-1)
 
 # %% [markdown]
-# Only row 0 does, and the last one sums to more than 2. Write `keepdim=True` into the cell above, run both cells again, and every row will.
+# Only row 0 does, and the last one sums to more than 2. Add `keepdim=True` to the cell above, run both cells again, and every row will.
 
 # %% tags=["folded"]
 # The same with keepdim=True
@@ -466,7 +466,7 @@ check("shift_matrix", my_shift)
 # ## In the wild
 #
 # - In Andrej Karpathy's lecture "Let's build GPT" this is version 2, `wei = torch.tril(torch.ones(T, T)); wei = wei / wei.sum(1, keepdim=True)`. Karpathy's `wei` is what we call `weights`.
-# - For one channel, a convolution is a band matrix, because each of its rows holds the same numbers, shifted by one.
+# - For one channel, a convolution is a matrix whose rows hold the same numbers, shifted by one. A short kernel leaves only a band.
 # - Some variants of attention use weights that fade with the distance, for example ALiBi (Press et al. 2022) and RetNet (Sun et al. 2023).
 #
 # ## Where we are
@@ -475,7 +475,7 @@ check("shift_matrix", my_shift)
 #
 # <!--step-->
 #
-# It has learned to spell, more or less. But ask who got it, what it was and where, and only 4 %<!--given--> of its answers are right, although a blind pick among eight names, things or places would get one in eight. How can a model do worse than that? We looked, and it gives the same answer to every story. Who got it? The line above was drawn at random, but its favourite is always Joe, which is right whenever it was Joe. After "What? A " it goes on with a t and after "At the " with an a, and no thing and no place begins like that.
+# It has learned to spell, more or less. But ask who got it, what it was and where, and only 4 %<!--given--> of its answers are right, although a blind pick among eight names, things or places would get one in eight. How can a model do worse than that? We looked, and it gives the same answer to every story. Who got it? The line above was drawn at random, but its favourite is always Joe, which is right whenever it was Joe. After "What? A " it goes on with a t and after "At the " with an a, and none of the things or places starts with those letters.
 #
 # So where has the story gone? Let's see how much of "Sam" is left when the model has to answer.
 
@@ -485,9 +485,9 @@ steps = len(story) - 1 - story.index("Sam")
 print(f"{steps} steps back, {0.5**steps:.0e} of the newest letter's weight")
 
 # %% [markdown]
-# Next to nothing. On paper the name is still in there. But each of the model's numbers mixes many letters, so rounding loses it. A slower decay would keep more of Sam, but also more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That's the problem we noticed with the batch. Weights that don't change from text to text can't know what is *in* a text.
+# Next to nothing. And since a trained model mixes letters in shared channels, rounding loses it there. A slower decay would keep more of Sam, but also more of everything in between. And suppose you wrote a matrix that looks {{steps}} steps back. It would work for this story and fail for the next one, where the name stands somewhere else. That's the problem we noticed with the batch. Weights that don't change from text to text can't know what is *in* a text.
 #
-# If you have met fully connected networks, this is the difference from attention that people ask about most. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We'll get there in two steps, and the first is to let weights come from any numbers, even negative ones.
+# If you've met fully connected networks, you may wonder how attention differs. There, too, each output is a weighted sum of the inputs, but its weights are fixed after training and the same for every input. In attention, the text itself decides on the weights. We'll get there in two steps, and the first is to let weights come from any numbers, even negative ones.
 #
 # ## Three sentences to remember
 #
