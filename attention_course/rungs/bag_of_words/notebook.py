@@ -122,7 +122,7 @@ loss = surprise.mean()
 print(f"{loss:.2f} nats per character")
 
 # %% [markdown]
-# So a table made by nothing but counting does far better than guessing. On average it's as unsure as you would be with about {{loss.exp():.0f}} equally good choices instead of 33, because ln {{loss.exp():.0f}} is about {{loss.exp().round().log():.1f}}, as ln 33 was 3.5. (A pair that was never counted would have a probability of 0 and an infinite surprise. None comes up here, and where one might, people add 1 to every count.)
+# So a table made by nothing but counting does far better than guessing. On average it's as unsure as you would be with about {{loss.exp():.0f}} equally good choices instead of 33, because ln {{loss.exp():.0f}} is about {{loss.exp().round().log():.1f}}, as ln {{V}} was {{torch.tensor(float(V)).log():.1f}}. (A pair that was never counted would have a probability of 0 and an infinite surprise. None comes up here, and where one might, people add 1 to every count.)
 #
 # Let's take one line, character by character, and see where the table is most surprised.
 

@@ -54,7 +54,7 @@ def draw(figure: LiveFigure, weights: Tensor, output: Tensor, loss: float, line:
         Comparison(
             "loss of a model with these weights",
             torch.tensor([[TRAINED["all"][0]["loss"]], [loss], [FLOOR]]),
-            ["letter pairs", "these weights", "floor"],
+            ["letter pairs", "these weights", "only chance"],
             ["nats per character"],
             limit=2.5,
         ),

@@ -354,7 +354,7 @@ picture(
 ask("where_are_the_o")
 
 # %% [markdown]
-# Read that answer again, because it's the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it put together. So on paper, no two texts of the same length give the same output. (In one-hot channels even a tiny share survives. A trained model mixes letters in shared channels, and there a float32, which keeps about seven digits, loses one thirty steps back.) The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
+# Read that answer again, because it's the best thing in this rung. The mean threw the order away, so its row says that there are two o's but not where they are. With weights that halve, each distance has a share of its own, like the digits of a binary number, and every share is larger than all those behind it put together. So on paper, no two texts of the same length give the same output. (With a channel of its own for each letter, even a tiny share survives. A trained model mixes letters in shared channels, and there a float32, which keeps about seven digits, loses one thirty steps back.) The order that we lost in rung {bag_of_words} is back, and nobody added anything to the tokens.
 #
 # Try to fool it. Put the letters of `other` into an order of your own, and see which matrices notice. Can you fool the window as well, and still end in "r"?
 
