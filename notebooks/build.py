@@ -116,8 +116,7 @@ def read(rung: Rung) -> str:
     """Read the source of a rung, with what the build knows in its places."""
     text = rung.text("notebook.py")
     for mark, made in MARKS.items():
-        lines = re.sub("^", "# ", made(rung), flags=re.M)
-        text = text.replace(f"\n# {mark}\n", f"\n{lines}\n")
+        text = text.replace(mark, made(rung).replace("\n", "\n# "))
     return TASK.sub(lambda found: task(found[1]), text)
 
 

@@ -99,6 +99,10 @@ def test_each_rung_ends_with_the_way_on(path):
     assert re.findall(r"\]\((\w+)\.ipynb\)", line) == around
 
 
+def test_the_build_has_put_something_in_the_place_of_each_mark(path):
+    assert not [mark for cell in cells(path, "markdown") for mark in build.MARKS if mark in cell.source]
+
+
 def test_each_rung_opens_with_a_hero_and_its_drawing(path):
     first = next(cell for cell in read(path).cells if cell.cell_type == "code")
     assert {"hero", "folded"} <= set(first.metadata.tags)

@@ -4,6 +4,10 @@
 # <!--ladder-->
 #
 # **You will build** a model that writes, character by character. It begins as a table of letter pairs. Parts are added one at a time, each is measured, and at the end it is a GPT that you trained yourself.
+#
+# <!--staircase-->
+#
+# Four heads, and the model spells most words right. But it still names the wrong person, the wrong thing and the wrong place, because it gets about one answer in nine right, as a guess among eight would. What is missing?
 
 # %% tags=["hero", "folded"]
 # The opening picture: one part of the GPT at a time

@@ -4,6 +4,10 @@
 # <!--ladder-->
 #
 # **You will build** many small heads in place of one large one, first as a list, then all of them at once. It is the attention that GPT uses, and you will compare it with PyTorch's own.
+#
+# <!--staircase-->
+#
+# One head has one softmax, so at each moment it makes one choice. But to go on with a story, a letter needs several things at once, such as the letters before it, the question that was asked, and the place where the answer is.
 
 # %% tags=["hero", "folded"]
 # The opening picture: split one head into two
