@@ -70,7 +70,7 @@ table = torch.tensor(shares)  # (V, V)
 
 letter = "o"
 row = table[tokenizer.characters.index(letter)]
-for p, i in zip(*row.topk(4)):
+for p, i in zip(*row.topk(4)):  # the four largest, and where they are
     print(f"{p:.2f}  {tokenizer.characters[i]!r}")
 
 # %% [markdown]
@@ -100,7 +100,7 @@ print(tokenizer.decode(torch.tensor(line)))
 #
 # "It writes nonsense" is true, but we can't improve what we can't measure. So let the model read a text that it hasn't counted, and see how surprised it is by each character that actually comes. If it gave that character a probability of 1, it isn't surprised. The smaller the probability p was, the larger the surprise should be, and when two surprising things happen one after the other, their surprises should add up. The probabilities of the two multiply, so we want a logarithm, because it turns products into sums. The surprise is −ln p.
 #
-# The average surprise over a text is the **loss** of a language model. It's measured in **nats** per character, because the logarithm is the natural one. Every model in this course is judged by that one number, and lower is better.
+# The average surprise over a text is the **loss** of a language model. It's measured in **nats** per character, because the logarithm is the natural one. Every model in this course gets that number, and lower is better.
 
 # %% tags=["folded"]
 # Question
@@ -122,7 +122,7 @@ loss = surprise.mean()
 print(f"{loss:.2f} nats per character")
 
 # %% [markdown]
-# So a table made by nothing but counting does far better than guessing. On average it's as unsure as you would be with about {{loss.exp():.0f}} equally good choices instead of 33, because ln {{loss.exp():.0f}} is about {{loss.exp().round().log():.1f}}, as ln {{V}} was {{torch.tensor(float(V)).log():.1f}}. (A pair that was never counted would have a probability of 0 and an infinite surprise. None comes up here, and where one might, people add 1 to every count.)
+# So a table made by nothing but counting does far better than guessing. On average it's as unsure as if {{loss.exp():.0f}} characters were equally likely instead of all {{V}}, because ln {{loss.exp():.0f}} is about {{loss.exp().round().log():.1f}}. (A pair that was never counted would have a probability of 0 and an infinite surprise. That doesn't happen here. Where it could, people first add 1 to every count.)
 #
 # Let's take one line, character by character, and see where the table is most surprised.
 
@@ -334,7 +334,7 @@ token, x[t]
 # %% [markdown]
 # ## No looking ahead
 #
-# One thing about our mean is right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, but it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that keeps to this is called **causal**.
+# One thing about our mean is right, and every rung keeps it. A model that could see the next letter wouldn't need to predict it. Its loss would be wonderful, but it couldn't write a line, since the letter that it looks for isn't there yet. So no output may depend on a later input, and a function that obeys this rule is called **causal**.
 #
 # How do you test that? Change one input at a time, and see which outputs move. The table below has a row for each output and a column for each changed input. Where do all the ones have to be? Decide before you run the cell.
 

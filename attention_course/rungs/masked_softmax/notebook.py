@@ -72,7 +72,7 @@ scores, exp, weights
 ask("one_higher")
 
 # %% [markdown]
-# There are four reasons, and you will meet each of them again.
+# There are four reasons, and you will meet each of them again. (Only the second singles out exp.)
 #
 # - **The order is kept.** A higher score gets more weight, even among negative scores. A square would give −3 as much as 3.
 # - **Differences become ratios.** Raise a score by 1, and the ratio of its weight to any other is multiplied by e, about {{torch.tensor(1.0).exp():.2f}}. Where the scores started makes no difference.
@@ -346,13 +346,13 @@ weights, entropy, entropy.exp()
 explore("masked_softmax")
 
 # %% [markdown]
-# At a low temperature the highest score gets everything. Equal scores give all keys the same, and so, nearly, does a high temperature. A masked key gets nothing, whatever its score, and it does not count among the keys that share.
+# At a low temperature the highest score gets everything. With equal scores all keys get the same weight, and at a high temperature they nearly do. A masked key gets nothing, whatever its score, and it does not count among the keys that share.
 #
 # ## The zeros can become data
 #
 # Back to the mean of the past. It looks as if we've taken the long way round, because the third version does what the second did, and takes more lines. So what have we gained?
 #
-# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and to get a mean you had to keep all of them at 0 or above and the sum of each row at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still turns it into proper weights. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention changes only that line; the rest of the function stays as it is.
+# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and to get a mean you had to keep all of them at 0 or above and the sum of each row at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still turns it into proper weights. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention changes that line, and later what is averaged, while mask and softmax stay as they are.
 #
 # Start with something you know. The fading weights of rung {tril_matmul} halve with each step back. Which scores give exactly those weights?
 
@@ -380,7 +380,7 @@ fading = fading / fading.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(weights, fading)
 
 # %% [markdown]
-# One step back costs ln 2 of score, which is {{-half.log():.2f}}, and differences become ratios. So your choice in rung {tril_matmul} comes down to a single number. The model on this step of the staircase has more freedom: *one score for each distance*, all of them learned.
+# Each step back lowers the score by ln 2, about {{-half.log():.2f}}, and that halves the weight. So your choice in rung {tril_matmul} comes down to a single number. The model on this step of the staircase has more freedom: *one score for each distance*, all of them learned.
 #
 # Be that model. Here is the story, in words instead of letters so that we can see it all. The bars are the weights of the last query, “Poor”, which wants to find out who got the drum.
 

@@ -22,9 +22,7 @@ hero("query_key_value")
 #
 # ## Ask for a letter
 #
-# You are the “a” of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers of your own, a query, so that you find the t.
-#
-# (Until now queries and keys were positions. From here on they also mean such numbers.)
+# You are the “a” of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers of your own, a query, so that you find the t. A letter's score is your first number times its first, plus your second times its second.
 
 # %% tags=["folded"]
 # Fill in: what does the a ask?
@@ -63,7 +61,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 progress("query_key_value")
 
 # %% [markdown]
-# The score of a letter is your first number times the first on its sign, plus your second times the second. So the −4 makes consonants attractive, and the 2 favours late positions. (The opening picture has 0.93<!--given--> for the t, because it also divides the scores by √2.)
+# (In rung {masked_softmax} queries and keys were positions. From here on they also mean these numbers.) The −4 makes consonants attractive, and the 2 favours late positions. (The opening picture has 0.93<!--given--> for the t, because it also divides the scores by √2.)
 #
 # Now change the query so that you find the o. Which of the two numbers has to change its sign? Or do both?
 
@@ -82,7 +80,7 @@ weights
 #
 # Where do queries and keys come from? Each is a token times a matrix, which you can write by hand once you know a trick.
 #
-# Give each token of `potato` one channel per letter and one per position, with a 1 for its own two and 0 everywhere else. Such a row of numbers is a vector, and one with a single 1 is **one-hot**. Here is the o at position 1, with two of them side by side.
+# Give each token of `potato` one channel per letter and one per position, with a 1 for its own two and 0 everywhere else. Such a row of numbers is a vector, and one with a single 1 is **one-hot**. Here is the o at position 1, its letter and its position side by side.
 
 # %%
 text, letters = "potato", "pota"
@@ -153,6 +151,7 @@ picture(
 
 # %%
 previous = output
+# argmax: where in each row the largest number is
 "".join(letters[i] for i in previous.argmax(dim=-1))
 
 # %% [markdown]
@@ -164,14 +163,14 @@ previous = output
 #
 # ## The last vowel
 #
-# Rung {masked_softmax} could have found the previous letter too, because there only positions matter. Now let's build a head that reads the letters.
+# Rung {masked_softmax} could have found the previous letter too, because that takes only positions. Now let's build a head that reads the letters.
 
 # %% tags=["folded"]
 # Question
 ask("what_the_second_t_finds")
 
 # %% [markdown]
-# Two channels are enough, and every token asks for both. Channel 0 of a key is 20 for a vowel and 0 for a consonant; channel 1 is four times the position. In `potato` a consonant gains at most 4 · 3 = 12 on a vowel before it, so the latest vowel wins. (In `opptpt` it would gain 20, and tie.)
+# Two channels are enough, and every token asks for both. Channel 0 of a key is 20 for a vowel and 0 for a consonant; channel 1 is four times the position. In `potato` a consonant gains at most 4 · 3 = 12 on a vowel before it, so the latest vowel wins.
 
 # %%
 W_query, W_key = torch.zeros(10, 2), torch.zeros(10, 2)
@@ -579,7 +578,7 @@ for vectors in (both, angles.sin()):
 ask("replaced_by_the_output")
 
 # %% [markdown]
-# So a model doesn't replace the token but *adds* the output to it, like a note in the margin. (The one on this step still replaces it.) To be added, the output needs as many channels as the token, so a model multiplies it by one more matrix first (rung {multi_head}). Here the tokens of `potato` get four free channels, and the update has zeros in all others.
+# So a model doesn't replace the token but *adds* the output to it, like a note in the margin. (The model on this step still replaces it.) To be added, the output needs as many channels as the token, so a model multiplies it by one more matrix first (rung {multi_head}). Here the tokens of `potato` get four free channels, and the update has zeros in all others.
 
 # %%
 tokens = torch.cat([letter, position, torch.zeros(6, 4)], dim=-1)
@@ -608,7 +607,7 @@ picture(
 #
 # ## Who got the drum?
 #
-# Back to the stories that defeated rung {masked_softmax}. There you told “Poor” to look nine words back, and in the next story it found “at”. What should “Poor” ask, now that it can?
+# Back to the stories that defeated rung {masked_softmax}, in words again. There you told “Poor” to look nine words back, and in the next story it found “at”. What should “Poor” ask, now that it can?
 
 # %% tags=["folded"]
 # Question
@@ -627,7 +626,8 @@ def who_got_it(story):
     word = torch.tensor([[float(a == b) for b in names] for a in words])
     position, mask = torch.eye(len(words)), causal_mask(len(words))
 
-    # The first head: t asks for t - 1 (roll moves each row one down)
+    # The first head: t asks for t - 1. (roll moves each row one down and the
+    # last one to the top, where the mask leaves word 0 only itself)
     asks = 20 * position.roll(1, dims=0)
     # queries, keys and values without matrices; scale=1 changes no score
     before, _ = attention(asks, position, word, mask, scale=1)
@@ -697,7 +697,7 @@ assert torch.equal(moved, causal_mask(8))
 #
 # **What does each channel of a query and a key do? How many can you take away before the head stops working?**
 #
-# Here one query of `potato` passes through all stages. Lower head_size, first for "last vowel", then for "previous letter". Then move the query, and switch the mask off.
+# Here one query of `potato` passes through all stages, its scores divided by √5 at first. Lower head_size, first for "last vowel", then for "previous letter". Then move the query, and switch the mask off.
 
 # %% tags=["folded"]
 # Explorer: one query, from products to output
@@ -825,6 +825,31 @@ check("previous_token", my_previous_token)
 # - nanoGPT writes `att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))`, with its three matrices side by side in one `nn.Linear`, `c_attn` (rung {multi_head}).
 # - Trained models have heads that find the previous token, as yours did (Olsson et al. 2022, "In-context Learning and Induction Heads").
 #
+# ## More: the model on this step, in code
+#
+# This is all of the model whose loss is 0.38<!--given-->. After the head comes one more matrix, and then each letter gets a score, the dot product with its own vector. Softmax turns the scores into probabilities.
+
+
+# %%
+class OneHead(nn.Module):
+    def __init__(self, V, block_size, C):
+        super().__init__()
+        self.letter = nn.Embedding(V, C)
+        self.position = nn.Embedding(block_size, C)
+        self.head = Head(C, C)
+        self.out = nn.Linear(C, C, bias=False)
+
+    def forward(self, ids):  # (B, T)
+        T = ids.shape[-1]
+        x = self.letter(ids) + self.position(torch.arange(T))  # (B, T, C)
+        x = self.out(self.head(x, causal_mask(T))[0])
+        return x @ self.letter.weight.T  # (B, T, V)
+
+
+torch.manual_seed(0)
+OneHead(V=33, block_size=128, C=64)(torch.randint(33, (2, 16))).shape
+
+# %% [markdown]
 # ## Where we are
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (query, key, value and their dot product).](images/transformer_query_key_value.svg)

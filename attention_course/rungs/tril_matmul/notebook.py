@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# In the mean, every letter of the past counts the same. The K that opens the story has as much say as the r that the model has just read. Who says that it should?
+# In the mean, every letter of the past counts the same. The K that opens the story has as much say as the letter that the model has just read. Who says that it should?
 #
 # Answer the question, and the picture plays.
 
@@ -127,7 +127,7 @@ picture(
 )
 
 # %% [markdown]
-# These are the means of rung {bag_of_words}. Check the last row in your head, where a third of each token makes ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
+# These are means of the past, as in rung {bag_of_words}. Check the last row in your head, where a third of each token makes ({{3 * output[-1, 0]:.0f}}/3, {{3 * output[-1, 1]:.0f}}/3).
 #
 # ## A batch
 #
@@ -378,7 +378,7 @@ for name, w in choices.items():
 explore("tril_matmul")
 
 # %% [markdown]
-# Did you expect that? The mean sees everything, and its loss of 2.28<!--given--> is worse than that of the letter pairs. A decay of 0 sees nothing but the last letter, which makes it the table of letter pairs again, at 1.46<!--given-->. And between the two there is a valley. Let a letter count about half as much with each step back, and the loss falls to 0.46<!--given-->. The model begins to spell. Nothing else has changed, and it was you, not training, who chose those weights.
+# Did you expect that? The mean sees everything, and its loss of 2.28<!--given--> is worse than that of the letter pairs. A decay of 0 sees nothing but the last letter, which makes it the table of letter pairs again, at 1.46<!--given-->. Between these two settings the loss dips. Let a letter count about half as much with each step back, and the loss falls to 0.46<!--given-->. The model begins to spell. The rest is the same, and it was you, not training, who chose those weights.
 #
 # Why about a half? When the weights fade faster, a letter three steps back is too faint to be heard. When they fade more slowly, neighbours count almost alike, so their order blurs. A window that doesn't fade has that trouble from the start. The mean of the last four letters knows which letters they are but not in which order, so its loss stays at 0.74<!--given-->.
 #
@@ -492,7 +492,7 @@ print(f"{steps} steps back, {0.5**steps:.0e} of the newest letter's weight")
 # ## Three sentences to remember
 #
 # 1. A row of weights says how much of each token goes into one output, and a matrix has one row for each position.
-# 2. Mean, shift, window and decay are one machine with four matrices, and when the weights differ, the output can tell the order.
+# 2. Mean, shift, window and decay are one machine with four matrices, and when the weights halve with each step, the output can tell the order.
 # 3. A missing `keepdim=True` divides the columns and raises no error, so check that every row sums to 1.
 #
 # Next: [rung {masked_softmax}, masked softmax]({masked_softmax}.ipynb), where the weights are computed from scores.
