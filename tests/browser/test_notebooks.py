@@ -62,7 +62,7 @@ def page(chromium_path):
 def opened(page):
     page.goto(page.address)
     page.locator(".attention-course .attention-hero svg").first.wait_for(timeout=60_000)
-    expect(page.locator("#table-of-contents")).to_contain_text("Predict")  # what the frame does last
+    expect(page.locator("#table-of-contents")).to_contain_text("How wrong is it?")  # what the frame does last
     return page
 
 
@@ -97,6 +97,9 @@ def test_a_line_has_about_75_characters(opened, width):
 
 def test_the_hero_moves_and_shift_enter_goes_on_from_it(opened):
     hero = opened.locator(".attention-hero").last
+    hero.locator(".guess button").first.click()
+    expect(hero.locator(".guess [role=status]")).to_have_text(re.compile(r"\w"), timeout=60_000)
+    hero.get_by_role("button", name="Start over").click()
     before = hero.get_attribute("data-values")
     hero.get_by_role("button", name="Step").click()
     expect(hero).not_to_have_attribute("data-values", before)
@@ -129,7 +132,7 @@ def test_all_cells_run_and_pictures_have_the_density_of_the_screen(notebook, pag
     for trouble in ("error", "stderr"):
         shown = page.locator(f'[data-mime-type="application/vnd.jupyter.{trouble}"]')
         assert shown.all_inner_texts() == []
-    for canvas in page.locator(".attention-figure canvas").all():
+    for canvas in page.locator(".attention-figure canvas").filter(visible=True).all():
         ratio = canvas.evaluate("(c) => c.width / c.getBoundingClientRect().width")
         assert ratio == pytest.approx(DENSITY, rel=0.02)
 

@@ -94,7 +94,7 @@ def test_the_first_cells_run_and_a_second_start_keeps_what_the_learner_changed(p
     for _ in range(10):
         page.keyboard.press("Shift+Enter")
     outputs = page.locator(".jp-OutputArea-output")
-    outputs.get_by_text("torch.Size([4, 2])").wait_for(timeout=60_000)
+    outputs.get_by_text("33 different ones").wait_for(timeout=60_000)
     outputs.get_by_text("6 questions and 3 exercises").wait_for()
     notebook = page.home / "my course" / f"{RUNGS[1].name}.ipynb"
     changed = json.loads(notebook.read_text())
