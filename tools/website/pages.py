@@ -177,6 +177,8 @@ class Page:
             title = self._markdown.renderer.renderInline(inside.children, self._markdown.options, {})
             self.sections.append((name, Markup(title)))
         token.attrSet("id", name)
+        if MORE.match(f"## {text}"):
+            return  # it is a button that folds, and a button holds no link
         link = f'<a class="anchor" href="#{name}" aria-label="Link to “{html.escape(text)}”"></a>'
         inside.children.append(Token("html_inline", "", 0, content=link))
 
