@@ -24,7 +24,7 @@ from nbformat import NotebookNode
 
 from attention_course.examine.planted import BUGS, ONE_FILE, plant
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.ladder import RUNGS
+from attention_course.ladder import RUNGS, main_path
 from attention_course.plots import Heatmap, picture
 
 pytestmark = pytest.mark.slow
@@ -81,6 +81,20 @@ def test_source_and_notebook_agree(path, tmp_path):
     copy.write_bytes(path.read_bytes())
     build.reword(build.read(BY_NAME[path.stem]), copy)
     assert copy.read_text() == path.read_text(), "the notebook is older than its source: make notebooks"
+
+
+def test_a_heading_that_folds_is_a_cell_of_its_own_and_comes_folded(path):
+    for cell in cells(path, "markdown"):
+        folds = [line for line in cell.source.splitlines() if build.MORE.match(line)]
+        assert folds in ([], [cell.source])
+        assert cell.metadata.get("jp-MarkdownHeadingCollapsed", False) == bool(folds)
+
+
+def test_a_fold_ends_where_a_heading_of_its_level_or_higher_begins():
+    source = "# %% [markdown]\n# ## A\n# ### More: b\n# c\n# #### d\n# ## E\n# f\n"
+    made = [cell.source for cell in build.notebook_of(source).cells]
+    assert made == ["## A", "### More: b", "c\n#### d", "## E\nf"]
+    assert main_path(source) == "# %% [markdown]\n# ## A\n# ## E\n# f"
 
 
 def test_each_rung_is_one_step_from_all_others(path):

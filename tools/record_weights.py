@@ -10,7 +10,7 @@ import cells
 import torch
 from record_heroes import Weights, measured
 
-from attention_course.ladder import STAIRCASE
+from attention_course.ladder import staircase
 from attention_course.rungs.tril_matmul import explorer
 from attention_course.training import RECIPES, train
 
@@ -18,7 +18,7 @@ from attention_course.training import RECIPES, train
 def main() -> None:
     """Train the models and write weights.json."""
     rung = cells.run("bigram_to_gpt", "parts")
-    prompt = json.loads(STAIRCASE.read_text(encoding="utf-8"))["data"]["prompt"]
+    prompt = staircase()["prompt"]
     distance = torch.arange(rung["block_size"])
 
     def trained(decay: float, window: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ import pytest
 from website.pages import render
 
 from attention_course.exercises import EXERCISES
-from attention_course.ladder import RUNGS
+from attention_course.ladder import MORE, RUNGS
 from attention_course.questions import QUESTIONS
 
 pytestmark = pytest.mark.slow
@@ -138,6 +138,16 @@ def test_questions_and_exercises_are_there_and_no_answer_shows(page, notebook):
     for name in page.all("data-exercise"):
         for hint in EXERCISES[name].hints:
             assert squeezed(hint.replace("`", "")) in squeezed(page.visible)  # in <details>
+
+
+def test_what_more_folds_is_folded(page, notebook):
+    """A page has a part that opens for each such heading, which says what is in it."""
+    headings = [cell.id for cell in notebook.cells if MORE.match(cell.source)]
+    summaries = [
+        given["data-cell"] for tag, given in page.elements if tag == "summary" and "data-cell" in given
+    ]
+    assert summaries == headings
+    assert len([given for _, given in page.elements if given.get("class") == "more"]) == len(headings)
 
 
 def test_folded_cells_say_what_is_there(page, notebook):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.ladder import STAIRCASE
+from attention_course.ladder import staircase
 from attention_course.plots import Comparison, Heatmap
 from attention_course.plots.ink import visible_character
 
@@ -17,7 +17,7 @@ LETTERS = "".join(dict.fromkeys(TEXT))  # each is a channel
 # A loss and a line for each window and each tenth of the decay: `python tools/record_weights.py`.
 TRAINED_PATH = Path(__file__).with_name("weights.json")
 TRAINED = json.loads(TRAINED_PATH.read_text(encoding="utf-8"))
-FLOOR = json.loads(STAIRCASE.read_text(encoding="utf-8"))["data"]["floor"]
+FLOOR = staircase()["floor"]
 SETTINGS = {"decay": 0.5}  # of its picture in README.md
 
 
