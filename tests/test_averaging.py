@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from counted import loss_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention_course.attention import leak_probe
 from attention_course.averaging import causal_mean_loop, causal_mean_matmul, causal_mean_softmax
 from attention_course.rungs.bag_of_words.exercises import windowed_mean
-from attention_course.text import Data, load_text
 
 MEANS = [causal_mean_loop, causal_mean_matmul, causal_mean_softmax]
 
@@ -60,16 +60,6 @@ def test_is_causal_differentiable_and_computed_where_the_tokens_are(mean):
 
 
 def test_on_the_stories_two_letters_are_worse_than_one_and_the_whole_past_is_worst():
-    data = Data.of(load_text("stories"))
-    V = data.tokenizer.vocab_size
-    counts = torch.bincount(data.train[:-1] * V + data.train[1:], minlength=V * V).view(V, V)
-    table = counts / counts.sum(dim=-1, keepdim=True)
-    pieces = data.val[: len(data.val) // 128 * 128].view(-1, 128)
-
-    def loss(k):
-        p = windowed_mean(table[pieces], k)[:, :-1].gather(-1, pieces[:, 1:, None])
-        return -p.log().mean().item()
-
-    losses = [loss(k) for k in (1, 2, 3, 128)]
+    losses = [loss_of(lambda rows, k=k: windowed_mean(rows, k)) for k in (1, 2, 3, 128)]
     assert losses[0] == pytest.approx(1.46, abs=0.01)
     assert losses == sorted(losses)

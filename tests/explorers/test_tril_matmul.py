@@ -4,11 +4,11 @@ import re
 
 import pytest
 import torch
+from counted import loss_of
 
 from attention_course.rungs.bag_of_words.exercises import forgetting_mean
 from attention_course.rungs.tril_matmul.exercises import band_matrix
 from attention_course.rungs.tril_matmul.explorer import TEXT, TRAINED_PATH, compute
-from attention_course.text import CharTokenizer, load_text, train_val_split
 
 
 def says(out, decay, window):
@@ -34,21 +34,10 @@ def test_an_output_holds_how_much_of_each_letter_was_taken():
         assert output["it? Por".index(letter)] == pytest.approx((amount / share.sum()).item())
 
 
-def loss_without_training():
-    """Return the loss of rung 1's table of counted pairs, if the weights of its rows halve with each step."""
-    text = load_text("stories")
-    train_ids, val_ids = train_val_split(CharTokenizer(text).encode(text))
-    pairs = (train_ids[:-1], train_ids[1:])
-    counts = torch.zeros(33, 33).index_put(pairs, torch.tensor(1.0), accumulate=True)
-    pieces = val_ids[: len(val_ids) // 128 * 128].reshape(-1, 128)
-    predictions = forgetting_mean((counts / counts.sum(dim=1, keepdim=True))[pieces])
-    return -predictions[:, :-1].gather(-1, pieces[:, 1:, None]).log().mean().item()
-
-
 def test_the_rung_tells_the_losses_that_were_recorded():
     text = TRAINED_PATH.with_name("notebook.py").read_text(encoding="utf-8")
     section = text.partition("## Choose, and let it write")[2].partition("\n# ## ")[0]
     told = [(1.0, "all"), (0.0, "all"), (0.5, "all"), (1.0, "4")]
     losses = [f"{compute(decay, window)['loss']:.2f}" for decay, window in told]
-    losses.insert(0, f"{loss_without_training():.2f}")
+    losses.insert(0, f"{loss_of(forgetting_mean):.2f}")
     assert re.findall(r"([\d.]+)<!--given-->", section) == losses
