@@ -34,7 +34,6 @@ PARTS: dict[str, type] = {
     "generator": Tensor,
 }
 PAIRS = [("exp_avg", "exp_avg_sq"), ("mean", "square")]  # means of gradients, and of their squares
-COUNTED = 2**24  # steps, after which float32 counts no further
 UNDERFLOWS = 1e-15  # a gradient whose square float32 may round to zero
 NEVER_NEGATIVE = re.compile("sq|var|sum|step")  # in names of PyTorch's optimizers: means of squares, counts
 
@@ -87,32 +86,18 @@ def check_settings(path: str | Path, theirs: dict[str, Any], ours: dict[str, Any
             )
 
 
-def check_moments(state: dict[str, Any], optimizer: Optimizer) -> None:
-    """Raise ValueError unless a checkpoint's moments are what this optimizer keeps after its steps.
+def check_moments(moments: dict[int, dict[str, Any]], optimizer: Optimizer) -> None:
+    """Raise ValueError unless they are of the kinds that this optimizer keeps.
 
     Fused optimizers write to them without comparing sizes, and others fail at the next step.
     """
-    moments, kept = state["optimizer"], kept_after_a_step(optimizer)
+    kept = kept_after_a_step(optimizer)
     like = [(p, bool(group.get("fused"))) for group in optimizer.param_groups for p in group["params"]]
     for index, entries in moments.items():
         fused = like[index][1]
         for name in {**entries, **kept.get(index, {})} if kept else []:
             if kind_of(entries.get(name), fused) != kind_of(kept[index].get(name), fused):
                 raise ValueError(f"{name} of parameter {index} is missing, or of another shape or dtype")
-    if not kept or not state["steps_done"]:
-        return
-    steps = {index: float(entries["step"]) for index, entries in moments.items() if "step" in entries}
-    if odd := [index for index, step in steps.items() if not (step.is_integer() and 1 <= step <= COUNTED)]:
-        raise ValueError(f"step of parameter {odd[0]} is {steps[odd[0]]}")
-    modules = state["settings"]["modules"].values()
-    if state["settings"]["config"] and all(
-        name.startswith(("torch.", "attention_course.")) for name in modules
-    ):
-        trained = {index for index, (parameter, _) in enumerate(like) if parameter.requires_grad}
-        if without := [index for index in trained if kept.get(index) and index not in moments]:
-            raise ValueError(f"it has no moments of parameter {without[0]}")
-        if len(set(steps.values())) > 1 or any(step < state["steps_done"] for step in steps.values()):
-            raise ValueError(f"its parameters have not all taken {state['steps_done']} steps")
 
 
 def kept_after_a_step(optimizer: Optimizer) -> dict[int, dict[str, Any]]:

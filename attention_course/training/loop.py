@@ -224,7 +224,7 @@ class Trainer:
         try:
             with reading(path):
                 check_ties(state["model"], self.model)
-                check_moments(state, self.optimizer)
+                check_moments(state["optimizer"], self.optimizer)
                 self._restore(state)
         except BaseException:
             self._restore(before)

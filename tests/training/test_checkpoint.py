@@ -322,36 +322,22 @@ def test_crafted_moments_are_refused_and_nothing_is_set(saved, moment):
     assert state_of(trainer) == before
 
 
-def changed(name, value, parameters=slice(None)):
-    """Return a change of this part of the moments of these parameters."""
-
-    def change(moments):
-        for entries in list(moments.values())[parameters]:
-            entries[name] = value
-
-    return change
-
-
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize(
     "change",
     [
         lambda moments: [entries.pop("exp_avg_sq") for entries in moments.values()],
         lambda moments: moments[1].pop("step"),
-        lambda moments: moments.pop(0),
-        changed("exp_avg", None),
-        *(changed("step", torch.tensor(step)) for step in (0.0, 2.5, 4.0, 1e9)),
-        changed("step", torch.tensor(6.0), slice(1)),
+        lambda moments: moments[0].update(exp_avg=None),
     ],
 )
-def test_moments_that_are_not_those_of_its_steps_are_refused(tmp_path, change, fused):
+def test_moments_that_the_optimizer_does_not_keep_are_refused(tmp_path, change, fused):
     def trainer():
         model = tiny()
         return Trainer(model, DATA, RECIPE, torch.optim.AdamW(model.parameters(), fused=fused))
 
     path, first = tmp_path / "run.pt", trainer()
-    for _ in range(5):
-        first.step()
+    first.step()
     first.save(path)
     trainer().load(path)
     state = read_checkpoint(path)
@@ -359,6 +345,18 @@ def test_moments_that_are_not_those_of_its_steps_are_refused(tmp_path, change, f
     path.write_bytes(packed(state))
     with pytest.raises(ValueError, match=FOREIGN):
         trainer().load(path)
+
+
+def test_what_is_trained_only_later_has_taken_fewer_steps(tmp_path):
+    path, model = tmp_path / "run.pt", tiny()
+    table = model.transformer.wpe.requires_grad_(False)
+    trainer = Trainer(model, DATA, RECIPE, torch.optim.AdamW(model.parameters()))
+    trainer.step()
+    table.requires_grad_(True)
+    for _ in range(2):
+        trainer.step()
+        trainer.save(path)
+        trainer.load(path)
 
 
 def test_a_part_that_got_no_gradient_has_no_moments(tmp_path):
