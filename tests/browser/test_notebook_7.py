@@ -18,12 +18,10 @@ def test_notebook_7_shows_the_same(chromium_path):
         lab.run_all(page)
         explorer = page.locator(".attention-explorer")
         explorer.locator(".noUi-handle").first.focus()
-        page.keyboard.press("ArrowRight")
-        explorer.locator(".attention-title").filter(has_text="weights (6, 6)").wait_for()
+        page.keyboard.press("ArrowLeft")
+        explorer.locator(".attention-caption").filter(has_text="a loss of 0.78 nats").wait_for()
         explorer.locator("canvas").first.focus()
-        explorer.locator(".attention-readout").filter(
-            has_text="output t = 0, token s = 0: 1.00. Its"
-        ).wait_for()
+        explorer.locator(".attention-readout").filter(has_text="output t = 0 “i”, token s = 0 “i”: 1.00").wait_for()
         page.locator(".attention-question button").first.click()
         page.locator(".attention-question [role=status]").filter(has_text=".").wait_for()
         page.locator(".jp-OutputArea").filter(has_text="not yet").wait_for()

@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# The weights of rung {masked_softmax} depend on distance alone, so they are the same in every story. To find out who got *this* drum, a token has to ask.
+# The weights of rung {masked_softmax} depend on distance alone, so they are the same in every story. To find who got *this* drum, tokens must ask.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then step through
@@ -621,7 +621,7 @@ ask("what_poor_should_ask")
 
 # %%
 def who_got_it(story):
-    words = story.lower().split()  # so that Poor and poor are the same
+    words = story.lower().split()  # "Poor" and "poor" are the same
     names = sorted(set(words))
     word = torch.tensor([[float(a == b) for b in names] for a in words])
     position, mask = torch.eye(len(words)), causal_mask(len(words))

@@ -378,7 +378,7 @@ for name, w in choices.items():
 explore("tril_matmul")
 
 # %% [markdown]
-# Did you expect that? The mean sees everything, and its loss of 2.28<!--given--> is worse than that of the letter pairs. A decay of 0 sees nothing but the last letter, which makes it the table of letter pairs again, at 1.46<!--given-->. Between these two settings the loss dips. Let a letter count about half as much with each step back, and the loss falls to 0.46<!--given-->. The model begins to spell. The rest is the same, and it was you, not training, who chose those weights.
+# Did you expect that? The mean sees everything, and its loss of 2.28<!--given--> is worse than that of the letter pairs. A decay of 0 sees nothing but the last letter, which makes it the table of letter pairs again, at 1.46<!--given-->. Between these two settings the loss dips. Let a letter count about half as much with each step back, and the loss falls to 0.46<!--given-->. The model begins to spell. Nothing else changed, and it was you, not training, who chose those weights.
 #
 # Why about a half? When the weights fade faster, a letter three steps back is too faint to be heard. When they fade more slowly, neighbours count almost alike, so their order blurs. A window that doesn't fade has that trouble from the start. The mean of the last four letters knows which letters they are but not in which order, so its loss stays at 0.74<!--given-->.
 #

@@ -41,8 +41,14 @@ def test_a_picture_moves(visit):
     page = visit("01_bag_of_words/")
     hero = page.locator("[data-hero=bag_of_words]")
     before = hero.get_attribute("data-values")
+    hero.get_by_role("button", name="The last").click()  # a guess comes first
     hero.get_by_role("button", name="Step").click()
     expect(hero).not_to_have_attribute("data-values", before)
+
+
+def unfold(page):
+    for title in page.locator("details.more > summary").all():
+        title.click()
 
 
 # Questions
@@ -184,10 +190,12 @@ def test_a_result_stays_veiled_until_its_question_is_answered(visit):
     veiled = page.locator(".veiled")
     before = veiled.count()
     assert before >= 3
+    unfold(page)
     for question in page.locator(".attention-question").all():
         question.get_by_role("button", name="Skip").click()
     expect(veiled).to_have_count(0)
     again = visit("03_masked_softmax/")
+    unfold(again)
     first = again.locator(".veiled").first
     assert first.locator(":scope > *").first.evaluate("(part) => part.inert")
     others = again.locator(".veiled").count()
@@ -272,6 +280,7 @@ def test_without_javascript_all_can_be_read_and_no_control_is_dead(chromium, add
     controls = [each for each in page.locator("button, input, select").all() if each.is_visible()]
     assert [each.get_attribute("popovertarget") for each in controls] == ["ladder"] * bool(path)
     assert page.locator(".unscripted").is_visible()
+    unfold(page)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     for question in page.locator(".attention-question").all():
         choices = QUESTIONS[question.get_attribute("data-question")]["choices"]
