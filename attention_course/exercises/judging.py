@@ -355,7 +355,8 @@ def not_tried(exercise: Exercise) -> Verdict:
 def is_compiled(function: object) -> bool:
     """Return whether torch.compile, or a function of torch.jit, made it."""
     made = torch.jit.ScriptFunction | torch.jit.ScriptModule
-    return isinstance(function, made) or hasattr(function, "_torchdynamo_orig_callable")
+    compiled = inspect.getattr_static(function, "_torchdynamo_orig_callable", None)  # runs no __getattr__
+    return isinstance(function, made) or compiled is not None
 
 
 def not_compiled(exercise: Exercise) -> Verdict:
