@@ -21,7 +21,7 @@ def test_notebook_7_shows_the_same(chromium_path):
         page.keyboard.press("ArrowLeft")
         explorer.locator(".attention-caption").filter(has_text="a loss of 0.78 nats").wait_for()
         explorer.locator("canvas").first.focus()
-        explorer.locator(".attention-readout").filter(has_text="output t = 0 “i”, token s = 0 “i”: 1.00").wait_for()
+        explorer.locator(".attention-readout").filter(has_text="token s = 0 “i”: 1.00").wait_for()
         page.locator(".attention-question button").first.click()
         page.locator(".attention-question [role=status]").filter(has_text=".").wait_for()
         page.locator(".jp-OutputArea").filter(has_text="not yet").wait_for()
