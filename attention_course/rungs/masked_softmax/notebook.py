@@ -45,6 +45,7 @@ from attention_course.explorers import explore
 from attention_course.plots import Bars, Heatmap, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
+from attention_course.text import CharTokenizer, load_text, train_val_split
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -350,11 +351,38 @@ explore("masked_softmax")
 #
 # ## The zeros can become data
 #
-# Back to the mean of the past. It looks as if we've taken the long way round, because the third version does what the second did, and takes more lines. So what have we gained?
+# It looks as if we've taken the long way round, because the third version does what the second did, and takes more lines. What have we gained?
 #
-# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and to get a mean you had to keep all of them at 0 or above and the sum of each row at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still turns it into proper weights. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text. Attention changes that line, and later what is averaged, while mask and softmax stay as they are.
+# Look at one line again: `scores = torch.zeros(T, T)`. In rung {tril_matmul} every number was a weight, and to get a mean you had to keep all of them at 0 or above and the sum of each row at 1. These zeros need no such care. Write 3 there, or −50, or anything, and softmax still turns it into proper weights. **The zeros can become data.** Numbers that a model learns can go there, or numbers that a model *computes*, fresh for every text.
 #
-# Start with something you know. The fading weights of rung {tril_matmul} halve with each step back. Which scores give exactly those weights?
+# ## Let it learn
+#
+# How does a model learn a score? Take the letter pairs of rung {bag_of_words} again, but don't count. Start with a table of scores that are all 0. For each score, `loss.backward()` tells us how fast the loss would rise if we raised that score. So we move every score the other way, 300 times. (Rung {scaling_variance} takes a closer look.) Which loss will it end at?
+
+# %% tags=["do"]
+text = load_text("stories")
+tokenizer = CharTokenizer(text)
+V = tokenizer.vocab_size
+ids, _ = train_val_split(tokenizer.encode(text))
+before, after = ids[:-1], ids[1:]
+
+scores = torch.zeros(V, V, requires_grad=True)
+for step in range(301):
+    p = torch.softmax(scores, dim=-1)[before, after]
+    loss = -p.log().mean()  # the average surprise
+    if step in (0, 3, 10, 30, 300):
+        print(f"step {step:3}: loss {loss:.2f}")
+    loss.backward()
+    with torch.no_grad():  # this step is no part of the model
+        scores -= 50 * scores.grad  # try 5 and 500
+    scores.grad = None
+
+# %% [markdown]
+# It falls from ln 33 to {{loss:.2f}}, the loss of the table that you counted, and yet nobody told it to count. Counting works for pairs. This works for any numbers that the loss depends on, and it's how the models on the staircase were trained.
+#
+# ## Scores for distances
+#
+# The fading weights of rung {tril_matmul} halve with each step back. Which scores give exactly those weights?
 
 # %%
 T = 6
@@ -382,7 +410,7 @@ torch.testing.assert_close(weights, fading)
 # %% [markdown]
 # Each step back lowers the score by ln 2, about {{-half.log():.2f}}, and that halves the weight. So your choice in rung {tril_matmul} comes down to a single number. The model on this step of the staircase has more freedom: *one score for each distance*, all of them learned.
 #
-# Be that model. Here is the story, in words instead of letters so that we can see it all. The bars are the weights of the last query, “Poor”, which wants to find out who got the drum.
+# Be that model. Here is the story, in words so that we can see it all. The bars are the weights of the last query, “Poor”, which wants to find out who got the drum.
 
 # %% tags=["do"]
 story = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor"
@@ -525,7 +553,7 @@ check("padding_weights", my_padding_weights)
 #
 # <!--step-->
 #
-# Learned scores are hardly better than the fading by half that you found by hand, and now you know why. They depend on the distance alone and never change from story to story, although the answer is somewhere else each time. The scores have to come from what the words *are*.
+# Learned scores are hardly better than the fading by half that you found by hand, because they depend on the distance alone and never change from story to story, although the answer is somewhere else each time. The scores have to come from what the words *are*.
 #
 # ## Three sentences to remember
 #

@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# The weights of rung {masked_softmax} depend on distance alone, so they are the same in every story. To find who got *this* drum, tokens must ask.
+# The weights of rung {masked_softmax} depend on distance alone, so they are the same in every story. To find out who got *this* drum, a token has to ask.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then step through
@@ -22,7 +22,7 @@ hero("query_key_value")
 #
 # ## Ask for a letter
 #
-# You are the “a” of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers of your own, a query, so that you find the t. A letter's score is your first number times its first, plus your second times its second.
+# You are the “a” of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers, a query, so that you find the t. A letter's score is your first number times its first, plus your second times its second.
 
 # %% tags=["folded"]
 # Fill in: what does the a ask?
@@ -626,8 +626,8 @@ def who_got_it(story):
     word = torch.tensor([[float(a == b) for b in names] for a in words])
     position, mask = torch.eye(len(words)), causal_mask(len(words))
 
-    # The first head: t asks for t - 1. (roll moves each row one down and the
-    # last one to the top, where the mask leaves word 0 only itself)
+    # The first head: t asks for t - 1. (roll moves each row down by one, and
+    # the last to the top, where the mask leaves word 0 only itself)
     asks = 20 * position.roll(1, dims=0)
     # queries, keys and values without matrices; scale=1 changes no score
     before, _ = attention(asks, position, word, mask, scale=1)
@@ -850,6 +850,12 @@ torch.manual_seed(0)
 OneHead(V=33, block_size=128, C=64)(torch.randint(33, (2, 16))).shape
 
 # %% [markdown]
+# ## More: the rest of the transformer, in plain words
+#
+# You have the heart of it. Here is what grows around it, from the bottom of the drawing below to its top. Each token starts as C numbers of its own, plus those of its position. These numbers travel upwards through several layers, and each layer adds to them twice. First, several heads add what the token found in the tokens before it. Then a small network, which sees only this one token, adds what it makes of the news. Before both, the numbers are brought back to a moderate size. At the top, every possible next token gets a score, and softmax turns these scores into probabilities. That is all of GPT.
+#
+# The transformer of 2017<!--given--> translated, so it had two such towers. One read the German sentence and needed no mask. The other wrote the English one, with the mask, and its heads could also take keys and values from the first (rung {cross_and_causal}).
+#
 # ## Where we are
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (query, key, value and their dot product).](images/transformer_query_key_value.svg)
