@@ -626,8 +626,8 @@ def who_got_it(story):
     word = torch.tensor([[float(a == b) for b in names] for a in words])
     position, mask = torch.eye(len(words)), causal_mask(len(words))
 
-    # The first head: t asks for t - 1. (roll moves each row down by one, and
-    # the last to the top, where the mask leaves word 0 only itself)
+    # The first head: t asks for t - 1. (roll moves each row down by one,
+    # the last to the top, where the mask leaves word 0 only itself.)
     asks = 20 * position.roll(1, dims=0)
     # queries, keys and values without matrices; scale=1 changes no score
     before, _ = attention(asks, position, word, mask, scale=1)
