@@ -485,7 +485,7 @@ check("forgetting_mean", my_forgetting_mean)
 #
 # <!--step-->
 #
-# That's what a *trained* model writes when this mean is all it sees. It doesn't average rows of your table. Every letter gets numbers of its own, these are averaged, and one more table of numbers turns the mean into 33 probabilities. Training adjusts all of them, a little at a time, until the loss is low. (Rung {scaling_variance} shows how.) It reached 2.28<!--given-->, and so even then a model that reads everything is beaten by a table that reads one letter.
+# That's what a *trained* model writes when this mean is all it sees. It doesn't average rows of your table. Every letter gets numbers of its own, these are averaged, and one more table of numbers turns the mean into 33 probabilities. Training adjusts all of them, a little at a time, until the loss is low. (Rung {masked_softmax} shows how.) It reached 2.28<!--given-->, and so even then a model that reads everything is beaten by a table that reads one letter.
 #
 # What would help? A mean in which the tokens don't all count the same: the last letter a lot, the name after "poor" when somebody asks who got it, and most of the others hardly at all. Such a mean, in which the text itself decides what counts, is called **attention**. The next three rungs build it, and the first step is to give each token of the past a share that you choose.
 #

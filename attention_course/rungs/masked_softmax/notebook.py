@@ -73,7 +73,7 @@ scores, exp, weights
 ask("one_higher")
 
 # %% [markdown]
-# There are four reasons, and you will meet each of them again. (Only the second singles out exp.)
+# There are four reasons, and you will meet each of them again. (Only the second singles out exponentials.)
 #
 # - **The order is kept.** A higher score gets more weight, even among negative scores. A square would give −3 as much as 3.
 # - **Differences become ratios.** Raise a score by 1, and the ratio of its weight to any other is multiplied by e, about {{torch.tensor(1.0).exp():.2f}}. Where the scores started makes no difference.
@@ -104,7 +104,7 @@ scores = torch.tensor([1.0, 2.0, 5.0]).log()
 torch.softmax(scores, dim=-1), torch.softmax(scores + 100, dim=-1)
 
 # %% [markdown]
-# Nothing happens, because exp(s + 100) is exp(s) times exp(100), and the division cancels that factor. This is more than a curiosity. Computers need it, since exp grows so fast that exp(1000) does not fit into a float32. It becomes infinite, which is called **overflow**, and infinity divided by infinity is NaN, "not a number". Where is the limit? Change 1000 to 80, and go up until it breaks.
+# Nothing happens, because exp(s + 100) is exp(s) times exp(100), and the division cancels that factor. Computers need this, since exp grows so fast that exp(1000) does not fit into a float32. It becomes infinite, which is called **overflow**, and infinity divided by infinity is NaN, "not a number". Where is the limit? Change 1000 to 80, and go up until it breaks.
 
 # %% tags=["do"]
 large = 1000 + torch.tensor([0.0, 1.0, 2.0])  # change 1000
@@ -126,7 +126,7 @@ softmax(large, dim=-1)
 # %% [markdown]
 # ## Build: a mask
 #
-# Back to the opening picture. The highest score belonged to “Sam”, and “Sam” is the very word that “poor” has to predict. A model that may look at the answer learns to copy it, and is helpless once it has to write on its own. So words that come later must get no weight.
+# In the opening picture, the highest score belonged to “Sam”, and “Sam” is the very word that “poor” has to predict. A model that may look at the answer learns to copy it, and is helpless once it has to write on its own. So words that come later must get no weight.
 #
 # A **mask** is a table of True and False that says who may look at whom. Each row belongs to a position that looks, which is called a **query**. Each column belongs to a position that is looked at, a **key**. A query may see its own key and those before it.
 
@@ -276,7 +276,7 @@ out = F.scaled_dot_product_attention(x, x, x, attn_mask=visible)
 nothing - nothing.amax(), torch.softmax(nothing, dim=-1), out[0, 0]
 
 # %% [markdown]
-# A lot of code fills in `-1e9` or `-1e4` instead of −∞. With ordinary scores you get the same weights. Below you don't. In row 0 the visible score is even lower than the fill, and row 1 is fully masked.
+# A lot of code fills in `-1e9` or `-1e4` instead of −∞. With ordinary scores you get the same weights. In the next cell you don't. In row 0 the visible score is even lower than the fill, and row 1 is fully masked.
 
 # %%
 scores = torch.tensor([[-20_000.0, 0.0], [0.0, 0.0]])
@@ -321,7 +321,7 @@ for T in (1, 2, 7, 32):
 # %% [markdown]
 # ## How many keys does it look at?
 #
-# You can make weights sharper or more even without touching the order of the scores. Divide them all by one number, the **temperature**. Their differences are divided too, so below 1 the highest score gets more, and above 1 the weights come closer together. Change the temperature to 0.3<!--given-->, then to 3, and run the cell each time.
+# You can make weights sharper or more even without changing the order of the scores. Divide them all by one number, the **temperature**. Their differences are divided too, so below 1 the highest score gets more, and above 1 the weights come closer together. Change the temperature to 0.3<!--given-->, then to 3, and run the cell each time.
 
 # %% tags=["do"]
 temperature = 1.0  # change this
@@ -357,7 +357,7 @@ explore("masked_softmax")
 #
 # ## Let it learn
 #
-# How does a model learn a score? Take the letter pairs of rung {bag_of_words} again, but don't count. Start with a table of scores that are all 0. For each score, `loss.backward()` tells us how fast the loss would rise if we raised that score. So we move every score the other way, 300 times. (Rung {scaling_variance} takes a closer look.) Which loss will it end at?
+# Before we learn scores for places, let's learn simpler ones, for the next letter. Take the pairs of rung {bag_of_words} again, but don't count. Start with a table of scores that are all 0. For each of them, `loss.backward()` finds out how fast the loss would rise if we raised that score. So we subtract 50 times that from the score, which is one step downhill. (Rung {scaling_variance} takes a closer look.) Where will the loss be after 300 such steps?
 
 # %% tags=["do"]
 text = load_text("stories")
@@ -366,19 +366,19 @@ V = tokenizer.vocab_size
 ids, _ = train_val_split(tokenizer.encode(text))
 before, after = ids[:-1], ids[1:]
 
-scores = torch.zeros(V, V, requires_grad=True)
+scores = torch.zeros(V, V, requires_grad=True)  # to be learned
 for step in range(301):
     p = torch.softmax(scores, dim=-1)[before, after]
     loss = -p.log().mean()  # the average surprise
     if step in (0, 3, 10, 30, 300):
         print(f"step {step:3}: loss {loss:.2f}")
     loss.backward()
-    with torch.no_grad():  # this step is no part of the model
-        scores -= 50 * scores.grad  # try 5 and 500
-    scores.grad = None
+    with torch.no_grad():  # don't track this change
+        scores -= 50 * scores.grad  # try 5, and 500
+    scores.grad = None  # backward would add to it
 
 # %% [markdown]
-# It falls from ln 33 to {{loss:.2f}}, the loss of the table that you counted, and yet nobody told it to count. Counting works for pairs. This works for any numbers that the loss depends on, and it's how the models on the staircase were trained.
+# It falls from ln 33 to {{loss:.2f}}, as low as the table that you counted, and yet nobody told it to count. (With 5 it creeps. With 500 it overshoots, and soon the loss is NaN.) Counting works for pairs. This works for any numbers, as long as a small change in them changes the loss a little, and it's how the models on the staircase were trained.
 #
 # ## Scores for distances
 #
@@ -408,7 +408,7 @@ fading = fading / fading.sum(dim=-1, keepdim=True)
 torch.testing.assert_close(weights, fading)
 
 # %% [markdown]
-# Each step back lowers the score by ln 2, about {{-half.log():.2f}}, and that halves the weight. So your choice in rung {tril_matmul} comes down to a single number. The model on this step of the staircase has more freedom: *one score for each distance*, all of them learned.
+# Each step back lowers the score by ln 2, about {{-half.log():.2f}}, and that halves the weight. So your choice was a single number. The model on this step of the staircase has more freedom: *one score for each distance*, all of them learned.
 #
 # Be that model. Here is the story, in words so that we can see it all. The bars are the weights of the last query, “Poor”, which wants to find out who got the drum.
 
@@ -449,9 +449,9 @@ other = (
 draw_last(other)
 
 # %% [markdown]
-# “Poor” looks nine words back, whatever is there. Rung {tril_matmul} warned us of that. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because it's in a different place in every story. Keep this picture in mind, because it is what rung {query_key_value} sets out to fix.
+# “Poor” looks nine words back, whatever is there. In this story it is “at”, and “Joe” gets nothing to speak of. No score for a distance can follow the name around, because it's in a different place in every story. That is what rung {query_key_value} sets out to fix.
 #
-# What remains is a clean division of labour. **The mask says who *may* look where, and the scores say who *wants* to.** Any finite scores will do, as long as the mask is there.
+# **The mask says who *may* look where, and the scores say who *wants* to.** Any finite scores will do, as long as the mask is there.
 #
 # ## Break it
 #
@@ -484,7 +484,7 @@ leaks = leak_probe(lambda x: almost_attention(x)[1], x)
 assert leaks[0, 1:].all()
 
 # %% [markdown]
-# Each *column* sums to 1. Every key hands out a total of 1 to the queries that may see it, and later queries are among them. So output 0 moves with every later input, although the upper triangle is empty. Two checks catch this bug, the sum of each row and the leak probe. Looking at the zeros doesn't.
+# Each *column* sums to 1. Every key hands out a total of 1 to the queries that may see it, and later queries are among them. So output 0 moves with every later input, although the upper triangle is empty. Two checks catch this bug, the sum of each row and the leak probe.
 #
 # ## Exercises
 #
@@ -524,7 +524,7 @@ check("stable_softmax", my_softmax)
 # %% [markdown]
 # ### 3. Padding
 #
-# This one is hard, and no later rung needs it, so leave it out if you like. Texts in a batch have different lengths, but a tensor has only one. So short texts are filled out at the end with tokens that mean nothing, the **padding**, and no query should look there. You get scores for T_q queries and T_k keys, which may be two different numbers, and the length of each text. A text of length 0 has no key that may be seen, and softmax turns such a row into NaN.
+# This one is hard, and no later rung needs it, so leave it out if you like. Texts in a batch have different lengths, but a tensor has only one. So short texts are filled up at the end with tokens that mean nothing, the **padding**, and no query should look there. You get scores for T_q queries and T_k keys, which may be two different numbers, and the length of each text. A text of length 0 has no key that may be seen, and softmax turns such a row into NaN.
 #
 # <!--task padding_weights-->
 

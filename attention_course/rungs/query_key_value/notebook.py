@@ -867,7 +867,7 @@ OneHead(V=33, block_size=128, C=64)(torch.randint(33, (2, 16))).shape
 # ## Three sentences to remember
 #
 # 1. A query says what a token looks for, a key what it can be found under, a value what it hands over.
-# 2. The score of a key is its dot product with the query; softmax turns scores into weights, and the values, averaged with these weights, are added to the token.
+# 2. The score of a key is its dot product with the query; softmax turns scores into weights, and the head's output, an update for the token, is the mean of the values with these weights.
 # 3. A head compares tokens and not places, so a token has to be told where it is.
 #
 # Next: [rung {scaling_variance}, scaling]({scaling_variance}.ipynb).
