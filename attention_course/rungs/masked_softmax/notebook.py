@@ -378,7 +378,7 @@ for step in range(301):
     scores.grad = None  # backward would add to it
 
 # %% [markdown]
-# It falls from ln 33 to {{loss:.2f}}, as low as the table that you counted, and yet nobody told it to count. (With 5 it creeps. With 500 it overshoots, and soon the loss is NaN.) Counting works for pairs. This works for any numbers, as long as a small change in them changes the loss a little, and it's how the models on the staircase were trained.
+# It falls from ln 33 to {{loss:.2f}}, as low as the table that you counted, and yet nobody told it to count. (With 5 it creeps. With 500<!--given--> it overshoots, and soon the loss is NaN.) Counting works for pairs. This works for any numbers, as long as a small change in them changes the loss a little, and it's how the models on the staircase were trained.
 #
 # ## Scores for distances
 #
