@@ -852,7 +852,7 @@ OneHead(V=33, block_size=128, C=64)(torch.randint(33, (2, 16))).shape
 # %% [markdown]
 # ## More: the rest of the transformer, in plain words
 #
-# You have the heart of it. Here is what grows around it, from the bottom of the drawing below to its top. Each token starts as C numbers of its own, plus those of its position. These numbers travel upwards through several layers, and each layer adds to them twice. First, several heads add what the token found in the tokens before it. Then a small network, which sees only this one token, adds what it makes of the news. Before both, the numbers are brought back to a moderate size. At the top, every possible next token gets a score, and softmax turns these scores into probabilities. That is all of GPT.
+# You have the heart of it. Here is what grows around it, from the bottom of the drawing below to its top. Each token starts as C numbers of its own, plus those of its position. These numbers travel upwards through several stages, and each stage adds to them twice. First, several heads add what the token found in the tokens before it. Then a small network, which sees only this one token, adds what it makes of the news. Before both, the numbers are brought back to a moderate size. At the top, every possible next token gets a score, and softmax turns these scores into probabilities. That is all of GPT.
 #
 # The transformer of 2017<!--given--> translated, so it had two such towers. One read the German sentence and needed no mask. The other wrote the English one, with the mask, and its heads could also take keys and values from the first (rung {cross_and_causal}).
 #
