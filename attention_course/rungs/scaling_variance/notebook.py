@@ -3,10 +3,14 @@
 #
 # <!--ladder-->
 #
-# **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large.
+# **You will build** the rule for how large scores get, and with it the one number that lets a head with many channels learn.
+#
+# On our staircase of models, one trained head has brought the loss down to 0.38<!--given-->, and no model can get below 0.10<!--given-->. So let's give the head more channels. That should help, because longer queries can ask more precise questions. But a head with many channels hardly learns.
+#
+# Guess what happens below. Then drag the edge of the bell back, and find the smallest head_size at which one key has nearly all the weight.
 
 # %% tags=["hero", "folded"]
-# The opening picture: drag the edge of the bell
+# The opening picture: guess first, then drag the edge of the bell
 from attention_course.heroes import hero
 
 hero("scaling_variance")
@@ -15,13 +19,6 @@ hero("scaling_variance")
 # **You need** [rung {query_key_value}]({query_key_value}.ipynb), softmax and entropy from [rung {masked_softmax}]({masked_softmax}.ipynb), and what a derivative is.
 #
 # <!--time-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds: the division by √head_size.](images/transformer_scaling_variance.svg)
-
-# %% [markdown]
-# ## The question
-#
-# A score is the dot product of a query and a key: a sum, with one term for each channel. `attention_weights` multiplies every score by 1/√head_size. Why that number, and what happens without it?
 
 # %% tags=["folded"]
 # Imports
@@ -30,23 +27,207 @@ import math
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 
-from attention_course.attention import Head, attention_weights, leak_probe
+from attention_course.attention import (
+    Head,
+    attention,
+    attention_weights,
+    causal_mask,
+    leak_probe,
+)
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.fills import fill
-from attention_course.plots import Bars, Lines, picture
+from attention_course.plots import (
+    BLUE,
+    SKY,
+    Bars,
+    Lines,
+    Picture,
+    picture,
+)
 from attention_course.progress import progress
 from attention_course.questions import ask
+from attention_course.text import Data, get_batch, load_text
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
 progress("scaling_variance")
 
 # %% [markdown]
+# ## A head that hardly learns
+#
+# In rung {query_key_value} you wrote two matrices by hand, and with them each letter found the one before it. Now training has to find them. Three heads read the same pieces of our stories, and for every letter they have to name the letter before it. The first head has 16 channels, and the second has 256. The third also has 256, but its scores are divided by 16, which is √256.
+
+# %% tags=["folded"]
+# Question
+ask("three_heads")
+
+# %% tags=["folded"]
+# The model and its training: the next section explains both
+data = Data.of(load_text("stories"))
+V = data.tokenizer.vocab_size
+
+
+class LetterBefore(nn.Module):
+    def __init__(self, head_size, scale):
+        super().__init__()
+        self.letter = nn.Embedding(V, 32)
+        self.position = nn.Embedding(32, 32)
+        self.head = Head(32, head_size, d_v=32)
+        self.out = nn.Linear(32, V, bias=False)
+        self.scale = scale
+
+    def forward(self, ids):  # (B, 32)
+        x = self.letter(ids) + self.position.weight  # (B, 32, 32)
+        q, k = self.head.query(x), self.head.key(x)
+        v = self.head.value(x)
+        found, _ = attention(q, k, v, causal_mask(32), self.scale)
+        return self.out(found)  # a score for each of V letters
+
+
+def train(model, steps=100):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    generator = torch.Generator().manual_seed(0)
+    losses = torch.zeros(steps)
+    for step in range(steps):
+        ids, _ = get_batch(data.train, 32, 16, generator)  # (16, 32)
+        named = model(ids)[:, 1:]  # the first letter has none before it
+        right = ids[:, :-1]
+        loss = F.cross_entropy(named.flatten(0, 1), right.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses[step] = loss.item()
+    return losses
+
+
+# %%
+losses = {}
+for name, head_size, scale in (
+    ("16 channels", 16, 1.0),
+    ("256 channels", 256, 1.0),
+    ("256 channels, scores / 16", 256, 1 / 16),
+):
+    torch.manual_seed(0)
+    losses[name] = train(LetterBefore(head_size, scale))
+
+# %% tags=["folded"]
+# Picture: three losses
+narrow, wide, divided = losses.values()
+assert max(narrow[-1], divided[-1]) < 0.15 < 1.5 < wide[-1]
+picture(
+    Lines(
+        "Name the letter before",
+        torch.arange(100),
+        losses,
+        "step",
+        "loss (nats per letter)",
+        log=False,
+    ),
+    alt="Three losses over 100 steps of training. With 16 channels, and "
+    "with 256 whose scores are divided by 16, the loss falls to nearly "
+    "0. With 256 channels and no division it stays above 1.5.",
+)
+
+# %% [markdown]
+# The middle one ends at {{wide[-1]:.1f}} nats per letter, while the other two are almost at 0. It can do everything that the small head can, and it has 240<!--given--> more channels to do it with. All three got the same letters and the same number of steps. So the trouble is not what the wide head could express, but how it learns, and a single division cures it.
+#
+# To understand that, you have to know what training does. We've put it off for four rungs, so here it is.
+#
+# ## How a model learns
+#
+# Let's take the smallest model there is, one with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0. Sam's score is w, and training may change w. Sam should get all the weight, so let the loss be (1 − Sam's weight)², which is 0 when Sam has everything and 1 when Ben has.
+
+
+# %%
+def loss_at(w):
+    sam = w.exp() / (w.exp() + 1)  # softmax: exp of Ben's score 0 is 1
+    return (1 - sam) ** 2
+
+
+loss_at(torch.tensor(-1.0))
+
+# %% [markdown]
+# Suppose w is −1. Should it go up or down? You can find out by a nudge. Add 0.01 to w, look how much the loss changes, and divide by 0.01. That is the slope of the loss, its derivative. Where the slope is negative, the loss falls when w grows, so w should grow. Where it is positive, w should shrink. Both times you go *against* the slope.
+#
+# How far? Where the slope is steep there is a lot to gain, so let the step be a number, say 4, times the slope.
+
+# %% tags=["folded"]
+# Fill in: one step downhill
+fill("one_step_downhill")
+
+# %% tags=["folded", "name:one_step_downhill"]
+# One step downhill
+w = torch.tensor(-1.0)
+slope = (loss_at(w + 0.01) - loss_at(w)) / 0.01
+w = w - 4 * slope
+w
+
+# %% [markdown]
+# Do that again and again, and you have **gradient descent**, the way in which nearly every neural network learns. The number in front of the slope, here 4, is called the **learning rate**.
+#
+# That w started at −1. Another starts at −8, where Ben has nearly everything and the loss is nearly 1.
+
+# %% tags=["folded"]
+# Question
+ask("start_on_the_plateau")
+
+
+# %%
+def descend(start, steps=20):
+    w = torch.tensor(start)
+    path = [start]
+    for _ in range(steps):
+        slope = (loss_at(w + 0.01) - loss_at(w)) / 0.01
+        w = w - 4 * slope
+        path.append(w.item())
+    return path
+
+
+# %% tags=["do"]
+near, far = descend(-1.0), descend(-8.0)  # then try -2, -3, -4 for -8
+near[-1], far[-1]
+
+# %% tags=["folded"]
+# Picture: the loss as a hill, and both paths
+figure = Figure(figsize=(6.6, 2.8), layout="constrained")
+axes = figure.subplots()
+everywhere = torch.linspace(-9, 4, 200)
+axes.plot(everywhere, loss_at(everywhere), color=SKY)
+for path, mark in ((near, "o"), (far, "s")):
+    heights = loss_at(torch.tensor(path))
+    axes.plot(
+        path, heights, mark, color=BLUE, label=f"from w = {path[0]:g}"
+    )
+axes.set(xlabel="w, the score of Sam", ylabel="loss")
+axes.legend()
+Picture.of(
+    figure,
+    alt="The loss over w is flat at 1 on the left, a plateau, falls around "
+    "0 and is flat at 0 on the right. Steps from -1 go down the slope, "
+    "large at first and then smaller. Steps from -8 stay where they are.",
+)
+
+# %% [markdown]
+# One point walks down. The other stands on a plateau, high up and wrong, and it doesn't move, because there is no slope to tell it where to go. Remember that plateau, because the wide head stands on one.
+#
+# A real head has thousands of parameters, and the loss has a slope for each of them. All these slopes together are the **gradient**. To nudge thousands of parameters one by one would take far too long, and PyTorch doesn't. `loss.backward()` walks through the computation in reverse, from the loss to the parameters, and applies the chain rule at every step. That is **backpropagation**, and it finds all slopes in one go. Each parameter then has its own in `.grad`.
+
+# %%
+w = torch.tensor(-1.0, requires_grad=True)  # keep track of this one
+loss_at(w).backward()
+w.grad, slope
+
+# %% [markdown]
+# The two agree but for the size of the nudge. Changing the parameters is the job of an **optimizer**. Open the folded code above, and you can read its three lines now. `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Ours is called Adam. It takes gradient descent and adapts the size of the step to each parameter.) Once a model is trained, you need none of this. Running it as it is, with the parameters left alone, is called **inference**.
+#
 # ## How large is a score?
 #
-# Let each entry of q and of k be 1 or −1, decided by a coin toss. With head_size = 2 there are four coins, and 16 equally likely outcomes.
+# On the plateau one score was 8 below the other. Nobody chooses such scores. So where could they come from?
+#
+# A score is a sum with one product per channel. Say that each number in q and in k is 1 or −1, decided by a coin. With 2 channels that makes four coins, and 16 outcomes.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -55,37 +236,30 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. How far they are from it is measured by the **variance**, the mean of the squared distances from the mean. Eight scores are 0, and eight are 2 or −2: (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}. The square root of the variance is the **standard deviation**, √2 here.
-
-# %%
-variance = scores.var(correction=0)  # divide by 16
-(scores == 0).sum(), (scores.abs() == 2).sum(), variance
-
-# %% [markdown]
-# A single coin has mean 0 and variance 1. The coins are **independent**: knowing one says nothing about the others.
+# Their mean is 0. To measure how far they spread, take each score's distance from the mean, square it, and average. That is the **variance**. Eight scores are 0 and eight are 2 or −2, so it is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}. Because it is made of squares, people also take its root, and its root is the standard deviation. Here it is √2.
 #
-# ## Predict
+# Now toss more coins. Make it 8 channels, then 32, then 128. What is the rule?
+
+# %% tags=["do"]
+channels = 2  # then 8, 32, 128
+torch.manual_seed(0)
+q, k = torch.randint(2, (2, 4000, channels)) * 2.0 - 1  # 1 or -1
+(q * k).sum(dim=-1).var()
 
 # %% tags=["folded"]
 # Question
 ask("variance_of_a_score")
 
 # %% [markdown]
-# ## Three steps
+# Think of a walk. Each channel is a step to the left or to the right, and many of them cancel. So after 16 steps you are not 16 away, but typically √16 = 4. For numbers other than coins there's a formula. Let all entries of q and k have mean 0 and be independent, which means that none says anything about another. E is the mean, and var(q) is the variance of one entry of q.
 #
-# Let all entries of q and k have mean 0 and be independent. E stands for the mean, var(q) for the variance of one entry of q.
-#
-# 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
-# 2. With mean 0, its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
-# 3. The variances of independent terms add up, and a score has one term for each channel:
+# 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
+# 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
+# 3. The variances of independent terms add up, and a score has one term per channel.
 #
 # $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
 #
-# Papers write $d_k$ for head_size.
-#
-# ## Build: measure it
-#
-# Draw 4000 queries and keys with 1024 channels each, and use the first 1, 2, 4, ... 1024 of them.
+# Let's test that up to 1024 channels, with 4000 random queries and keys.
 
 # %%
 torch.manual_seed(0)
@@ -97,7 +271,21 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# Every measured variance is within 10 % of the formula. Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
+# Every measured variance is within 10 % of the formula. How do we bring it back to 1, whatever head_size is? Below are the scores of eight keys with 64 channels.
+
+# %% tags=["folded"]
+# Fill in: scores of variance 1
+fill("variance_back_to_one")
+
+# %% tags=["folded", "name:variance_back_to_one"]
+# Scores of variance 1
+head_size = 64
+scores = (q[:, :head_size] * k[:, :head_size]).sum(dim=-1)
+scaled = scores * head_size**-0.5
+scaled.var()
+
+# %% [markdown]
+# Multiplying scores by a number multiplies their variance by its *square*, so the factor is 1/√head_size and not 1/head_size. That's the `scale` of rung {query_key_value}, and the division by 16 above.
 
 
 # %% tags=["folded"]
@@ -132,11 +320,9 @@ picture(
 )
 
 # %% [markdown]
-# Twice the head_size, twice the variance. If the entries of q are twice as large, var(q) = 4, so are the scores.
+# ## What softmax makes of large scores
 #
-# ## What softmax does with it
-#
-# From head_size 1 to head_size 100<!--given-->, the standard deviation of the scores grows tenfold.
+# From head_size 1 to head_size 100<!--given-->, the scores spread ten times as far. What does softmax do then?
 
 # %% tags=["folded"]
 # Question
@@ -165,9 +351,45 @@ picture(
 )
 
 # %% [markdown]
-# Such a softmax is called **saturated**. To see when it happens, take 1000 queries with 8 keys each, and look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows are below it, half above.
+# A softmax that has given everything to one key is **saturated**. Before training the scores are random, so the winner is as random as they are, and the head begins with a confident guess. That alone would do no harm if training could correct it. Can it?
+#
+# How far does a weight move when a score does? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If a key's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
+#
+# $$\frac{\partial p_i}{\partial s_i} = \frac{e^{s_i} Z - e^{s_i} e^{s_i}}{Z^2} = p_i (1 - p_i)$$
+#
+# $$\frac{\partial p_i}{\partial s_j} = \frac{0 - e^{s_i} e^{s_j}}{Z^2} = -p_i\, p_j$$
+#
+# Put in a row for each weight and a column for each score, and you have a table of all derivatives. This table is called the Jacobian of softmax. Here it is for the weights 1/8, 2/8, 5/8, times 64.
 
 # %%
+p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
+table = p.diag() - p.outer(p)  # p_i on the diagonal, minus p_i p_j
+table * 64
+
+# %% tags=["folded"]
+# Question
+ask("when_one_key_has_it_all")
+
+# %%
+p = torch.tensor([0.0, 0.0, 1.0])
+p.diag() - p.outer(p)
+
+# %% [markdown]
+# There's the plateau. Backpropagation multiplies by this table on its way to the scores, so nothing arrives at the scores, nor at q and k behind them. And q and k are what would have to change. The values are *not* cut off, because their way back doesn't lead through softmax. Below, key 2 has all the weight. Its value gets all of the gradient, and the scores get none.
+
+# %%
+scores = torch.tensor([0.0, 0.0, 200.0], requires_grad=True)
+v = torch.ones(3, 2, requires_grad=True)
+(torch.softmax(scores, dim=-1) @ v).sum().backward()
+assert not scores.grad.any()
+v.grad, scores.grad
+
+# %% [markdown]
+# So a saturated head still learns what to hand over, and no longer where to look. How often does that happen? Let's take 1000 random queries with 8 keys each, and look at the middle one, with as many below it as above.
+
+
+# %% tags=["folded"]
+# Measure: 1000 queries, three medians, with the scale and without
 torch.manual_seed(0)
 T = 8
 q, k = torch.randn(1000, 1, 1024), torch.randn(1000, T, 1024)
@@ -180,12 +402,6 @@ def rows_of_weights(head_size, scale):
     return torch.softmax(scores, dim=-1)
 
 
-unscaled = [rows_of_weights(d, 1.0) for d in head_sizes.tolist()]
-scaled = [rows_of_weights(d, d**-0.5) for d in head_sizes.tolist()]
-
-
-# %% tags=["folded"]
-# Helpers: entropy of rows, 1 − their largest weight, medians
 def entropy(weights):
     return torch.special.entr(weights).sum(dim=-1)  # entr(p) is -p ln p
 
@@ -194,114 +410,48 @@ def left_to_others(weights):
     return 1 - weights.amax(dim=-1)
 
 
-def medians(measure, tables):
-    return torch.stack([measure(weights).median() for weights in tables])
-
-
-def compared(title, measure, y_label):
-    curves = {
-        "scores as they are": medians(measure, unscaled),
-        "scores / √head_size": medians(measure, scaled),
-    }
-    return Lines(title, head_sizes, curves, "head_size", y_label)
-
-
-# %% tags=["folded"]
-# Picture: both medians over head_size
-picture(
-    compared("Entropy of a row", entropy, "nats"),
-    compared("1 − largest weight of a row", left_to_others, "weight"),
-    alt="Two pictures over head_size, both axes logarithmic. Without a "
-    "scale the entropy falls towards 0, and so does what the largest "
-    "weight leaves. With it, both stay where they are.",
-)
-
-# %% [markdown]
-# In rows of 8 keys without a scale, the median of the largest weight is above 0.95 at head_size 64 and above 0.999 at 1024. With the scale, it stays near a third.
-
-# %% tags=["folded"]
-# Check: medians of the largest weight, without a scale and with it
-for smallest, d in ((3 / 4, 16), (0.95, 64), (0.999, 1024)):
-    assert rows_of_weights(d, 1.0).amax(dim=-1).median() > smallest
-    assert 0.3 < rows_of_weights(d, d**-0.5).amax(dim=-1).median() < 0.4
-assert medians(entropy, unscaled)[-1] < 1e-3
-assert medians(entropy, scaled).min() > 1.7
-
-# %% [markdown]
-# ## The derivatives of softmax
-#
-# How far does a weight move when a score does? For softmax that is a matrix: entry [i, j] says how fast weight i changes with score j. With weights $p$ it is
-#
-# $$\frac{\partial p_i}{\partial s_j} = \begin{cases} p_i (1 - p_i) & i = j \\ -p_i\, p_j & i \neq j \end{cases}$$
-#
-# in short, $\operatorname{diag}(p) - p\,p^T$. Here it is for the weights 1/8, 2/8, 5/8 of rung {masked_softmax}.
-
-# %%
-p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
-table = p.diag() - p.outer(p)
-table * 64
-
-# %% [markdown]
-# Check the corner: 1/8 · 7/8 = 7/64. Each column sums to 0: what one weight gains, others lose. The matrix of all derivatives of a function's outputs with respect to its inputs is called its **Jacobian**. PyTorch's `jacobian` computes the same. (ln p are scores whose softmax is p.)
-
-# %%
-by_torch = torch.autograd.functional.jacobian(
-    lambda s: torch.softmax(s, dim=-1), p.log()
-)
-torch.testing.assert_close(table, by_torch)
-assert table[0, 0] == (1 / 8) * (7 / 8) == 7 / 64
-
-# %% tags=["folded"]
-# Question
-ask("when_one_key_has_it_all")
-
-# %%
-p = torch.tensor([0.0, 0.0, 1.0])
-p.diag() - p.outer(p)
-
-# %% [markdown]
-# A small change of a score changes nothing. Backpropagation multiplies by this matrix, so almost no gradient passes through such a row to the scores, or to q and k behind them. Such gradients are called **vanishing gradients**. The values are not cut off, because their gradient does not pass through softmax. Below, key 2 has all the weight, so its value gets all the gradient.
-
-# %%
-scores = torch.tensor([0.0, 0.0, 200.0], requires_grad=True)
-v = torch.ones(3, 2, requires_grad=True)
-(torch.softmax(scores, dim=-1) @ v).sum().backward()
-assert not scores.grad.any()
-v.grad
-
-# %% [markdown]
-# Is a model that is sure of a wrong answer stuck in the same way? At the end of a model that chooses among answers there is a softmax, too. It gives each answer a probability, and one answer is right. Training makes the loss small. Here it is the **cross-entropy**: −ln of the probability of the right answer.
-#
-# The scores that go into this last softmax are called **logits**. The logarithm undoes the flatness of softmax, because its derivative, 1/p, cancels the factor p of the Jacobian. The gradient of the loss with respect to the logits is $p - y$, where $y$ is 1 for the right answer and 0 for the others. Below, answer 0 is right, and the model is sure of answer 2. (`F.cross_entropy` is softmax and this loss in one.)
-
-# %%
-logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
-F.cross_entropy(logits, torch.tensor(0)).backward()
-p, y = torch.softmax(logits.detach(), dim=-1), torch.tensor([1.0, 0.0, 0.0])
-torch.testing.assert_close(logits.grad, p - y)
-logits.grad
-
-# %% [markdown]
-# Back to the weights of a head. How quickly does the Jacobian vanish? Take its **norm**, the square root of the sum of its squared entries, for the rows from above.
-
-
-# %%
 def jacobian_norm(weights):
     products = weights[..., :, None] * weights[..., None, :]
     return torch.linalg.matrix_norm(weights.diag_embed() - products)
 
 
+unscaled = [rows_of_weights(d, 1.0) for d in head_sizes.tolist()]
+scaled = [rows_of_weights(d, d**-0.5) for d in head_sizes.tolist()]
+
+
+def compared(title, measure, y_label):
+    curves = {
+        name: torch.stack([measure(weights).median() for weights in tables])
+        for name, tables in (
+            ("scores as they are", unscaled),
+            ("scores / √head_size", scaled),
+        )
+    }
+    return Lines(title, head_sizes, curves, "head_size", y_label)
+
+
+measures = (
+    compared("Entropy of the weights", entropy, "nats"),
+    compared("1 − largest weight", left_to_others, "weight"),
+    compared("Size of the derivatives", jacobian_norm, "norm"),
+)
+
 # %% tags=["folded"]
-# Picture: the norm of the Jacobian over head_size
+# Picture: entropy, largest weight and derivatives over head_size
 picture(
-    compared("Jacobian of softmax, of a row", jacobian_norm, "norm"),
-    alt="The median norm of the Jacobian over head_size, both axes "
-    "logarithmic. Without a scale it falls below a hundred-thousandth. "
-    "With it, it stays the same.",
+    *measures,
+    alt="Three pictures over head_size, both axes logarithmic. Without a "
+    "scale the entropy, what the largest weight leaves to the others, "
+    "and the norm of the Jacobian all fall towards 0. With it all three "
+    "stay where they are.",
 )
 
 # %% [markdown]
-# That is the median, the norm in a typical row. The gradients of many queries add up, so their mean norm matters as well.
+# (The norm is the root of the sum of all squared derivatives.) Without a scale all three collapse. At head_size 64 the largest weight is {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}} in the middle row, and at 1024 hardly anything is left to learn from. With the scale, nothing changes from 1 channel to 1024.
+#
+# ### More: the middle row, and the mean of all rows
+#
+# The gradients of many queries add up, so their mean matters as well, and it tells a milder story.
 
 # %%
 for d in (1, 64, 256, 1024):
@@ -310,9 +460,9 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# Without a scale, at head_size 64 the median is below 0.1, and at 1024 it is practically 0. The mean falls much more slowly, about like 1/√head_size: from 256 to 1024, with four times as many channels, it about halves. At 1024 nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
+# The norm in the middle row is the **median**. It's below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way in this manner are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so with four times as many channels it about halves. At 1024 nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights. That's why the wide head above learned slowly, and not nothing.
 #
-# (This is the Jacobian alone. Without a scale the factor 1/√head_size is missing from the gradient as well, so on average the gradient of q and k does not fall; in a typical row it does.)
+# (This is the Jacobian alone. Without a scale the factor 1/√head_size is missing from the gradient as well, so on average the gradient of q and k does not fall. In a typical row it does.)
 
 # %% tags=["folded"]
 # Check: median and mean fall without a scale, and the median stays with it
@@ -322,7 +472,10 @@ for d, largest in ((64, 0.1), (1024, 1e-5)):
 assert 0.4 < norms[1024].mean() / norms[256].mean() < 0.65
 fifth = norms[1024].sort().values[-200:].sum()
 assert fifth > 0.9 * norms[1024].sum()
-assert medians(jacobian_norm, scaled).min() > 0.3
+assert (
+    compared("", jacobian_norm, "").curves["scores / √head_size"].min()
+    > 0.3
+)
 
 # %% tags=["folded"]
 # Check: the gradient of q and k, in a typical row and on average
@@ -347,7 +500,123 @@ assert wide.mean() > 0.8 * narrow.mean()
 q, k = q.detach(), k.detach()
 
 # %% [markdown]
+# ### More: isn't that just a bad learning rate?
+#
+# It's a fair objection, since a smaller learning rate moves large scores less. We trained both wide heads for 200 steps<!--given--> at the learning rates 0.001, 0.003, 0.01 and 0.03<!--given-->, and at each of them the one without the division ended with the higher loss. You can repeat that by changing `lr` in the folded cell. What does help is to begin with smaller queries and keys, so that their scores are small from the start. But that's the scale under another name, and it would have to be chosen anew for every head_size.
+#
+# ## The softmax at the end
+#
+# A model also ends with a softmax, which turns its scores for all letters into probabilities. Those last scores are called **logits**. Say a model is confident of the wrong letter. Is it stuck on a plateau, too?
+
+# %% tags=["folded"]
+# Question
+ask("confident_and_wrong")
+
+# %% [markdown]
+# It isn't, because of its loss, which you have known since rung {bag_of_words} as the average surprise. Its usual name is **cross-entropy**, and for one letter it is −ln of the probability p of the right one. The logarithm has the slope −1/p, and that cancels the p that makes softmax flat. For the logit of the right letter and for any other one, the slope becomes
+#
+# $$-\frac{1}{p_r} \cdot p_r (1 - p_r) = p_r - 1 \qquad -\frac{1}{p_r} \cdot (-p_r\, p_j) = p_j - 0$$
+#
+# In short it is $p - y$, where $y$ is 1 for the right letter and 0 for all others. Below, letter 0 is right, and the model is confident of letter 2. (`F.cross_entropy` is softmax and loss in one.)
+
+# %%
+logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
+F.cross_entropy(logits, torch.tensor(0)).backward()
+p, y = torch.softmax(logits.detach(), dim=-1), torch.tensor([1.0, 0.0, 0.0])
+torch.testing.assert_close(logits.grad, p - y)
+logits.grad
+
+# %% [markdown]
+# The more wrong a model is, the harder it's pulled back. The softmax in the middle of a head has no such logarithm behind it. It can only be kept off the plateau, and that's what the scale is for.
+#
+# ### More: the first loss of a model is ln V, or a little more
+#
+# Say a model has to choose among 87 characters. The simplest guess gives each the same probability, so its loss is ln 87. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
+
+# %% tags=["folded"]
+# Question
+ask("loss_of_random_logits")
+
+# %% [markdown]
+# How parameters are drawn before training is their **initialization**. That of an `nn.Embedding` has mean 0 and variance 1, and logits that come straight from such a table are random numbers of the same kind.
+
+# %%
+torch.manual_seed(0)
+logits = torch.randn(20_000, 87)
+characters = torch.randint(87, (20_000,))
+loss = F.cross_entropy(logits, characters)
+predicted = math.log(87) + 1 / 2
+print(f"ln 87 {math.log(87):.3f}")
+print(f"measured {loss:.2f}, predicted {predicted:.2f}")
+
+# %% [markdown]
+# The loss is the logarithm of the sum of all exponentials, minus the true logit, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm is ln 87 + 1/2 = {{predicted:.2f}}. (We measured a little less, because the sum varies from row to row.)
+#
+# Small logits remove the 1/2. With a standard deviation of 0.02 the loss begins at ln 87. It's the same lesson at both ends of a model. A softmax that has learned nothing should not be confident of anything, and the variance of its input decides how confident it is.
+
+# %% tags=["folded"]
+# Check: the prediction; small logits begin at ln 87
+torch.testing.assert_close(loss.item(), predicted, atol=0.03, rtol=0)
+torch.testing.assert_close(
+    F.cross_entropy(0.02 * logits, characters).item(),
+    math.log(87),
+    atol=0.002,
+    rtol=0,
+)
+
+# %% [markdown]
 # ## What the scale promises
+#
+# It promises a good start, if q and k have a variance near 1 or less when training begins. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place. (`nn.Parameter` marks a tensor that training may change.)
+
+# %%
+torch.manual_seed(0)
+q, k = nn.Parameter(torch.randn(8, 16)), nn.Parameter(torch.randn(8, 16))
+wanted = torch.arange(8).roll(1)  # query t is to find key t - 1
+optimizer = torch.optim.Adam([q, k], lr=0.05)
+variance_at_start = (q @ k.T * 16**-0.5).var().item()
+for _ in range(200):
+    scores = q @ k.T * 16**-0.5
+    loss = F.cross_entropy(scores, wanted)  # -ln of the wanted key's weight
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(f"variance {variance_at_start:.1f} before, {scores.var():.1f} after")
+
+# %% [markdown]
+# To give one key nearly all the weight, the scores *must* lie far apart, so training made q and k longer. It also made them depend on each other, and then the formula no longer holds. There's nothing wrong with a softmax that becomes confident because it has learned something. The trouble was one that is confident before it has.
+
+# %% tags=["folded"]
+# Check: the variances before and after; what cosines allow
+assert loss < 0.01
+assert variance_at_start < 1
+assert scores.var() > 10
+assert q.var() > 2
+assert k.var() > 2
+assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
+cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
+assert cosines.abs().max() <= 1 + 1e-6
+# one cosine of 1, all others -1
+assert math.e / (math.e + 127 / math.e) < 0.06
+
+# %% [markdown]
+# ### More: QK-norm, for when scores grow too large later
+#
+# In long runs of large models, the scores sometimes grow until training fails. **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score. It divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. The learned number is needed, because without it, beside 127 others, no key could get even 6 % of the weight. At best it would get e / (e + 127/e).
+#
+# Models of today keep 1/√head_size and normalize q and k in another way. Each is divided by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and each channel is then multiplied by a learned number (OLMo 2 and Qwen3 do this; a vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm, of rung {bigram_to_gpt}, for the same purpose). Neither bounds the scores for good, since the learned numbers have no bound. Gemma 2 does that with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
+
+# %%
+q, k = 30 * torch.randn(2, 4000, 64)  # long queries, long keys
+q, k = (
+    each / each.square().mean(-1, keepdim=True).sqrt() for each in (q, k)
+)
+((q * k).sum(dim=-1) * 64**-0.5).var()
+
+# %% [markdown]
+# The 30 is gone, and the variance is near 1 again.
+#
+# ### More: when q and k don't have variance 1
 #
 # The formula needs the variances of q and k, and these need not be 1. Say that tokens of 4 channels and the matrices for q and k are all drawn by `torch.randn`, with head_size 4. Then each entry of q and k is a sum of 4 products, and has variance 4.
 
@@ -356,7 +625,7 @@ q, k = q.detach(), k.detach()
 ask("wide_queries")
 
 # %% [markdown]
-# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own, so that the mean is over both. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, and that is enough for their variances to add up.
+# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**, which means that the mean of $q_i q_j$ is 0 for $i \neq j$. Because q and k are independent of each other, the terms $q_i k_i$ are then uncorrelated as well, and that's enough for their variances to add up. (In a real head q and k of one token do depend on each other, because both are made from it.)
 
 # %% tags=["folded"]
 # Measure: the variances of q, scores, scores / √4 and scores / 8
@@ -377,9 +646,9 @@ for name, variance in zip(
     print(f"{name:12} {variance:4.1f}")
 
 # %% [markdown]
-# By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves {{predicted[2]:.0f}}. It takes a division by 8 to get to {{predicted[3]:.0f}}.
+# By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves {{predicted[2]:.0f}}, and it takes a division by 8 to get to {{predicted[3]:.0f}}.
 #
-# With the linear layers of rung {query_key_value} it is the other way round. How parameters are drawn before training is their **initialization**. That of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3 at first, and scaled scores 1/9, whatever head_size is. So an untrained head takes almost the plain mean.
+# With the linear layers of rung {query_key_value} it's the other way round. The initialization of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3 at first, and scaled scores 1/9, whatever head_size is. So an untrained head takes almost the plain mean. If the weights are still that even after training, the head has found nothing to look for, perhaps because its tokens don't know their positions.
 
 # %% tags=["folded"]
 # Check: variances of 1/3 and 1/9 at three head sizes
@@ -402,79 +671,9 @@ for head_size in (4, 64, 1024):
     )
 
 # %% [markdown]
-# So the scale promises the same variance for every head_size, and no saturation *at initialization*, if q and k are random then, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place. `nn.Parameter` marks a tensor that training may change. `loss.backward()` computes the gradient of the loss and adds it to `.grad`, which `zero_grad()` has cleared. Then the **optimizer**, here one called Adam, changes each entry by a small step that should lower the loss.
-
-# %%
-torch.manual_seed(0)
-q, k = nn.Parameter(torch.randn(8, 16)), nn.Parameter(torch.randn(8, 16))
-wanted = torch.arange(8).roll(1)  # query t is to find key t - 1
-optimizer = torch.optim.Adam([q, k], lr=0.05)
-variance_at_start = (q @ k.T * 16**-0.5).var().item()
-for _ in range(200):
-    scores = q @ k.T * 16**-0.5
-    loss = F.cross_entropy(scores, wanted)  # -ln of the wanted key's weight
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-print(f"variance {variance_at_start:.1f} before, {scores.var():.1f} after")
-
-# %% tags=["folded"]
-# Check: the variances before and after; what cosines allow
-assert loss < 0.01
-assert variance_at_start < 1
-assert scores.var() > 10
-assert q.var() > 2
-assert k.var() > 2
-assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
-cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
-assert cosines.abs().max() <= 1 + 1e-6
-# one cosine of 1, all others -1
-assert math.e / (math.e + 127 / math.e) < 0.06
-
-# %% [markdown]
-# The variance of the scores began below 1 and ended above 10. To give one key nearly all the weight, scores must be far apart, and training made q and k longer for that. It also made them depend on each other, and then the formula does not hold.
-#
-# **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score: it divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. How sharp softmax can get is bounded by the learned number, and that number has no bound. Without it, beside 127 others no key could get even 6 % of the weight: at best, e / (e + 127/e).
-#
-# ## The same lesson at the other end
-#
-# A language model ends in a softmax over its vocabulary, the V tokens that it knows. Say these are 87 characters. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
-
-# %% tags=["folded"]
-# Question
-ask("loss_of_random_logits")
-
-# %% [markdown]
-# Logits that come straight from an `nn.Embedding` are such random numbers before training, because its initialization has mean 0 and variance 1.
-
-# %%
-torch.manual_seed(0)
-logits = torch.randn(20_000, 87)
-characters = torch.randint(87, (20_000,))
-loss = F.cross_entropy(logits, characters)
-predicted = math.log(87) + 1 / 2
-print(f"ln 87 {math.log(87):.3f}")
-print(f"measured {loss:.2f}, predicted {predicted:.2f}")
-
-# %% [markdown]
-# The loss is the logarithm of the sum of all exponentials, minus the true logit, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2 = {{predicted:.2f}}. (We measured a little less, because the sum varies from row to row.)
-#
-# Small logits remove the 1/2. With a standard deviation of 0.02 the loss begins at ln 87. It is the same lesson at both ends: a softmax that has learned nothing should not be sure of anything, and the variance of its input determines how sure it is.
-
-# %% tags=["folded"]
-# Check: the prediction; small logits begin at ln 87
-torch.testing.assert_close(loss.item(), predicted, atol=0.03, rtol=0)
-torch.testing.assert_close(
-    F.cross_entropy(0.02 * logits, characters).item(),
-    math.log(87),
-    atol=0.002,
-    rtol=0,
-)
-
-# %% [markdown]
 # ## Prove
 #
-# Measured variance equals the formula, for several variances of q and k, sizes and scales.
+# The measured variance equals the formula, for several variances of q, sizes and scales.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
@@ -488,7 +687,7 @@ for var_q in (0.25, 1.0, 4.0):
             torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
 
 # %% [markdown]
-# And `attention_weights` multiplies by 1/√head_size by default. The factor may be applied anywhere before the softmax: to the scores, or to q alone.
+# And `attention_weights` of rung {query_key_value} multiplies by 1/√head_size, as PyTorch does. You may apply the factor anywhere before the softmax, to the scores or to q alone.
 
 # %%
 q, k, v = torch.randn(3, 4, 8, 16)
@@ -501,18 +700,20 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Explore
 #
-# **At which head_size does one key begin to get all the weight? And what brings the others back?**
+# **At which head_size does one key get nearly all the weight, and which scale brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, and in this row sooner or later one key gets nearly all the weight. Then the Jacobian is close to 0. Try other rows, too. Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64 here).
-#
-# The dashed curve is a normal density with the variance that the formula predicts. The scores approach it as head_size grows; at small head_size they are more peaked.
+# Drag head_size to the right with the scale on "none", until one bar is almost 1. What has happened to the Jacobian? Try other rows, too, because some collapse early and some not even at 64. Then press "1/√head_size". Which of the other two scales is right at both ends of head_size? (n_embd is 64 here.) At last set the variance of q to 4. What would the scale have to be now?
 
 # %% tags=["folded"]
 # Explorer: scores, weights and Jacobian over head_size
 explore("scaling_variance")
 
 # %% [markdown]
-# Where one key takes over depends on the row. Some rows collapse early, some not even at 64, and many change their favourite on the way, because every new channel changes all six scores. These eight rows are the first that were drawn. To see what is usual, count over 4,000 rows of six keys: in how many does one key have more than 0.95 of the weight?
+# Neither of the other two is. 1/head_size is right only at head_size 1, and after that it makes the weights ever more even. 1/√n_embd is right only at 64, where it is the same number as 1/√head_size. With var(q) = 4, you need half of the usual scale.
+#
+# ### More: how usual is a collapse?
+#
+# The eight rows of the explorer are the first that were drawn. (Its dashed curve is a normal density with the variance that the formula predicts. The scores approach it as head_size grows, since they are sums of many terms. At small head_size they are more peaked.) To see what is usual, count over 4,000 rows of six keys. In how many does one key have more than 0.95 of the weight?
 
 # %%
 torch.manual_seed(0)
@@ -535,11 +736,11 @@ for d, least in ((16, 1 / 5), (64, 1 / 2)):
 assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 
 # %% [markdown]
-# Without a scale, at head_size 16 that happens in more than a fifth of the rows, and at 64 in more than half. 1/√head_size brings the others back in nearly every row. (Row 6 is an exception at head_size 64: there one key keeps most of the weight.) 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64 the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64, where the two are the same number.
+# Without a scale that happens in more than a fifth of the rows at head_size 16, and in more than half at 64. 1/√head_size brings the others back in nearly every row. (Row 6 of the explorer is an exception at head_size 64, where one key keeps most of the weight.)
 #
 # ## Break it
 #
-# This bug is easy to write. This is how attention weights are computed in Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), rewritten with our names; [the code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed. The model has n_embd = 384 and six heads (rung {multi_head}) of head_size 64. It runs.
+# We all write this bug sooner or later. Here it is in the attention weights of Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), rewritten with our names. ([The code beside it](https://github.com/karpathy/ng-video-lecture) has long been fixed.) Tokens have n_embd = 384 channels, and each head has head_size 64.
 
 
 # %%
@@ -552,49 +753,19 @@ def lecture_weights(x, query, key):
     return torch.softmax(scores, dim=-1)
 
 
-# %% [markdown]
-# `query` and `key` are linear layers from 384 to 64 channels, drawn so that q and k have variance 1. The shape is right, the rows sum to 1, and the leak probe finds no leak. The last query of a sequence sees 32 keys. This is the mean entropy of its weights, beside the one that we want and the largest possible one.
-
-# %%
-torch.manual_seed(0)
-query, key = nn.Linear(384, 64, bias=False), nn.Linear(384, 64, bias=False)
-for layer in (query, key):
-    nn.init.normal_(layer.weight, std=384**-0.5)
-x = torch.randn(16, 32, 384)
-weights = lecture_weights(x, query, key)
-mask = torch.ones(32, 32, dtype=torch.bool).tril()
-wanted = attention_weights(query(x), key(x), mask)
-for name, table in (("lecture", weights), ("wanted", wanted)):
-    print(f"{name:8} {entropy(table[:, -1]).mean():.1f}")
-print(f"{'ln 32':8} {math.log(32):.1f}")
-
-# %% tags=["folded"]
-# Check: shape, sums of rows, no leak
-assert weights.shape == (16, 32, 32)
-torch.testing.assert_close(weights.sum(dim=-1), torch.ones(16, 32))
-assert (
-    not leak_probe(lambda x: lecture_weights(x, query, key) @ x, x)
-    .triu(1)
-    .any()
-)
-
 # %% tags=["folded"]
 # Question
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score is a sum of head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth of the intended variance. The weights are a little too even, which no shape and no sum shows.
-#
-# Two checks catch it. One compares the output with that of PyTorch's function, as in rung {query_key_value}. The other needs nothing to compare with: use q and k of variance 1, and measure the variance of the scores.
+# It runs, the shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights come out a little too even, and none of these checks gives it away. Two others do. You can compare with PyTorch's function, as in rung {query_key_value}. Or you use q and k of variance 1 and measure the variance of the scores, for which you need nothing to compare with.
 
 # %%
-by_torch = F.scaled_dot_product_attention(
-    query(x), key(x), x, attn_mask=mask
-)
-difference = (weights @ x - by_torch).abs().max()
-assert difference > 0.5
-print(f"largest difference from PyTorch's output: {difference:.1f}")
-
+torch.manual_seed(0)
+query, key = nn.Linear(384, 64, bias=False), nn.Linear(384, 64, bias=False)
+for layer in (query, key):
+    nn.init.normal_(layer.weight, std=384**-0.5)  # q, k of variance 1
+x = torch.randn(16, 32, 384)
 scores = query(x) @ key(x).transpose(-2, -1)
 for size, wanted_variance in ((384, 1 / 6), (64, 1.0)):
     variance = (scores * size**-0.5).var().item()
@@ -602,14 +773,31 @@ for size, wanted_variance in ((384, 1 / 6), (64, 1.0)):
     print(f"scaled by {size}**-0.5: variance {variance:.2f}")
 
 # %% [markdown]
-# A trained model need not show it either: training can make q √6 times as long, and that gives the weights that were wanted.
+# A score is a sum of head_size products, so C is the wrong number to take the root of. Six times too large, it leaves a sixth of the variance.
 
 # %% tags=["folded"]
-# Check: a longer q gives the wanted weights
+# Check: shape, sums, no leak; PyTorch differs; a longer q would hide it
+weights = lecture_weights(x, query, key)
+mask = causal_mask(32)
+assert weights.shape == (16, 32, 32)
+torch.testing.assert_close(weights.sum(dim=-1), torch.ones(16, 32))
+assert (
+    not leak_probe(lambda x: lecture_weights(x, query, key) @ x, x)
+    .triu(1)
+    .any()
+)
+wanted = attention_weights(query(x), key(x), mask)
+assert entropy(weights[:, -1]).mean() > entropy(wanted[:, -1]).mean() + 0.2
+by_torch = F.scaled_dot_product_attention(
+    query(x), key(x), x, attn_mask=mask
+)
+assert (weights @ x - by_torch).abs().max() > 0.5
 longer = attention_weights(6**0.5 * query(x), key(x), mask, scale=384**-0.5)
 torch.testing.assert_close(longer, wanted)
 
 # %% [markdown]
+# (A trained model need not show it either, since training can make q √6 times as long, and that gives the weights that were wanted.)
+#
 # ## Exercises
 #
 # ### 1. The scale in its place
@@ -663,17 +851,23 @@ def my_scale(var_q, var_k, head_size, variance):
 check("scale_for_variance", my_scale)
 
 # %% [markdown]
-# ## In the wild
+# ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the formula in a footnote. The authors suspect the reason that we measured: for large scores the derivatives of softmax are extremely small.
-# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for variance 1 the entries need variance 1/n_embd. As embeddings they would be tiny beside the sines and cosines. There the paper multiplies the table by √d_model; it does not say why.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, which is our √head_size, and gives the formula in a footnote. The authors suspect the reason that we measured, that for large scores the derivatives of softmax are extremely small.
+# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for variance 1 the entries need variance 1/n_embd. As embeddings they would be tiny beside the sines and cosines. There the paper multiplies the table by √d_model, and it does not say why.
 # - `F.scaled_dot_product_attention` has a parameter `scale`, which works as ours does.
-# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant: *trained* q and k point in related directions, and their dot product grows like head_size, not like its root.
+# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant. *Trained* q and k point in related directions, so their dot product grows like head_size, and not like its root.
+#
+# ## Where we are
+#
+# ![The transformer as a drawing. Highlighted: what this rung builds (the division by √head_size).](images/transformer_scaling_variance.svg)
+#
+# You can make a head as wide as you like now, and it still starts where it can learn. You also know what training is. On the staircase nothing has moved, because the head of rung {query_key_value} had its scale from the beginning. “Poor” still names the wrong person most of the time, and one more head would not be enough if it read the same text in the same way. Before we stack heads, the next rung lets a head read another text than the one it writes.
 #
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax: in many rows one key gets nearly all the weight, and almost no gradient passes through such a row to q and k.
+# 2. Large scores saturate softmax, so in many rows one key gets nearly all the weight, and almost no gradient passes through such a row to q and k.
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung {cross_and_causal}, cross and causal]({cross_and_causal}.ipynb), where the mask determines the kind of attention.
