@@ -3,11 +3,11 @@
 #
 # <!--ladder-->
 #
-# **You will build** the rule for how large scores get, and with it the one number that lets a head with many channels learn.
+# **You will build** the rule for how large scores get, and the one number that lets a wide head learn.
 #
-# On our staircase of models, one trained head has brought the loss down to 0.38<!--given-->, and no model can get below 0.10<!--given-->. So let's give the head more channels. That should help, because longer queries can ask more precise questions. But a head with many channels hardly learns.
+# Our staircase stands at one head and a loss of 0.38<!--given-->, and no model gets below 0.10<!--given-->. More channels should help, since longer queries can ask more. But a head with many channels hardly learns.
 #
-# Guess what happens below. Then drag the edge of the bell back, and find the smallest head_size at which one key has nearly all the weight.
+# Guess first. Then drag the edge of the bell back, to the smallest head_size at which one key has nearly everything.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then drag the edge of the bell
@@ -58,7 +58,7 @@ progress("scaling_variance")
 # %% [markdown]
 # ## A head that hardly learns
 #
-# In rung {query_key_value} you wrote two matrices by hand, and with them each letter found the one before it. Now training has to find them. Three heads read the same pieces of our stories, and for every letter they have to name the letter before it. The first head has 16 channels, and the second has 256. The third also has 256, but its scores are divided by 16, which is √256.
+# Three heads are trained to name the letter before each letter. One has 16 channels, and two have 256. One of these two divides its scores by √256.
 
 # %% tags=["folded"]
 # Question
@@ -103,15 +103,19 @@ def train(model, steps=100):
     return losses
 
 
+# %% [markdown]
+# You did this task in rung {query_key_value}, with two matrices that you wrote by hand. Now training has to find them. All three heads read the same pieces of our stories.
+
 # %%
-losses = {}
+losses, models = {}, {}
 for name, head_size, scale in (
     ("16 channels", 16, 1.0),
     ("256 channels", 256, 1.0),
     ("256 channels, scores / 16", 256, 1 / 16),
 ):
     torch.manual_seed(0)
-    losses[name] = train(LetterBefore(head_size, scale))
+    models[name] = LetterBefore(head_size, scale)
+    losses[name] = train(models[name])
 
 # %% tags=["folded"]
 # Picture: three losses
@@ -132,13 +136,11 @@ picture(
 )
 
 # %% [markdown]
-# The middle one ends at {{wide[-1]:.1f}} nats per letter, while the other two are almost at 0. It can do everything that the small head can, and it has 240<!--given--> more channels to do it with. All three got the same letters and the same number of steps. So the trouble is not what the wide head could express, but how it learns, and a single division cures it.
-#
-# To understand that, you have to know what training does. We've put it off for four rungs, so here it is.
+# The wide head without a division ends at {{wide[-1]:.1f}} nats per letter, while the other two are almost at 0. It could do everything that the small head does, and it has 240<!--given--> more channels to do it with. So the trouble is not what it *could* do but how it learns, and one division cures it. To see why, you have to know what training does. We've put that off for four rungs.
 #
 # ## How a model learns
 #
-# Let's take the smallest model there is, one with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0. Sam's score is w, and training may change w. Sam should get all the weight, so let the loss be (1 − Sam's weight)², which is 0 when Sam has everything and 1 when Ben has.
+# Take the smallest model there is, one with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0, and Sam's score is w, which training may change. Sam should get all the weight, so let the loss be (1 − Sam's weight)². It is 0 when Sam has everything, and 1 when Ben has.
 
 
 # %%
@@ -150,9 +152,9 @@ def loss_at(w):
 loss_at(torch.tensor(-1.0))
 
 # %% [markdown]
-# Suppose w is −1. Should it go up or down? You can find out by a nudge. Add 0.01 to w, look how much the loss changes, and divide by 0.01. That is the slope of the loss, its derivative. Where the slope is negative, the loss falls when w grows, so w should grow. Where it is positive, w should shrink. Both times you go *against* the slope.
+# Suppose w is −1, and you want to know whether it should go up or down. Then nudge it. Add 0.01, look how much the loss changes, and divide by 0.01. That is the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so w should grow. Where it is positive, w should shrink. Either way you go *against* the slope.
 #
-# How far? Where the slope is steep there is a lot to gain, so let the step be a number, say 4, times the slope.
+# And how far? A steep slope promises a lot, so let the step be 4 times the slope.
 
 # %% tags=["folded"]
 # Fill in: one step downhill
@@ -166,9 +168,9 @@ w = w - 4 * slope
 w
 
 # %% [markdown]
-# Do that again and again, and you have **gradient descent**, the way in which nearly every neural network learns. The number in front of the slope, here 4, is called the **learning rate**.
+# Do that again and again, and you have **gradient descent**, which is how nearly every neural network learns. The number in front of the slope, here 4, is the **learning rate**.
 #
-# That w started at −1. Another starts at −8, where Ben has nearly everything and the loss is nearly 1.
+# That w started at −1. What if you start at −8, where Ben has nearly everything?
 
 # %% tags=["folded"]
 # Question
@@ -187,7 +189,7 @@ def descend(start, steps=20):
 
 
 # %% tags=["do"]
-near, far = descend(-1.0), descend(-8.0)  # then try -2, -3, -4 for -8
+near, far = descend(-1.0), descend(-8.0)  # try others for -8
 near[-1], far[-1]
 
 # %% tags=["folded"]
@@ -211,9 +213,9 @@ Picture.of(
 )
 
 # %% [markdown]
-# One point walks down. The other stands on a plateau, high up and wrong, and it doesn't move, because there is no slope to tell it where to go. Remember that plateau, because the wide head stands on one.
+# One point walks downhill. The other stands on a plateau, high up and wrong, and it stays there, because there is no slope to tell it where to go. From which start do 20 steps just bring it down? Try a few.
 #
-# A real head has thousands of parameters, and the loss has a slope for each of them. All these slopes together are the **gradient**. To nudge thousands of parameters one by one would take far too long, and PyTorch doesn't. `loss.backward()` walks through the computation in reverse, from the loss to the parameters, and applies the chain rule at every step. That is **backpropagation**, and it finds all slopes in one go. Each parameter then has its own in `.grad`.
+# A real head has thousands of parameters, and the loss has a slope for each. All these slopes together are the **gradient**. Nudging the parameters one by one would take far too long, so PyTorch does something better. `loss.backward()` walks through the computation in reverse, from the loss to the parameters, and applies the chain rule at every operation. That is **backpropagation**. It finds all slopes in one go, and leaves each parameter's own in `.grad`.
 
 # %%
 w = torch.tensor(-1.0, requires_grad=True)  # keep track of this one
@@ -221,13 +223,13 @@ loss_at(w).backward()
 w.grad, slope
 
 # %% [markdown]
-# The two agree but for the size of the nudge. Changing the parameters is the job of an **optimizer**. Open the folded code above, and you can read its three lines now. `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Ours is called Adam. It takes gradient descent and adapts the size of the step to each parameter.) Once a model is trained, you need none of this. Running it as it is, with the parameters left alone, is called **inference**.
+# The two agree, but for the size of your nudge. Changing the parameters is the job of an **optimizer**, and you can now read its three lines in the folded cell above. `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Ours is called Adam. It also adapts the size of the step to each parameter.) A model in use no longer needs any of this, and running it with its parameters left alone is called **inference**.
 #
 # ## How large is a score?
 #
-# On the plateau one score was 8 below the other. Nobody chooses such scores. So where could they come from?
+# On the plateau, one score was 8 below the other. Nobody chooses such scores, so where could they come from?
 #
-# A score is a sum with one product per channel. Say that each number in q and in k is 1 or −1, decided by a coin. With 2 channels that makes four coins, and 16 outcomes.
+# A score is a sum with one product per channel. Say that each number in q and k is 1 or −1, decided by a coin. With 2 channels you toss four coins, which can fall in 16 ways.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -236,14 +238,14 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. To measure how far they spread, take each score's distance from the mean, square it, and average. That is the **variance**. Eight scores are 0 and eight are 2 or −2, so it is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}. Because it is made of squares, people also take its root, and its root is the standard deviation. Here it is √2.
+# Their mean is 0. To measure how far they spread, square each score's distance from the mean, and average. That is the **variance**. Eight scores are 0 and eight are 2 or −2, so it is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}. Because it is made of squares, people also take its root, and its root is the standard deviation, here √2.
 #
-# Now toss more coins. Make it 8 channels, then 32, then 128. What is the rule?
+# Now toss 4000 times. Make it 8 channels, then 32 and 128, and look for the rule.
 
 # %% tags=["do"]
 channels = 2  # then 8, 32, 128
 torch.manual_seed(0)
-q, k = torch.randint(2, (2, 4000, channels)) * 2.0 - 1  # 1 or -1
+q, k = 2.0 * torch.randint(2, (2, 4000, channels)) - 1  # 1 or -1
 (q * k).sum(dim=-1).var()
 
 # %% tags=["folded"]
@@ -251,7 +253,7 @@ q, k = torch.randint(2, (2, 4000, channels)) * 2.0 - 1  # 1 or -1
 ask("variance_of_a_score")
 
 # %% [markdown]
-# Think of a walk. Each channel is a step to the left or to the right, and many of them cancel. So after 16 steps you are not 16 away, but typically √16 = 4. For numbers other than coins there's a formula. Let all entries of q and k have mean 0 and be independent, which means that none says anything about another. E is the mean, and var(q) is the variance of one entry of q.
+# Think of a walk in which each channel is a step to the left or to the right. Many steps cancel, so after 16 of them you are not 16 away but typically √16 = 4. For numbers other than coins there is a formula. Let all entries of q and k have mean 0 and be independent, which means that none says anything about another. E is the mean, and var(q) the variance of one entry of q.
 #
 # 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -259,7 +261,7 @@ ask("variance_of_a_score")
 #
 # $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
 #
-# Let's test that up to 1024 channels, with 4000 random queries and keys.
+# Let's test it on 4000 random queries and keys, up to 1024 channels.
 
 # %%
 torch.manual_seed(0)
@@ -271,7 +273,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# Every measured variance is within 10 % of the formula. How do we bring it back to 1, whatever head_size is? Below are the scores of eight keys with 64 channels.
+# Every measured variance is within 10 % of the formula. How do you bring it back to 1? Try it with 64 channels.
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -285,7 +287,7 @@ scaled = scores * head_size**-0.5
 scaled.var()
 
 # %% [markdown]
-# Multiplying scores by a number multiplies their variance by its *square*, so the factor is 1/√head_size and not 1/head_size. That's the `scale` of rung {query_key_value}, and the division by 16 above.
+# Multiplying scores by a number multiplies their variance by its *square*, so the factor is 1/√head_size. That's the `scale` of rung {query_key_value}, and it's what the third head did.
 
 
 # %% tags=["folded"]
@@ -320,9 +322,9 @@ picture(
 )
 
 # %% [markdown]
-# ## What softmax makes of large scores
+# ## What softmax does to large scores
 #
-# From head_size 1 to head_size 100<!--given-->, the scores spread ten times as far. What does softmax do then?
+# From head_size 1 to head_size 100<!--given-->, scores spread ten times as far. What does softmax make of that?
 
 # %% tags=["folded"]
 # Question
@@ -351,7 +353,7 @@ picture(
 )
 
 # %% [markdown]
-# A softmax that has given everything to one key is **saturated**. Before training the scores are random, so the winner is as random as they are, and the head begins with a confident guess. That alone would do no harm if training could correct it. Can it?
+# A softmax that gives everything to one key is **saturated**. Before training the scores are random, and so is the winner. The head starts with a confident guess, which would do no harm if training could correct it. Can it?
 #
 # How far does a weight move when a score does? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If a key's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
 #
@@ -359,7 +361,7 @@ picture(
 #
 # $$\frac{\partial p_i}{\partial s_j} = \frac{0 - e^{s_i} e^{s_j}}{Z^2} = -p_i\, p_j$$
 #
-# Put in a row for each weight and a column for each score, and you have a table of all derivatives. This table is called the Jacobian of softmax. Here it is for the weights 1/8, 2/8, 5/8, times 64.
+# With a row for each weight and a column for each score, that makes a table. This table is called the Jacobian of softmax. Here it is for the weights 1/8, 2/8 and 5/8, times 64.
 
 # %%
 p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
@@ -375,7 +377,7 @@ p = torch.tensor([0.0, 0.0, 1.0])
 p.diag() - p.outer(p)
 
 # %% [markdown]
-# There's the plateau. Backpropagation multiplies by this table on its way to the scores, so nothing arrives at the scores, nor at q and k behind them. And q and k are what would have to change. The values are *not* cut off, because their way back doesn't lead through softmax. Below, key 2 has all the weight. Its value gets all of the gradient, and the scores get none.
+# There's the plateau. Backpropagation multiplies by this table on its way to the scores, so nothing arrives at the scores, nor at q and k behind them, and these are what would have to change. The values are *not* cut off, because their way back doesn't lead through softmax. Below, key 2 has all the weight. Its value gets all of the gradient, and the scores get none.
 
 # %%
 scores = torch.tensor([0.0, 0.0, 200.0], requires_grad=True)
@@ -385,7 +387,7 @@ assert not scores.grad.any()
 v.grad, scores.grad
 
 # %% [markdown]
-# So a saturated head still learns what to hand over, and no longer where to look. How often does that happen? Let's take 1000 random queries with 8 keys each, and look at the middle one, with as many below it as above.
+# So a saturated head still learns what to hand over, but not where to look. How soon does that happen? Take 1000 random queries with 8 keys each, and follow the middle one, which has as many below it as above.
 
 
 # %% tags=["folded"]
@@ -447,7 +449,44 @@ picture(
 )
 
 # %% [markdown]
-# (The norm is the root of the sum of all squared derivatives.) Without a scale all three collapse. At head_size 64 the largest weight is {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}} in the middle row, and at 1024 hardly anything is left to learn from. With the scale, nothing changes from 1 channel to 1024.
+# (The norm is the root of the sum of all squared derivatives.) Without a scale all three collapse. In the middle row the largest weight is {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}} at head_size 64, and at 1024 there is hardly a slope left. With the scale, nothing changes from 1 channel to 1024.
+#
+# ## Before and after training
+#
+# Back to the wide heads. You know the variance of their scores at the start, but not what training makes of it.
+
+# %% tags=["folded"]
+# Question
+ask("variance_after_training")
+
+
+# %%
+def look(model):
+    ids, _ = get_batch(data.train, 32, 64, torch.Generator().manual_seed(1))
+    x = model.letter(ids) + model.position.weight
+    q, k = model.head.query(x), model.head.key(x)
+    weights = attention_weights(q, k, causal_mask(32), model.scale)
+    found = weights.diagonal(-1, dim1=1, dim2=2)  # of the letter before
+    sure = (weights[:, 16:].amax(dim=-1) > 0.95).float().mean().item()
+    variance = (q @ k.transpose(-2, -1) * model.scale).var().item()
+    return variance, sure, found.mean().item()
+
+
+looks = {}
+for name in list(models)[1:]:
+    torch.manual_seed(0)
+    fresh = LetterBefore(256, models[name].scale)
+    for when, model in (("before", fresh), ("after", models[name])):
+        looks[name, when] = look(model)
+        variance, sure, found = looks[name, when]
+        print(
+            f"{name:26} {when:6} {variance:8.1f} {sure:5.0%} {found:5.2f}"
+        )
+
+# %% [markdown]
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight (for queries that see more than 16 letters), and the weight of the letter that should be found. In the end both heads are confident. But the one with the scale began without an opinion, and it became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and it only became more so, without ever finding out where to look.
+#
+# So the scale promises a good start. It promises nothing about later, and it doesn't have to. A softmax may saturate once it has learned something. The harm is in doing so before.
 #
 # ### More: the middle row, and the mean of all rows
 #
@@ -465,7 +504,17 @@ for d in (1, 64, 256, 1024):
 # (This is the Jacobian alone. Without a scale the factor 1/√head_size is missing from the gradient as well, so on average the gradient of q and k does not fall. In a typical row it does.)
 
 # %% tags=["folded"]
-# Check: median and mean fall without a scale, and the median stays with it
+# Check: the table above; median and mean fall, and stay with the scale
+(_, half, _), (_, most, lost), (start, none, _), (end, all_but, found) = (
+    looks.values()
+)
+assert 0.4 < half < 0.6
+assert most > 0.9 > 0.2 > lost
+assert start < 1
+assert none < 0.01
+assert end > 10
+assert all_but > 0.9
+assert found > 0.9
 norms = {d: jacobian_norm(rows_of_weights(d, 1.0)) for d in (64, 256, 1024)}
 for d, largest in ((64, 0.1), (1024, 1e-5)):
     assert norms[d].median() < largest
@@ -502,22 +551,24 @@ q, k = q.detach(), k.detach()
 # %% [markdown]
 # ### More: isn't that just a bad learning rate?
 #
-# It's a fair objection, since a smaller learning rate moves large scores less. We trained both wide heads for 200 steps<!--given--> at the learning rates 0.001, 0.003, 0.01 and 0.03<!--given-->, and at each of them the one without the division ended with the higher loss. You can repeat that by changing `lr` in the folded cell. What does help is to begin with smaller queries and keys, so that their scores are small from the start. But that's the scale under another name, and it would have to be chosen anew for every head_size.
+# It's a fair objection. We trained both wide heads for 200 steps<!--given--> at the learning rates 0.001, 0.003, 0.01 and 0.03<!--given-->, and at each of them the one without the scale ended with the higher loss. You can repeat that by changing `lr` in the folded cell.
+#
+# And what if the wide head starts with queries and keys a quarter as large, so that its first scores are as small as with the scale? Then at 0.001 both learn equally well, with a loss of 0.79<!--given-->. But at 0.01, where the scale makes it 0.00<!--given-->, it ends at 1.88<!--given-->, because each step still moves its scores 16 times as far, and soon they are up on the plateau. So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
 #
 # ## The softmax at the end
 #
-# A model also ends with a softmax, which turns its scores for all letters into probabilities. Those last scores are called **logits**. Say a model is confident of the wrong letter. Is it stuck on a plateau, too?
+# A model also ends with a softmax, which turns its scores for all letters into probabilities. Those last scores are called **logits**. Is a model that is confident of the wrong letter stuck on a plateau as well?
 
 # %% tags=["folded"]
 # Question
 ask("confident_and_wrong")
 
 # %% [markdown]
-# It isn't, because of its loss, which you have known since rung {bag_of_words} as the average surprise. Its usual name is **cross-entropy**, and for one letter it is −ln of the probability p of the right one. The logarithm has the slope −1/p, and that cancels the p that makes softmax flat. For the logit of the right letter and for any other one, the slope becomes
+# It isn't, and the reason is its loss, the average surprise of rung {bag_of_words}. Its usual name is **cross-entropy**, and for one letter it is −ln p, with the probability p of the right one. The logarithm has the slope −1/p, which cancels the p that makes softmax flat. For the logit of the right letter, r, and for any other, j, the slopes are
 #
 # $$-\frac{1}{p_r} \cdot p_r (1 - p_r) = p_r - 1 \qquad -\frac{1}{p_r} \cdot (-p_r\, p_j) = p_j - 0$$
 #
-# In short it is $p - y$, where $y$ is 1 for the right letter and 0 for all others. Below, letter 0 is right, and the model is confident of letter 2. (`F.cross_entropy` is softmax and loss in one.)
+# In short, the gradient is $p - y$, where $y$ is 1 for the right letter and 0 for all others. Below, letter 0 is right and the model is confident of letter 2. (`F.cross_entropy` is softmax and loss in one.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -527,7 +578,7 @@ torch.testing.assert_close(logits.grad, p - y)
 logits.grad
 
 # %% [markdown]
-# The more wrong a model is, the harder it's pulled back. The softmax in the middle of a head has no such logarithm behind it. It can only be kept off the plateau, and that's what the scale is for.
+# The more wrong a model is, the harder it is pulled back. The softmax inside a head has no such logarithm behind it, so the scale has to keep it off the plateau.
 #
 # ### More: the first loss of a model is ln V, or a little more
 #
@@ -565,41 +616,6 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# ## What the scale promises
-#
-# It promises a good start, if q and k have a variance near 1 or less when training begins. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place. (`nn.Parameter` marks a tensor that training may change.)
-
-# %%
-torch.manual_seed(0)
-q, k = nn.Parameter(torch.randn(8, 16)), nn.Parameter(torch.randn(8, 16))
-wanted = torch.arange(8).roll(1)  # query t is to find key t - 1
-optimizer = torch.optim.Adam([q, k], lr=0.05)
-variance_at_start = (q @ k.T * 16**-0.5).var().item()
-for _ in range(200):
-    scores = q @ k.T * 16**-0.5
-    loss = F.cross_entropy(scores, wanted)  # -ln of the wanted key's weight
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-print(f"variance {variance_at_start:.1f} before, {scores.var():.1f} after")
-
-# %% [markdown]
-# To give one key nearly all the weight, the scores *must* lie far apart, so training made q and k longer. It also made them depend on each other, and then the formula no longer holds. There's nothing wrong with a softmax that becomes confident because it has learned something. The trouble was one that is confident before it has.
-
-# %% tags=["folded"]
-# Check: the variances before and after; what cosines allow
-assert loss < 0.01
-assert variance_at_start < 1
-assert scores.var() > 10
-assert q.var() > 2
-assert k.var() > 2
-assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
-cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
-assert cosines.abs().max() <= 1 + 1e-6
-# one cosine of 1, all others -1
-assert math.e / (math.e + 127 / math.e) < 0.06
-
-# %% [markdown]
 # ### More: QK-norm, for when scores grow too large later
 #
 # In long runs of large models, the scores sometimes grow until training fails. **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score. It divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. The learned number is needed, because without it, beside 127 others, no key could get even 6 % of the weight. At best it would get e / (e + 127/e).
@@ -607,6 +623,7 @@ assert math.e / (math.e + 127 / math.e) < 0.06
 # Models of today keep 1/√head_size and normalize q and k in another way. Each is divided by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and each channel is then multiplied by a learned number (OLMo 2 and Qwen3 do this; a vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm, of rung {bigram_to_gpt}, for the same purpose). Neither bounds the scores for good, since the learned numbers have no bound. Gemma 2 does that with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
 
 # %%
+assert math.e / (math.e + 127 / math.e) < 0.06
 q, k = 30 * torch.randn(2, 4000, 64)  # long queries, long keys
 q, k = (
     each / each.square().mean(-1, keepdim=True).sqrt() for each in (q, k)
@@ -673,7 +690,7 @@ for head_size in (4, 64, 1024):
 # %% [markdown]
 # ## Prove
 #
-# The measured variance equals the formula, for several variances of q, sizes and scales.
+# The measured variance equals the formula, for several variances of q, sizes and scales. And `attention_weights` of rung {query_key_value} multiplies by 1/√head_size, as PyTorch's own function does. You may apply the factor to the scores or to q alone.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
@@ -686,10 +703,6 @@ for var_q in (0.25, 1.0, 4.0):
             predicted = head_size * var_q * 3 * scale**2
             torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
 
-# %% [markdown]
-# And `attention_weights` of rung {query_key_value} multiplies by 1/√head_size, as PyTorch does. You may apply the factor anywhere before the softmax, to the scores or to q alone.
-
-# %%
 q, k, v = torch.randn(3, 4, 8, 16)
 weights = attention_weights(q, k)
 torch.testing.assert_close(weights, attention_weights(q / 4, k, scale=1.0))
@@ -702,14 +715,14 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key get nearly all the weight, and which scale brings the others back?**
 #
-# Drag head_size to the right with the scale on "none", until one bar is almost 1. What has happened to the Jacobian? Try other rows, too, because some collapse early and some not even at 64. Then press "1/√head_size". Which of the other two scales is right at both ends of head_size? (n_embd is 64 here.) At last set the variance of q to 4. What would the scale have to be now?
+# Drag head_size to the right with the scale on "none", until one bar is almost 1. What has happened to the Jacobian? Try other rows as well, because some collapse early and some not even at 64. Then press "1/√head_size", and find out which of the other two scales is right at both ends of head_size (n_embd is 64 here). At last set the variance of q to 4. What would the scale have to be then?
 
 # %% tags=["folded"]
 # Explorer: scores, weights and Jacobian over head_size
 explore("scaling_variance")
 
 # %% [markdown]
-# Neither of the other two is. 1/head_size is right only at head_size 1, and after that it makes the weights ever more even. 1/√n_embd is right only at 64, where it is the same number as 1/√head_size. With var(q) = 4, you need half of the usual scale.
+# Neither of the other two is right at both ends. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, where it is the same number as 1/√head_size. With var(q) = 4 you need half of the usual scale.
 #
 # ### More: how usual is a collapse?
 #
@@ -740,7 +753,7 @@ assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 #
 # ## Break it
 #
-# We all write this bug sooner or later. Here it is in the attention weights of Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), rewritten with our names. ([The code beside it](https://github.com/karpathy/ng-video-lecture) has long been fixed.) Tokens have n_embd = 384 channels, and each head has head_size 64.
+# We all write this bug sooner or later. Here it is in the attention weights of Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), with our names. ([The code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed.) Tokens have n_embd = 384 channels, and a head has 64.
 
 
 # %%
@@ -758,7 +771,7 @@ def lecture_weights(x, query, key):
 ask("find_the_odd_line")
 
 # %% [markdown]
-# It runs, the shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights come out a little too even, and none of these checks gives it away. Two others do. You can compare with PyTorch's function, as in rung {query_key_value}. Or you use q and k of variance 1 and measure the variance of the scores, for which you need nothing to compare with.
+# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights only come out a little too even. You could compare them with PyTorch's function, as in rung {query_key_value}. Or you measure the variance of the scores, for which you need nothing to compare with.
 
 # %%
 torch.manual_seed(0)
@@ -773,7 +786,11 @@ for size, wanted_variance in ((384, 1 / 6), (64, 1.0)):
     print(f"scaled by {size}**-0.5: variance {variance:.2f}")
 
 # %% [markdown]
-# A score is a sum of head_size products, so C is the wrong number to take the root of. Six times too large, it leaves a sixth of the variance.
+# A score is a sum of head_size products, and C is six times as many, so a sixth of the variance is left.
+#
+# ### More: what finds the bug, and what hides it
+#
+# Shapes, sums and leaks don't show it, and a comparison with PyTorch does. A trained model may hide it, since training can make q √6 times as long, and that gives the weights that were wanted.
 
 # %% tags=["folded"]
 # Check: shape, sums, no leak; PyTorch differs; a longer q would hide it
@@ -796,8 +813,6 @@ longer = attention_weights(6**0.5 * query(x), key(x), mask, scale=384**-0.5)
 torch.testing.assert_close(longer, wanted)
 
 # %% [markdown]
-# (A trained model need not show it either, since training can make q √6 times as long, and that gives the weights that were wanted.)
-#
 # ## Exercises
 #
 # ### 1. The scale in its place
@@ -862,7 +877,7 @@ check("scale_for_variance", my_scale)
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the division by √head_size).](images/transformer_scaling_variance.svg)
 #
-# You can make a head as wide as you like now, and it still starts where it can learn. You also know what training is. On the staircase nothing has moved, because the head of rung {query_key_value} had its scale from the beginning. “Poor” still names the wrong person most of the time, and one more head would not be enough if it read the same text in the same way. Before we stack heads, the next rung lets a head read another text than the one it writes.
+# You can make a head as wide as you like now, and you know how a model learns. On the staircase nothing has moved, because the head of rung {query_key_value} had its scale from the beginning, and “Poor” still names the wrong person most of the time. Before we give it more heads, the next rung lets a head read another text than the one it writes.
 #
 # ## Three sentences to remember
 #
