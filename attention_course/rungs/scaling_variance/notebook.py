@@ -5,9 +5,9 @@
 #
 # **You will build** the rule for how large scores get, and the one number that lets a wide head learn.
 #
-# Our staircase stands at one head and a loss of 0.38<!--given-->, and no model gets below 0.10<!--given-->. More channels should help, since longer queries can ask more. But a head with many channels hardly learns.
+# Our staircase is at one head and a loss of 0.38<!--given-->, and no model gets below 0.10<!--given-->. More channels should help, since longer queries can ask more. But then a head hardly learns.
 #
-# Guess first. Then drag the edge of the bell back, to the smallest head_size at which one key has nearly everything.
+# Guess first. Then drag the edge of the bell, and find the smallest head_size at which one key has nearly everything.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then drag the edge of the bell
@@ -103,9 +103,6 @@ def train(model, steps=100):
     return losses
 
 
-# %% [markdown]
-# You did this task in rung {query_key_value}, with two matrices that you wrote by hand. Now training has to find them. All three heads read the same pieces of our stories.
-
 # %%
 losses, models = {}, {}
 for name, head_size, scale in (
@@ -136,11 +133,11 @@ picture(
 )
 
 # %% [markdown]
-# The wide head without a division ends at {{wide[-1]:.1f}} nats per letter, while the other two are almost at 0. It could do everything that the small head does, and it has 240<!--given--> more channels to do it with. So the trouble is not what it *could* do but how it learns, and one division cures it. To see why, you have to know what training does. We've put that off for four rungs.
+# Without a division the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two are almost at 0. It could do all that the small head does, and more. (You did it by hand in rung {query_key_value}.) So the trouble is not what a wide head *could* do but how it learns, and to see why, you have to know what training does.
 #
 # ## How a model learns
 #
-# Take the smallest model there is, one with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0, and Sam's score is w, which training may change. Sam should get all the weight, so let the loss be (1 − Sam's weight)². It is 0 when Sam has everything, and 1 when Ben has.
+# Take the smallest model there is, with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0, and Sam's is w, which training may change. Sam should get all the weight, so let the loss be (1 − Sam's weight)². It is 0 when Sam has everything, and 1 when Ben has.
 
 
 # %%
@@ -152,9 +149,7 @@ def loss_at(w):
 loss_at(torch.tensor(-1.0))
 
 # %% [markdown]
-# Suppose w is −1, and you want to know whether it should go up or down. Then nudge it. Add 0.01, look how much the loss changes, and divide by 0.01. That is the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so w should grow. Where it is positive, w should shrink. Either way you go *against* the slope.
-#
-# And how far? A steep slope promises a lot, so let the step be 4 times the slope.
+# Suppose w is −1. To find out whether you should move it up or down, nudge it. Add 0.01, look how much the loss changes, and divide by 0.01. That is the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let it grow. Where it is positive you let w shrink, so you always go *against* the slope. And because a steep slope promises a lot, let the step be 4 times the slope.
 
 # %% tags=["folded"]
 # Fill in: one step downhill
@@ -170,7 +165,7 @@ w
 # %% [markdown]
 # Do that again and again, and you have **gradient descent**, which is how nearly every neural network learns. The number in front of the slope, here 4, is the **learning rate**.
 #
-# That w started at −1. What if you start at −8, where Ben has nearly everything?
+# What if you start at −8, where Ben has nearly everything?
 
 # %% tags=["folded"]
 # Question
@@ -201,7 +196,11 @@ axes.plot(everywhere, loss_at(everywhere), color=SKY)
 for path, mark in ((near, "o"), (far, "s")):
     heights = loss_at(torch.tensor(path))
     axes.plot(
-        path, heights, mark, color=BLUE, label=f"from w = {path[0]:g}"
+        path,
+        heights,
+        mark,
+        color=BLUE,
+        label=f"from {path[0]:g}".replace("-", "−"),
     )
 axes.set(xlabel="w, the score of Sam", ylabel="loss")
 axes.legend()
@@ -213,9 +212,9 @@ Picture.of(
 )
 
 # %% [markdown]
-# One point walks downhill. The other stands on a plateau, high up and wrong, and it stays there, because there is no slope to tell it where to go. From which start do 20 steps just bring it down? Try a few.
+# One point walks downhill. The other stands on a plateau, high up and wrong, and it stays there, because there is no slope to tell it where to go. From how far out can you start, and still get down in 20 steps?
 #
-# A real head has thousands of parameters, and the loss has a slope for each. All these slopes together are the **gradient**. Nudging the parameters one by one would take far too long, so PyTorch does something better. `loss.backward()` walks through the computation in reverse, from the loss to the parameters, and applies the chain rule at every operation. That is **backpropagation**. It finds all slopes in one go, and leaves each parameter's own in `.grad`.
+# A real head has thousands of parameters, and the loss has a slope for each. All these slopes together are the **gradient**. You can't nudge thousands of parameters one by one, and PyTorch doesn't. `loss.backward()` walks through the computation in reverse, from the loss to the parameters, and applies the chain rule at every operation. That is **backpropagation**, and it finds all slopes in one go. Each parameter then has its own in `.grad`.
 
 # %%
 w = torch.tensor(-1.0, requires_grad=True)  # keep track of this one
@@ -223,13 +222,13 @@ loss_at(w).backward()
 w.grad, slope
 
 # %% [markdown]
-# The two agree, but for the size of your nudge. Changing the parameters is the job of an **optimizer**, and you can now read its three lines in the folded cell above. `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Ours is called Adam. It also adapts the size of the step to each parameter.) A model in use no longer needs any of this, and running it with its parameters left alone is called **inference**.
+# The two agree, but for the size of your nudge. Then an **optimizer** changes the parameters. You can now read its lines in the folded cell, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Ours is called Adam. It also adapts the size of the step to each parameter.) When you use a trained model you need none of this, and running it with its parameters left alone is called **inference**.
 #
 # ## How large is a score?
 #
-# On the plateau, one score was 8 below the other. Nobody chooses such scores, so where could they come from?
+# Up on the plateau, one score was 8 below the other. Where could such scores come from?
 #
-# A score is a sum with one product per channel. Say that each number in q and k is 1 or −1, decided by a coin. With 2 channels you toss four coins, which can fall in 16 ways.
+# A score is a sum with one product per channel. Let a coin decide whether each number in q and k is 1 or −1. With 2 channels, the four coins can fall in 16 ways.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -238,7 +237,7 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. To measure how far they spread, square each score's distance from the mean, and average. That is the **variance**. Eight scores are 0 and eight are 2 or −2, so it is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}. Because it is made of squares, people also take its root, and its root is the standard deviation, here √2.
+# Their mean is 0. To measure how far they spread, square each score's distance from the mean, and average. That is the **variance**. Eight scores are 0 and eight are 2 or −2, so it is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}, and its root is the standard deviation, √2.
 #
 # Now toss 4000 times. Make it 8 channels, then 32 and 128, and look for the rule.
 
@@ -253,7 +252,7 @@ q, k = 2.0 * torch.randint(2, (2, 4000, channels)) - 1  # 1 or -1
 ask("variance_of_a_score")
 
 # %% [markdown]
-# Think of a walk in which each channel is a step to the left or to the right. Many steps cancel, so after 16 of them you are not 16 away but typically √16 = 4. For numbers other than coins there is a formula. Let all entries of q and k have mean 0 and be independent, which means that none says anything about another. E is the mean, and var(q) the variance of one entry of q.
+# Think of a walk in which each channel is a step to the left or to the right. Many steps cancel, so after 16 of them you are not 16 away but typically √16 = 4. Now for other numbers than coins. Let all entries of q and k have mean 0 and be independent, which means that none says anything about another. E is the mean, and var(q) the variance of one entry of q.
 #
 # 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -273,7 +272,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# Every measured variance is within 10 % of the formula. How do you bring it back to 1? Try it with 64 channels.
+# All are within 10 % of the formula. Which factor brings the variance back to 1, say with 64 channels?
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -287,7 +286,7 @@ scaled = scores * head_size**-0.5
 scaled.var()
 
 # %% [markdown]
-# Multiplying scores by a number multiplies their variance by its *square*, so the factor is 1/√head_size. That's the `scale` of rung {query_key_value}, and it's what the third head did.
+# When you multiply scores by a number, their variance grows by its *square*, so the factor is 1/√head_size. That's the `scale` of rung {query_key_value}, and it's what the third head did.
 
 
 # %% tags=["folded"]
@@ -324,7 +323,7 @@ picture(
 # %% [markdown]
 # ## What softmax does to large scores
 #
-# From head_size 1 to head_size 100<!--given-->, scores spread ten times as far. What does softmax make of that?
+# From head_size 1 to 100<!--given-->, scores spread ten times as far. What does softmax make of that?
 
 # %% tags=["folded"]
 # Question
@@ -353,7 +352,7 @@ picture(
 )
 
 # %% [markdown]
-# A softmax that gives everything to one key is **saturated**. Before training the scores are random, and so is the winner. The head starts with a confident guess, which would do no harm if training could correct it. Can it?
+# A softmax that gives everything to one key is **saturated**. Before training the scores are random, and so is the winner. That would do no harm if training could correct it. Can it?
 #
 # How far does a weight move when a score does? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If a key's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
 #
@@ -372,22 +371,19 @@ table * 64
 # Question
 ask("when_one_key_has_it_all")
 
-# %%
-p = torch.tensor([0.0, 0.0, 1.0])
-p.diag() - p.outer(p)
-
 # %% [markdown]
-# There's the plateau. Backpropagation multiplies by this table on its way to the scores, so nothing arrives at the scores, nor at q and k behind them, and these are what would have to change. The values are *not* cut off, because their way back doesn't lead through softmax. Below, key 2 has all the weight. Its value gets all of the gradient, and the scores get none.
+# There's your plateau. Backpropagation multiplies by this table on its way to the scores, so nothing arrives there, nor at q and k behind them, which are what would have to change. The values are *not* cut off, because their way back doesn't lead through softmax. Below, key 2 has all the weight. You see the table, what arrives at the scores, and what arrives at the values.
 
 # %%
 scores = torch.tensor([0.0, 0.0, 200.0], requires_grad=True)
 v = torch.ones(3, 2, requires_grad=True)
-(torch.softmax(scores, dim=-1) @ v).sum().backward()
+p = torch.softmax(scores, dim=-1)
+(p @ v).sum().backward()
 assert not scores.grad.any()
-v.grad, scores.grad
+p.diag().detach() - p.outer(p).detach(), scores.grad, v.grad
 
 # %% [markdown]
-# So a saturated head still learns what to hand over, but not where to look. How soon does that happen? Take 1000 random queries with 8 keys each, and follow the middle one, which has as many below it as above.
+# So a saturated head still learns what to hand over, but not where to look. How many channels does it take? Let's draw 1000 random queries with 8 keys each, and follow the middle one, which has as many below it as above.
 
 
 # %% tags=["folded"]
@@ -449,11 +445,11 @@ picture(
 )
 
 # %% [markdown]
-# (The norm is the root of the sum of all squared derivatives.) Without a scale all three collapse. In the middle row the largest weight is {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}} at head_size 64, and at 1024 there is hardly a slope left. With the scale, nothing changes from 1 channel to 1024.
+# (The norm is the root of the sum of all squared derivatives.) Without a scale all three collapse, and in the middle row the largest weight is {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}} at head_size 64. With the scale, hardly anything changes from 1 channel to 1024.
 #
 # ## Before and after training
 #
-# Back to the wide heads. You know the variance of their scores at the start, but not what training makes of it.
+# You know now how the scores of the two wide heads start. But what does training make of them?
 
 # %% tags=["folded"]
 # Question
@@ -466,10 +462,11 @@ def look(model):
     x = model.letter(ids) + model.position.weight
     q, k = model.head.query(x), model.head.key(x)
     weights = attention_weights(q, k, causal_mask(32), model.scale)
-    found = weights.diagonal(-1, dim1=1, dim2=2)  # of the letter before
-    sure = (weights[:, 16:].amax(dim=-1) > 0.95).float().mean().item()
+    late = weights[:, 16:]  # of queries that see more than 16 letters
+    sure = (late.amax(dim=-1) > 0.95).float().mean().item()
+    found = late.diagonal(15, 1, 2).mean().item()  # of the letter before
     variance = (q @ k.transpose(-2, -1) * model.scale).var().item()
-    return variance, sure, found.mean().item()
+    return variance, sure, found
 
 
 looks = {}
@@ -484,9 +481,9 @@ for name in list(models)[1:]:
         )
 
 # %% [markdown]
-# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight (for queries that see more than 16 letters), and the weight of the letter that should be found. In the end both heads are confident. But the one with the scale began without an opinion, and it became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and it only became more so, without ever finding out where to look.
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight (for queries that see more than 16 letters), and the weight of the letter that they should find. In the end you see two confident heads. But the one with the scale began without an opinion, and it became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and it became more so without ever finding out where to look.
 #
-# So the scale promises a good start. It promises nothing about later, and it doesn't have to. A softmax may saturate once it has learned something. The harm is in doing so before.
+# So the scale promises a good start and nothing about later. It needn't, because a softmax may saturate once it has learned something.
 #
 # ### More: the middle row, and the mean of all rows
 #
@@ -557,14 +554,14 @@ q, k = q.detach(), k.detach()
 #
 # ## The softmax at the end
 #
-# A model also ends with a softmax, which turns its scores for all letters into probabilities. Those last scores are called **logits**. Is a model that is confident of the wrong letter stuck on a plateau as well?
+# A model ends with one more softmax, which turns its scores for all letters into probabilities. These last scores are called **logits**. If the model is confident of the wrong letter, is it stuck as well?
 
 # %% tags=["folded"]
 # Question
 ask("confident_and_wrong")
 
 # %% [markdown]
-# It isn't, and the reason is its loss, the average surprise of rung {bag_of_words}. Its usual name is **cross-entropy**, and for one letter it is −ln p, with the probability p of the right one. The logarithm has the slope −1/p, which cancels the p that makes softmax flat. For the logit of the right letter, r, and for any other, j, the slopes are
+# It isn't, thanks to its loss, the average surprise that you know from rung {bag_of_words}. It is called **cross-entropy**, and for one letter it is −ln p, where p is the probability of the right one. The logarithm has the slope −1/p, which cancels the p that makes softmax flat. For the logit of the right letter r and of any other letter j, the slopes are
 #
 # $$-\frac{1}{p_r} \cdot p_r (1 - p_r) = p_r - 1 \qquad -\frac{1}{p_r} \cdot (-p_r\, p_j) = p_j - 0$$
 #
@@ -665,7 +662,7 @@ for name, variance in zip(
 # %% [markdown]
 # By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves {{predicted[2]:.0f}}, and it takes a division by 8 to get to {{predicted[3]:.0f}}.
 #
-# With the linear layers of rung {query_key_value} it's the other way round. The initialization of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3 at first, and scaled scores 1/9, whatever head_size is. So an untrained head takes almost the plain mean. If the weights are still that even after training, the head has found nothing to look for, perhaps because its tokens don't know their positions.
+# With the linear layers of rung {query_key_value} it's the other way round. The initialization of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3 at first, and scaled scores 1/9, whatever head_size is. So an untrained head takes almost the plain mean. (The tokens of our three heads had variance 2, because each was the sum of two vectors. So q and k had variance 2/3 there, and the formula predicts 256 · 4/9<!--given-->, about 114<!--given-->, for the wide head. The table above has {{looks['256 channels', 'before'][0]:.0f}}.) If the weights are still that even after training, the head has found nothing to look for, perhaps because its tokens don't know their positions.
 
 # %% tags=["folded"]
 # Check: variances of 1/3 and 1/9 at three head sizes
@@ -690,7 +687,7 @@ for head_size in (4, 64, 1024):
 # %% [markdown]
 # ## Prove
 #
-# The measured variance equals the formula, for several variances of q, sizes and scales. And `attention_weights` of rung {query_key_value} multiplies by 1/√head_size, as PyTorch's own function does. You may apply the factor to the scores or to q alone.
+# The measured variance equals the formula, for several variances of q, sizes and scales. And `attention_weights` of rung {query_key_value} multiplies by 1/√head_size, as PyTorch's own function does.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
@@ -715,14 +712,14 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key get nearly all the weight, and which scale brings the others back?**
 #
-# Drag head_size to the right with the scale on "none", until one bar is almost 1. What has happened to the Jacobian? Try other rows as well, because some collapse early and some not even at 64. Then press "1/√head_size", and find out which of the other two scales is right at both ends of head_size (n_embd is 64 here). At last set the variance of q to 4. What would the scale have to be then?
+# Drag head_size to the right with the scale on "none", until one bar is almost 1. What has become of the Jacobian? Try other rows as well, because some collapse early and some not even at 64. Then press "1/√head_size", and look for another scale that is right at both ends. Last, set the variance of q to 4, and work out which scale you would need now.
 
 # %% tags=["folded"]
 # Explorer: scores, weights and Jacobian over head_size
 explore("scaling_variance")
 
 # %% [markdown]
-# Neither of the other two is right at both ends. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, where it is the same number as 1/√head_size. With var(q) = 4 you need half of the usual scale.
+# You won't find one. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, because n_embd is 64 here. With var(q) = 4 you need half of the usual scale.
 #
 # ### More: how usual is a collapse?
 #
@@ -753,7 +750,7 @@ assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 #
 # ## Break it
 #
-# We all write this bug sooner or later. Here it is in the attention weights of Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), with our names. ([The code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed.) Tokens have n_embd = 384 channels, and a head has 64.
+# We all write this bug sooner or later. Here it is in the attention weights of Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY). ([The code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed.) Tokens have n_embd = 384 channels, and a head has 64.
 
 
 # %%
@@ -771,7 +768,7 @@ def lecture_weights(x, query, key):
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights only come out a little too even. You could compare them with PyTorch's function, as in rung {query_key_value}. Or you measure the variance of the scores, for which you need nothing to compare with.
+# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights only come out a little too even. You could compare with PyTorch's function, or measure the variance of the scores, for which you need nothing to compare with.
 
 # %%
 torch.manual_seed(0)
@@ -877,7 +874,7 @@ check("scale_for_variance", my_scale)
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the division by √head_size).](images/transformer_scaling_variance.svg)
 #
-# You can make a head as wide as you like now, and you know how a model learns. On the staircase nothing has moved, because the head of rung {query_key_value} had its scale from the beginning, and “Poor” still names the wrong person most of the time. Before we give it more heads, the next rung lets a head read another text than the one it writes.
+# You can make a head as wide as you like now, and you know how it learns. The staircase hasn't moved, because the head of rung {query_key_value} had its scale from the beginning, and “Poor” still names the wrong person most of the time. Next, a head reads another text than the one it writes.
 #
 # ## Three sentences to remember
 #
