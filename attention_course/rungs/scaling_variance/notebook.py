@@ -133,7 +133,7 @@ picture(
 )
 
 # %% [markdown]
-# Without a division the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two are almost at 0. It could do all that the small head does, and more. (You did it by hand in rung {query_key_value}.) So the trouble is not what a wide head *could* do but how it learns, and to see why, you have to know what training does.
+# Without a division the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two are almost at 0. It could do all that the small head does, and more. So the trouble is not what a wide head *could* do but how it learns, and to see why, you have to know what training does.
 #
 # ## How a model learns
 #
@@ -219,16 +219,17 @@ Picture.of(
 # %%
 w = torch.tensor(-1.0, requires_grad=True)  # keep track of this one
 loss_at(w).backward()
+assert (w.grad - slope).abs() < 0.01
 w.grad, slope
 
 # %% [markdown]
-# The two agree, but for the size of your nudge. Then an **optimizer** changes the parameters. You can now read its lines in the folded cell, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Ours is called Adam. It also adapts the size of the step to each parameter.) When you use a trained model you need none of this, and running it with its parameters left alone is called **inference**.
+# The two agree, but for the size of your nudge. Then an **optimizer** changes the parameters. You can now read its lines in the folded cell, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Ours, Adam, also adapts the size of the step to each parameter.) When you use a trained model you need none of this, and running it with its parameters left alone is called **inference**.
 #
 # ## How large is a score?
 #
 # Up on the plateau, one score was 8 below the other. Where could such scores come from?
 #
-# A score is a sum with one product per channel. Let a coin decide whether each number in q and k is 1 or −1. With 2 channels, the four coins can fall in 16 ways.
+# A score is a sum with one product per channel. Let a coin decide whether each number in q and k is 1 or −1. The coins are independent, which means that none says anything about another. With 2 channels, the four coins can fall in 16 ways.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -239,7 +240,7 @@ scores
 # %% [markdown]
 # Their mean is 0. To measure how far they spread, square each score's distance from the mean, and average. That is the **variance**. Eight scores are 0 and eight are 2 or −2, so it is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}, and its root is the standard deviation, √2.
 #
-# Now toss 4000 times. Make it 8 channels, then 32 and 128, and look for the rule.
+# Now toss 4000 times. Make it 8 channels, then 32<!--given--> and 128<!--given-->, and look for the rule.
 
 # %% tags=["do"]
 channels = 2  # then 8, 32, 128
@@ -252,7 +253,7 @@ q, k = 2.0 * torch.randint(2, (2, 4000, channels)) - 1  # 1 or -1
 ask("variance_of_a_score")
 
 # %% [markdown]
-# Think of a walk in which each channel is a step to the left or to the right. Many steps cancel, so after 16 of them you are not 16 away but typically √16 = 4. Now for other numbers than coins. Let all entries of q and k have mean 0 and be independent, which means that none says anything about another. E is the mean, and var(q) the variance of one entry of q.
+# Think of a walk in which each channel is a step to the left or to the right. Many steps cancel, so after 16 of them you are not 16 away but typically √16 = 4. Now for other numbers than coins. Let all entries of q and k be independent, with mean 0. E is the mean, and var(q) the variance of one entry of q.
 #
 # 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -272,7 +273,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# All are within 10 % of the formula. Which factor brings the variance back to 1, say with 64 channels?
+# All are within 10 % of it. Which factor brings the variance back to 1, say with 64 channels?
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -548,9 +549,9 @@ q, k = q.detach(), k.detach()
 # %% [markdown]
 # ### More: isn't that just a bad learning rate?
 #
-# It's a fair objection. We trained both wide heads for 200 steps<!--given--> at the learning rates 0.001, 0.003, 0.01 and 0.03<!--given-->, and at each of them the one without the scale ended with the higher loss. You can repeat that by changing `lr` in the folded cell.
+# It's a fair objection. We trained both wide heads for 200<!--given--> steps at the learning rates 0.001<!--given-->, 0.003<!--given-->, 0.01<!--given--> and 0.03<!--given-->, and at each of them the one without the scale ended with the higher loss. You can repeat that by changing `lr` in the folded cell.
 #
-# And what if the wide head starts with queries and keys a quarter as large, so that its first scores are as small as with the scale? Then at 0.001 both learn equally well, with a loss of 0.79<!--given-->. But at 0.01, where the scale makes it 0.00<!--given-->, it ends at 1.88<!--given-->, because each step still moves its scores 16 times as far, and soon they are up on the plateau. So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
+# And what if the wide head starts with queries and keys a quarter as large, so that its first scores are as small as with the scale? Then at 0.001<!--given--> both learn equally well, with a loss of 0.79<!--given-->. But at 0.01<!--given-->, where the head with the scale gets to 0.00<!--given-->, it ends at 1.88<!--given-->, because each step still moves its scores 16<!--given--> times as far, and soon they are up on the plateau. So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
 #
 # ## The softmax at the end
 #
@@ -617,7 +618,7 @@ torch.testing.assert_close(
 #
 # In long runs of large models, the scores sometimes grow until training fails. **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score. It divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. The learned number is needed, because without it, beside 127 others, no key could get even 6 % of the weight. At best it would get e / (e + 127/e).
 #
-# Models of today keep 1/√head_size and normalize q and k in another way. Each is divided by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and each channel is then multiplied by a learned number (OLMo 2 and Qwen3 do this; a vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm, of rung {bigram_to_gpt}, for the same purpose). Neither bounds the scores for good, since the learned numbers have no bound. Gemma 2 does that with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
+# Many models of today keep 1/√head_size and normalize q and k in another way. Each is divided by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and each channel is then multiplied by a learned number (OLMo 2 and Qwen3 do this; a vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm (rung {bigram_to_gpt}) for the same purpose). Neither bounds the scores for good, since the learned numbers have no bound. Gemma 2 does that with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
 
 # %%
 assert math.e / (math.e + 127 / math.e) < 0.06
