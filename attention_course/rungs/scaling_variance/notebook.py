@@ -5,9 +5,9 @@
 #
 # **You will build** the rule for how large scores get, and the one number that lets a wide head learn.
 #
-# Our staircase is at one head and a loss of 0.38<!--given-->, and no model gets below 0.10<!--given-->. More channels should help, since longer queries can ask more. But then a head hardly learns.
+# Our staircase is at one head and a loss of 0.38<!--given-->, and no model gets below 0.10<!--given-->. More channels should help, since longer queries can ask more. But a wide head hardly learns.
 #
-# Guess first. Then drag the edge of the bell, and find the smallest head_size at which one key has nearly everything.
+# Guess first. Then drag the bell's edge to the smallest head_size at which one key has nearly everything.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then drag the edge of the bell
@@ -58,7 +58,7 @@ progress("scaling_variance")
 # %% [markdown]
 # ## A head that hardly learns
 #
-# Three heads are trained to name the letter before each letter. One has 16 channels, and two have 256. One of these two divides its scores by √256.
+# Three heads are trained on our stories to name the letter before each letter. One has 16 channels, and two have 256. One of these two divides its scores by √256.
 
 # %% tags=["folded"]
 # Question
@@ -273,7 +273,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# All are within 10 % of it. Which factor brings the variance back to 1, say with 64 channels?
+# All are within 10 % of the formula. Which factor brings the variance back to 1, say with 64 channels?
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -450,7 +450,7 @@ picture(
 #
 # ## Before and after training
 #
-# You know now how the scores of the two wide heads start. But what does training make of them?
+# You know how the scores of the two wide heads start. What does training make of them?
 
 # %% tags=["folded"]
 # Question
@@ -497,7 +497,7 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# The norm in the middle row is the **median**. It's below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way in this manner are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so with four times as many channels it about halves. At 1024 nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights. That's why the wide head above learned slowly, and not nothing.
+# The norm in the middle row is the **median**. It's below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way in this manner are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so with four times as many channels it about halves. At 1024 nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
 #
 # (This is the Jacobian alone. Without a scale the factor 1/√head_size is missing from the gradient as well, so on average the gradient of q and k does not fall. In a typical row it does.)
 
@@ -663,7 +663,7 @@ for name, variance in zip(
 # %% [markdown]
 # By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves {{predicted[2]:.0f}}, and it takes a division by 8 to get to {{predicted[3]:.0f}}.
 #
-# With the linear layers of rung {query_key_value} it's the other way round. The initialization of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3 at first, and scaled scores 1/9, whatever head_size is. So an untrained head takes almost the plain mean. (The tokens of our three heads had variance 2, because each was the sum of two vectors. So q and k had variance 2/3 there, and the formula predicts 256 · 4/9<!--given-->, about 114<!--given-->, for the wide head. The table above has {{looks['256 channels', 'before'][0]:.0f}}.) If the weights are still that even after training, the head has found nothing to look for, perhaps because its tokens don't know their positions.
+# With the linear layers of rung {query_key_value} it's the other way round. The initialization of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3 at first, and scaled scores 1/9, whatever head_size is. So an untrained head takes almost the plain mean. (The tokens of our three heads had variance 2, because each was the sum of two vectors. So q and k had variance 2/3<!--given--> there, and the formula predicts 256<!--given--> · 4/9<!--given-->, about 114<!--given-->, for the wide head. The table above has {{looks['256 channels', 'before'][0]:.0f}}.) If the weights are still that even after training, the head has found nothing to look for, perhaps because its tokens don't know their positions.
 
 # %% tags=["folded"]
 # Check: variances of 1/3 and 1/9 at three head sizes
