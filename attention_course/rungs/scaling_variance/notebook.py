@@ -547,7 +547,7 @@ assert wide.mean() > 0.8 * narrow.mean()
 q, k = q.detach(), k.detach()
 
 # %% [markdown]
-# ### More: isn't that just a bad learning rate?
+# ### More: isn't that only a bad learning rate?
 #
 # It's a fair objection. We trained both wide heads for 200<!--given--> steps at the learning rates 0.001<!--given-->, 0.003<!--given-->, 0.01<!--given--> and 0.03<!--given-->, and at each of them the one without the scale ended with the higher loss. You can repeat that by changing `lr` in the folded cell.
 #
