@@ -5,7 +5,7 @@
 #
 # **You will build** the rule for how large scores get, and the one number that lets a wide head learn.
 #
-# Our staircase is at one head and a loss of 0.38<!--given-->, and no model gets below 0.10<!--given-->. More channels should help, since longer queries can ask more. But a wide head hardly learns.
+# Our staircase is at one head and a loss of 0.38<!--given-->, and on these stories no model gets below 0.10<!--given-->. You'd expect a wider head to help. But left alone, it hardly learns.
 #
 # Guess first. Then drag the bell's edge to the smallest head_size at which one key has nearly everything.
 
@@ -16,7 +16,7 @@ from attention_course.heroes import hero
 hero("scaling_variance")
 
 # %% [markdown]
-# **You need** [rung {query_key_value}]({query_key_value}.ipynb), softmax and entropy from [rung {masked_softmax}]({masked_softmax}.ipynb), and what a derivative is.
+# **You need** [rung {query_key_value}]({query_key_value}.ipynb), softmax and entropy from [rung {masked_softmax}]({masked_softmax}.ipynb), means, and derivatives.
 #
 # <!--time-->
 
@@ -58,14 +58,14 @@ progress("scaling_variance")
 # %% [markdown]
 # ## A head that hardly learns
 #
-# Three heads are trained on our stories to name the letter before each letter. One has 16 channels, and two have 256. One of these two divides its scores by √256.
+# Three heads learn to name the letter before each letter of our stories. One has 16 channels, and two have 256. One of the wide heads divides its scores by √256.
 
 # %% tags=["folded"]
 # Question
 ask("three_heads")
 
 # %% tags=["folded"]
-# The model and its training: the next section explains both
+# One head of rung 4 and its training, which the next section explains
 data = Data.of(load_text("stories"))
 V = data.tokenizer.vocab_size
 
@@ -84,11 +84,11 @@ class LetterBefore(nn.Module):
         q, k = self.head.query(x), self.head.key(x)
         v = self.head.value(x)
         found, _ = attention(q, k, v, causal_mask(32), self.scale)
-        return self.out(found)  # a score for each of V letters
+        return self.out(found)  # what each letter found -> V scores
 
 
-def train(model, steps=100):
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def train(model, lr=0.01, steps=100):
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     generator = torch.Generator().manual_seed(0)
     losses = torch.zeros(steps)
     for step in range(steps):
@@ -133,11 +133,11 @@ picture(
 )
 
 # %% [markdown]
-# Without a division the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two are almost at 0. It could do all that the small head does, and more. So the trouble is not what a wide head *could* do but how it learns, and to see why, you have to know what training does.
+# Without the division, the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two get close to 0. But a wide head could do all that the small head does. So the trouble is how it learns, and to see why, you need to know what training does.
 #
 # ## How a model learns
 #
-# Take the smallest model there is, with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0, and Sam's is w, which training may change. Sam should get all the weight, so let the loss be (1 − Sam's weight)². It is 0 when Sam has everything, and 1 when Ben has.
+# Take a model with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0, while Sam's is w, which training may change. Sam should get all the weight, so let the loss be (1 − Sam's weight)². It's 0 when Sam has everything, and 1 when Ben does.
 
 
 # %%
@@ -149,7 +149,7 @@ def loss_at(w):
 loss_at(torch.tensor(-1.0))
 
 # %% [markdown]
-# Suppose w is −1. To find out whether you should move it up or down, nudge it. Add 0.01, look how much the loss changes, and divide by 0.01. That is the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let it grow. Where it is positive you let w shrink, so you always go *against* the slope. And because a steep slope promises a lot, let the step be 4 times the slope.
+# Suppose w is −1. To find out whether to move it up or down, nudge it by 0.01. Divide the change of the loss by 0.01, and you get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink, so you always go *against* the slope. And because a steep slope promises a lot, let the step be 4 times the slope.
 
 # %% tags=["folded"]
 # Fill in: one step downhill
@@ -163,9 +163,9 @@ w = w - 4 * slope
 w
 
 # %% [markdown]
-# Do that again and again, and you have **gradient descent**, which is how nearly every neural network learns. The number in front of the slope, here 4, is the **learning rate**.
+# Take such steps again and again, and you have **gradient descent**, which is how nearly every neural network learns. The number in front of the slope, here 4, is the **learning rate**.
 #
-# What if you start at −8, where Ben has nearly everything?
+# What if w starts at −8, where Ben has nearly everything?
 
 # %% tags=["folded"]
 # Question
@@ -184,7 +184,7 @@ def descend(start, steps=20):
 
 
 # %% tags=["do"]
-near, far = descend(-1.0), descend(-8.0)  # try others for -8
+near, far = descend(-1.0), descend(-8.0)  # try other starts than -8
 near[-1], far[-1]
 
 # %% tags=["folded"]
@@ -206,24 +206,24 @@ axes.set(xlabel="w, the score of Sam", ylabel="loss")
 axes.legend()
 Picture.of(
     figure,
-    alt="The loss over w is flat at 1 on the left, a plateau, falls around "
-    "0 and is flat at 0 on the right. Steps from -1 go down the slope, "
-    "large at first and then smaller. Steps from -8 stay where they are.",
+    alt="The loss over w is flat at 1 on the left, which is a plateau, "
+    "falls around 0, and is flat at 0 on the right. Steps from -1 go down "
+    "the slope, large at first and then smaller. Steps from -8 stay put.",
 )
 
 # %% [markdown]
-# One point walks downhill. The other stands on a plateau, high up and wrong, and it stays there, because there is no slope to tell it where to go. From how far out can you start, and still get down in 20 steps?
+# One point walks downhill. The other stays on a plateau, high up and wrong, because hardly any slope tells it where to go. From how far out can you start and still get down in 20 steps?
 #
-# A real head has thousands of parameters, and the loss has a slope for each. All these slopes together are the **gradient**. You can't nudge thousands of parameters one by one, and PyTorch doesn't. `loss.backward()` walks through the computation in reverse, from the loss to the parameters, and applies the chain rule at every operation. That is **backpropagation**, and it finds all slopes in one go. Each parameter then has its own in `.grad`.
+# A real head has thousands of parameters, and the loss has a slope for each of them. All these slopes together are the **gradient**. Nudging them one by one would take too long, so `loss.backward()` goes through the computation in reverse and applies the chain rule at every operation. This is **backpropagation**, and it finds all slopes in one pass. Each parameter keeps its slope in `.grad`.
 
 # %%
-w = torch.tensor(-1.0, requires_grad=True)  # keep track of this one
+w = torch.tensor(-1.0, requires_grad=True)  # keep track of w
 loss_at(w).backward()
 assert (w.grad - slope).abs() < 0.01
 w.grad, slope
 
 # %% [markdown]
-# The two agree, but for the size of your nudge. Then an **optimizer** changes the parameters. You can now read its lines in the folded cell, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Ours, Adam, also adapts the size of the step to each parameter.) When you use a trained model you need none of this, and running it with its parameters left alone is called **inference**.
+# The two slopes agree, up to the size of your nudge. Then an **optimizer** changes the parameters. You can now read the loop in the folded cell. There `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Our optimizer, Adam, lengthens steps where slopes are small. But a slope of 0 gives it no direction.) You need none of this to run a trained model, which is called **inference**.
 #
 # ## How large is a score?
 #
@@ -238,9 +238,9 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. To measure how far they spread, square each score's distance from the mean, and average. That is the **variance**. Eight scores are 0 and eight are 2 or −2, so it is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}, and its root is the standard deviation, √2.
+# The mean of these scores is 0. To measure how far they spread, square each score's distance from the mean, and average. The result is the **variance**. Eight scores are 0 and eight are 2 or −2, so the variance is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}, and its root is the standard deviation, √2.
 #
-# Now toss 4000 times. Make it 8 channels, then 32<!--given--> and 128<!--given-->, and look for the rule.
+# Now toss the coins 4000 times. Try 8 channels, then 32<!--given--> and 128<!--given-->, and look for the rule.
 
 # %% tags=["do"]
 channels = 2  # then 8, 32, 128
@@ -253,15 +253,15 @@ q, k = 2.0 * torch.randint(2, (2, 4000, channels)) - 1  # 1 or -1
 ask("variance_of_a_score")
 
 # %% [markdown]
-# Think of a walk in which each channel is a step to the left or to the right. Many steps cancel, so after 16 of them you are not 16 away but typically √16 = 4. Now for other numbers than coins. Let all entries of q and k be independent, with mean 0. E is the mean, and var(q) the variance of one entry of q.
+# In a walk of 16 steps to the left or right, many cancel, so you typically end √16 = 4 steps away. What about numbers other than ±1? Let all entries of q and k be independent, with mean 0. Write E for the mean and var(q) for the variance of one entry of q. For independent numbers, the mean of a product is the product of the means.
 #
 # 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
-# 3. The variances of independent terms add up, and a score has one term per channel.
+# 3. The sum of two such products a and b has variance $E[(a+b)^2] = E[a^2] + 2\,E[ab] + E[b^2]$. Because $E[ab] = E[a]\,E[b] = 0$, their variances add up, and a score has one product per channel.
 #
 # $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
 #
-# Let's test it on 4000 random queries and keys, up to 1024 channels.
+# Let's test the formula on 4000 random queries and keys.
 
 # %%
 torch.manual_seed(0)
@@ -273,7 +273,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# All are within 10 % of the formula. Which factor brings the variance back to 1, say with 64 channels?
+# All are within 10 % of the formula, up to 1024 channels. Which factor brings the variance back to 1, say with 64 channels?
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -287,7 +287,7 @@ scaled = scores * head_size**-0.5
 scaled.var()
 
 # %% [markdown]
-# When you multiply scores by a number, their variance grows by its *square*, so the factor is 1/√head_size. That's the `scale` of rung {query_key_value}, and it's what the third head did.
+# When you multiply scores by a number, their variance is multiplied by its *square*, so the factor is 1/√head_size. It's the `scale` of rung {query_key_value}, and the third head used it.
 
 
 # %% tags=["folded"]
@@ -317,14 +317,14 @@ picture(
         "variance",
     ),
     alt="Variance over head_size, both axes logarithmic. Two parallel "
-    "straight lines climb, the one for var(q) = 4 above the other. "
-    "After the division by √head_size the line is level, at 1.",
+    "straight lines climb, with var(q) = 4 above var(q) = 1. "
+    "After dividing by √head_size the line is level, at 1.",
 )
 
 # %% [markdown]
 # ## What softmax does to large scores
 #
-# From head_size 1 to 100<!--given-->, scores spread ten times as far. What does softmax make of that?
+# With head_size 100<!--given-->, scores spread ten times as far as with head_size 1. What does softmax make of such scores?
 
 # %% tags=["folded"]
 # Question
@@ -348,24 +348,24 @@ picture(
         for factor, heights in weights.items()
     ),
     alt="Weights of one row of scores, multiplied by 1, by 3 and by 10. "
-    "First every key has some weight; at 3 most of it is on key 2; at "
+    "At 1 every key has some weight, at 3 key 2 has most of it, and at "
     "10 key 2 has nearly all of it.",
 )
 
 # %% [markdown]
-# A softmax that gives everything to one key is **saturated**. Before training the scores are random, and so is the winner. That would do no harm if training could correct it. Can it?
+# A softmax that gives nearly everything to one key is **saturated**. Before training, the scores are random, and so is the winner. Can training correct it?
 #
-# How far does a weight move when a score does? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If a key's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
+# How far does a weight move when you change a score? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If the key's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
 #
 # $$\frac{\partial p_i}{\partial s_i} = \frac{e^{s_i} Z - e^{s_i} e^{s_i}}{Z^2} = p_i (1 - p_i)$$
 #
 # $$\frac{\partial p_i}{\partial s_j} = \frac{0 - e^{s_i} e^{s_j}}{Z^2} = -p_i\, p_j$$
 #
-# With a row for each weight and a column for each score, that makes a table. This table is called the Jacobian of softmax. Here it is for the weights 1/8, 2/8 and 5/8, times 64.
+# Put them in a table, with a row for each weight and a column for each score. This table is called the Jacobian of softmax. Here it is for the weights 1/8, 2/8 and 5/8, times 64.
 
 # %%
 p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
-table = p.diag() - p.outer(p)  # p_i on the diagonal, minus p_i p_j
+table = p.diag() - p.outer(p)  # diagonal: p - p², which is p (1 - p)
 table * 64
 
 # %% tags=["folded"]
@@ -373,22 +373,24 @@ table * 64
 ask("when_one_key_has_it_all")
 
 # %% [markdown]
-# There's your plateau. Backpropagation multiplies by this table on its way to the scores, so nothing arrives there, nor at q and k behind them, which are what would have to change. The values are *not* cut off, because their way back doesn't lead through softmax. Below, key 2 has all the weight. You see the table, what arrives at the scores, and what arrives at the values.
+# There's your plateau. Suppose the loss has the slopes 3, 1 and 0 for the three weights. Score 0 moves all three, so by the chain rule its slope is (3 · 7 − 1 · 2 − 0 · 5) / 64 = 19/64. Below, the values are 3, 1 and 0, which gives these slopes. You see 64 times what arrives at the scores, and what arrives at the values, first for the weights above and then with all the weight on key 2.
 
 # %%
-scores = torch.tensor([0.0, 0.0, 200.0], requires_grad=True)
-v = torch.ones(3, 2, requires_grad=True)
-p = torch.softmax(scores, dim=-1)
-(p @ v).sum().backward()
+for scores in ([0.0, math.log(2), math.log(5)], [0.0, 0.0, 200.0]):
+    scores = torch.tensor(scores, requires_grad=True)
+    v = torch.tensor([3.0, 1.0, 0.0], requires_grad=True)
+    p = torch.softmax(scores, dim=-1)
+    (p @ v).backward()
+    torch.testing.assert_close(scores.grad, (p.diag() - p.outer(p)) @ v)
+    print("scores", 64 * scores.grad, "values", v.grad)
 assert not scores.grad.any()
-p.diag().detach() - p.outer(p).detach(), scores.grad, v.grad
 
 # %% [markdown]
-# So a saturated head still learns what to hand over, but not where to look. How many channels does it take? Let's draw 1000 random queries with 8 keys each, and follow the middle one, which has as many below it as above.
+# In a saturated row nothing arrives at the scores, nor at q and k behind them. The values are *not* cut off, because their way back doesn't lead through softmax. So such a row still learns what to hand over, but not where to look. How many channels does it take? Let's draw 1000 random queries with 8 keys each. For each measure you see the middle one of the 1000 values.
 
 
 # %% tags=["folded"]
-# Measure: 1000 queries, three medians, with the scale and without
+# Measure: the middle of 1000 values, with the scale and without
 torch.manual_seed(0)
 T = 8
 q, k = torch.randn(1000, 1, 1024), torch.randn(1000, T, 1024)
@@ -441,16 +443,16 @@ picture(
     *measures,
     alt="Three pictures over head_size, both axes logarithmic. Without a "
     "scale the entropy, what the largest weight leaves to the others, "
-    "and the norm of the Jacobian all fall towards 0. With it all three "
-    "stay where they are.",
+    "and the norm of the Jacobian all fall towards 0. With the scale all "
+    "three stay where they are.",
 )
 
 # %% [markdown]
-# (The norm is the root of the sum of all squared derivatives.) Without a scale all three collapse, and in the middle row the largest weight is {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}} at head_size 64. With the scale, hardly anything changes from 1 channel to 1024.
+# (The norm is the root of the sum of all squared derivatives.) Without a scale all three measures collapse. At head_size 64, the largest weight is typically {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}}. With the scale, hardly anything changes from 1 channel to 1024.
 #
 # ## Before and after training
 #
-# You know how the scores of the two wide heads start. What does training make of them?
+# `nn.Linear` gives q and k of a fresh wide head variance 2/3<!--given-->. So by the formula you can expect 256 · 4/9<!--given-->, about {{256 * 4 / 9:.0f}}, without the scale, and 4/9<!--given--> with it. What does training make of them?
 
 # %% tags=["folded"]
 # Question
@@ -482,13 +484,13 @@ for name in list(models)[1:]:
         )
 
 # %% [markdown]
-# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight (for queries that see more than 16 letters), and the weight of the letter that they should find. In the end you see two confident heads. But the one with the scale began without an opinion, and it became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and it became more so without ever finding out where to look.
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and it became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and it never found out where to look. Why did its scores still grow? Half of its rows let a gradient through. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap.
 #
-# So the scale promises a good start and nothing about later. It needn't, because a softmax may saturate once it has learned something.
+# The scale promises nothing about later. It needn't, because a softmax may saturate once it has learned something.
 #
-# ### More: the middle row, and the mean of all rows
+# ### More: the middle of the rows, and their mean
 #
-# The gradients of many queries add up, so their mean matters as well, and it tells a milder story.
+# The gradients of many queries add up, so the mean of the norms matters as well, and it tells a milder story than the middle value.
 
 # %%
 for d in (1, 64, 256, 1024):
@@ -497,18 +499,22 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# The norm in the middle row is the **median**. It's below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way in this manner are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so with four times as many channels it about halves. At 1024 nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
+# The middle value is called the **median**. It's below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way like this are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so it roughly halves with four times as many channels. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
 #
-# (This is the Jacobian alone. Without a scale the factor 1/√head_size is missing from the gradient as well, so on average the gradient of q and k does not fall. In a typical row it does.)
+# (So far we've looked at the Jacobian alone. The gradient of q and k also contains the scale, and leaving out the factor 1/√head_size makes that gradient larger. So on average the gradient doesn't fall with head_size, but in a typical row it does.)
 
 # %% tags=["folded"]
-# Check: the table above; median and mean fall, and stay with the scale
+# Check: before and after training; median and mean of the norms
+ids, _ = get_batch(data.train, 32, 64, torch.Generator().manual_seed(1))
+x = fresh.letter(ids) + fresh.position.weight
+q_starts = fresh.head.query(x).var().item()
 (_, half, _), (_, most, lost), (start, none, _), (end, all_but, found) = (
     looks.values()
 )
 assert 0.4 < half < 0.6
 assert most > 0.9 > 0.2 > lost
 assert start < 1
+torch.testing.assert_close(q_starts, 2 / 3, rtol=0.1, atol=0)
 assert none < 0.01
 assert end > 10
 assert all_but > 0.9
@@ -549,24 +555,37 @@ q, k = q.detach(), k.detach()
 # %% [markdown]
 # ### More: isn't that only a bad learning rate?
 #
-# It's a fair objection. We trained both wide heads for 200<!--given--> steps at the learning rates 0.001<!--given-->, 0.003<!--given-->, 0.01<!--given--> and 0.03<!--given-->, and at each of them the one without the scale ended with the higher loss. You can repeat that by changing `lr` in the folded cell.
+# It's a fair objection. We also trained both wide heads at the learning rates 0.001<!--given-->, 0.003<!--given--> and 0.03<!--given-->, and each time the head without the scale ended with the higher loss. You can repeat that with `train(LetterBefore(256, 1.0), lr=0.003)`.
 #
-# And what if the wide head starts with queries and keys a quarter as large, so that its first scores are as small as with the scale? At 0.001<!--given--> it then learns nearly as well, with a loss of 1.39<!--given--> where the scale gives 1.28<!--given-->. But at 0.01<!--given-->, where the head with the scale gets to 0.00<!--given-->, it ends at 2.07<!--given-->, because each step still moves its scores 16<!--given--> times as far, and soon they are up on the plateau. So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
+# And what if the wide head starts with queries and keys a quarter as large, so that its first scores are as small as with the scale?
+
+# %%
+torch.manual_seed(0)
+small = LetterBefore(256, 1.0)
+with torch.no_grad():  # a change that no gradient has to know about
+    small.head.query.weight /= 4
+    small.head.key.weight /= 4
+start_small = train(small)[-1].item()
+assert start_small > 1.5
+start_small, wide[-1].item(), divided[-1].item()
+
+# %% [markdown]
+# It ends at {{start_small:.1f}}, not much better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves them 16 times as far. Soon the scores are up on the plateau. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.) So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
 #
 # ## The softmax at the end
 #
-# A model ends with one more softmax, which turns its scores for all letters into probabilities. These last scores are called **logits**. If the model is confident of the wrong letter, is it stuck as well?
+# A model ends with one more softmax, which turns its scores for all letters into probabilities. These last scores are called **logits**. If a model is confident of the wrong letter, is it stuck too?
 
 # %% tags=["folded"]
 # Question
 ask("confident_and_wrong")
 
 # %% [markdown]
-# It isn't, thanks to its loss, the average surprise that you know from rung {bag_of_words}. It is called **cross-entropy**, and for one letter it is −ln p, where p is the probability of the right one. The logarithm has the slope −1/p, which cancels the p that makes softmax flat. For the logit of the right letter r and of any other letter j, the slopes are
+# The model isn't stuck, thanks to its loss, the average surprise that you know from rung {bag_of_words}. This loss is called **cross-entropy**, and for one letter it is −ln p, where p is the probability of the right letter. The slope of −ln p is −1/p, which cancels the p that makes softmax flat. For the logit of the right letter r and of any other letter j, the slopes are
 #
 # $$-\frac{1}{p_r} \cdot p_r (1 - p_r) = p_r - 1 \qquad -\frac{1}{p_r} \cdot (-p_r\, p_j) = p_j - 0$$
 #
-# In short, the gradient is $p - y$, where $y$ is 1 for the right letter and 0 for all others. Below, letter 0 is right and the model is confident of letter 2. (`F.cross_entropy` is softmax and loss in one.)
+# In short, the gradient is $p - y$, where $y$ is 1 for the right letter and 0 for all others. Below, letter 0 is right, but the model is confident of letter 2. (`F.cross_entropy` is the softmax and the loss in one function.)
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
@@ -576,39 +595,40 @@ torch.testing.assert_close(logits.grad, p - y)
 logits.grad
 
 # %% [markdown]
-# The more wrong a model is, the harder it is pulled back. The softmax inside a head has no such logarithm behind it, so the scale has to keep it off the plateau.
+# The more wrong a model is, the harder it is pulled back. The softmax inside a head isn't followed by such a logarithm, so the scale has to keep it off the plateau.
 #
 # ### More: the first loss of a model is ln V, or a little more
 #
-# Say a model has to choose among 87 characters. The simplest guess gives each the same probability, so its loss is ln 87. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
+# Our stories have V = 33 characters. The simplest guess gives each of them the same probability, so its loss is ln 33. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should at least be no worse than that.
 
 # %% tags=["folded"]
 # Question
 ask("loss_of_random_logits")
 
 # %% [markdown]
-# How parameters are drawn before training is their **initialization**. That of an `nn.Embedding` has mean 0 and variance 1, and logits that come straight from such a table are random numbers of the same kind.
+# The way parameters are drawn before training is their **initialization**. An `nn.Embedding` is initialized with mean 0 and variance 1, and logits that come straight from such a table are random numbers of the same kind.
 
 # %%
 torch.manual_seed(0)
-logits = torch.randn(20_000, 87)
-characters = torch.randint(87, (20_000,))
+assert V == 33
+logits = torch.randn(20_000, V)
+characters = torch.randint(V, (20_000,))
 loss = F.cross_entropy(logits, characters)
-predicted = math.log(87) + 1 / 2
-print(f"ln 87 {math.log(87):.3f}")
+predicted = math.log(V) + 1 / 2
+print(f"ln {V} = {math.log(V):.2f}")
 print(f"measured {loss:.2f}, predicted {predicted:.2f}")
 
 # %% [markdown]
-# The loss is the logarithm of the sum of all exponentials, minus the true logit, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm is ln 87 + 1/2 = {{predicted:.2f}}. (We measured a little less, because the sum varies from row to row.)
+# The loss is the logarithm of the sum of all exponentials, minus the logit of the right character, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $33\,e^{1/2}$, and its logarithm is ln 33 + 1/2 = {{predicted:.2f}}. (We measured a little less, because the sum varies from row to row.)
 #
-# Small logits remove the 1/2. With a standard deviation of 0.02 the loss begins at ln 87. It's the same lesson at both ends of a model. A softmax that has learned nothing should not be confident of anything, and the variance of its input decides how confident it is.
+# Small logits remove the 1/2. With a standard deviation of 0.02, the loss starts at ln 33. The lesson is the same inside a head and at the end of a model. A softmax that has learned nothing shouldn't be confident of anything, and the variance of its input decides how confident it is.
 
 # %% tags=["folded"]
-# Check: the prediction; small logits begin at ln 87
-torch.testing.assert_close(loss.item(), predicted, atol=0.03, rtol=0)
+# Check: the prediction; with small logits the loss starts at ln V
+torch.testing.assert_close(loss.item(), predicted, atol=0.04, rtol=0)
 torch.testing.assert_close(
     F.cross_entropy(0.02 * logits, characters).item(),
-    math.log(87),
+    math.log(V),
     atol=0.002,
     rtol=0,
 )
@@ -616,12 +636,12 @@ torch.testing.assert_close(
 # %% [markdown]
 # ### More: QK-norm, for when scores grow too large later
 #
-# In long runs of large models, the scores sometimes grow until training fails. **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score. It divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. The learned number is needed, because without it, beside 127 others, no key could get even 6 % of the weight. At best it would get e / (e + 127/e).
+# In long runs of large models, the scores sometimes grow until training fails. **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score. It divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. The learned number is needed, because without it no key could get even a fifth of the weight among our 32 keys. At best its score is 1 and the other 31 scores are −1, which gives it e / (e + 31/e).
 #
-# Many models of today keep 1/√head_size and normalize q and k in another way. Each is divided by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and each channel is then multiplied by a learned number (OLMo 2 and Qwen3 do this; a vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm (rung {bigram_to_gpt}) for the same purpose). Neither bounds the scores for good, since the learned numbers have no bound. Gemma 2 does that with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
+# Many of today's models keep 1/√head_size and normalize q and k in another way. They divide each q and each k by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and then multiply each channel by a learned number (OLMo 2 and Qwen3 do this, and a vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm (rung {bigram_to_gpt}) for the same purpose). Neither method puts a fixed limit on the scores, since the learned numbers can grow. Gemma 2 does set a limit, with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
 
 # %%
-assert math.e / (math.e + 127 / math.e) < 0.06
+assert 0.19 < math.e / (math.e + 31 / math.e) < 1 / 5
 q, k = 30 * torch.randn(2, 4000, 64)  # long queries, long keys
 q, k = (
     each / each.square().mean(-1, keepdim=True).sqrt() for each in (q, k)
@@ -629,18 +649,18 @@ q, k = (
 ((q * k).sum(dim=-1) * 64**-0.5).var()
 
 # %% [markdown]
-# The 30 is gone, and the variance is near 1 again.
+# The 30 no longer matters, and the variance is near 1 again.
 #
 # ### More: when q and k don't have variance 1
 #
-# The formula needs the variances of q and k, and these need not be 1. Say that tokens of 4 channels and the matrices for q and k are all drawn by `torch.randn`, with head_size 4. Then each entry of q and k is a sum of 4 products, and has variance 4.
+# The formula needs the variances of q and k, which may differ from 1. Say we draw tokens of 4 channels, and the matrices for q and k, with `torch.randn`, and head_size is 4. Then each entry of q and k is a sum of 4 products, so its variance is 4.
 
 # %% tags=["folded"]
 # Question
 ask("wide_queries")
 
 # %% [markdown]
-# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**, which means that the mean of $q_i q_j$ is 0 for $i \neq j$. Because q and k are independent of each other, the terms $q_i k_i$ are then uncorrelated as well, and that's enough for their variances to add up. (In a real head q and k of one token do depend on each other, because both are made from it.)
+# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own. The entries of one q come from the same token, so they aren't independent. But they are **uncorrelated**, which means that the mean of $q_i q_j$ is 0 for $i \neq j$. Because q and k are independent of each other, the products $q_i k_i$ are then uncorrelated as well, which is enough for their variances to add up. (In a real head, the q and the k of one token do depend on each other, because both are made from that token.)
 
 # %% tags=["folded"]
 # Measure: the variances of q, scores, scores / √4 and scores / 8
@@ -661,9 +681,9 @@ for name, variance in zip(
     print(f"{name:12} {variance:4.1f}")
 
 # %% [markdown]
-# By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves {{predicted[2]:.0f}}, and it takes a division by 8 to get to {{predicted[3]:.0f}}.
+# By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves a variance of {{predicted[2]:.0f}}, and you have to divide by 8 to get to {{predicted[3]:.0f}}.
 #
-# With the linear layers of rung {query_key_value} it's the other way round. The initialization of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3 at first, and scaled scores 1/9, whatever head_size is. So an untrained head takes almost the plain mean. (The tokens of our three heads had variance 2, because each was the sum of two vectors. So q and k had variance 2/3<!--given--> there, and the formula predicts 256<!--given--> · 4/9<!--given-->, about 114<!--given-->, for the wide head. The table above has {{looks['256 channels', 'before'][0]:.0f}}.) If the weights are still that even after training, the head has found nothing to look for, perhaps because its tokens don't know their positions.
+# With the linear layers of rung {query_key_value} the variances are too small rather than too large. `nn.Linear` draws its numbers with variance 1/(3 · n_embd). So for tokens of variance 1, q and k have variance 1/3 at first, and the scaled scores have variance 1/9, whatever head_size is. So an untrained head takes almost the plain mean. (The tokens of our three heads had variance 2, because each was the sum of two vectors of variance 1. So their q and k had variance 2/3<!--given-->.) If a trained head still spreads its weights almost evenly, it has found nothing to look for, perhaps because its tokens don't know their positions.
 
 # %% tags=["folded"]
 # Check: variances of 1/3 and 1/9 at three head sizes
@@ -688,18 +708,16 @@ for head_size in (4, 64, 1024):
 # %% [markdown]
 # ## Prove
 #
-# The measured variance equals the formula, for several variances of q, sizes and scales. And `attention_weights` of rung {query_key_value} multiplies by 1/√head_size, as PyTorch's own function does.
+# The formula holds for other variances and scales too, and `attention_weights` of rung {query_key_value} multiplies by 1/√head_size, as PyTorch's function does.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
-for var_q in (0.25, 1.0, 4.0):
-    for head_size in (2, 16, 64):
-        for scale in (1.0, head_size**-0.5, 1 / head_size):
-            q = torch.randn(20_000, head_size) * var_q**0.5
-            k = torch.randn(20_000, head_size) * 3**0.5
-            found = ((q * k).sum(dim=-1) * scale).var().item()
-            predicted = head_size * var_q * 3 * scale**2
-            torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
+for var_q, head_size, scale in ((0.25, 2, 1.0), (4.0, 64, 1 / 64)):
+    q = torch.randn(20_000, head_size) * var_q**0.5
+    k = torch.randn(20_000, head_size) * 3**0.5
+    found = ((q * k).sum(dim=-1) * scale).var().item()
+    predicted = head_size * var_q * 3 * scale**2
+    torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
 
 q, k, v = torch.randn(3, 4, 8, 16)
 weights = attention_weights(q, k)
@@ -713,18 +731,18 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key get nearly all the weight, and which scale brings the others back?**
 #
-# Drag head_size to the right with the scale on "none", until one bar is almost 1. What has become of the Jacobian? Try other rows as well, because some collapse early and some not even at 64. Then press "1/√head_size", and look for another scale that is right at both ends. Last, set the variance of q to 4, and work out which scale you would need now.
+# With the scale on "none", drag head_size to the right until one bar is almost 1. What has become of the Jacobian? Then press "1/√head_size", and look for another scale that is right at both ends of the slider. Last, set the variance of q to 4, and work out which scale you need now.
 
 # %% tags=["folded"]
 # Explorer: scores, weights and Jacobian over head_size
 explore("scaling_variance")
 
 # %% [markdown]
-# You won't find one. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, because n_embd is 64 here. With var(q) = 4 you need half of the usual scale.
+# No other scale is right at both ends. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, because n_embd is 64 here. With var(q) = 4 you need half of 1/√head_size.
 #
-# ### More: how usual is a collapse?
+# ### More: how common is a collapse?
 #
-# The eight rows of the explorer are the first that were drawn. (Its dashed curve is a normal density with the variance that the formula predicts. The scores approach it as head_size grows, since they are sums of many terms. At small head_size they are more peaked.) To see what is usual, count over 4,000 rows of six keys. In how many does one key have more than 0.95 of the weight?
+# We didn't choose the eight rows of the explorer; they are the first that were drawn. (The dashed curve is a normal density with the variance that the formula predicts. As head_size grows, the scores approach this curve, since they are sums of many products. With a small head_size their distribution is more peaked.) To see how common a collapse is, take 4,000 rows of six keys. In how many of them does one key have more than 0.95 of the weight?
 
 # %%
 torch.manual_seed(0)
@@ -747,11 +765,11 @@ for d, least in ((16, 1 / 5), (64, 1 / 2)):
 assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
 
 # %% [markdown]
-# Without a scale that happens in more than a fifth of the rows at head_size 16, and in more than half at 64. 1/√head_size brings the others back in nearly every row. (Row 6 of the explorer is an exception at head_size 64, where one key keeps most of the weight.)
+# Without a scale one key takes over in more than a fifth of the rows at head_size 16, and in more than half at 64. With 1/√head_size, the other keys come back in nearly every row. (Row 6 of the explorer is an exception at head_size 64, where one key keeps most of the weight.)
 #
 # ## Break it
 #
-# We all write this bug sooner or later. Here it is in the attention weights of Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY). ([The code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed.) Tokens have n_embd = 384 channels, and a head has 64.
+# We all write this bug sooner or later. Here it is in the attention weights from Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY). ([The code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed.) Tokens have n_embd = 384 channels, while a head has 64.
 
 
 # %%
@@ -769,7 +787,7 @@ def lecture_weights(x, query, key):
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights only come out a little too even. You could compare with PyTorch's function, or measure the variance of the scores, for which you need nothing to compare with.
+# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights are only a little too even. But if you measure the variance of the scores, you see the bug.
 
 # %%
 torch.manual_seed(0)
@@ -784,14 +802,12 @@ for size, wanted_variance in ((384, 1 / 6), (64, 1.0)):
     print(f"scaled by {size}**-0.5: variance {variance:.2f}")
 
 # %% [markdown]
-# A score is a sum of head_size products, and C is six times as many, so a sixth of the variance is left.
-#
 # ### More: what finds the bug, and what hides it
 #
-# Shapes, sums and leaks don't show it, and a comparison with PyTorch does. A trained model may hide it, since training can make q √6 times as long, and that gives the weights that were wanted.
+# Shapes, sums and leaks don't show the bug, but comparing with PyTorch does. A trained model may hide it, since training can make q √6 times as long, which gives exactly the weights you wanted.
 
 # %% tags=["folded"]
-# Check: shape, sums, no leak; PyTorch differs; a longer q would hide it
+# Check: shape, sums, no leak; PyTorch differs; a longer q hides the bug
 weights = lecture_weights(x, query, key)
 mask = causal_mask(32)
 assert weights.shape == (16, 32, 32)
@@ -818,7 +834,7 @@ torch.testing.assert_close(longer, wanted)
 # <!--task scaled_weights-->
 
 # %% tags=["folded"]
-# Fill in, or go on and write it all
+# Fill in the gaps, or go on and write the whole function
 fill("scaled_weights")
 
 
@@ -835,7 +851,7 @@ check("scaled_weights", my_scaled_weights)
 # <!--task predicted_variance-->
 
 # %% tags=["folded"]
-# Fill in, or go on and write it all
+# Fill in the gaps, or go on and write the whole function
 fill("predicted_variance")
 
 
@@ -852,7 +868,7 @@ check("predicted_variance", my_variance)
 # <!--task scale_for_variance-->
 
 # %% tags=["folded"]
-# Fill in, or go on and write it all
+# Fill in the gaps, or go on and write the whole function
 fill("scale_for_variance")
 
 
@@ -866,21 +882,21 @@ check("scale_for_variance", my_scale)
 # %% [markdown]
 # ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, which is our √head_size, and gives the formula in a footnote. The authors suspect the reason that we measured, that for large scores the derivatives of softmax are extremely small.
-# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for variance 1 the entries need variance 1/n_embd. As embeddings they would be tiny beside the sines and cosines. There the paper multiplies the table by √d_model, and it does not say why.
-# - `F.scaled_dot_product_attention` has a parameter `scale`, which works as ours does.
-# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant. *Trained* q and k point in related directions, so their dot product grows like head_size, and not like its root.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, which is our √head_size, and gives the formula in a footnote. The authors suspect the reason that we measured. For large scores, the derivatives of softmax are extremely small.
+# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for logits of variance 1 its entries need variance 1/n_embd. As embeddings, such entries would be tiny beside the sines and cosines. For the embeddings the paper multiplies the table by √d_model, but it doesn't say why.
+# - `F.scaled_dot_product_attention` has a parameter `scale`, which works like ours.
+# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant. *Trained* q and k point in related directions, so their dot product grows like head_size, not like its root.
 #
 # ## Where we are
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the division by √head_size).](images/transformer_scaling_variance.svg)
 #
-# You can make a head as wide as you like now, and you know how it learns. The staircase hasn't moved, because the head of rung {query_key_value} had its scale from the beginning, and “Poor” still names the wrong person most of the time. Next, a head reads another text than the one it writes.
+# You can now make a head as wide as you like, and you know how it learns. The staircase hasn't moved, because the head of rung {query_key_value} already had its scale, and “Poor” still names the wrong person most of the time.
 #
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax, so in many rows one key gets nearly all the weight, and almost no gradient passes through such a row to q and k.
+# 2. Large scores saturate softmax. In many rows one key then gets nearly all the weight, and almost no gradient passes through such a row to q and k.
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung {cross_and_causal}, cross and causal]({cross_and_causal}.ipynb), where the mask determines the kind of attention.
