@@ -133,11 +133,11 @@ picture(
 )
 
 # %% [markdown]
-# Without the division, the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two get close to 0. But a wide head could do all that the small head does. So the trouble is how it learns, and to see why, you need to know what training does.
+# Without the division, the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two get close to 0. But a wide head could do all that the small head does. So the trouble is how it learns, and to see why, you need to know how training works.
 #
 # ## How a model learns
 #
-# Take a model with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0, while Sam's is w, which training may change. Sam should get all the weight, so let the loss be (1 − Sam's weight)². It's 0 when Sam has everything, and 1 when Ben does.
+# Take a model with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0, while Sam's is the parameter, w. Sam should get all the weight, so let the loss be (1 − Sam's weight)². The loss is 0 when Sam has everything, and 1 when Ben does.
 
 
 # %%
@@ -149,7 +149,7 @@ def loss_at(w):
 loss_at(torch.tensor(-1.0))
 
 # %% [markdown]
-# Suppose w is −1. To find out whether to move it up or down, nudge it by 0.01. Divide the change of the loss by 0.01, and you get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink, so you always go *against* the slope. And because a steep slope promises a lot, let the step be 4 times the slope.
+# Suppose w is −1. To see which way to move it, nudge it by 0.01. Divide the change of the loss by 0.01, and you get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink, so you always go *against* the slope. And because a steep slope promises a lot, let the step be 4 times the slope.
 
 # %% tags=["folded"]
 # Fill in: one step downhill
@@ -214,7 +214,7 @@ Picture.of(
 # %% [markdown]
 # One point walks downhill. The other stays on a plateau, high up and wrong, because hardly any slope tells it where to go. From how far out can you start and still get down in 20 steps?
 #
-# A real head has thousands of parameters, and the loss has a slope for each of them. All these slopes together are the **gradient**. Nudging them one by one would take too long, so `loss.backward()` goes through the computation in reverse and applies the chain rule at every operation. This is **backpropagation**, and it finds all slopes in one pass. Each parameter keeps its slope in `.grad`.
+# A real head has thousands of parameters, and the loss has a slope for each. All these slopes together are the **gradient**. Nudging the parameters one by one would take too long, so `loss.backward()` goes through the computation in reverse and applies the chain rule at every operation. This is **backpropagation**, which finds all slopes in one pass. Each parameter keeps its slope in `.grad`.
 
 # %%
 w = torch.tensor(-1.0, requires_grad=True)  # keep track of w
@@ -223,7 +223,7 @@ assert (w.grad - slope).abs() < 0.01
 w.grad, slope
 
 # %% [markdown]
-# The two slopes agree, up to the size of your nudge. Then an **optimizer** changes the parameters. You can now read the loop in the folded cell. There `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Our optimizer, Adam, lengthens steps where slopes are small. But a slope of 0 gives it no direction.) You need none of this to run a trained model, which is called **inference**.
+# The two slopes agree, up to the size of your nudge. Then an **optimizer** changes the parameters. You can now read the loop in the folded cell. There `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Our optimizer, Adam, lengthens steps where slopes are small. But a slope of 0 gives it no direction.) Running a trained model, which needs none of this, is called **inference**.
 #
 # ## How large is a score?
 #
@@ -253,7 +253,7 @@ q, k = 2.0 * torch.randint(2, (2, 4000, channels)) - 1  # 1 or -1
 ask("variance_of_a_score")
 
 # %% [markdown]
-# In a walk of 16 steps to the left or right, many cancel, so you typically end √16 = 4 steps away. What about numbers other than ±1? Let all entries of q and k be independent, with mean 0. Write E for the mean and var(q) for the variance of one entry of q. For independent numbers, the mean of a product is the product of the means.
+# In a walk of 16 steps to the left or right, many steps cancel, so you typically end √16 = 4 steps away. Now let all entries of q and k be independent, with mean 0. Write E for the mean and var(q) for the variance of one entry of q. For independent numbers, the mean of a product is the product of the means.
 #
 # 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
@@ -273,7 +273,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# All are within 10 % of the formula, up to 1024 channels. Which factor brings the variance back to 1, say with 64 channels?
+# All measured variances are within 10 % of the formula. Which factor brings the variance back to 1, with 64 channels?
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -287,7 +287,7 @@ scaled = scores * head_size**-0.5
 scaled.var()
 
 # %% [markdown]
-# When you multiply scores by a number, their variance is multiplied by its *square*, so the factor is 1/√head_size. It's the `scale` of rung {query_key_value}, and the third head used it.
+# When you multiply scores by a number, their variance is multiplied by its *square*, so the factor is 1/√head_size. This factor is the `scale` of rung {query_key_value}, and the third head used it.
 
 
 # %% tags=["folded"]
@@ -361,7 +361,7 @@ picture(
 #
 # $$\frac{\partial p_i}{\partial s_j} = \frac{0 - e^{s_i} e^{s_j}}{Z^2} = -p_i\, p_j$$
 #
-# Put them in a table, with a row for each weight and a column for each score. This table is called the Jacobian of softmax. Here it is for the weights 1/8, 2/8 and 5/8, times 64.
+# Put these derivatives in a table, with a row for each weight and a column for each score. This table is called the Jacobian of softmax. Here it is for the weights 1/8, 2/8 and 5/8, times 64.
 
 # %%
 p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
@@ -373,7 +373,7 @@ table * 64
 ask("when_one_key_has_it_all")
 
 # %% [markdown]
-# There's your plateau. Suppose the loss has the slopes 3, 1 and 0 for the three weights. Score 0 moves all three, so by the chain rule its slope is (3 · 7 − 1 · 2 − 0 · 5) / 64 = 19/64. Below, the values are 3, 1 and 0, which gives these slopes. You see 64 times what arrives at the scores, and what arrives at the values, first for the weights above and then with all the weight on key 2.
+# There's your plateau, because backpropagation multiplies by this table. Suppose the loss has the slopes 3, 1 and 0 for the three weights. Score 0 moves all three, so by the chain rule its slope is (3 · 7 − 1 · 2 − 0 · 5) / 64 = 19/64. Below, the values are 3, 1 and 0, which gives these slopes. The first line has the weights above, while the second has all weight on key 2.
 
 # %%
 for scores in ([0.0, math.log(2), math.log(5)], [0.0, 0.0, 200.0]):
@@ -382,11 +382,11 @@ for scores in ([0.0, math.log(2), math.log(5)], [0.0, 0.0, 200.0]):
     p = torch.softmax(scores, dim=-1)
     (p @ v).backward()
     torch.testing.assert_close(scores.grad, (p.diag() - p.outer(p)) @ v)
-    print("scores", 64 * scores.grad, "values", v.grad)
+    print("64 * scores.grad", 64 * scores.grad, "v.grad", v.grad)
 assert not scores.grad.any()
 
 # %% [markdown]
-# In a saturated row nothing arrives at the scores, nor at q and k behind them. The values are *not* cut off, because their way back doesn't lead through softmax. So such a row still learns what to hand over, but not where to look. How many channels does it take? Let's draw 1000 random queries with 8 keys each. For each measure you see the middle one of the 1000 values.
+# In a saturated row almost nothing arrives at the scores, nor at q and k. The values are *not* cut off, because their way back doesn't lead through softmax. So such a row still learns what to hand over, but not where to look. How many channels does it take? Let's draw 1000 random queries with 8 keys each. For each measure you see the middle one of the 1000 values.
 
 
 # %% tags=["folded"]
@@ -484,7 +484,7 @@ for name in list(models)[1:]:
         )
 
 # %% [markdown]
-# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and it became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and it never found out where to look. Why did its scores still grow? Half of its rows let a gradient through. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap.
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and never found out where to look. Why did its scores still grow? At first, nearly half of its rows let a gradient through. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap.
 #
 # The scale promises nothing about later. It needn't, because a softmax may saturate once it has learned something.
 #
@@ -499,7 +499,7 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# The middle value is called the **median**. It's below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way like this are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so it roughly halves with four times as many channels. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
+# The middle of all values is called the **median**. The median norm is below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way like this are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so it roughly halves with four times as many channels. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
 #
 # (So far we've looked at the Jacobian alone. The gradient of q and k also contains the scale, and leaving out the factor 1/√head_size makes that gradient larger. So on average the gradient doesn't fall with head_size, but in a typical row it does.)
 
@@ -567,10 +567,10 @@ with torch.no_grad():  # a change that no gradient has to know about
     small.head.key.weight /= 4
 start_small = train(small)[-1].item()
 assert start_small > 1.5
-start_small, wide[-1].item(), divided[-1].item()
+start_small, losses["256 channels"][-1].item(), divided[-1].item()
 
 # %% [markdown]
-# It ends at {{start_small:.1f}}, not much better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves them 16 times as far. Soon the scores are up on the plateau. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.) So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
+# The head ends at {{start_small:.1f}}, hardly better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves the scores 16 times as far. Soon the scores are up on the plateau. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.) So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
 #
 # ## The softmax at the end
 #
@@ -585,11 +585,11 @@ ask("confident_and_wrong")
 #
 # $$-\frac{1}{p_r} \cdot p_r (1 - p_r) = p_r - 1 \qquad -\frac{1}{p_r} \cdot (-p_r\, p_j) = p_j - 0$$
 #
-# In short, the gradient is $p - y$, where $y$ is 1 for the right letter and 0 for all others. Below, letter 0 is right, but the model is confident of letter 2. (`F.cross_entropy` is the softmax and the loss in one function.)
+# So the gradient is $p - y$, where $y$ is 1 for the right letter and 0 otherwise. Below, letter 0 is right, but the model is confident of letter 2.
 
 # %%
 logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
-F.cross_entropy(logits, torch.tensor(0)).backward()
+F.cross_entropy(logits, torch.tensor(0)).backward()  # softmax and loss
 p, y = torch.softmax(logits.detach(), dim=-1), torch.tensor([1.0, 0.0, 0.0])
 torch.testing.assert_close(logits.grad, p - y)
 logits.grad
@@ -653,7 +653,7 @@ q, k = (
 #
 # ### More: when q and k don't have variance 1
 #
-# The formula needs the variances of q and k, which may differ from 1. Say we draw tokens of 4 channels, and the matrices for q and k, with `torch.randn`, and head_size is 4. Then each entry of q and k is a sum of 4 products, so its variance is 4.
+# The formula needs the variances of q and k, which may differ from 1. Say head_size is 4, and we draw tokens of 4 channels and the matrices for q and k with `torch.randn`. Then each entry of q and k is a sum of 4 products, so its variance is 4.
 
 # %% tags=["folded"]
 # Question
@@ -738,7 +738,7 @@ torch.testing.assert_close(
 explore("scaling_variance")
 
 # %% [markdown]
-# No other scale is right at both ends. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, because n_embd is 64 here. With var(q) = 4 you need half of 1/√head_size.
+# No other scale is right at both ends. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, which is n_embd here. With var(q) = 4 you need half of 1/√head_size.
 #
 # ### More: how common is a collapse?
 #
@@ -787,7 +787,7 @@ def lecture_weights(x, query, key):
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights are only a little too even. But if you measure the variance of the scores, you see the bug.
+# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights are only a little too even. But you see the bug if you measure the variance of the scores.
 
 # %%
 torch.manual_seed(0)
@@ -891,12 +891,12 @@ check("scale_for_variance", my_scale)
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the division by √head_size).](images/transformer_scaling_variance.svg)
 #
-# You can now make a head as wide as you like, and you know how it learns. The staircase hasn't moved, because the head of rung {query_key_value} already had its scale, and “Poor” still names the wrong person most of the time.
+# You can now make a head as wide as you like, and you know how heads learn. The staircase hasn't moved, because the head of rung {query_key_value} already had its scale, and “Poor” still names the wrong person most of the time.
 #
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax. In many rows one key then gets nearly all the weight, and almost no gradient passes through such a row to q and k.
+# 2. Large scores saturate softmax, so in many rows one key gets nearly all the weight, and almost no gradient passes through such a row to q and k.
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung {cross_and_causal}, cross and causal]({cross_and_causal}.ipynb), where the mask determines the kind of attention.
