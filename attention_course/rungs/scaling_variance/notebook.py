@@ -823,7 +823,7 @@ torch.testing.assert_close(longer, wanted)
 # <!--task scaled_weights-->
 
 # %% tags=["folded"]
-# Fill in the gaps, or go on and write the whole function
+# Fill in, or go on and write it all
 fill("scaled_weights")
 
 
@@ -840,7 +840,7 @@ check("scaled_weights", my_scaled_weights)
 # <!--task predicted_variance-->
 
 # %% tags=["folded"]
-# Fill in the gaps, or go on and write the whole function
+# Fill in, or go on and write it all
 fill("predicted_variance")
 
 
@@ -857,7 +857,7 @@ check("predicted_variance", my_variance)
 # <!--task scale_for_variance-->
 
 # %% tags=["folded"]
-# Fill in the gaps, or go on and write the whole function
+# Fill in, or go on and write it all
 fill("scale_for_variance")
 
 
