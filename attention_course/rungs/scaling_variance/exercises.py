@@ -122,39 +122,39 @@ OF_WEIGHTS = (
         lambda f, x, a, b: close(torch.full((*x.shape[:-1], x.shape[-2]), 1 / x.shape[-2]), f(x, 0 * a, b)),
     ),
     Property(
-        "Each channel of q and k four times over: the same as scores times 2.",
+        "Repeating each channel of q and k four times doubles the scores.",
         lambda f, x, a, b: close(f(x, 2 * a, b), f(x, a.repeat(1, 4), b.repeat(1, 4))),
     ),
     differentiable(scaled_weights),
 )
 OF_A_VARIANCE = (
     Property(
-        "Twice the head_size, twice the variance.",
+        "Twice the head_size gives twice the variance.",
         lambda f, a, b, n, s: close(2 * f(a, b, n, s), f(a, b, 2 * n, s)),
     ),
     Property(
-        "Twice the scale, four times the variance.",
+        "Twice the scale gives four times the variance.",
         lambda f, a, b, n, s: close(4 * f(a, b, n, s), f(a, b, n, 2 * s)),
     ),
     Property(
-        "It is what 4000 random pairs show, within 25 %.",
+        "The scores of 4000 random pairs have this variance, within 25 %.",
         lambda f, a, b, n, s: near(measured_variance(a, b, n, s), f(a, b, n, s)),
     ),
 )
 OF_A_SCALE = (
     Property(
-        "The variance that it leads to is the wanted one.",
+        "By the formula, the scale gives the wanted variance.",
         lambda f, a, b, n, v: close(torch.full_like(a, v), n * a * b * f(a, b, n, v) ** 2),
     ),
-    Property("It is positive.", lambda f, a, b, n, v: (f(a, b, n, v) > 0).all()),
+    Property("The scale is positive.", lambda f, a, b, n, v: (f(a, b, n, v) > 0).all()),
     Property(
-        "With variances of 1, and 1 wanted, it is 1/√head_size.",
+        "If all variances are 1, the wanted one too, the scale is 1/√head_size.",
         lambda f, a, b, n, v: close(
             torch.full_like(a, n**-0.5), f(torch.ones_like(a), torch.ones_like(b), n, 1.0)
         ),
     ),
     Property(
-        "4000 random pairs have that variance, within 25 %.",
+        "The scores of 4000 random pairs have the wanted variance, within 25 %.",
         lambda f, a, b, n, v: near(measured_variance(a, b, n, f(a, b, n, v)), torch.full_like(a, v)),
     ),
 )

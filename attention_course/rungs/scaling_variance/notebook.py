@@ -3,25 +3,22 @@
 #
 # <!--ladder-->
 #
-# **You will build** a formula for the variance of scores, and see what softmax does to scores that are too large.
+# **You will build** the rule for how large scores get, and the one number that lets a wide head learn.
+#
+# Our staircase is at one head and a loss of 0.38<!--given-->, and on these stories no model gets below 0.10<!--given-->. You'd expect a wider head to help. But left alone, it hardly learns.
+#
+# Guess first. Then drag the bell's edge to the smallest head_size at which one key has nearly everything.
 
 # %% tags=["hero", "folded"]
-# The opening picture: drag the edge of the bell
+# The opening picture: guess first, then drag the edge of the bell
 from attention_course.heroes import hero
 
 hero("scaling_variance")
 
 # %% [markdown]
-# **You need** [rung {query_key_value}]({query_key_value}.ipynb), softmax and entropy from [rung {masked_softmax}]({masked_softmax}.ipynb), and what a derivative is.
+# **You need** [rung {query_key_value}]({query_key_value}.ipynb), softmax and entropy from [rung {masked_softmax}]({masked_softmax}.ipynb), means, and derivatives.
 #
 # <!--time-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds: the division by √head_size.](images/transformer_scaling_variance.svg)
-
-# %% [markdown]
-# ## The question
-#
-# A score is the dot product of a query and a key: a sum, with one term for each channel. `attention_weights` multiplies every score by 1/√head_size. Why that number, and what happens without it?
 
 # %% tags=["folded"]
 # Imports
@@ -30,23 +27,209 @@ import math
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 
-from attention_course.attention import Head, attention_weights, leak_probe
+from attention_course.attention import (
+    Head,
+    attention,
+    attention_weights,
+    causal_mask,
+    leak_probe,
+)
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.fills import fill
-from attention_course.plots import Bars, Lines, picture
+from attention_course.plots import (
+    BLUE,
+    SKY,
+    Bars,
+    Lines,
+    Picture,
+    picture,
+)
 from attention_course.progress import progress
 from attention_course.questions import ask
+from attention_course.text import Data, get_batch, load_text
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
 progress("scaling_variance")
 
 # %% [markdown]
+# ## A head that hardly learns
+#
+# Three heads learn to name the letter before each letter of our stories. One has 16 channels, and two have 256. One of the wide heads divides its scores by √256.
+
+# %% tags=["folded"]
+# Question
+ask("three_heads")
+
+# %% tags=["folded"]
+# One head of rung 4 and its training, which the next section explains
+data = Data.of(load_text("stories"))
+V = data.tokenizer.vocab_size
+
+
+class LetterBefore(nn.Module):
+    def __init__(self, head_size, scale):
+        super().__init__()
+        self.letter = nn.Embedding(V, 32)
+        self.position = nn.Embedding(32, 32)
+        self.head = Head(32, head_size, d_v=32)
+        self.out = nn.Linear(32, V, bias=False)
+        self.scale = scale
+
+    def forward(self, ids):  # (B, 32)
+        x = self.letter(ids) + self.position.weight  # (B, 32, 32)
+        q, k = self.head.query(x), self.head.key(x)
+        v = self.head.value(x)
+        found, _ = attention(q, k, v, causal_mask(32), self.scale)
+        return self.out(found)  # what each letter found -> V scores
+
+
+def train(model, lr=0.01, steps=100):
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    generator = torch.Generator().manual_seed(0)
+    losses = torch.zeros(steps)
+    for step in range(steps):
+        ids, _ = get_batch(data.train, 32, 8, generator)  # (8, 32)
+        named = model(ids)[:, 1:]  # the first letter has none before it
+        right = ids[:, :-1]
+        loss = F.cross_entropy(named.flatten(0, 1), right.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses[step] = loss.item()
+    return losses
+
+
+# %%
+losses, models = {}, {}
+for name, head_size, scale in (
+    ("16 channels", 16, 1.0),
+    ("256 channels", 256, 1.0),
+    ("256 channels, scores / 16", 256, 1 / 16),
+):
+    torch.manual_seed(0)
+    models[name] = LetterBefore(head_size, scale)
+    losses[name] = train(models[name])
+
+# %% tags=["folded"]
+# Picture: three losses
+narrow, wide, divided = losses.values()
+assert max(narrow[-1], divided[-1]) < 0.3 < 1.5 < wide[-1]
+picture(
+    Lines(
+        "Name the letter before",
+        torch.arange(100),
+        losses,
+        "step",
+        "loss (nats per letter)",
+        log=False,
+    ),
+    alt="Three losses over 100 steps of training. With 16 channels, and "
+    "with 256 whose scores are divided by 16, the loss falls to nearly "
+    "0. With 256 channels and no division it stays above 1.5.",
+)
+
+# %% [markdown]
+# Without the division, the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two get close to 0. But a wide head could do all that the small head does. So the trouble is how it learns, and to see why, you need to know how training works.
+#
+# ## How a model learns
+#
+# Take a model with a single parameter. “Poor” asks who got the drum, and there are two keys. Ben's score is always 0, while Sam's is the parameter, w. Sam should get all the weight, so let the loss be (1 − Sam's weight)². The loss is 0 when Sam has everything, and 1 when Ben does.
+
+
+# %%
+def loss_at(w):
+    sam = w.exp() / (w.exp() + 1)  # softmax: exp of Ben's score 0 is 1
+    return (1 - sam) ** 2
+
+
+loss_at(torch.tensor(-1.0))
+
+# %% [markdown]
+# Suppose w is −1. To see which way to move it, nudge it by 0.01. Divide the change of the loss by 0.01, and you get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink, so you always go *against* the slope. And because a steep slope promises a lot, let the step be 4 times the slope.
+
+# %% tags=["folded"]
+# Fill in: one step downhill
+fill("one_step_downhill")
+
+# %% tags=["folded", "name:one_step_downhill"]
+# One step downhill
+w = torch.tensor(-1.0)
+slope = (loss_at(w + 0.01) - loss_at(w)) / 0.01
+w = w - 4 * slope
+w
+
+# %% [markdown]
+# Take such steps again and again, and you have **gradient descent**, which is how nearly every neural network learns. The number in front of the slope, here 4, is the **learning rate**.
+#
+# What if w starts at −8, where Ben has nearly everything?
+
+# %% tags=["folded"]
+# Question
+ask("start_on_the_plateau")
+
+
+# %%
+def descend(start, steps=20):
+    w = torch.tensor(start)
+    path = [start]
+    for _ in range(steps):
+        slope = (loss_at(w + 0.01) - loss_at(w)) / 0.01
+        w = w - 4 * slope
+        path.append(w.item())
+    return path
+
+
+# %% tags=["do"]
+near, far = descend(-1.0), descend(-8.0)  # try other starts than -8
+near[-1], far[-1]
+
+# %% tags=["folded"]
+# Picture: the loss as a hill, and both paths
+figure = Figure(figsize=(6.6, 2.8), layout="constrained")
+axes = figure.subplots()
+everywhere = torch.linspace(-9, 4, 200)
+axes.plot(everywhere, loss_at(everywhere), color=SKY)
+for path, mark in ((near, "o"), (far, "s")):
+    heights = loss_at(torch.tensor(path))
+    axes.plot(
+        path,
+        heights,
+        mark,
+        color=BLUE,
+        label=f"from {path[0]:g}".replace("-", "−"),
+    )
+axes.set(xlabel="w, the score of Sam", ylabel="loss")
+axes.legend()
+Picture.of(
+    figure,
+    alt="The loss over w is flat at 1 on the left, which is a plateau, "
+    "falls around 0, and is flat at 0 on the right. Steps from -1 go down "
+    "the slope, large at first and then smaller. Steps from -8 stay put.",
+)
+
+# %% [markdown]
+# One point walks downhill. The other stays on a plateau, high up and wrong, because hardly any slope tells it where to go. From how far out can you start and still get down in 20 steps?
+#
+# A real head has thousands of parameters, and the loss has a slope for each. All these slopes together are the **gradient**. Nudging the parameters one by one would take too long, so `loss.backward()` goes through the computation in reverse and applies the chain rule at every operation. This is **backpropagation**, which finds all slopes in one pass. Each parameter keeps its slope in `.grad`.
+
+# %%
+w = torch.tensor(-1.0, requires_grad=True)  # keep track of w
+loss_at(w).backward()
+assert (w.grad - slope).abs() < 0.01
+w.grad, slope
+
+# %% [markdown]
+# The two slopes agree, up to the size of your nudge. Then an **optimizer** changes the parameters. You can now read the loop in the folded cell. There `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Our optimizer, Adam, lengthens steps where slopes are small. But a slope of 0 gives it no direction.) Running a trained model, which needs none of this, is called **inference**.
+#
 # ## How large is a score?
 #
-# Let each entry of q and of k be 1 or −1, decided by a coin toss. With head_size = 2 there are four coins, and 16 equally likely outcomes.
+# Up on the plateau, one score was 8 below the other. Where could such scores come from?
+#
+# A score is a sum with one product per channel. Let a coin decide whether each number in q and k is 1 or −1. The coins are independent, which means that none says anything about another. With 2 channels, the four coins can fall in 16 ways.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -55,37 +238,30 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# Their mean is 0. How far they are from it is measured by the **variance**, the mean of the squared distances from the mean. Eight scores are 0, and eight are 2 or −2: (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}. The square root of the variance is the **standard deviation**, √2 here.
-
-# %%
-variance = scores.var(correction=0)  # divide by 16
-(scores == 0).sum(), (scores.abs() == 2).sum(), variance
-
-# %% [markdown]
-# A single coin has mean 0 and variance 1. The coins are **independent**: knowing one says nothing about the others.
+# The mean of these scores is 0. To measure how far they spread, square each score's distance from the mean, and average. The result is the **variance**. Eight scores are 0 and eight are 2 or −2, so the variance is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}, and its root is the standard deviation, √2.
 #
-# ## Predict
+# Now toss the coins 4000 times. Try 8 channels, then 32<!--given--> and 128<!--given-->, and look for the rule.
+
+# %% tags=["do"]
+channels = 2  # then 8, 32, 128
+torch.manual_seed(0)
+q, k = 2.0 * torch.randint(2, (2, 4000, channels)) - 1  # 1 or -1
+(q * k).sum(dim=-1).var()
 
 # %% tags=["folded"]
 # Question
 ask("variance_of_a_score")
 
 # %% [markdown]
-# ## Three steps
+# In a walk of 16 steps to the left or right, many steps cancel, so you typically end √16 = 4 steps away. Now let all entries of q and k be independent, with mean 0. Write E for the mean and var(q) for the variance of one entry of q. For independent numbers, the mean of a product is the product of the means.
 #
-# Let all entries of q and k have mean 0 and be independent. E stands for the mean, var(q) for the variance of one entry of q.
-#
-# 1. One product has mean 0, because the mean of a product of independent numbers is the product of their means: $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
-# 2. With mean 0, its variance is the mean of its square: $\operatorname{var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
-# 3. The variances of independent terms add up, and a score has one term for each channel:
+# 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
+# 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
+# 3. The sum of two such products a and b has variance $E[(a+b)^2] = E[a^2] + 2\,E[ab] + E[b^2]$. Because $E[ab] = E[a]\,E[b] = 0$, their variances add up, and a score has one product per channel.
 #
 # $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
 #
-# Papers write $d_k$ for head_size.
-#
-# ## Build: measure it
-#
-# Draw 4000 queries and keys with 1024 channels each, and use the first 1, 2, 4, ... 1024 of them.
+# Let's test the formula on 4000 random queries and keys.
 
 # %%
 torch.manual_seed(0)
@@ -97,7 +273,21 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# Every measured variance is within 10 % of the formula. Multiplying the scores by a number multiplies their variance by its *square*. So the factor that brings the variance back to 1 is 1/√head_size.
+# All measured variances are within 10 % of the formula. Which factor brings the variance back to 1, with 64 channels?
+
+# %% tags=["folded"]
+# Fill in: scores of variance 1
+fill("variance_back_to_one")
+
+# %% tags=["folded", "name:variance_back_to_one"]
+# Scores of variance 1
+head_size = 64
+scores = (q[:, :head_size] * k[:, :head_size]).sum(dim=-1)
+scaled = scores * head_size**-0.5
+scaled.var()
+
+# %% [markdown]
+# When you multiply scores by a number, their variance is multiplied by its *square*, so the factor is 1/√head_size. This factor is the `scale` of rung {query_key_value}, and the third head used it.
 
 
 # %% tags=["folded"]
@@ -127,16 +317,14 @@ picture(
         "variance",
     ),
     alt="Variance over head_size, both axes logarithmic. Two parallel "
-    "straight lines climb, the one for var(q) = 4 above the other. "
-    "After the division by √head_size the line is level, at 1.",
+    "straight lines climb, with var(q) = 4 above var(q) = 1. "
+    "After dividing by √head_size the line is level, at 1.",
 )
 
 # %% [markdown]
-# Twice the head_size, twice the variance. If the entries of q are twice as large, var(q) = 4, so are the scores.
+# ## What softmax does to large scores
 #
-# ## What softmax does with it
-#
-# From head_size 1 to head_size 100<!--given-->, the standard deviation of the scores grows tenfold.
+# With head_size 100<!--given-->, scores spread ten times as far as with head_size 1. What does softmax make of such scores?
 
 # %% tags=["folded"]
 # Question
@@ -160,14 +348,49 @@ picture(
         for factor, heights in weights.items()
     ),
     alt="Weights of one row of scores, multiplied by 1, by 3 and by 10. "
-    "First every key has some weight; at 3 most of it is on key 2; at "
+    "At 1 every key has some weight, at 3 key 2 has most of it, and at "
     "10 key 2 has nearly all of it.",
 )
 
 # %% [markdown]
-# Such a softmax is called **saturated**. To see when it happens, take 1000 queries with 8 keys each, and look at two things: the entropy of a row, which is ln 8 when all keys have the same weight and 0 when one has everything; and what the largest weight leaves to the other keys. The curves show the **median**: half of the rows are below it, half above.
+# A softmax that gives nearly everything to one key is **saturated**. Before training, the scores are random, and so is the winner. Can training correct it?
+#
+# How far does a weight move when you change a score? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If the key's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
+#
+# $$\frac{\partial p_i}{\partial s_i} = \frac{e^{s_i} Z - e^{s_i} e^{s_i}}{Z^2} = p_i (1 - p_i)$$
+#
+# $$\frac{\partial p_i}{\partial s_j} = \frac{0 - e^{s_i} e^{s_j}}{Z^2} = -p_i\, p_j$$
+#
+# Put these derivatives in a table, with a row for each weight and a column for each score. This table is called the Jacobian of softmax. Here it is for the weights 1/8, 2/8 and 5/8, times 64.
 
 # %%
+p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
+table = p.diag() - p.outer(p)  # diagonal: p - p², which is p (1 - p)
+table * 64
+
+# %% tags=["folded"]
+# Question
+ask("when_one_key_has_it_all")
+
+# %% [markdown]
+# There's your plateau, because backpropagation multiplies by this table. Suppose the loss has the slopes 3, 1 and 0 for the three weights. Score 0 moves all three, so by the chain rule its slope is (3 · 7 − 1 · 2 − 0 · 5) / 64 = 19/64<!--given-->. Below, the values are 3, 1 and 0, which gives these slopes. The first line has the weights above, while the second has all weight on key 2.
+
+# %%
+for scores in ([0.0, math.log(2), math.log(5)], [0.0, 0.0, 200.0]):
+    scores = torch.tensor(scores, requires_grad=True)
+    v = torch.tensor([3.0, 1.0, 0.0], requires_grad=True)
+    p = torch.softmax(scores, dim=-1)
+    (p @ v).backward()
+    torch.testing.assert_close(scores.grad, (p.diag() - p.outer(p)) @ v)
+    print("64 * scores.grad", 64 * scores.grad, "v.grad", v.grad)
+assert not scores.grad.any()
+
+# %% [markdown]
+# In a saturated row almost nothing arrives at the scores, nor at q and k. The values are *not* cut off, because their way back doesn't lead through softmax. So such a row still learns what to hand over, but not where to look. How many channels does it take? Let's draw 1000 random queries with 8 keys each. For each measure you see the middle one of the 1000 values.
+
+
+# %% tags=["folded"]
+# Measure: the middle of 1000 values, with the scale and without
 torch.manual_seed(0)
 T = 8
 q, k = torch.randn(1000, 1, 1024), torch.randn(1000, T, 1024)
@@ -180,12 +403,6 @@ def rows_of_weights(head_size, scale):
     return torch.softmax(scores, dim=-1)
 
 
-unscaled = [rows_of_weights(d, 1.0) for d in head_sizes.tolist()]
-scaled = [rows_of_weights(d, d**-0.5) for d in head_sizes.tolist()]
-
-
-# %% tags=["folded"]
-# Helpers: entropy of rows, 1 − their largest weight, medians
 def entropy(weights):
     return torch.special.entr(weights).sum(dim=-1)  # entr(p) is -p ln p
 
@@ -194,114 +411,86 @@ def left_to_others(weights):
     return 1 - weights.amax(dim=-1)
 
 
-def medians(measure, tables):
-    return torch.stack([measure(weights).median() for weights in tables])
-
-
-def compared(title, measure, y_label):
-    curves = {
-        "scores as they are": medians(measure, unscaled),
-        "scores / √head_size": medians(measure, scaled),
-    }
-    return Lines(title, head_sizes, curves, "head_size", y_label)
-
-
-# %% tags=["folded"]
-# Picture: both medians over head_size
-picture(
-    compared("Entropy of a row", entropy, "nats"),
-    compared("1 − largest weight of a row", left_to_others, "weight"),
-    alt="Two pictures over head_size, both axes logarithmic. Without a "
-    "scale the entropy falls towards 0, and so does what the largest "
-    "weight leaves. With it, both stay where they are.",
-)
-
-# %% [markdown]
-# In rows of 8 keys without a scale, the median of the largest weight is above 0.95 at head_size 64 and above 0.999 at 1024. With the scale, it stays near a third.
-
-# %% tags=["folded"]
-# Check: medians of the largest weight, without a scale and with it
-for smallest, d in ((3 / 4, 16), (0.95, 64), (0.999, 1024)):
-    assert rows_of_weights(d, 1.0).amax(dim=-1).median() > smallest
-    assert 0.3 < rows_of_weights(d, d**-0.5).amax(dim=-1).median() < 0.4
-assert medians(entropy, unscaled)[-1] < 1e-3
-assert medians(entropy, scaled).min() > 1.7
-
-# %% [markdown]
-# ## The derivatives of softmax
-#
-# How far does a weight move when a score does? For softmax that is a matrix: entry [i, j] says how fast weight i changes with score j. With weights $p$ it is
-#
-# $$\frac{\partial p_i}{\partial s_j} = \begin{cases} p_i (1 - p_i) & i = j \\ -p_i\, p_j & i \neq j \end{cases}$$
-#
-# in short, $\operatorname{diag}(p) - p\,p^T$. Here it is for the weights 1/8, 2/8, 5/8 of rung {masked_softmax}.
-
-# %%
-p = torch.tensor([1 / 8, 2 / 8, 5 / 8])
-table = p.diag() - p.outer(p)
-table * 64
-
-# %% [markdown]
-# Check the corner: 1/8 · 7/8 = 7/64. Each column sums to 0: what one weight gains, others lose. The matrix of all derivatives of a function's outputs with respect to its inputs is called its **Jacobian**. PyTorch's `jacobian` computes the same. (ln p are scores whose softmax is p.)
-
-# %%
-by_torch = torch.autograd.functional.jacobian(
-    lambda s: torch.softmax(s, dim=-1), p.log()
-)
-torch.testing.assert_close(table, by_torch)
-assert table[0, 0] == (1 / 8) * (7 / 8) == 7 / 64
-
-# %% tags=["folded"]
-# Question
-ask("when_one_key_has_it_all")
-
-# %%
-p = torch.tensor([0.0, 0.0, 1.0])
-p.diag() - p.outer(p)
-
-# %% [markdown]
-# A small change of a score changes nothing. Backpropagation multiplies by this matrix, so almost no gradient passes through such a row to the scores, or to q and k behind them. Such gradients are called **vanishing gradients**. The values are not cut off, because their gradient does not pass through softmax. Below, key 2 has all the weight, so its value gets all the gradient.
-
-# %%
-scores = torch.tensor([0.0, 0.0, 200.0], requires_grad=True)
-v = torch.ones(3, 2, requires_grad=True)
-(torch.softmax(scores, dim=-1) @ v).sum().backward()
-assert not scores.grad.any()
-v.grad
-
-# %% [markdown]
-# Is a model that is sure of a wrong answer stuck in the same way? At the end of a model that chooses among answers there is a softmax, too. It gives each answer a probability, and one answer is right. Training makes the loss small. Here it is the **cross-entropy**: −ln of the probability of the right answer.
-#
-# The scores that go into this last softmax are called **logits**. The logarithm undoes the flatness of softmax, because its derivative, 1/p, cancels the factor p of the Jacobian. The gradient of the loss with respect to the logits is $p - y$, where $y$ is 1 for the right answer and 0 for the others. Below, answer 0 is right, and the model is sure of answer 2. (`F.cross_entropy` is softmax and this loss in one.)
-
-# %%
-logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
-F.cross_entropy(logits, torch.tensor(0)).backward()
-p, y = torch.softmax(logits.detach(), dim=-1), torch.tensor([1.0, 0.0, 0.0])
-torch.testing.assert_close(logits.grad, p - y)
-logits.grad
-
-# %% [markdown]
-# Back to the weights of a head. How quickly does the Jacobian vanish? Take its **norm**, the square root of the sum of its squared entries, for the rows from above.
-
-
-# %%
 def jacobian_norm(weights):
     products = weights[..., :, None] * weights[..., None, :]
     return torch.linalg.matrix_norm(weights.diag_embed() - products)
 
 
+unscaled = [rows_of_weights(d, 1.0) for d in head_sizes.tolist()]
+scaled = [rows_of_weights(d, d**-0.5) for d in head_sizes.tolist()]
+
+
+def compared(title, measure, y_label):
+    curves = {
+        name: torch.stack([measure(weights).median() for weights in tables])
+        for name, tables in (
+            ("scores as they are", unscaled),
+            ("scores / √head_size", scaled),
+        )
+    }
+    return Lines(title, head_sizes, curves, "head_size", y_label)
+
+
+measures = (
+    compared("Entropy of the weights", entropy, "nats"),
+    compared("1 − largest weight", left_to_others, "weight"),
+    compared("Size of the derivatives", jacobian_norm, "norm"),
+)
+
 # %% tags=["folded"]
-# Picture: the norm of the Jacobian over head_size
+# Picture: entropy, largest weight and derivatives over head_size
 picture(
-    compared("Jacobian of softmax, of a row", jacobian_norm, "norm"),
-    alt="The median norm of the Jacobian over head_size, both axes "
-    "logarithmic. Without a scale it falls below a hundred-thousandth. "
-    "With it, it stays the same.",
+    *measures,
+    alt="Three pictures over head_size, both axes logarithmic. Without a "
+    "scale the entropy, what the largest weight leaves to the others, "
+    "and the norm of the Jacobian all fall towards 0. With the scale all "
+    "three stay where they are.",
 )
 
 # %% [markdown]
-# That is the median, the norm in a typical row. The gradients of many queries add up, so their mean norm matters as well.
+# (The norm is the root of the sum of all squared derivatives.) Without a scale all three measures collapse. At head_size 64, the largest weight is typically {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}}. With the scale, hardly anything changes from 1 channel to 1024.
+#
+# ## Before and after training
+#
+# `nn.Linear` gives q and k of a fresh wide head variance 2/3<!--given-->. So by the formula you can expect 256 · 4/9<!--given-->, about {{256 * 4 / 9:.0f}}, without the scale, and 4/9<!--given--> with it. What does training make of them?
+
+# %% tags=["folded"]
+# Question
+ask("variance_after_training")
+
+
+# %%
+def look(model):
+    ids, _ = get_batch(data.train, 32, 64, torch.Generator().manual_seed(1))
+    x = model.letter(ids) + model.position.weight
+    q, k = model.head.query(x), model.head.key(x)
+    weights = attention_weights(q, k, causal_mask(32), model.scale)
+    late = weights[:, 16:]  # of queries that see more than 16 letters
+    sure = (late.amax(dim=-1) > 0.95).float().mean().item()
+    found = late.diagonal(15, 1, 2).mean().item()  # of the letter before
+    variance = (q @ k.transpose(-2, -1) * model.scale).var().item()
+    return variance, sure, found
+
+
+looks = {}
+for name in list(models)[1:]:
+    torch.manual_seed(0)
+    fresh = LetterBefore(256, models[name].scale)
+    for when, model in (("before", fresh), ("after", models[name])):
+        looks[name, when] = look(model)
+        variance, sure, found = looks[name, when]
+        print(
+            f"{name:26} {when:6} {variance:8.1f} {sure:5.0%} {found:5.2f}"
+        )
+
+# %% [markdown]
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and never found out where to look. Why did its scores still grow? At first, nearly half of its rows let a gradient through. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap.
+#
+# The scale promises nothing about later. It needn't, because a softmax may saturate once it has learned something.
+#
+# ### More: the middle of the rows, and their mean
+#
+# The gradients of many queries add up, so the mean of the norms matters as well, and it tells a milder story than the middle value.
 
 # %%
 for d in (1, 64, 256, 1024):
@@ -310,19 +499,36 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# Without a scale, at head_size 64 the median is below 0.1, and at 1024 it is practically 0. The mean falls much more slowly, about like 1/√head_size: from 256 to 1024, with four times as many channels, it about halves. At 1024 nearly all of it comes from a fifth of the rows, those in which two scores nearly tie, because there a small change of the scores still moves the weights.
+# The middle of all values is called the **median**. The median norm is below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way like this are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so it roughly halves with four times as many channels. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
 #
-# (This is the Jacobian alone. Without a scale the factor 1/√head_size is missing from the gradient as well, so on average the gradient of q and k does not fall; in a typical row it does.)
+# (So far we've looked at the Jacobian alone. The gradient of q and k also contains the scale, and leaving out the factor 1/√head_size makes that gradient larger. So on average the gradient doesn't fall with head_size, but in a typical row it does.)
 
 # %% tags=["folded"]
-# Check: median and mean fall without a scale, and the median stays with it
+# Check: before and after training; median and mean of the norms
+ids, _ = get_batch(data.train, 32, 64, torch.Generator().manual_seed(1))
+x = fresh.letter(ids) + fresh.position.weight
+q_starts = fresh.head.query(x).var().item()
+(_, half, _), (_, most, lost), (start, none, _), (end, all_but, found) = (
+    looks.values()
+)
+assert 0.4 < half < 0.6
+assert most > 0.9 > 0.2 > lost
+assert start < 1
+torch.testing.assert_close(q_starts, 2 / 3, rtol=0.1, atol=0)
+assert none < 0.01
+assert end > 10
+assert all_but > 0.9
+assert found > 0.9
 norms = {d: jacobian_norm(rows_of_weights(d, 1.0)) for d in (64, 256, 1024)}
 for d, largest in ((64, 0.1), (1024, 1e-5)):
     assert norms[d].median() < largest
 assert 0.4 < norms[1024].mean() / norms[256].mean() < 0.65
 fifth = norms[1024].sort().values[-200:].sum()
 assert fifth > 0.9 * norms[1024].sum()
-assert medians(jacobian_norm, scaled).min() > 0.3
+assert (
+    compared("", jacobian_norm, "").curves["scores / √head_size"].min()
+    > 0.3
+)
 
 # %% tags=["folded"]
 # Check: the gradient of q and k, in a typical row and on average
@@ -347,16 +553,107 @@ assert wide.mean() > 0.8 * narrow.mean()
 q, k = q.detach(), k.detach()
 
 # %% [markdown]
-# ## What the scale promises
+# ### More: isn't that only a bad learning rate?
 #
-# The formula needs the variances of q and k, and these need not be 1. Say that tokens of 4 channels and the matrices for q and k are all drawn by `torch.randn`, with head_size 4. Then each entry of q and k is a sum of 4 products, and has variance 4.
+# It's a fair objection. We also trained both wide heads at the learning rates 0.001<!--given-->, 0.003<!--given--> and 0.03<!--given-->, and each time the head without the scale ended with the higher loss. You can repeat that with `train(LetterBefore(256, 1.0), lr=0.003)`.
+#
+# And what if the wide head starts with queries and keys a quarter as large, so that its first scores are as small as with the scale?
+
+# %%
+torch.manual_seed(0)
+small = LetterBefore(256, 1.0)
+with torch.no_grad():  # a change that no gradient has to know about
+    small.head.query.weight /= 4
+    small.head.key.weight /= 4
+start_small = train(small)[-1].item()
+assert start_small > 1.5
+start_small, losses["256 channels"][-1].item(), divided[-1].item()
+
+# %% [markdown]
+# The head ends at {{start_small:.1f}}, hardly better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves the scores 16 times as far. Soon the scores are up on the plateau. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.) So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
+#
+# ## The softmax at the end
+#
+# A model ends with one more softmax, which turns its scores for all letters into probabilities. These last scores are called **logits**. If a model is confident of the wrong letter, is it stuck too?
+
+# %% tags=["folded"]
+# Question
+ask("confident_and_wrong")
+
+# %% [markdown]
+# The model isn't stuck, thanks to its loss, the average surprise that you know from rung {bag_of_words}. This loss is called **cross-entropy**, and for one letter it is −ln p, where p is the probability of the right letter. The slope of −ln p is −1/p, which cancels the p that makes softmax flat. For the logit of the right letter r and of any other letter j, the slopes are
+#
+# $$-\frac{1}{p_r} \cdot p_r (1 - p_r) = p_r - 1 \qquad -\frac{1}{p_r} \cdot (-p_r\, p_j) = p_j - 0$$
+#
+# So the gradient is $p - y$, where $y$ is 1 for the right letter and 0 otherwise. Below, letter 0 is right, but the model is confident of letter 2.
+
+# %%
+logits = torch.tensor([0.0, 0.0, 20.0], requires_grad=True)
+F.cross_entropy(logits, torch.tensor(0)).backward()  # softmax and loss
+p, y = torch.softmax(logits.detach(), dim=-1), torch.tensor([1.0, 0.0, 0.0])
+torch.testing.assert_close(logits.grad, p - y)
+logits.grad
+
+# %% [markdown]
+# The more wrong a model is, the harder it is pulled back. The softmax inside a head isn't followed by such a logarithm, so the scale has to keep it off the plateau.
+#
+# ### More: the first loss of a model is ln V, or a little more
+#
+# Our stories have V = 33 characters. The simplest guess gives each of them the same probability, so its loss is ln 33. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should at least be no worse than that.
+
+# %% tags=["folded"]
+# Question
+ask("loss_of_random_logits")
+
+# %% [markdown]
+# The way parameters are drawn before training is their **initialization**. An `nn.Embedding` is initialized with mean 0 and variance 1, and logits that come straight from such a table are random numbers of the same kind.
+
+# %%
+torch.manual_seed(0)
+assert V == 33
+logits = torch.randn(20_000, V)
+characters = torch.randint(V, (20_000,))
+loss = F.cross_entropy(logits, characters)
+predicted = math.log(V) + 1 / 2
+print(f"ln {V} = {math.log(V):.2f}")
+print(f"measured {loss:.2f}, predicted {predicted:.2f}")
+smaller = F.cross_entropy(0.02 * logits, characters)
+print(f"with logits 0.02 times as large: {smaller:.2f}")
+assert abs(loss - predicted) < 0.04
+assert abs(smaller - math.log(V)) < 0.002
+
+# %% [markdown]
+# The loss is the logarithm of the sum of all exponentials, minus the logit of the right character, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $33\,e^{1/2}$, and its logarithm is ln 33 + 1/2 = {{predicted:.2f}}. (We measured a little less, because the sum varies from row to row.)
+#
+# Small logits remove the 1/2. With a standard deviation of 0.02, the loss starts at ln 33. The lesson is the same inside a head and at the end of a model. A softmax that has learned nothing shouldn't be confident of anything, and the variance of its input decides how confident the softmax is.
+#
+# ### More: QK-norm, for when scores grow too large later
+#
+# In long runs of large models, the scores sometimes grow until training fails. **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score. It divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. Without the learned number, no key could get even a fifth of the weight among our 32 keys. At best, the key's score is 1 and the other 31 scores are −1, which gives the key e / (e + 31/e).
+#
+# Many of today's models keep 1/√head_size and normalize q and k in another way. They divide each q and each k by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and then multiply each channel by a learned number (OLMo 2 and Qwen3 do this, and a vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm (rung {bigram_to_gpt}) for the same purpose). Neither method puts a fixed limit on the scores, since the learned numbers can grow. Gemma 2 does set a limit, with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
+
+# %%
+assert 0.19 < math.e / (math.e + 31 / math.e) < 1 / 5
+q, k = 30 * torch.randn(2, 4000, 64)  # long queries, long keys
+q, k = (
+    each / each.square().mean(-1, keepdim=True).sqrt() for each in (q, k)
+)
+((q * k).sum(dim=-1) * 64**-0.5).var()
+
+# %% [markdown]
+# The 30 no longer matters, and the variance is near 1 again.
+#
+# ### More: when q and k don't have variance 1
+#
+# The formula needs the variances of q and k, which may differ from 1. Say head_size is 4, and we draw tokens of 4 channels and the matrices for q and k with `torch.randn`. Then each entry of q and k is a sum of 4 products, so its variance is 4.
 
 # %% tags=["folded"]
 # Question
 ask("wide_queries")
 
 # %% [markdown]
-# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own, so that the mean is over both. The entries of one q come from the same token, so they are not independent. But they are **uncorrelated**: the mean of $q_i q_j$ is 0 for $i \neq j$. Then the terms $q_i k_i$ are uncorrelated too, and that is enough for their variances to add up.
+# Here are 20,000 such queries and as many keys, each from a token and a matrix of its own. The entries of one q come from the same token, so they aren't independent. But they are **uncorrelated**, which means that the mean of $q_i q_j$ is 0 for $i \neq j$. Because q and k are independent of each other, the products $q_i k_i$ are then uncorrelated as well, which is enough for their variances to add up. (In a real head, the q and the k of one token do depend on each other, because both are made from that token.)
 
 # %% tags=["folded"]
 # Measure: the variances of q, scores, scores / √4 and scores / 8
@@ -377,9 +674,9 @@ for name, variance in zip(
     print(f"{name:12} {variance:4.1f}")
 
 # %% [markdown]
-# By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves {{predicted[2]:.0f}}. It takes a division by 8 to get to {{predicted[3]:.0f}}.
+# By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves a variance of {{predicted[2]:.0f}}, and you have to divide by 8 to get to {{predicted[3]:.0f}}.
 #
-# With the linear layers of rung {query_key_value} it is the other way round. How parameters are drawn before training is their **initialization**. That of `nn.Linear` has variance 1/(3 · n_embd), so for tokens of variance 1, q and k have variance 1/3 at first, and scaled scores 1/9, whatever head_size is. So an untrained head takes almost the plain mean.
+# With the linear layers of rung {query_key_value} the variances are too small rather than too large. `nn.Linear` draws its numbers with variance 1/(3 · n_embd). So for tokens of variance 1, q and k have variance 1/3 at first, and the scaled scores have variance 1/9, whatever head_size is. So an untrained head takes almost the plain mean. (The tokens of our three heads had variance 2, because each was the sum of two vectors of variance 1. So their q and k had variance 2/3<!--given-->.) If a trained head still spreads its weights almost evenly, it has found nothing to look for, perhaps because its tokens don't know their positions.
 
 # %% tags=["folded"]
 # Check: variances of 1/3 and 1/9 at three head sizes
@@ -402,95 +699,19 @@ for head_size in (4, 64, 1024):
     )
 
 # %% [markdown]
-# So the scale promises the same variance for every head_size, and no saturation *at initialization*, if q and k are random then, with a variance near 1 or less. It promises nothing about later. Here eight queries learn to find one key each, with the scale in place. `nn.Parameter` marks a tensor that training may change. `loss.backward()` computes the gradient of the loss and adds it to `.grad`, which `zero_grad()` has cleared. Then the **optimizer**, here one called Adam, changes each entry by a small step that should lower the loss.
-
-# %%
-torch.manual_seed(0)
-q, k = nn.Parameter(torch.randn(8, 16)), nn.Parameter(torch.randn(8, 16))
-wanted = torch.arange(8).roll(1)  # query t is to find key t - 1
-optimizer = torch.optim.Adam([q, k], lr=0.05)
-variance_at_start = (q @ k.T * 16**-0.5).var().item()
-for _ in range(200):
-    scores = q @ k.T * 16**-0.5
-    loss = F.cross_entropy(scores, wanted)  # -ln of the wanted key's weight
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-print(f"variance {variance_at_start:.1f} before, {scores.var():.1f} after")
-
-# %% tags=["folded"]
-# Check: the variances before and after; what cosines allow
-assert loss < 0.01
-assert variance_at_start < 1
-assert scores.var() > 10
-assert q.var() > 2
-assert k.var() > 2
-assert scores.var() > 1.5 * q.var() * k.var()  # the formula says 1 times
-cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).T
-assert cosines.abs().max() <= 1 + 1e-6
-# one cosine of 1, all others -1
-assert math.e / (math.e + 127 / math.e) < 0.06
-
-# %% [markdown]
-# The variance of the scores began below 1 and ended above 10. To give one key nearly all the weight, scores must be far apart, and training made q and k longer for that. It also made them depend on each other, and then the formula does not hold.
-#
-# **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score: it divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. How sharp softmax can get is bounded by the learned number, and that number has no bound. Without it, beside 127 others no key could get even 6 % of the weight: at best, e / (e + 127/e).
-#
-# ## The same lesson at the other end
-#
-# A language model ends in a softmax over its vocabulary, the V tokens that it knows. Say these are 87 characters. The simplest guess gives each character the probability 1/V, so its loss, −ln of the probability of the true one, is ln V. Such a simple method, which any model has to beat, is a **baseline**. A model that has learned nothing should be no worse.
-
-# %% tags=["folded"]
-# Question
-ask("loss_of_random_logits")
-
-# %% [markdown]
-# Logits that come straight from an `nn.Embedding` are such random numbers before training, because its initialization has mean 0 and variance 1.
-
-# %%
-torch.manual_seed(0)
-logits = torch.randn(20_000, 87)
-characters = torch.randint(87, (20_000,))
-loss = F.cross_entropy(logits, characters)
-predicted = math.log(87) + 1 / 2
-print(f"ln 87 {math.log(87):.3f}")
-print(f"measured {loss:.2f}, predicted {predicted:.2f}")
-
-# %% [markdown]
-# The loss is the logarithm of the sum of all exponentials, minus the true logit, which is 0 on average. For a normally distributed $z$ with mean 0 and variance $v$, the mean of $e^z$ is $e^{v/2}$. So the sum is about $87\,e^{1/2}$, and its logarithm ln 87 + 1/2 = {{predicted:.2f}}. (We measured a little less, because the sum varies from row to row.)
-#
-# Small logits remove the 1/2. With a standard deviation of 0.02 the loss begins at ln 87. It is the same lesson at both ends: a softmax that has learned nothing should not be sure of anything, and the variance of its input determines how sure it is.
-
-# %% tags=["folded"]
-# Check: the prediction; small logits begin at ln 87
-torch.testing.assert_close(loss.item(), predicted, atol=0.03, rtol=0)
-torch.testing.assert_close(
-    F.cross_entropy(0.02 * logits, characters).item(),
-    math.log(87),
-    atol=0.002,
-    rtol=0,
-)
-
-# %% [markdown]
 # ## Prove
 #
-# Measured variance equals the formula, for several variances of q and k, sizes and scales.
+# The formula holds for other variances and scales too, and `attention_weights` of rung {query_key_value} multiplies by 1/√head_size, as PyTorch's function does.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
-for var_q in (0.25, 1.0, 4.0):
-    for head_size in (2, 16, 64):
-        for scale in (1.0, head_size**-0.5, 1 / head_size):
-            q = torch.randn(20_000, head_size) * var_q**0.5
-            k = torch.randn(20_000, head_size) * 3**0.5
-            found = ((q * k).sum(dim=-1) * scale).var().item()
-            predicted = head_size * var_q * 3 * scale**2
-            torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
+for var_q, head_size, scale in ((0.25, 2, 1.0), (4.0, 64, 1 / 64)):
+    q = torch.randn(20_000, head_size) * var_q**0.5
+    k = torch.randn(20_000, head_size) * 3**0.5
+    found = ((q * k).sum(dim=-1) * scale).var().item()
+    predicted = head_size * var_q * 3 * scale**2
+    torch.testing.assert_close(found, predicted, rtol=0.1, atol=0)
 
-# %% [markdown]
-# And `attention_weights` multiplies by 1/√head_size by default. The factor may be applied anywhere before the softmax: to the scores, or to q alone.
-
-# %%
 q, k, v = torch.randn(3, 4, 8, 16)
 weights = attention_weights(q, k)
 torch.testing.assert_close(weights, attention_weights(q / 4, k, scale=1.0))
@@ -501,18 +722,20 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Explore
 #
-# **At which head_size does one key begin to get all the weight? And what brings the others back?**
+# **At which head_size does one key get nearly all the weight, and which scale brings the others back?**
 #
-# Drag head_size to the right with the scale on "none": the scores spread out, and in this row sooner or later one key gets nearly all the weight. Then the Jacobian is close to 0. Try other rows, too. Now press "1/√head_size". Then try the other two scales at both ends of head_size (n_embd is 64 here).
-#
-# The dashed curve is a normal density with the variance that the formula predicts. The scores approach it as head_size grows; at small head_size they are more peaked.
+# With the scale on "none", drag head_size to the right until one bar is almost 1. What has become of the Jacobian? Then press "1/√head_size", and look for another scale that is right at both ends of the slider. Last, set the variance of q to 4, and work out which scale you need now.
 
 # %% tags=["folded"]
 # Explorer: scores, weights and Jacobian over head_size
 explore("scaling_variance")
 
 # %% [markdown]
-# Where one key takes over depends on the row. Some rows collapse early, some not even at 64, and many change their favourite on the way, because every new channel changes all six scores. These eight rows are the first that were drawn. To see what is usual, count over 4,000 rows of six keys: in how many does one key have more than 0.95 of the weight?
+# No other scale is right at both ends. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, which is n_embd here. With var(q) = 4 you need half of 1/√head_size.
+#
+# ### More: how common is a collapse?
+#
+# We didn't choose the eight rows of the explorer; they are the first that were drawn. (The dashed curve is a normal density with the variance that the formula predicts. As head_size grows, the scores approach this curve, since they are sums of many products. With a small head_size their distribution is more peaked.) To see how common a collapse is, take 4,000 rows of six keys. In how many of them does one key have more than 0.95 of the weight?
 
 # %%
 torch.manual_seed(0)
@@ -524,22 +747,18 @@ def share_collapsed(head_size, scale):
     return (largest > 0.95).float().mean().item()
 
 
-for d in (16, 64):
+for d, least in ((16, 1 / 5), (64, 1 / 2)):
     none, roots = share_collapsed(d, 1.0), share_collapsed(d, d**-0.5)
+    assert none > least
+    assert roots < 0.01
     print(f"head_size {d}: {none:.1%} without a scale, {roots:.1%} with it")
 
-# %% tags=["folded"]
-# Check: the shares of rows in which one key has nearly all the weight
-for d, least in ((16, 1 / 5), (64, 1 / 2)):
-    assert share_collapsed(d, 1.0) > least
-assert max(share_collapsed(d, d**-0.5) for d in (16, 64)) < 0.01
-
 # %% [markdown]
-# Without a scale, at head_size 16 that happens in more than a fifth of the rows, and at 64 in more than half. 1/√head_size brings the others back in nearly every row. (Row 6 is an exception at head_size 64: there one key keeps most of the weight.) 1/head_size is right at head_size 1 only. Then it goes further and further too far: at 64 the weights are nearly those of the plain mean again. 1/√n_embd is right at one head_size only, 64, where the two are the same number.
+# Without a scale one key takes over in more than a fifth of the rows at head_size 16, and in more than half at 64. With 1/√head_size, the other keys come back in nearly every row. (Row 6 of the explorer is an exception at head_size 64, where one key keeps most of the weight.)
 #
 # ## Break it
 #
-# This bug is easy to write. This is how attention weights are computed in Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY), rewritten with our names; [the code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed. The model has n_embd = 384 and six heads (rung {multi_head}) of head_size 64. It runs.
+# We all write this bug sooner or later. Here it is in the attention weights from Andrej Karpathy's lecture [Let's build GPT: from scratch, in code, spelled out](https://www.youtube.com/watch?v=kCc8FmEb1nY). ([The code beside it](https://github.com/karpathy/ng-video-lecture) has since been fixed.) Tokens have n_embd = 384 channels, while a head has 64.
 
 
 # %%
@@ -552,49 +771,19 @@ def lecture_weights(x, query, key):
     return torch.softmax(scores, dim=-1)
 
 
-# %% [markdown]
-# `query` and `key` are linear layers from 384 to 64 channels, drawn so that q and k have variance 1. The shape is right, the rows sum to 1, and the leak probe finds no leak. The last query of a sequence sees 32 keys. This is the mean entropy of its weights, beside the one that we want and the largest possible one.
-
-# %%
-torch.manual_seed(0)
-query, key = nn.Linear(384, 64, bias=False), nn.Linear(384, 64, bias=False)
-for layer in (query, key):
-    nn.init.normal_(layer.weight, std=384**-0.5)
-x = torch.randn(16, 32, 384)
-weights = lecture_weights(x, query, key)
-mask = torch.ones(32, 32, dtype=torch.bool).tril()
-wanted = attention_weights(query(x), key(x), mask)
-for name, table in (("lecture", weights), ("wanted", wanted)):
-    print(f"{name:8} {entropy(table[:, -1]).mean():.1f}")
-print(f"{'ln 32':8} {math.log(32):.1f}")
-
-# %% tags=["folded"]
-# Check: shape, sums of rows, no leak
-assert weights.shape == (16, 32, 32)
-torch.testing.assert_close(weights.sum(dim=-1), torch.ones(16, 32))
-assert (
-    not leak_probe(lambda x: lecture_weights(x, query, key) @ x, x)
-    .triu(1)
-    .any()
-)
-
 # %% tags=["folded"]
 # Question
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The scale is `C**-0.5`, and C is n_embd, the size of a token. A score is a sum of head_size products, so the scale has to be `head_size**-0.5`. Here C is six times head_size: the scores have a sixth of the intended variance. The weights are a little too even, which no shape and no sum shows.
-#
-# Two checks catch it. One compares the output with that of PyTorch's function, as in rung {query_key_value}. The other needs nothing to compare with: use q and k of variance 1, and measure the variance of the scores.
+# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights are only a little too even. But you see the bug if you measure the variance of the scores.
 
 # %%
-by_torch = F.scaled_dot_product_attention(
-    query(x), key(x), x, attn_mask=mask
-)
-difference = (weights @ x - by_torch).abs().max()
-assert difference > 0.5
-print(f"largest difference from PyTorch's output: {difference:.1f}")
-
+torch.manual_seed(0)
+query, key = nn.Linear(384, 64, bias=False), nn.Linear(384, 64, bias=False)
+for layer in (query, key):
+    nn.init.normal_(layer.weight, std=384**-0.5)  # q, k of variance 1
+x = torch.randn(16, 32, 384)
 scores = query(x) @ key(x).transpose(-2, -1)
 for size, wanted_variance in ((384, 1 / 6), (64, 1.0)):
     variance = (scores * size**-0.5).var().item()
@@ -602,10 +791,27 @@ for size, wanted_variance in ((384, 1 / 6), (64, 1.0)):
     print(f"scaled by {size}**-0.5: variance {variance:.2f}")
 
 # %% [markdown]
-# A trained model need not show it either: training can make q √6 times as long, and that gives the weights that were wanted.
+# ### More: what finds the bug, and what hides it
+#
+# Shapes, sums and leaks don't show the bug, but comparing with PyTorch does. A trained model may hide it, since training can make q √6 times as long, which gives exactly the weights you wanted.
 
 # %% tags=["folded"]
-# Check: a longer q gives the wanted weights
+# Check: shape, sums, no leak; PyTorch differs; a longer q hides the bug
+weights = lecture_weights(x, query, key)
+mask = causal_mask(32)
+assert weights.shape == (16, 32, 32)
+torch.testing.assert_close(weights.sum(dim=-1), torch.ones(16, 32))
+assert (
+    not leak_probe(lambda x: lecture_weights(x, query, key) @ x, x)
+    .triu(1)
+    .any()
+)
+wanted = attention_weights(query(x), key(x), mask)
+assert entropy(weights[:, -1]).mean() > entropy(wanted[:, -1]).mean() + 0.2
+by_torch = F.scaled_dot_product_attention(
+    query(x), key(x), x, attn_mask=mask
+)
+assert (weights @ x - by_torch).abs().max() > 0.5
 longer = attention_weights(6**0.5 * query(x), key(x), mask, scale=384**-0.5)
 torch.testing.assert_close(longer, wanted)
 
@@ -663,17 +869,23 @@ def my_scale(var_q, var_k, head_size, variance):
 check("scale_for_variance", my_scale)
 
 # %% [markdown]
-# ## In the wild
+# ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, and gives the formula in a footnote. The authors suspect the reason that we measured: for large scores the derivatives of softmax are extremely small.
-# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for variance 1 the entries need variance 1/n_embd. As embeddings they would be tiny beside the sines and cosines. There the paper multiplies the table by √d_model; it does not say why.
-# - `F.scaled_dot_product_attention` has a parameter `scale`, which works as ours does.
-# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant: *trained* q and k point in related directions, and their dot product grows like head_size, not like its root.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, which is our √head_size, and gives the formula in a footnote. The authors suspect the reason that we measured. For large scores, the derivatives of softmax are extremely small.
+# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for logits of variance 1 its entries need variance 1/n_embd. As embeddings, such entries would be tiny beside the sines and cosines. For the embeddings the paper multiplies the table by √d_model, but it doesn't say why.
+# - `F.scaled_dot_product_attention` has a parameter `scale`, which works like ours.
+# - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant. *Trained* q and k point in related directions, so their dot product grows like head_size, not like its root.
+#
+# ## Where we are
+#
+# ![The transformer as a drawing. Highlighted: what this rung builds (the division by √head_size).](images/transformer_scaling_variance.svg)
+#
+# You can now make a head as wide as you like, and know how heads learn. The staircase hasn't moved, because the head of rung {query_key_value} already had its scale, and “Poor” still names the wrong person most of the time.
 #
 # ## Three sentences to remember
 #
 # 1. The variance of a score is head_size · var(q) · var(k), so dividing by √head_size keeps it the same for every head_size.
-# 2. Large scores saturate softmax: in many rows one key gets nearly all the weight, and almost no gradient passes through such a row to q and k.
+# 2. Large scores saturate softmax, so in many rows one key gets nearly all the weight, and almost no gradient passes through such a row to q and k.
 # 3. A wrong scale raises no error and changes no shape, so measure the variance.
 #
 # Next: [rung {cross_and_causal}, cross and causal]({cross_and_causal}.ipynb), where the mask determines the kind of attention.
