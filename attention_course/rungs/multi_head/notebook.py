@@ -22,7 +22,7 @@ hero("multi_head")
 #
 # ## Split and merge by hand
 #
-# To make two heads out of one, you divide its channels. Here are the queries of three tokens; the tens say which token. Head 0 gets the first two channels of every query, and head 1 the other two.
+# To make two heads out of one, you divide its channels. Here are the queries of three tokens; the tens tell you which token a number belongs to. Head 0 gets the first two channels of every query, and head 1 the other two.
 
 # %%
 import torch
@@ -96,6 +96,9 @@ ask("two_cards_one_softmax")
 # %% tags=["do"]
 cards = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
 cards @ torch.tensor([0.75, 0.25])
+
+# %%
+cards @ torch.tensor([0.9, 0.1])
 
 # %% [markdown]
 # You can, for instance with 0.9 and 0.1. So one mixture can hold two cards after all, as a two-digit number holds two digits. It's of use only if whatever comes after the head can take the digits apart again. A linear layer can't do that, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}?
@@ -215,7 +218,7 @@ assert min(scores[1][2], scores[2][2]) > 0.95
 # %% [markdown]
 # With only a linear layer behind it, one head gets both cards right in fewer than four questions out of ten. Two heads almost never miss. And the single head with the feed-forward network almost never misses either.
 #
-# That's an honest surprise, since you will often read that one head can't look up two things. In every GPT a feed-forward network follows the attention, so two cards alone are *no* reason to have two heads. (It may be a little harder to learn. We trained both models with twelve seeds. Two heads got everything right each time, and the single head with its network in eight of the runs. In the other four it gave all its weight to one friend.)
+# That may surprise you, since you'll often read that one head can't look up two things. In every GPT a feed-forward network follows the attention, so two cards alone are *no* reason to have two heads. (It may be a little harder to learn. We trained both models with twelve seeds. Two heads got everything right each time, and the single head with its network in eight of the runs. In the other four it gave all its weight to one friend.)
 #
 # ### More: why no linear layer can read both cards
 #
@@ -256,7 +259,7 @@ assert both_right[~equal].mean() < 0.2
 # %% [markdown]
 # ## So why several heads?
 #
-# Look at where the heads look. Here are six questions, each pair of friends in both orders.
+# Look at where the heads look. Here are three pairs of friends, each in both orders.
 
 # %% tags=["folded"]
 # Picture: where the heads look, for six questions
@@ -447,7 +450,7 @@ for a, b in zip(one.parameters(), other.parameters(), strict=True):
 # %% [markdown]
 # ## All heads in one product
 #
-# The list multiplies the same `x` by twelve small matrices, three for each head. You can stack the twelve into one tall matrix, because a product computes each output channel by itself. All queries come first, then all keys, then all values. The twelve layers are **fused** into one, from C channels to 3C.
+# The list multiplies the same `x` by twelve small matrices, three for each head. You can stack the twelve into one tall matrix, because a product computes each output channel by itself. All queries come first, then all keys, then all values. The twelve matrices are **fused** into one, from C channels to 3C.
 
 # %%
 layers = [
@@ -512,7 +515,7 @@ tokens = found.transpose(0, 1)  # (T, n_head, head_size)
 tokens.reshape(3, 4)  # (T, n_head * head_size)
 
 # %% [markdown]
-# Here is the whole module. The three lines in the middle are your split, attention and your merge. `attend`, from the package, returns the output of `attention`, and `is_causal=True` stands for the causal mask.
+# Here is the whole module. In the middle you'll find your split, attention, and your merge. `attend`, from the package, returns the output of `attention`, and `is_causal=True` stands for the causal mask.
 
 
 # %%
@@ -542,7 +545,7 @@ class MultiHeadAttention(nn.Module):
 #
 # ## Prove it
 #
-# Does the module compute the same as the list? Copy the parameters over, and compare. But a proof is worth something only if it can fail. So first swap "query" and "key" in `fuse`, run both cells, and see what happens. Then swap them back.
+# Does the module compute the same as the list? Copy the parameters over, and compare. But a proof is worth something only if it can fail. So first swap "query" and "key" in `fuse`, run that cell and the next, and see what happens. Then swap them back.
 
 
 # %% tags=["do"]
@@ -836,7 +839,7 @@ assert (gains[0] > 2 * gains[1]).all()
 assert (gains[2].abs() < 0.04).all()  # from 4 to 8, hardly anything
 
 # %% [markdown]
-# Not one parameter more, and yet the loss falls. Most of it comes with the second head, a little more with the next two, and from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So several patterns are worth more than one wide head, up to a point. (Would it be different with smaller or larger steps? We also trained with steps a third as large and with steps three times as large, and each time one head was the worst, with every seed. Which of the others is best depends on the steps, and will differ in other models. At the far end, 64 heads of a single channel had a loss of 0.36<!--given-->.)
+# Not one parameter more, and yet the loss falls. Most of it comes with the second head, a little more with the next two, and from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So several patterns are worth more than one wide head, up to a point. (Would it be different with smaller or larger steps? We also trained with steps about a third as large and with steps three times as large, and each time one head was the worst, with every seed. Which of the others is best depends on the steps, and will differ in other models. At the far end, 64 heads of a single channel had a loss of 0.36<!--given-->.)
 #
 # And what are the patterns? Here is where the last letter looks in the model with four heads, when it has to go on after “Poor”.
 
