@@ -22,7 +22,7 @@ hero("multi_head")
 #
 # ## Split and merge by hand
 #
-# To make two heads out of one, you divide its channels. Here are the queries of three tokens; the tens tell you which token a number belongs to. Head 0 gets the first two channels of every query, and head 1 the other two.
+# To make two heads out of one, you divide its channels. Here are the queries of three tokens, and the tens tell you the token. Head 0 gets the first two channels of every query, and head 1 the other two.
 
 # %%
 import torch
