@@ -331,7 +331,7 @@ hands = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
 # %% [markdown]
 # ## The heads share the width
 #
-# How wide should a head be? If each of four heads handed over all 32 channels of a token, there would be 128 to carry on, and the next heads would make 512 of them. So instead the heads *share* the width. A token goes out with as many channels as it came in with, n_embd, and each head gets its part:
+# How wide should a head be? If each of four heads were as wide as a token, the output would be four times as wide, and after the next four heads sixteen times. So instead the heads *share* the width. A token goes out with as many channels as it came in with, n_embd, and each head gets its part:
 #
 # head_size = n_embd / n_head
 #
