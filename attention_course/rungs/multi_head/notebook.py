@@ -839,7 +839,7 @@ assert (gains[0] > 2 * gains[1]).all()
 assert (gains[2].abs() < 0.04).all()  # from 4 to 8, hardly anything
 
 # %% [markdown]
-# Not one parameter more, and yet the loss falls. Most of it comes with the second head, a little more with the next two, and from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So several patterns are worth more than one wide head, up to a point. (Would it be different with smaller or larger steps? We also trained with steps about a third as large and with steps three times as large, and each time one head was the worst, with every seed. Which of the others is best depends on the steps, and will differ in other models. At the far end, 64 heads of a single channel had a loss of 0.36<!--given-->.)
+# Not one parameter more, and yet the loss falls. Most of it comes with the second head, a little more with the next two, and from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So several patterns are worth more than one wide head, up to a point. (Would it be different with smaller or larger steps? We also trained with steps about a third as large and with steps three times as large, and each time one head was the worst, with every seed. Which of the others is best depends on the steps, and will differ in other models. At the far end, 64 heads of a single channel had a loss of about 0.36<!--given-->.)
 #
 # And what are the patterns? Here is where the last letter looks in the model with four heads, when it has to go on after “Poor”.
 
