@@ -153,7 +153,7 @@ function play(stage, { friends, cards, questions }) {
     stage.say(
       which < 0
         ? `One head has one row of weights and makes one mixture, ${found}. That is neither ${names[0]}'s card nor ${names[1]}'s. ` +
-            "Drag it, and see whether it can lie on both."
+            "Drag the ring, and see whether it can lie on both."
         : `All the weight is on ${names[which]}, so that card is found and ${names[1 - which]}'s is missed. Now split the head in two.`,
     );
   };

@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” a letter wants several things, such as the letters right before it *and* the place where a name stands.
+# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” the model wants several things at once, such as the letters right before *and* the place where a name stands.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then split one head into two
@@ -16,13 +16,13 @@ from attention_course.heroes import hero
 hero("multi_head")
 
 # %% [markdown]
-# **You need** [rung {query_key_value}]({query_key_value}.ipynb) for a head, and [rung {cross_and_causal}]({cross_and_causal}.ipynb) for queries from elsewhere.
+# **You need** [rung {query_key_value}]({query_key_value}.ipynb) for heads, and [rung {cross_and_causal}]({cross_and_causal}.ipynb) for queries from elsewhere.
 #
 # <!--time-->
 #
 # ## Split and merge by hand
 #
-# To make two heads out of one, you divide its channels. Here are the queries of three tokens, and the tens tell you the token. Head 0 gets the first two channels of every query, and head 1 the other two.
+# To make two heads out of one, you divide its channels. Here are the queries of three tokens, where the tens digit tells you the token. Head 0 gets the first two channels of every query, and head 1 the other two.
 
 # %%
 import torch
@@ -41,7 +41,7 @@ heads = torch.stack([q[:, :2], q[:, 2:]])  # (n_head, T, head_size)
 heads
 
 # %% [markdown]
-# Each head has a table of its own now, with a row for every token. (The number of heads is called n_head, and each has head_size channels.) After the heads have done their work, their outputs go back side by side.
+# Now each head has a table of its own, with a row for every token. (The number of heads is called n_head, and each head has head_size channels.) After the heads have done their work, you put their outputs back side by side.
 
 # %% tags=["folded"]
 # Fill in: and back
@@ -52,7 +52,7 @@ fill("merge_by_hand")
 torch.cat([heads[0], heads[1]], dim=-1)  # (T, n_head * head_size)
 
 # %% [markdown]
-# That's all there is to having several heads. Between split and merge each of them runs the attention you know. But what do they gain?
+# Between the split and the merge, each head runs the attention you know. But what do you gain?
 
 # %% tags=["folded"]
 # Imports
@@ -84,26 +84,26 @@ progress("multi_head")
 # %% [markdown]
 # ## Two cards
 #
-# Go back to the four friends of the picture. Each holds a card with a number from 0 to 9, and you want the cards of two of them, in order.
+# In the opening picture, each of four friends holds a card with a number from 0 to 9. You want the cards of two friends, in order.
 
 # %% tags=["folded"]
 # Question
 ask("two_cards_one_softmax")
 
 # %% [markdown]
-# Here are four pairs of cards, one in each row. With ¾ and ¼ the pairs (2, 6) and (3, 3) give the same mixture, so nobody could tell them apart afterwards. Can you find two weights, with a sum of 1, for which all four mixtures differ?
+# Here is a pair of cards in each row. With weights of ¾ and ¼, the pairs (2, 6) and (3, 3) give the same mixture, so nobody could tell them apart afterwards. Can you find two weights, with a sum of 1, for which all four mixtures differ?
 
 # %% tags=["do"]
 cards = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
 cards @ torch.tensor([0.75, 0.25])
 
 # %%
-cards @ torch.tensor([0.9, 0.1])
+cards @ torch.tensor([10 / 11, 1 / 11]) * 11
 
 # %% [markdown]
-# You can, for instance with 0.9 and 0.1. So one mixture can hold two cards after all, as a two-digit number holds two digits. It's of use only if whatever comes after the head can take the digits apart again. A linear layer can't do that, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}?
+# Many weights do it, and 10/11 and 1/11 are the clearest. Multiplied by 11, each mixture is a two-digit number, whose digits are the cards. So the ring in the picture lies on one card at most, but one mixture can still *hold* two. That only helps if the next layer can take them apart. A linear layer can't, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}, two linear layers with a ReLU between them?
 #
-# Let's train three models on the cards. A question is one token, the sum of an embedding for each of its two names. It looks at four tokens, each the embedding of a friend plus that of a card. The first model has one head with head_size 32 and a linear layer behind it. The second has two heads with head_size 16, so it has as many parameters. The third has one head again, and behind it a feed-forward network, which is two linear layers and between them a ReLU, which replaces negative numbers by 0.
+# Let's train three models. Each question is one token, the sum of an embedding for each name. It looks at four tokens, each the embedding of a friend plus the embedding of a card. The first model has one head with head_size 32, followed by a linear layer. The second has two heads with head_size 16, so it has just as many parameters. The third has one head again, followed by the feed-forward network.
 
 
 # %%
@@ -141,7 +141,7 @@ class Cards(nn.Module):
 def draw_questions(B):
     cards = torch.randint(10, (B, 4))
     asked = torch.rand(B, 4).argsort(dim=-1)[:, :2]  # two different friends
-    answers = cards.gather(1, asked)  # the cards of those who are asked
+    answers = cards.gather(1, asked)  # the cards of the two friends
     return cards, asked, answers
 
 
@@ -167,7 +167,7 @@ one_head_relu = train_cards(1, feed_forward=True)
 
 
 # %% [markdown]
-# Before you look at the result, which of the three will answer new questions?
+# Before you look at the result, which of the three models will answer new questions correctly?
 
 # %% tags=["folded"]
 # Question
@@ -209,30 +209,42 @@ picture(
         )
     ),
     alt="Share of right answers. With one head, both answers are right for "
-    "less than four questions in ten. With two heads, nearly always, and "
-    "so too with one head and a feed-forward network behind it.",
+    "fewer than four questions in ten. With two heads they nearly always "
+    "are, and also with one head and a feed-forward network behind it.",
 )
 assert scores[0][2] < 0.4
 assert min(scores[1][2], scores[2][2]) > 0.95
 
 # %% [markdown]
-# With only a linear layer behind it, one head gets both cards right in fewer than four questions out of ten. Two heads almost never miss. And the single head with the feed-forward network almost never misses either.
+# The single head with a linear layer gets both cards right in fewer than four questions out of ten. Two heads almost never miss. And here the single head with the feed-forward network almost never misses either.
 #
-# That may surprise you, since you'll often read that one head can't look up two things. In every GPT a feed-forward network follows the attention, so two cards alone are *no* reason to have two heads. (It may be a little harder to learn. We trained both models with twelve seeds. Two heads got everything right each time, and the single head with its network in eight of the runs. In the other four it gave all its weight to one friend.)
+# How can a network take a mixture apart? A ReLU replaces negative numbers by 0, so relu(m − 19) − relu(m − 20) is 0 up to m = 19, and 1 from 20 on. This step tells you whether m has reached 20. Nine such steps count the tens, and what's left are the ones. Try other numbers below 100.
+
+# %% tags=["do"]
+mixed = torch.tensor([26.0, 62.0, 44.0, 33.0])  # 11 times the mixtures
+tens = torch.arange(10, 100, 10)
+steps = F.relu(mixed[:, None] - tens + 1) - F.relu(mixed[:, None] - tens)
+first = steps.sum(dim=-1)
+first, mixed - 10 * first
+
+# %% [markdown]
+# So one head can look up two things after all, if a feed-forward network follows, as in every GPT. (That's harder to learn, though. Of twelve runs with different seeds, this model failed in four, and two heads failed in none.)
 #
 # ### More: why no linear layer can read both cards
 #
-# Suppose the first card always gets a share s of the weight, and the second 1 − s. For each answer the linear layer computes a logit for every card. Call the logit of card 2 minus that of card 6 the lead of 2 over 6 (in papers, a logit difference), and write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, whose values are v_a and v_b.
+# Suppose the first card always gets a share s of the weight, and the second 1 − s. For each answer the linear layer computes a logit for every card. Call the logit of card 2 minus the logit of card 6 the lead of 2 over 6 (papers call it a logit difference), and write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, whose values are v_a and v_b.
 #
-# 1. On two 2s both answers are 2, and on two 6s both are 6. So both leads are larger on mix(2, 2) than on mix(6, 6).
-# 2. For any values and any share, mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). A linear layer keeps this equation, so turning (6, 2) into (2, 6) changes both leads by 2s − 1 times a positive number.
+# 1. For two 2s both answers are 2, and for two 6s both answers are 6. So both leads are larger for mix(2, 2) than for mix(6, 6).
+# 2. For any values and any share, mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The equation still holds behind a linear layer, so turning (6, 2) into (2, 6) changes both leads by 2s − 1 times a positive number.
 # 3. The first answer needs its lead to rise, so 2s − 1 must be positive. The second needs its lead to fall, so 2s − 1 must be negative.
 #
-# No share satisfies both. The proof needs two things: the shares don't depend on the cards, and everything behind the head is linear.
+# No share satisfies both. The proof assumes two things, that the shares don't depend on the cards and that everything behind the head is linear.
+#
+# You can see this in the trained model. Where the two cards are equal, their order doesn't matter, and the single head with the linear layer gets more than nine questions out of ten right. Where the cards differ, it gets fewer than two out of ten.
 
 
 # %% tags=["folded"]
-# Check: the equation, for five shares
+# Check: the equation for five shares, and two equal cards or others
 def mix(values, first, second, s):
     return s * values[first] + (1 - s) * values[second]
 
@@ -245,11 +257,6 @@ for s in (0.0, 0.3, 0.5, 0.7, 1.0):
         (2 * s - 1) * (mix(values, 2, 2, s) - mix(values, 6, 6, s)),
     )
 
-# %% [markdown]
-# In the trained model it shows. Where the two cards are equal, their order doesn't matter, and the head with the linear layer gets more than nine out of ten right. Where they differ, it gets fewer than two in ten.
-
-# %% tags=["folded"]
-# Check: the only head on two equal cards, and on others
 answers = test_questions[2]
 equal = answers[:, 0] == answers[:, 1]
 both_right = share_right(one_head)[:, 2].float()
@@ -259,7 +266,7 @@ assert both_right[~equal].mean() < 0.2
 # %% [markdown]
 # ## So why several heads?
 #
-# Look at where the heads look. Here are three pairs of friends, each in both orders.
+# Let's see where the heads look. Here are three pairs of friends, each in both orders.
 
 # %% tags=["folded"]
 # Picture: where the heads look, for six questions
@@ -285,19 +292,19 @@ picture(
         )
     ),
     alt="Weights of six questions on four friends. The only head divides "
-    "its weight between the two who are asked. Of two heads, each "
-    "looks at one of the two, and they never look at the same. The only "
-    "head before a ReLU looks at both, at one of them much more.",
+    "its weight between the two friends. Of two heads, each looks at one "
+    "friend, and never both at the same one. The only head before a ReLU "
+    "looks at both friends, but much more at one of them.",
 )
 
 # %% [markdown]
-# Each map has one row for each question, and each row sums to 1. A single head has to fit both friends into that one row, so it divides its weight between them. Two heads have two rows, and each of them follows one of the two names.
+# Each map has a row for each question, and each row sums to 1. A single head has to fit both friends into one row, so it divides its weight between them. Two heads have two rows, and each head follows one of the names.
 #
-# That's the reason for heads: **one softmax makes one pattern of weights, and several heads make several.** Think of a letter in our story. To spell, it needs the last few letters. To answer, it needs the place where the right name stands. Squeezed into one row, every further pattern takes weight from the others, and one query has to ask for all of it. A second head doesn't have to share.
+# That's the reason for heads: **one softmax makes one pattern of weights, and several heads make several.** To spell our story, the model needs the last few letters. To answer the question, it needs the place where the right name stands. In a single row, every new pattern takes weight from the others, and one query has to ask for everything. A second head has a row of its own.
 #
 # ### More: what the three models do with their weights
 #
-# The only head before the linear layer gives one friend a slightly larger share, and that is the one whose card it gets right. With the feed-forward network, one share is more than twice as large as the other. It has found the two digits by itself, since neither head lets its shares depend on the cards.
+# The only head before the linear layer gives one friend a slightly larger share, and it's this friend's card that it gets right. Before the feed-forward network, one share is more than twice as large as the other, much like the tens and the ones of our number. In both models, the shares hardly depend on the cards. (In the four runs that failed, the head before the network gave all its weight to one friend.)
 
 # %% tags=["folded"]
 # Check: what each head looks at, and which answer the only head got
@@ -322,20 +329,13 @@ least, most = shares.mean(dim=0).sort().values  # with the ReLU
 assert 2 * least < most < 5 * least
 
 # %% [markdown]
-# With shares of 10/11 and 1/11 you can read both cards off the mixture, once it is multiplied by 11.
-
-# %%
-hands = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
-11 * hands @ torch.tensor([10 / 11, 1 / 11])
-
-# %% [markdown]
 # ## The heads share the width
 #
-# How wide should a head be? If each of four heads were as wide as a token, the output would be four times as wide, and after the next four heads sixteen times. So instead the heads *share* the width. A token goes out with as many channels as it came in with, n_embd, and each head gets its part:
+# How wide should a head be? If each of four heads were as wide as a token, the output would be four times as wide as the token, and after four more heads sixteen times. So instead the heads *share* the width. A token comes out with as many channels as it went in with, n_embd, and each head gets its part of them:
 #
 # head_size = n_embd / n_head
 #
-# More heads means smaller heads, and n_head has to divide n_embd.
+# So more heads means smaller heads, and n_embd has to be divisible by n_head.
 
 # %%
 [head_size_of(64, n_head) for n_head in (1, 2, 4, 16)]
@@ -347,7 +347,7 @@ ask("how_many_parameters")
 # %% [markdown]
 # ### More: Sebastian Raschka's four heads, in numbers
 #
-# In [the article](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention) that rung {query_key_value} followed, Sebastian Raschka (2024) doesn't share the width. Each of his four heads has queries and keys of 2 channels and a value of 1, and the output is as wide as there are heads.
+# In [the article](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention) that rung {query_key_value} followed, Sebastian Raschka (2024) doesn't share the width. Each of his four heads has queries and keys of 2 channels and values of 1 channel, so the output has one channel for each head.
 
 # %%
 torch.manual_seed(123)
@@ -385,11 +385,11 @@ printed = torch.tensor(
 torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 
 # %% [markdown]
-# These are the numbers that he prints. With 3 channels in and 4 out, one such module can't follow another.
+# These are the numbers he prints. With 3 channels in and 4 out, you can't put one such module after another.
 #
 # ## The output projection
 #
-# After the merge the heads are still strangers, because channels 0 to 7 hold what head 0 found and nothing else. So one more linear layer follows, the **output projection**, and through it every head can write to every channel of the token. Several heads, side by side, and a projection behind them: that is multi-head attention.
+# After the merge the heads are still strangers. With 32 channels and four heads, for instance, channels 0 to 7 hold only what head 0 found. So one more linear layer follows, the **output projection**, through which every head can write to every channel of the token. Several heads side by side, with a projection behind them: that is multi-head attention. (The names `c_proj` and `c_attn` come from nanoGPT.)
 
 
 # %%
@@ -420,11 +420,11 @@ output, weights = heads(x, causal_mask(T))
 output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 
 # %% [markdown]
-# Each text has four maps of weights now and one output. Nothing tells the heads to look for different things. They come to differ because they start with different random matrices, and training moves each from where it is.
+# Each text now has four maps of weights but one output. Nothing tells the heads to look for different things. They differ because they start with different random matrices, and training moves each head from where it is.
 #
 # ### More: what one head writes, and twins
 #
-# Each head has its own columns of the projection, so the output is the sum of what all heads write.
+# Each head has its own columns of the projection, so the output is the sum of what the heads write.
 
 # %%
 found = torch.cat([head(x)[0] for head in heads.heads], dim=-1)
@@ -433,7 +433,7 @@ written = [part @ W.T for part, W in zip(found.split(8, dim=-1), columns)]
 torch.testing.assert_close(sum(written), heads.c_proj(found))
 
 # %% [markdown]
-# Two heads that start out identical, and that the projection treats identically, get the same gradient at every step. They would stay identical for ever.
+# Two heads that start out identical, and that the projection treats identically, get the same gradient at every step. So they stay identical forever.
 
 # %% tags=["folded"]
 # Check: twins get equal gradients
@@ -450,7 +450,7 @@ for a, b in zip(one.parameters(), other.parameters(), strict=True):
 # %% [markdown]
 # ## All heads in one product
 #
-# The list multiplies the same `x` by twelve small matrices, three for each head. You can stack the twelve into one tall matrix, because a product computes each output channel by itself. All queries come first, then all keys, then all values. The twelve matrices are **fused** into one, from C channels to 3C.
+# The list multiplies the same `x` by twelve small matrices, three for each head. `nn.Linear` stores a matrix with a row for each *output* channel and computes `x @ W.T`, so here each of the twelve has shape (8, 32). Every row makes its channel by itself, so you can stack all the rows into one tall matrix, the queries first, then the keys, then the values. The twelve matrices are **fused** into one, from C channels to 3C.
 
 # %%
 layers = [
@@ -463,9 +463,9 @@ one_by_one = torch.cat([layer(x) for layer in layers], dim=-1)
 torch.testing.assert_close(x @ joined.T, one_by_one)
 
 # %% [markdown]
-# `split` cuts the result into q, k and v, each of shape (B, T, C). Note what gets cut here. It's q, k and v and not the token, so every head still reads all channels of every token.
+# `split` cuts the result into q, k and v, each of shape (B, T, C). The tokens themselves aren't cut, so every head still reads all their channels.
 #
-# Now all heads should work at once, without a loop, so each needs its (T, head_size) table, as you made them by hand. There is a shortcut that looks as if it would do that.
+# To do without the loop, you need the (T, head_size) tables of all heads at once, and there's a tempting shortcut.
 
 # %% tags=["folded"]
 # Question
@@ -475,9 +475,9 @@ ask("who_gets_row_zero")
 q.view(2, 3, 2)[0]  # head 0?
 
 # %% [markdown]
-# This is the bug that everybody writes once. `view` moves no number. It reads them in the order in which they lie in memory, token after token, and cuts that line anew. So head 0 gets all of token 0 and half of token 1, and nothing complains, because the shape is right.
+# Everybody writes this bug once. `view` reads the numbers as they lie in memory, token after token, and only cuts that line in other places. So head 0 gets all of token 0 and half of token 1, and nothing complains, because the shape is right.
 #
-# How do you do it properly? Leave T where it is and cut only the last dimension. Then the heads are in the middle, and you bring them to the front.
+# How do you split properly? Leave T where it is and cut only the last dimension. Now the heads are in the middle dimension, so you bring them to the front.
 
 # %% tags=["folded"]
 # Fill in: split without a loop
@@ -501,7 +501,7 @@ picture(
 )
 
 # %% [markdown]
-# It's what you cut by hand. To go back, take the two steps in reverse, so transpose first and then merge. One thing is different. The heads' outputs are new numbers, which lie in memory head after head, and after the transpose they no longer lie in reading order. PyTorch calls such a tensor not **contiguous**. `view` refuses it, while `reshape` makes a copy in the right order.
+# The right map is what you cut by hand. To merge, undo the two steps, the last one first, so transpose and then join the last two dimensions. But the heads' outputs are new numbers, which lie in memory head after head, so after the transpose they're no longer in reading order. PyTorch says that such a tensor isn't **contiguous**. `view` refuses to merge it, while `reshape` makes a copy in the right order.
 
 # %%
 found = heads_of_q.transpose(0, 1).contiguous()  # as if newly computed
@@ -515,7 +515,7 @@ tokens = found.transpose(0, 1)  # (T, n_head, head_size)
 tokens.reshape(3, 4)  # (T, n_head * head_size)
 
 # %% [markdown]
-# Here is the whole module. In the middle you'll find your split, attention, and your merge. `attend`, from the package, returns the output of `attention`, and `is_causal=True` stands for the causal mask.
+# Here is the whole module. Look for your split, `view(...).transpose(1, 2)`, where `-1` leaves it to PyTorch to work out n_head, and for your merge, `transpose(1, 2).reshape(B, T, C)`. Between them, `attend` from the package computes the output of `attention`, if possible with a faster routine of PyTorch. `is_causal=True` stands for the causal mask.
 
 
 # %%
@@ -534,23 +534,23 @@ class MultiHeadAttention(nn.Module):
             for part in self.c_attn(x).split(C, dim=-1)
         )
         if mask is not None and mask.dim() == 3:
-            # (B, 1, 1 or T, T): one mask per text, for every head
+            # a mask for each text: insert a dimension for the heads
             mask = mask[:, None]
         output = attend(q, k, v, mask, is_causal)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
 
 # %% [markdown]
-# `attention` didn't have to change, because it works on the last two dimensions and treats all others as a batch. A mask of shape (T, T) broadcasts over texts and heads.
+# `attention` didn't have to change, because it works on the last two dimensions and treats all others as a batch. A mask of shape (T, T) applies to every text and every head.
 #
 # ## Prove it
 #
-# Does the module compute the same as the list? Copy the parameters over, and compare. But a proof is worth something only if it can fail. So first swap "query" and "key" in `fuse`, run that cell and the next, and see what happens. Then swap them back.
+# Does the module compute the same as the list? Copy the parameters over, and compare. The block `with record_weights() as kept:` makes `attend` use our own `attention`, and collects the weights in the list `kept`. But a proof is only worth something if it can fail. So first swap "query" and "key" in `fuse`, run that cell and the next, and see what happens. Then swap back.
 
 
 # %% tags=["do"]
 def fuse(heads):
-    # of the same dtype and on the same device
+    # with numbers of the same type, on the same device
     fused = MultiHeadAttention(
         heads.c_proj.out_features, len(heads.heads)
     ).to(heads.c_proj.weight)
@@ -574,7 +574,8 @@ with record_weights() as kept:
     torch.testing.assert_close(fused(x, causal_mask(T)), output)
 torch.testing.assert_close(kept, [weights])
 
-# %%
+# %% tags=["folded"]
+# Helpers: the same attention, computed in four ways
 from attention_course.attention import MultiHeadAttention, fuse, to_torch
 from attention_course.attention import MultiHeadAttentionList
 
@@ -600,11 +601,11 @@ for B, T, C, n_head in sizes:
             torch.testing.assert_close(output, first)
 
 # %% [markdown]
-# All of them agree: the list, your module (whose `attend` calls PyTorch's `F.scaled_dot_product_attention` (SDPA) unless the weights are wanted), and PyTorch's own `nn.MultiheadAttention`, into which `to_torch` copies the parameters.
+# All four ways agree. They are the list, the module with our `attention`, the module with PyTorch's fast routine `F.scaled_dot_product_attention` (SDPA), and PyTorch's own `nn.MultiheadAttention`.
 #
 # ### More: gradients and weights agree as well
 #
-# Equal outputs are half of the proof, because training needs equal gradients. To see the weights, run the module inside `with record_weights() as kept:`. Each call then appends a tensor of shape (B, n_head, T, T) to the list `kept`. (PyTorch averages its weights over the heads unless you pass `average_attn_weights=False`.)
+# Equal outputs are only half of the proof, because training needs equal gradients too. And the weights? Inside `with record_weights() as kept:`, each call of the module appends a tensor of shape (B, n_head, T, T) to the list `kept`. (`nn.MultiheadAttention` averages the weights over the heads unless you pass `average_attn_weights=False`.)
 
 # %% tags=["folded"]
 # Check: PyTorch's weights, and the gradients of tokens and parameters
@@ -624,7 +625,7 @@ for gradient in others:
     torch.testing.assert_close(gradient, first)
 
 fused = fuse(heads)
-heads.zero_grad()  # gradients add up: those of an earlier run would stay
+heads.zero_grad()  # or the gradients of an earlier run would be added
 heads(x, causal_mask(13))[0].square().sum().backward()
 fused(x, causal_mask(13)).square().sum().backward()
 pieces = [
@@ -640,7 +641,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ### More: what heads cost in time and memory
 #
-# Here are four ways to compute the same, which are a loop over heads and queries, the list, the fused module with our `attention`, and SDPA. Backpropagation needs numbers from the forward pass, since the derivative of a product contains its factors. So for memory we count the numbers that PyTorch keeps for it.
+# Here are four ways to compute the same output: a loop over heads and queries, the list, the fused module with our `attention`, and SDPA. Backpropagation needs numbers from the forward pass, since the derivative of a product contains its factors. So to measure memory, we count the numbers that PyTorch keeps for backpropagation.
 
 
 # %% tags=["folded"]
@@ -695,7 +696,7 @@ def numbers_kept(function, x):
         note, lambda tensor: tensor
     ):
         output = function(x)
-    assert output.requires_grad  # the output holds on to all that was kept
+    assert output.requires_grad  # the output keeps these numbers alive
     return sum(sizes.values())
 
 
@@ -727,7 +728,7 @@ picture(
 )
 
 # %% [markdown]
-# One product for all heads avoids the overhead of many small ones, which matters most for short texts. It doesn't save memory, because every head's T × T weights are kept, and so three lines coincide. SDPA picks a compiled routine that does all steps in one go (such a routine is called a kernel). Here it is **FlashAttention** (Dao et al. 2022), which computes the same output piece by piece and never stores the weights. Backpropagation computes them again, so the memory grows like T and not like T². (A mask tensor adds T² entries of its own, once for all heads. Where PyTorch has no such kernel, the weights of every head are kept.)
+# One product for all heads avoids the overhead of many small products, which matters most for short texts. But it doesn't save memory, because every head's T × T weights are kept, which is why three of the lines coincide. SDPA picks a compiled routine that does all steps in one go (such a routine is called a kernel). Here the kernel is **FlashAttention** (Dao et al. 2022), which computes the same output piece by piece and never stores the weights. Backpropagation computes the weights again, so memory grows like T instead of T². (A mask tensor adds T² entries of its own, once for all heads. Where PyTorch has no such kernel, it keeps the weights of every head.)
 
 # %% tags=["folded"]
 # Check: how memory grows when T doubles
@@ -746,7 +747,7 @@ assert torch.equal(kept["list"], kept["fused"])
 # %% [markdown]
 # ### More: dropout, which you will meet in other people's attention
 #
-# **Dropout** keeps a model from relying on any one number. In training it sets each number to 0 with probability p, and multiplies those that are left by 1/(1 − p), so that the mean stays the same. nanoGPT applies it to the embeddings, to what attention and feed-forward return, and to the attention weights. Here are a thousand rows of four equal weights, with p = ½.
+# **Dropout** keeps a model from relying on any single number. During training, it sets each number to 0 with probability p, and multiplies the remaining numbers by 1/(1 − p), so that the mean stays the same. nanoGPT applies dropout to the embeddings, to what attention and feed-forward return, and to the attention weights. Here are a thousand rows of four equal weights, with p = ½.
 
 # %%
 torch.manual_seed(0)
@@ -757,10 +758,10 @@ assert dropped.unique().tolist() == [0.0, 0.5]
 assert (dropped.sum(dim=-1).mean() - 1).abs() < 0.1
 
 # %% [markdown]
-# A weight of 0.25 becomes 0 or {{dropped.max():.1f}}, and a row sums to 1 only on average. After training, `eval()` switches dropout off. `F.scaled_dot_product_attention` has no such switch and always applies its `dropout_p`, so a module has to pass 0 outside training.
+# A weight of 0.25 becomes 0 or {{dropped.max():.1f}}, and a row sums to 1 only on average. After training, `eval()` switches dropout off. But `F.scaled_dot_product_attention` has no such switch and always applies its `dropout_p`, so a module has to pass 0 outside training.
 
 # %% tags=["folded"]
-# Check: eval() switches the module off, and not the function
+# Check: eval() switches off the module, but not the function
 assert torch.equal(dropout.eval()(uniform), uniform)
 twice = [
     F.scaled_dot_product_attention(x, x, x, dropout_p=0.25)
@@ -771,7 +772,7 @@ assert not torch.equal(*twice)
 # %% [markdown]
 # ## How many heads?
 #
-# Let's see what heads are worth in our stories. The model in the next cell is much like that of the staircase, but it sees only 32 letters and trains for a few seconds. Every letter and every position has an embedding, your multi-head attention mixes them, and a linear layer predicts the next letter. We train it with 1, 2, 4 and 8 heads, and each of these with three seeds, because a single run could be luck.
+# Let's see what heads are worth in our stories. This model is like the model of the staircase, but it sees only 32 letters and trains for a few seconds. Letters and positions have embeddings, your multi-head attention mixes them, and a linear layer predicts the next letter. We train it with 1, 2, 4 and 8 heads, each with three seeds, because a single run could be luck.
 
 # %% tags=["folded"]
 # Question
@@ -839,9 +840,9 @@ assert (gains[0] > 2 * gains[1]).all()
 assert (gains[2].abs() < 0.04).all()  # from 4 to 8, hardly anything
 
 # %% [markdown]
-# Not one parameter more, and yet the loss falls. Most of it comes with the second head, a little more with the next two, and from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So several patterns are worth more than one wide head, up to a point. (Would it be different with smaller or larger steps? We also trained with steps about a third as large and with steps three times as large, and each time one head was the worst, with every seed. Which of the others is best depends on the steps, and will differ in other models. At the far end, 64 heads of a single channel had a loss of about 0.36<!--given-->.)
+# The loss falls without a single new parameter. Most of the drop comes with the second head and a little more with the next two, but from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So up to a point, several patterns are worth more than one wide head. But couldn't a feed-forward network make up for them, as with the cards? We added one, and the loss still fell, from 0.48<!--given--> with one head to 0.30<!--given--> with four.
 #
-# And what are the patterns? Here is where the last letter looks in the model with four heads, when it has to go on after “Poor”.
+# And what are the patterns? With four heads, here is where the model looks after “Poor” and a space.
 
 # %% tags=["folded"]
 # Picture: where the last letter looks, in each of four heads
@@ -863,26 +864,30 @@ assert ((near > 0.8) | (spaces > 0.8)).all()
 assert (near > 0.8).sum() == 2
 
 # %% [markdown]
-# Each head has its own pattern. Two of them look at the letters right before, and so know that the word was “Poor”. The other two look at spaces further back, where other words began.
+# Two of the heads look at the last word, “Poor”. The other two look at spaces, where words begin. And no head looks at a name, since there's none in these 32 letters.
+#
+# ### More: smaller and larger steps, and 64 heads
+#
+# Would the losses differ with smaller or larger steps? We also trained with steps about a third as large, and with steps three times as large. One head was the worst each time, with every seed. Which of the other numbers is best depends on the steps, and it'll be different in other models. At the far end, 64 heads of a single channel had a loss of 0.36<!--given-->.
 #
 # ## Explore
 #
-# **What does a head lose when it has too many jobs, and what when it has too few channels?**
+# **What does a head lose when it has too many jobs, and what does it lose when it has too few channels?**
 #
-# The text is “the cat sat”. Its queries and keys have 64 channels, written by hand, which do sixteen jobs of 4 channels each, such as finding the previous character, the vowels, or what followed this letter earlier. You decide how the channels are split. The maps of all heads are on the left, and one row of each map is on the right. (␣ is a space, and the “kinds” are vowel, consonant and space.)
+# The text is “the cat sat”. We wrote its queries and keys by hand, for sixteen jobs of 4 channels each, such as finding the previous character, the vowels or the latest space. You decide how the channels are split. On the left are the maps of all heads, and on the right is one row of each map. (The “kinds” are vowel, consonant and space. For “what followed this letter earlier”, we wrote the letter before into each key, which usually takes another head in an earlier layer.)
 #
-# You start at 16 heads, one for each job, and you can point at a map to read which job it is. Then go down to 1, and up to 64.
+# Start at 16 heads, one for each job, and point at a map to read its job. Then go down to 1, and up to 64.
 
 # %% tags=["folded"]
 # Explorer: 64 channels split among the heads
 explore("multi_head")
 
 # %% [markdown]
-# With fewer than 16 heads, jobs have to share a softmax, and most maps become compromises. With more, a job that needs several channels is split between heads, and only jobs that need a single channel survive. The scale plays its part too, because smaller heads divide their scores by a smaller √head_size, and so the same dot product makes sharper weights.
+# With fewer than 16 heads, jobs have to share a softmax, so most maps become compromises. With more than 16, a job that needs several channels is split between heads, and only jobs that need a single channel survive. (Smaller heads also divide their scores by a smaller √head_size, which makes their weights sharper.)
 #
 # ## Break it
 #
-# Here is a whole module with the `view` that you know. Suppose you hadn't seen it yet. Which test would tell you?
+# Here is a module with the wrong `view`. If you didn't know about the bug, which test would catch it?
 
 
 # %%
@@ -918,11 +923,11 @@ picture(
 )
 
 # %% [markdown]
-# Head 0 got tokens 0 to 2 and head 1 tokens 3 to 5, so the mask hides rows that aren't positions any more. The merge then puts row 0 of both heads into output 0, and half of it comes from token 3. The leak probe of rung {query_key_value} sees that at once, because it watches what goes in and what comes out, and not the tables in between.
+# Head 0 got tokens 0 to 2 and head 1 got tokens 3 to 5, so the mask hides rows that aren't positions any more. The merge then puts row 0 of both heads into output 0, so output 0 depends on token 3. The leak probe of rung {bag_of_words} shows it at once.
 #
 # ### More: two related bugs, and when PyTorch refuses
 #
-# Perhaps only the merge lacks its transpose, or split and merge both do. If both do, nothing leaks from the future, but later tokens don't see the first ones either. So compare the *whole* probe with the lower triangle, or the outputs with those of a list of heads.
+# Perhaps only the merge lacks its transpose, or both split and merge do. If both lack it, nothing leaks from the future, but later tokens don't see the first ones either. So compare the *whole* probe with the lower triangle, or compare the outputs with what a list of heads returns.
 
 
 # %% tags=["folded"]
@@ -997,7 +1002,7 @@ picture(
 )
 
 # %% [markdown]
-# In the fused module, q is a slice of wider rows, and there PyTorch refuses the wrong `view`. Its message suggests `reshape`, which would go through and be wrong.
+# In the fused module, q is a slice of wider rows, so PyTorch refuses the wrong `view` there. But its message suggests `reshape`, which runs and gives the wrong result.
 
 # %%
 q = fused.c_attn(torch.randn(1, 6, 32)).split(32, dim=-1)[0]
@@ -1080,11 +1085,11 @@ check("fuse_heads", my_fuse)
 # %% [markdown]
 # ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, and calls the output projection W^O. Its reason for several heads is that a single one averages, which inhibits attending to different positions at once. In its table 3 (rows A), with the same amount of computation, one head was 0.9<!--given--> BLEU worse than eight, and 32 heads were 0.4<!--given--> worse than 16. (BLEU is a score for translations.)
-# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, and calls the output projection W^O. Its reason for several heads is that a single head averages, which gets in the way of attending to different positions at once. In its table 3 (rows A), with the same amount of computation, one head was 0.9<!--given--> BLEU worse than eight, and 32 heads were 0.4<!--given--> worse than 16. (BLEU is a score for translations.)
+# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names for the two layers.
 # - `nn.MultiheadAttention` keeps `in_proj_weight`, with queries, keys and values in this order, and `out_proj`. The first dimension of its inputs is time unless `batch_first=True`.
-# - Raschka's article names the projection in words, and his `MultiHeadAttentionWrapper` ends with `torch.cat`.
-# - Heads may also share. In **multi-query attention** (Shazeer 2019) all heads use one set of keys and values, and in **grouped-query attention** (Ainslie et al. 2023) each group of heads has one. That makes the KV cache smaller (rung {cross_and_causal}).
+# - Raschka's article mentions the projection in words, while his `MultiHeadAttentionWrapper` ends with `torch.cat`.
+# - Heads may also share. In **multi-query attention** (Shazeer 2019) all heads use the same set of keys and values, while in **grouped-query attention** (Ainslie et al. 2023) each group of heads has its own set. Either way, the KV cache of rung {cross_and_causal} gets smaller.
 #
 # ## Where we are
 #
@@ -1092,12 +1097,12 @@ check("fuse_heads", my_fuse)
 #
 # <!--step-->
 #
-# With four heads the model spells nearly every word, and it still guesses who got the drum. More heads won't change that. It takes heads that build on what other heads have found, and in rung {bigram_to_gpt} they will.
+# With four heads the model spells nearly every word, but it still guesses who got the drum. More heads side by side won't change that, because the answer takes heads that build on what other heads have found, as in rung {bigram_to_gpt}.
 #
 # ## Three sentences to remember
 #
 # 1. One softmax makes one pattern of weights, so several heads can look for several things at once.
-# 2. The heads share the width, head_size = n_embd / n_head, and the number of parameters stays the same.
+# 2. The heads share the width, head_size = n_embd / n_head, so the number of parameters stays the same.
 # 3. You split with `view(B, T, n_head, head_size).transpose(1, 2)`, merge with `transpose(1, 2).reshape(B, T, C)`, and let the output projection mix what the heads found.
 #
 # Next: [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb), where these heads become part of a GPT that writes.
