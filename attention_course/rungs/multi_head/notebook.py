@@ -228,7 +228,7 @@ first = steps.sum(dim=-1)
 first, mixed - 10 * first
 
 # %% [markdown]
-# So one head can look up two things after all, if a feed-forward network follows, as in every GPT. (That's harder to learn, though. Of twelve runs with different seeds, this model failed in four, and two heads failed in none.)
+# So one head can look up two things after all, if a feed-forward network follows, as in every GPT. (That's harder to learn, though. In twelve runs with different seeds, the single head failed four times, while two heads never failed.)
 #
 # ### More: why no linear layer can read both cards
 #
@@ -304,7 +304,7 @@ picture(
 #
 # ### More: what the three models do with their weights
 #
-# The only head before the linear layer gives one friend a slightly larger share, and it's this friend's card that it gets right. Before the feed-forward network, one share is more than twice as large as the other, much like the tens and the ones of our number. In both models, the shares hardly depend on the cards. (In the four runs that failed, the head before the network gave all its weight to one friend.)
+# The only head before the linear layer gives one friend a slightly larger share, and it's this friend's card that it gets right. Before the feed-forward network, one share is more than twice as large as the other, much like the tens and the ones of our number. In both models, the shares hardly depend on the cards. (In the four of twelve runs that failed, the head before the network gave nearly all its weight to one friend.)
 
 # %% tags=["folded"]
 # Check: what each head looks at, and which answer the only head got
@@ -868,7 +868,7 @@ assert (near > 0.8).sum() == 2
 #
 # ### More: smaller and larger steps, and 64 heads
 #
-# Would the losses differ with smaller or larger steps? We also trained with steps about a third as large, and with steps three times as large. One head was the worst each time, with every seed. Which of the other numbers is best depends on the steps, and it'll be different in other models. At the far end, 64 heads of a single channel had a loss of 0.36<!--given-->.
+# Would the losses differ with smaller or larger steps? We also trained with steps about a third as large, and with steps three times as large. One head was the worst each time, with every seed. Which of the other numbers is best depends on the steps, and it'll be different in other models. At the far end, 64 heads of a single channel had a loss of about 0.36<!--given-->.
 #
 # ## Explore
 #
