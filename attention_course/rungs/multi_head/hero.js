@@ -146,15 +146,15 @@ function play(stage, { friends, cards, questions }) {
     const right = [0, 1].map((answer) => isRight(answeredBy(answer), answer));
     const found = atWork().map((head) => output(head).toFixed(2)).join(" and ");
     if (split) {
-      const verdict = right.every(Boolean) ? "both cards are found" : "drag each to the card that it should find";
-      return stage.say(`Two heads, each with its own weights: two mixtures, ${found}, side by side: ${verdict}.`);
+      const verdict = right.every(Boolean) ? "so both cards are found" : "and you can drag each to the card that it should find";
+      return stage.say(`Two heads have weights of their own and make two mixtures, ${found}, ${verdict}.`);
     }
     const which = right.indexOf(true);
     stage.say(
       which < 0
-        ? `One head is one set of weights, and makes one mixture: ${found}, neither ${names[0]}'s card nor ${names[1]}'s. ` +
-            "Drag it: can it lie on both?"
-        : `All the weight is on ${names[which]}: that card is found, ${names[1 - which]}'s is missed. Split the head in two.`,
+        ? `One head has one row of weights and makes one mixture, ${found}. That is neither ${names[0]}'s card nor ${names[1]}'s. ` +
+            "Drag the ring, and see whether it can lie on both."
+        : `All the weight is on ${names[which]}, so that card is found and ${names[1 - which]}'s is missed. Now split the head in two.`,
     );
   };
 

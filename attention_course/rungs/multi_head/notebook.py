@@ -3,35 +3,61 @@
 #
 # <!--ladder-->
 #
-# **You will build** many small heads in place of one large one, first as a list, then all of them at once. It is the attention that GPT uses, and you will compare it with PyTorch's own.
+# **You will build** many small heads instead of one large one, first one after another, and then all at once in a single matrix product.
 #
 # <!--staircase-->
 #
-# One head has one softmax, so at each moment it makes one choice. But to go on with a story, a letter needs several things at once, such as the letters before it, the question that was asked, and the place where the answer is.
+# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” the model wants several things at once, such as the letters right before *and* the place where a name stands.
 
 # %% tags=["hero", "folded"]
-# The opening picture: split one head into two
+# The opening picture: guess first, then split one head into two
 from attention_course.heroes import hero
 
 hero("multi_head")
 
 # %% [markdown]
-# **You need** [rung {query_key_value}]({query_key_value}.ipynb) for a head, [rung {cross_and_causal}]({cross_and_causal}.ipynb) for masks and for queries from elsewhere. `view` and `transpose` of tensors.
+# **You need** [rung {query_key_value}]({query_key_value}.ipynb) for heads, and [rung {cross_and_causal}]({cross_and_causal}.ipynb) for queries from elsewhere.
 #
 # <!--time-->
 #
-# ![The transformer as a drawing. Lit is what this rung builds: all heads, which together are attention.](images/transformer_multi_head.svg)
+# ## Split and merge by hand
+#
+# To make two heads out of one, you divide its channels. Here are the queries of three tokens, where the tens digit tells you the token. Head 0 gets the first two channels of every query, and head 1 the other two.
+
+# %%
+import torch
+
+q = torch.tensor([[0, 1, 2, 3], [10, 11, 12, 13], [20, 21, 22, 23]])
+
+# %% tags=["folded"]
+# Fill in: one table for each head
+from attention_course.fills import fill
+
+fill("split_by_hand")
+
+# %% tags=["folded", "name:split_by_hand"]
+# Split
+heads = torch.stack([q[:, :2], q[:, 2:]])  # (n_head, T, head_size)
+heads
 
 # %% [markdown]
-# ## The question
-#
-# A word often needs two things at once: which noun does it belong to, and what came right before it? The weights of one head sum to 1, so it makes one mixture. What can a token do if it has two questions?
+# Now each head has a table of its own, with a row for every token. (The number of heads is called n_head, and each head has head_size channels.) After the heads have done their work, you put their outputs back side by side.
+
+# %% tags=["folded"]
+# Fill in: and back
+fill("merge_by_hand")
+
+# %% tags=["folded", "name:merge_by_hand"]
+# Merge
+torch.cat([heads[0], heads[1]], dim=-1)  # (T, n_head * head_size)
+
+# %% [markdown]
+# Between the split and the merge, each head runs the attention you know. But what do you gain?
 
 # %% tags=["folded"]
 # Imports
 import time
 
-import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from tqdm.auto import tqdm
@@ -46,10 +72,10 @@ from attention_course.attention import causal_mask, head_size_of, leak_probe
 from attention_course.attention import record_weights
 from attention_course.exercises import check
 from attention_course.explorers import explore
-from attention_course.fills import fill
 from attention_course.plots import Bars, Heatmap, Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
+from attention_course.text import Data, get_batch, load_text
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -58,61 +84,26 @@ progress("multi_head")
 # %% [markdown]
 # ## Two cards
 #
-# Four friends hold a card each, with a number from 0 to 9. A question names two of them, and wants the cards of both, in this order.
+# In the opening picture, each of four friends holds a card with a number from 0 to 9. You want the cards of two friends, in order.
 
 # %% tags=["folded"]
 # Question
 ask("two_cards_one_softmax")
 
-# %%
+# %% [markdown]
+# Here is a pair of cards in each row. With weights of ¾ and ¼, the pairs (2, 6) and (3, 3) give the same mixture, so nobody could tell them apart afterwards. Can you find two weights, with a sum of 1, for which all four mixtures differ?
+
+# %% tags=["do"]
 cards = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
-print(cards @ torch.tensor([0.5, 0.5]))
-print(cards @ torch.tensor([0.75, 0.25]))
-
-# %% [markdown]
-# With equal weights, the first three pairs give one mixture, {{cards[0].mean():.0f}}. The weights ¾ and ¼ are no better: 2 and 6 give {{cards[0] @ torch.tensor([0.75, 0.25]):.0f}}, and so do 3 and 3.
-#
-# ## Would more channels help?
-#
-# A value has many channels, so let each card have one of its own. Here are the cards 2 and 6, with weights 0.7 and 0.3.
+cards @ torch.tensor([0.75, 0.25])
 
 # %%
-v = torch.eye(10)  # card c is row c
-mixture = 0.7 * v[2] + 0.3 * v[6]
-mixture, mixture.topk(2).indices
+cards @ torch.tensor([10 / 11, 1 / 11]) * 11
 
 # %% [markdown]
-# Now `topk` reads both cards, and in their order. But a linear layer after the head, which two of our models below have, cannot read both, as long as the two weights do not depend on the cards. Let the first card get a fixed share s, and the second 1 − s. For each answer, the linear layer gives a logit for every card; call the logit of card 2 minus that of card 6 the **lead** of 2 over 6 (in papers, a logit difference).
+# Many weights do it, and 10/11 and 1/11 are the clearest. Multiplied by 11, each mixture is a two-digit number, whose digits are the cards. So the ring in the picture lies on one card at most, but one mixture can still *hold* two. That only helps if the next layer can take them apart. A linear layer can't, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}, two linear layers with a ReLU between them?
 #
-# 1. On two 2s both answers are 2, on two 6s both are 6. So either lead is larger on mix(2, 2) than on mix(6, 6), where mix(a, b) = s · v_a + (1 − s) · v_b is the mixture of the cards a and b, with values v_a and v_b.
-# 2. For any values and any share, mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). A linear layer keeps this equation. So turning (6, 2) into (2, 6) changes either lead by 2s − 1 times a positive number.
-# 3. The first answer needs its lead to rise: 2s − 1 must be positive. The second needs its lead to fall: 2s − 1 must be negative.
-#
-# No share satisfies both.
-
-
-# %% tags=["folded"]
-# Check: the equation, for five shares
-def mix(first, second, s):
-    return s * v[first] + (1 - s) * v[second]
-
-
-torch.manual_seed(0)
-v = torch.randn(10, 32)
-for s in (0.0, 0.3, 0.5, 0.7, 1.0):
-    torch.testing.assert_close(
-        mix(2, 6, s) - mix(6, 2, s),
-        (2 * s - 1) * (mix(2, 2, s) - mix(6, 6, s)),
-    )
-
-# %% [markdown]
-# Mind what the proof asks for. The shares must not depend on the cards, and everything behind the head must be linear. Behind the attention of rung {cross_and_causal} stood a feed-forward network, which is not linear. Does that make a difference?
-#
-# ## Train three models
-#
-# The question is one token: the sum of two embeddings, one for each name. It looks at four tokens, each the embedding of a friend plus that of a card: the cross-attention of rung {cross_and_causal}. One model has one head with head_size 32, another has two heads with head_size 16, and their outputs are put side by side (concatenated). Both have `n_embd` = 32 and a linear layer behind the heads, so they have the same number of parameters.
-#
-# The third model also has a single head, but behind it comes a feed-forward network like that of rung {cross_and_causal}, from 32 channels to 128 and, after a ReLU, to the answers. The ReLU is what matters here: without it, the two linear layers would be one linear layer with more parameters, and the proof would hold for it. Each model trains for a few seconds.
+# Let's train three models. Each question is one token, the sum of an embedding for each name. It looks at four tokens, each the embedding of a friend plus the embedding of a card. The first model has one head with head_size 32, followed by a linear layer. The second has two heads with head_size 16, so it has just as many parameters. The third has one head again, followed by the feed-forward network.
 
 
 # %%
@@ -137,6 +128,7 @@ class Cards(nn.Module):
     def forward(self, cards, asked):
         table = self.friend.weight + self.card(cards)  # (B, 4, n_embd)
         question = self.first(asked[:, :1]) + self.second(asked[:, 1:])
+        # each head returns an output and weights: gather all outputs
         outputs, weights = zip(
             *(head(question, table) for head in self.heads)
         )
@@ -146,16 +138,10 @@ class Cards(nn.Module):
 
 # %% tags=["folded", "long:1000"]
 # Data and training: draw questions, train on 1000 batches
-sizes = [
-    sum(p.numel() for p in Cards(n_head).parameters()) for n_head in (1, 2)
-]
-assert sizes[0] == sizes[1]
-
-
 def draw_questions(B):
     cards = torch.randint(10, (B, 4))
     asked = torch.rand(B, 4).argsort(dim=-1)[:, :2]  # two different friends
-    answers = cards.gather(1, asked)
+    answers = cards.gather(1, asked)  # the cards of the two friends
     return cards, asked, answers
 
 
@@ -181,8 +167,11 @@ one_head_relu = train_cards(1, feed_forward=True)
 
 
 # %% [markdown]
-# New questions: how often is the first answer right, the second, and both?
+# Before you look at the result, which of the three models will answer new questions correctly?
 
+# %% tags=["folded"]
+# Question
+ask("three_models_two_cards")
 
 # %% tags=["folded"]
 # Picture: how often each model is right, on 5000 new questions
@@ -220,17 +209,54 @@ picture(
         )
     ),
     alt="Share of right answers. With one head, both answers are right for "
-    "less than four questions in ten. With two heads, nearly always, and "
-    "so too with one head and a feed-forward network behind it.",
+    "fewer than four questions in ten. With two heads they nearly always "
+    "are, and also with one head and a feed-forward network behind it.",
 )
+assert scores[0][2] < 0.4
+assert min(scores[1][2], scores[2][2]) > 0.95
+
+# %% [markdown]
+# The single head with a linear layer gets both cards right in fewer than four questions out of ten. Two heads almost never miss. And here the single head with the feed-forward network almost never misses either.
+#
+# How can a network take a mixture apart? A ReLU replaces negative numbers by 0, so relu(m − 19) − relu(m − 20) is 0 up to m = 19, and 1 from 20 on. This step tells you whether m has reached 20. Nine such steps count the tens, and what's left are the ones. Try other numbers below 100.
+
+# %% tags=["do"]
+mixed = torch.tensor([26.0, 62.0, 44.0, 33.0])  # 11 times the mixtures
+tens = torch.arange(10, 100, 10)
+steps = F.relu(mixed[:, None] - tens + 1) - F.relu(mixed[:, None] - tens)
+first = steps.sum(dim=-1)
+first, mixed - 10 * first
+
+# %% [markdown]
+# So one head can look up two things after all, if a feed-forward network follows, as in every GPT. (That's harder to learn, though. In twelve runs with different seeds, the single head failed four times, while two heads never failed.)
+#
+# ### More: why no linear layer can read both cards
+#
+# Suppose the first card always gets a share s of the weight, and the second 1 − s. For each answer the linear layer computes a logit for every card. Call the logit of card 2 minus the logit of card 6 the lead of 2 over 6 (papers call it a logit difference), and write mix(a, b) = s · v_a + (1 − s) · v_b for the mixture of the cards a and b, whose values are v_a and v_b.
+#
+# 1. For two 2s both answers are 2, and for two 6s both answers are 6. So both leads are larger for mix(2, 2) than for mix(6, 6).
+# 2. For any values and any share, mix(2, 6) − mix(6, 2) = (2s − 1) · (v_2 − v_6) = (2s − 1) · (mix(2, 2) − mix(6, 6)). The equation still holds behind a linear layer, so turning (6, 2) into (2, 6) changes both leads by 2s − 1 times a positive number.
+# 3. The first answer needs its lead to rise, so 2s − 1 must be positive. The second needs its lead to fall, so 2s − 1 must be negative.
+#
+# No share satisfies both. The proof assumes two things, that the shares don't depend on the cards and that everything behind the head is linear.
+#
+# You can see this in the trained model. Where the two cards are equal, their order doesn't matter, and the single head with the linear layer gets more than nine questions out of ten right. Where the cards differ, it gets fewer than two out of ten.
+
 
 # %% tags=["folded"]
-# Check: both answers, by each model; equal cards and others
-assert scores[0][2] < 0.4
-assert scores[1][2] > 0.95
-assert scores[2][2] > 0.95
+# Check: the equation for five shares, and two equal cards or others
+def mix(values, first, second, s):
+    return s * values[first] + (1 - s) * values[second]
 
-# one head on two equal cards, and on others
+
+torch.manual_seed(0)
+values = torch.randn(10, 32)
+for s in (0.0, 0.3, 0.5, 0.7, 1.0):
+    torch.testing.assert_close(
+        mix(values, 2, 6, s) - mix(values, 6, 2, s),
+        (2 * s - 1) * (mix(values, 2, 2, s) - mix(values, 6, 6, s)),
+    )
+
 answers = test_questions[2]
 equal = answers[:, 0] == answers[:, 1]
 both_right = share_right(one_head)[:, 2].float()
@@ -238,11 +264,9 @@ assert both_right[equal].mean() > 0.9
 assert both_right[~equal].mean() < 0.2
 
 # %% [markdown]
-# With a linear layer behind it, one head gets both answers right for fewer than four questions in ten. It depends on the cards: where the two are equal, the order does not matter, and one head gets more than nine out of ten right; where they differ, fewer than two in ten. Two heads get nearly all of them. But so does one head with the feed-forward network.
+# ## So why several heads?
 #
-# This is one run each, and here luck plays a part. We trained these two models with twelve seeds. Two heads got all the answers right every time. The single head with the feed-forward network did so eight times; in the other four runs it gave all its weight to one of the two friends and was stuck there.
-#
-# Where did the heads look? Six questions, each pair in both orders:
+# Let's see where the heads look. Here are three pairs of friends, each in both orders.
 
 # %% tags=["folded"]
 # Picture: where the heads look, for six questions
@@ -268,10 +292,19 @@ picture(
         )
     ),
     alt="Weights of six questions on four friends. The only head divides "
-    "its weight between the two who are asked. Of two heads, each "
-    "looks at one of the two, and they never look at the same. The only "
-    "head before a ReLU looks at both, at one of them much more.",
+    "its weight between the two friends. Of two heads, each looks at one "
+    "friend, and never both at the same one. The only head before a ReLU "
+    "looks at both friends, but much more at one of them.",
 )
+
+# %% [markdown]
+# Each map has a row for each question, and each row sums to 1. A single head has to fit both friends into one row, so it divides its weight between them. Two heads have two rows, and each head follows one of the names.
+#
+# That's the reason for heads: **one softmax makes one pattern of weights, and several heads make several.** To spell our story, the model needs the last few letters. To answer the question, it needs the place where the right name stands. In a single row, every new pattern takes weight from the others, and one query has to ask for everything. A second head has a row of its own.
+#
+# ### More: what the three models do with their weights
+#
+# The only head before the linear layer gives one friend a slightly larger share, and it's this friend's card that it gets right. Before the feed-forward network, one share is more than twice as large as the other, much like the tens and the ones of our number. In both models, the shares hardly depend on the cards. (In the four of twelve runs that failed, the head before the network gave nearly all its weight to one friend.)
 
 # %% tags=["folded"]
 # Check: what each head looks at, and which answer the only head got
@@ -296,28 +329,25 @@ least, most = shares.mean(dim=0).sort().values  # with the ReLU
 assert 2 * least < most < 5 * least
 
 # %% [markdown]
-# The only head before the linear layer finds both friends, and passes on one mixture of their cards. One of the two has a slightly larger share on average, which is enough to answer for that one, as step 3 allows. The shares hardly depend on the cards, so the proof applies.
+# ## The heads share the width
 #
-# Two heads share the work: one follows the first name, the other the second.
+# How wide should a head be? If each of four heads were as wide as a token, the output would be four times as wide as the token, and after four more heads sixteen times. So instead the heads *share* the width. A token comes out with as many channels as it went in with, n_embd, and each head gets its part of them:
 #
-# How does a single head manage with the ReLU? Its shares hardly depend on the cards either, but one of them is more than twice the other. That is how you pack two digits into one number.
+# head_size = n_embd / n_head
+#
+# So more heads means smaller heads, and n_embd has to be divisible by n_head.
 
 # %%
-hands = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
-11 * hands @ torch.tensor([10 / 11, 1 / 11])
+[head_size_of(64, n_head) for n_head in (1, 2, 4, 16)]
+
+# %% tags=["folded"]
+# Question
+ask("how_many_parameters")
 
 # %% [markdown]
-# With these shares no two hands get the same mixture. To take the digits apart again is not linear, so the linear layer could not do it, but the network with the ReLU can.
+# ### More: Sebastian Raschka's four heads, in numbers
 #
-# ## Why several heads, then?
-#
-# Two cards alone do not need them, because in every GPT a feed-forward network follows the attention. They may have made training more reliable; twelve seeds are too few to be sure. But packing gets harder with each further thing to carry, and one set of scores has to find all of them. So the better reason is that a head has only one pattern to look by. If a word needs the word before it *and* the place where its own name came up earlier, two heads can look for one each, and neither has to share its softmax.
-#
-# How much that helps has to be measured. When Vaswani et al. (2017, table 3, rows A) changed the number of heads and kept the amount of computation the same, one head was 0.9<!--given--> BLEU worse than eight (BLEU is a score for translations). More is not always better: 32 heads were 0.4<!--given--> worse than 16.
-#
-# ## Build: a list of heads
-#
-# Here are the six tokens of the article of rung {query_key_value}, and its four heads. Each has queries and keys of 2 channels, and a value of 1.
+# In [the article](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention) that rung {query_key_value} followed, Sebastian Raschka (2024) doesn't share the width. Each of his four heads has queries and keys of 2 channels and values of 1 channel, so the output has one channel for each head.
 
 # %%
 torch.manual_seed(123)
@@ -325,7 +355,7 @@ x = nn.Embedding(50_000, 3)(torch.tensor([0, 4, 5, 2, 1, 3])).detach()
 heads = [Head(3, 2, d_v=1) for _ in range(4)]
 
 # %% tags=["folded"]
-# Data: the numbers of the article, by torch.rand
+# Data: Raschka's numbers, by torch.rand
 torch.manual_seed(123)
 for head in heads:
     for layer in (head.query, head.key, head.value):
@@ -341,7 +371,7 @@ wrapped = torch.cat(outputs, dim=-1)
 wrapped.shape, wrapped
 
 # %% tags=["folded"]
-# Check: the numbers as the article prints them
+# Check: the numbers as Raschka prints them
 printed = torch.tensor(
     [
         [-0.0185, 0.0170, 0.1999, -0.0860],
@@ -355,35 +385,11 @@ printed = torch.tensor(
 torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 
 # %% [markdown]
-# These are the article's numbers.
+# These are the numbers he prints. With 3 channels in and 4 out, you can't put one such module after another.
 #
-# ## From here on, the width is shared
-#
-# In the article each head brings its own width, and the output grows with the number of heads: n_head × d_v channels. With 3 channels in and 4 out, one such module cannot follow another.
-#
-# From here on, a token goes out with as many channels as it came in with, n_embd, and the heads *share* them:
-#
-# head_size = n_embd / n_head
-#
-# More heads then means smaller heads, and n_head has to divide n_embd.
-
-# %%
-[head_size_of(64, n_head) for n_head in (1, 2, 4, 16)]
-
-# %% [markdown]
 # ## The output projection
 #
-# Concatenation keeps the heads apart: head 0 writes to channel 0 of the output alone. So one more linear layer follows, the **output projection**, which mixes all channels: through it, every head can write to every channel of the token. Each head has its own columns of it, and the output is the sum of what all heads write.
-
-# %%
-torch.manual_seed(0)
-project = nn.Linear(4, 4, bias=False)
-parts = project.weight.split(1, dim=1)  # four columns, one for each head
-written = [out @ part.T for out, part in zip(outputs, parts)]  # (6, 4) each
-torch.testing.assert_close(sum(written), project(wrapped))
-
-# %% [markdown]
-# Heads, `cat`, projection: that is multi-head attention.
+# After the merge the heads are still strangers. With 32 channels and four heads, for instance, channels 0 to 7 hold only what head 0 found. So one more linear layer follows, the **output projection**, through which every head can write to every channel of the token. Several heads side by side, with a projection behind them: that is multi-head attention. (The names `c_proj` and `c_attn` come from nanoGPT.)
 
 
 # %%
@@ -414,7 +420,20 @@ output, weights = heads(x, causal_mask(T))
 output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 
 # %% [markdown]
-# Heads come to differ because they start differently. Two that start alike, and that the projection treats alike, get equal gradients at every step, and would stay one head for ever.
+# Each text now has four maps of weights but one output. Nothing tells the heads to look for different things. They differ because they start with different random matrices, and training moves each head from where it is.
+#
+# ### More: what one head writes, and twins
+#
+# Each head has its own columns of the projection, so the output is the sum of what the heads write.
+
+# %%
+found = torch.cat([head(x)[0] for head in heads.heads], dim=-1)
+columns = heads.c_proj.weight.split(8, dim=1)  # 8 for each head
+written = [part @ W.T for part, W in zip(found.split(8, dim=-1), columns)]
+torch.testing.assert_close(sum(written), heads.c_proj(found))
+
+# %% [markdown]
+# Two heads that start out identical, and that the projection treats identically, get the same gradient at every step. So they stay identical forever.
 
 # %% tags=["folded"]
 # Check: twins get equal gradients
@@ -429,9 +448,9 @@ for a, b in zip(one.parameters(), other.parameters(), strict=True):
     torch.testing.assert_close(a.grad, b.grad)
 
 # %% [markdown]
-# ## Build: all heads in one product
+# ## All heads in one product
 #
-# The list computes three small matrix products for each head. All have the same `x` on the left, so their matrices can be stacked: all queries, then all keys, then all values. One linear layer from C to 3C does the work of twelve: they are **fused** into it.
+# The list multiplies the same `x` by twelve small matrices, three for each head. `nn.Linear` stores a matrix with a row for each *output* channel and computes `x @ W.T`, so here each of the twelve has shape (8, 32). Every row makes its channel by itself, so you can stack all the rows into one tall matrix, the queries first, then the keys, then the values. The twelve matrices are **fused** into one, from C channels to 3C.
 
 # %%
 layers = [
@@ -439,54 +458,64 @@ layers = [
     for part in ("query", "key", "value")
     for head in heads.heads
 ]
-assert len(layers) == 12
 joined = torch.cat([layer.weight for layer in layers])  # (96, 32)
 one_by_one = torch.cat([layer(x) for layer in layers], dim=-1)
 torch.testing.assert_close(x @ joined.T, one_by_one)
 
 # %% [markdown]
-# What comes out is (B, T, 3C). `split` cuts it into queries, keys and values, each (B, T, C), with the channels of head 0 first. To let every head work at the same time, we need (B, n_head, T, head_size): a (T, head_size) table for each head. What is cut is q, k and v, not the token: each head's matrices read all C channels of it.
+# `split` cuts the result into q, k and v, each of shape (B, T, C). The tokens themselves aren't cut, so every head still reads all their channels.
+#
+# To do without the loop, you need the (T, head_size) tables of all heads at once, and there's a tempting shortcut.
 
 # %% tags=["folded"]
 # Question
 ask("who_gets_row_zero")
 
 # %%
-q = torch.tensor([[0, 1, 2, 3], [10, 11, 12, 13]])  # (T, C) = (2, 4)
-q.view(2, 2, 2)[0]  # head 0?
+q.view(2, 3, 2)[0]  # head 0?
 
 # %% [markdown]
-# `view` moves no number. It reads them in the order in which they lie in memory, token after token. So keep T in front, and cut only the last dimension: C becomes (n_head, head_size). Then the heads are in the middle, and `transpose` brings them forward. Here are the queries of five tokens; the tens say which token a number belongs to.
+# Everybody writes this bug once. `view` reads the numbers as they lie in memory, token after token, and only cuts that line in other places. So head 0 gets all of token 0 and half of token 1, and nothing complains, because the shape is right.
+#
+# How do you split properly? Leave T where it is and cut only the last dimension. Now the heads are in the middle dimension, so you bring them to the front.
 
-# %%
-tens = 10 * torch.arange(5)[:, None] + torch.arange(4)  # (T, C) = (5, 4)
-wrong = tens.view(2, 5, 2)
-right = tens.view(5, 2, 2).transpose(0, 1)  # (n_head, T, head_size)
+# %% tags=["folded"]
+# Fill in: split without a loop
+fill("split_at_once")
+
+# %% tags=["name:split_at_once"]
+heads_of_q = q.view(3, 2, 2)  # (T, n_head, head_size)
+heads_of_q.transpose(0, 1)  # (n_head, T, head_size)
 
 # %% tags=["folded"]
 # Picture: head 0, by view alone and with the transpose
+wrong, right = q.view(2, 3, 2), heads_of_q.transpose(0, 1)
+assert torch.equal(right, torch.stack([q[:, :2], q[:, 2:]]))
 picture(
-    Heatmap("q", tens, "token", "channel"),
-    Heatmap("view: head 0", wrong[0], "row", "channel", limit=43),
-    Heatmap("transposed: head 0", right[0], "row", "channel", limit=43),
-    alt="Queries of five tokens, with four channels. With view alone, head "
-    "0 holds queries 0 and 1 and half of query 2. With the transpose "
-    "it holds the first two channels of all five queries.",
+    Heatmap("q", q, "token", "channel"),
+    Heatmap("view: head 0", wrong[0], "row", "channel", limit=23),
+    Heatmap("transposed: head 0", right[0], "row", "channel", limit=23),
+    alt="Queries of three tokens, with four channels. With view alone, "
+    "head 0 holds query 0 and half of query 1. With the transpose it "
+    "holds the first two channels of all three queries.",
 )
 
 # %% [markdown]
-# The way back is the reverse: transpose, then merge. A head's output is newly computed, and after its transpose no longer **contiguous**: its numbers do not lie in memory in reading order. `view` refuses, and `reshape` copies them.
+# The right map is what you cut by hand. To merge, undo the two steps, the last one first, so transpose and then join the last two dimensions. But the heads' outputs are new numbers, which lie in memory head after head, so after the transpose they're no longer in reading order. PyTorch says that such a tensor isn't **contiguous**. `view` refuses to merge it, while `reshape` makes a copy in the right order.
 
 # %%
-back = right.contiguous().transpose(0, 1)  # a copy, as if newly computed
-try:
-    back.view(5, 4)
-except RuntimeError:
-    print("refused")
-assert torch.equal(back.reshape(5, 4), tens)
+found = heads_of_q.transpose(0, 1).contiguous()  # as if newly computed
+
+# %% tags=["folded"]
+# Fill in: merge without a loop
+fill("merge_at_once")
+
+# %% tags=["name:merge_at_once"]
+tokens = found.transpose(0, 1)  # (T, n_head, head_size)
+tokens.reshape(3, 4)  # (T, n_head * head_size)
 
 # %% [markdown]
-# Here is the whole module, the one that rung {bigram_to_gpt} uses. It returns the output and no weights. `attend`, a function of the package, returns the output of `attention`; where that is faster, it calls `F.scaled_dot_product_attention`. `is_causal=True` stands for the causal mask, aligned at the last key, so it is not the trap of rung {cross_and_causal}.
+# Here is the whole module. Look for your split, `view(...).transpose(1, 2)`, where `-1` leaves it to PyTorch to work out n_head, and for your merge, `transpose(1, 2).reshape(B, T, C)`. Between them, `attend` from the package computes the output of `attention`, if possible with a faster routine of PyTorch. `is_causal=True` stands for the causal mask.
 
 
 # %%
@@ -505,25 +534,23 @@ class MultiHeadAttention(nn.Module):
             for part in self.c_attn(x).split(C, dim=-1)
         )
         if mask is not None and mask.dim() == 3:
-            # (B, 1, 1 or T, T): one mask per text, for every head
+            # a mask for each text: insert a dimension for the heads
             mask = mask[:, None]
         output = attend(q, k, v, mask, is_causal)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
 
 # %% [markdown]
-# `attention` did not have to change: it works on the last two dimensions, and all others are batch dimensions. A mask of shape (T, T) broadcasts over the heads; a mask for each sequence gets one more dimension for them.
+# `attention` didn't have to change, because it works on the last two dimensions and treats all others as a batch. A mask of shape (T, T) applies to every text and every head.
 #
-# To see the weights, run the module inside `with record_weights() as kept:`. Each call then appends a tensor of shape (B, n_head, T, T) to the list `kept`.
+# ## Prove it
 #
-# ## Prove
-#
-# To compare the two, copy the parameters of the list into the fused module.
+# Does the module compute the same as the list? Copy the parameters over, and compare. The block `with record_weights() as kept:` makes `attend` use our own `attention`, and collects the weights in the list `kept`. But a proof is only worth something if it can fail. So first swap "query" and "key" in `fuse`, run that cell and the next, and see what happens. Then swap back.
 
 
-# %%
+# %% tags=["do"]
 def fuse(heads):
-    # of the same dtype and on the same device
+    # with numbers of the same type, on the same device
     fused = MultiHeadAttention(
         heads.c_proj.out_features, len(heads.heads)
     ).to(heads.c_proj.weight)
@@ -547,10 +574,8 @@ with record_weights() as kept:
     torch.testing.assert_close(fused(x, causal_mask(T)), output)
 torch.testing.assert_close(kept, [weights])
 
-# %% [markdown]
-# The package has these two classes, and `fuse`. Its `to_torch` copies the parameters into PyTorch's `nn.MultiheadAttention`. Four ways, several sizes, with and without a mask:
-
-# %%
+# %% tags=["folded"]
+# Helpers: the same attention, computed in four ways
 from attention_course.attention import MultiHeadAttention, fuse, to_torch
 from attention_course.attention import MultiHeadAttentionList
 
@@ -576,7 +601,11 @@ for B, T, C, n_head in sizes:
             torch.testing.assert_close(output, first)
 
 # %% [markdown]
-# Equal outputs are half of the proof. For training, the gradients have to agree too. They do, and so do the weights. (PyTorch averages these over the heads unless `average_attn_weights=False`.)
+# All four ways agree. They are the list, the module with our `attention`, the module with PyTorch's fast routine `F.scaled_dot_product_attention` (SDPA), and PyTorch's own `nn.MultiheadAttention`.
+#
+# ### More: gradients and weights agree as well
+#
+# Equal outputs are only half of the proof, because training needs equal gradients too. And the weights? Inside `with record_weights() as kept:`, each call of the module appends a tensor of shape (B, n_head, T, T) to the list `kept`. (`nn.MultiheadAttention` averages the weights over the heads unless you pass `average_attn_weights=False`.)
 
 # %% tags=["folded"]
 # Check: PyTorch's weights, and the gradients of tokens and parameters
@@ -596,7 +625,7 @@ for gradient in others:
     torch.testing.assert_close(gradient, first)
 
 fused = fuse(heads)
-heads.zero_grad()  # gradients add up: those of an earlier run would stay
+heads.zero_grad()  # or the gradients of an earlier run would be added
 heads(x, causal_mask(13))[0].square().sum().backward()
 fused(x, causal_mask(13)).square().sum().backward()
 pieces = [
@@ -610,22 +639,9 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# ## What does a head cost?
-
-# %% tags=["folded"]
-# Question
-ask("how_many_parameters")
-
-# %%
-for n_head in (1, 4, 16):
-    layer = MultiHeadAttention(64, n_head)
-    count = sum(p.numel() for p in layer.parameters())
-    print(n_head, layer.head_size, count)
-
-# %% [markdown]
-# Four matrices of 64 × 64: queries, keys, values, projection. That is 4 · 64 · 64 = {{count}}.
+# ### More: what heads cost in time and memory
 #
-# Time and memory depend on the implementation. Here are four: a loop over heads and queries, the list, the fused module with our `attention`, and with `F.scaled_dot_product_attention` (SDPA). For memory, we count the numbers that PyTorch keeps from the forward pass for backpropagation.
+# Here are four ways to compute the same output: a loop over heads and queries, the list, the fused module with our `attention`, and SDPA. Backpropagation needs numbers from the forward pass, since the derivative of a product contains its factors. So to measure memory, we count the numbers that PyTorch keeps for backpropagation.
 
 
 # %% tags=["folded"]
@@ -680,7 +696,7 @@ def numbers_kept(function, x):
         note, lambda tensor: tensor
     ):
         output = function(x)
-    assert output.requires_grad  # the output holds on to all that was kept
+    assert output.requires_grad  # the output keeps these numbers alive
     return sum(sizes.values())
 
 
@@ -712,7 +728,7 @@ picture(
 )
 
 # %% [markdown]
-# One product for all heads avoids the overhead of many small ones, which matters most for short sequences. It does not save memory: every head's T × T weights are kept, and so three lines coincide. SDPA picks a fused kernel here, one compiled routine for all steps: **FlashAttention** (Dao et al. 2022). It computes the same output piece by piece and never stores the weights (backpropagation computes them again), so its memory grows like T, not like T². (With a mask tensor, the mask's own T² entries are kept too, once for all heads. Where PyTorch has no such kernel, the weights of every head are kept.)
+# One product for all heads avoids the overhead of many small products, which matters most for short texts. But it doesn't save memory, because every head's T × T weights are kept, which is why three of the lines coincide. SDPA picks a compiled routine that does all steps in one go (such a routine is called a kernel). Here the kernel is **FlashAttention** (Dao et al. 2022), which computes the same output piece by piece and never stores the weights. Backpropagation computes the weights again, so memory grows like T instead of T². (A mask tensor adds T² entries of its own, once for all heads. Where PyTorch has no such kernel, it keeps the weights of every head.)
 
 # %% tags=["folded"]
 # Check: how memory grows when T doubles
@@ -729,9 +745,9 @@ assert torch.equal(kept["loop"], kept["list"])
 assert torch.equal(kept["list"], kept["fused"])
 
 # %% [markdown]
-# ## Dropout
+# ### More: dropout, which you will meet in other people's attention
 #
-# **Dropout** keeps a model from relying on any one number. In training it sets each number to 0 with probability p, and multiplies those that are left by 1/(1 − p), so that the mean stays the same. nanoGPT applies it to the embeddings, to what attention and feed-forward return, and to the attention weights. Here are a thousand rows of four equal weights, with p = ½.
+# **Dropout** keeps a model from relying on any single number. During training, it sets each number to 0 with probability p, and multiplies the remaining numbers by 1/(1 − p), so that the mean stays the same. nanoGPT applies dropout to the embeddings, to what attention and feed-forward return, and to the attention weights. Here are a thousand rows of four equal weights, with p = ½.
 
 # %%
 torch.manual_seed(0)
@@ -742,10 +758,10 @@ assert dropped.unique().tolist() == [0.0, 0.5]
 assert (dropped.sum(dim=-1).mean() - 1).abs() < 0.1
 
 # %% [markdown]
-# A weight of 0.25 becomes 0 or {{dropped.max():.1f}}, and a row sums to 1 only on average. After training, `eval()` switches dropout off. `F.scaled_dot_product_attention` has no such switch: its `dropout_p` always applies, so a module passes 0 outside training.
+# A weight of 0.25 becomes 0 or {{dropped.max():.1f}}, and a row sums to 1 only on average. After training, `eval()` switches dropout off. But `F.scaled_dot_product_attention` has no such switch and always applies its `dropout_p`, so a module has to pass 0 outside training.
 
 # %% tags=["folded"]
-# Check: eval() switches the module off, and not the function
+# Check: eval() switches off the module, but not the function
 assert torch.equal(dropout.eval()(uniform), uniform)
 twice = [
     F.scaled_dot_product_attention(x, x, x, dropout_p=0.25)
@@ -754,24 +770,124 @@ twice = [
 assert not torch.equal(*twice)
 
 # %% [markdown]
+# ## How many heads?
+#
+# Let's see what heads are worth in our stories. This model is like the model of the staircase, but it sees only 32 letters and trains for a few seconds. Letters and positions have embeddings, your multi-head attention mixes them, and a linear layer predicts the next letter. We train it with 1, 2, 4 and 8 heads, each with three seeds, because a single run could be luck.
+
+# %% tags=["folded"]
+# Question
+ask("how_many_heads")
+
+# %% tags=["folded"]
+# The model and its training
+data = Data.of(load_text("stories"))
+V, width, length = data.tokenizer.vocab_size, 64, 32
+
+
+class SmallGPT(nn.Module):
+    def __init__(self, n_head):
+        super().__init__()
+        self.letter = nn.Embedding(V, width)
+        self.position = nn.Embedding(length, width)
+        self.attention = MultiHeadAttention(width, n_head)
+        self.out = nn.Linear(width, V)
+
+    def forward(self, ids):  # (B, 32)
+        x = self.letter(ids) + self.position.weight
+        return self.out(self.attention(x, is_causal=True))
+
+
+def loss_of(model, ids, targets):
+    return F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+
+
+def train(model, generator, steps):
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 0.01 * (1 - step / steps)
+        batch = get_batch(data.train, length, 16, generator)
+        optimizer.zero_grad()
+        loss_of(model, *batch).backward()
+        optimizer.step()
+
+
+# %% tags=["long:300"]
+held_out = get_batch(
+    data.val, length, 200, torch.Generator().manual_seed(9)
+)
+losses, models = torch.zeros(4, 3), {}
+for row, n_head in enumerate(
+    tqdm((1, 2, 4, 8), bar_format="training {bar}")
+):
+    for seed in range(3):
+        torch.manual_seed(seed)
+        models[n_head] = SmallGPT(n_head)
+        generator = torch.Generator().manual_seed(seed)
+        train(models[n_head], generator, steps=300)
+        with torch.no_grad():
+            losses[row, seed] = loss_of(models[n_head], *held_out)
+
+# %% tags=["folded"]
+# Table: the loss on held-out stories, in nats per letter
+print("n_head  head_size  parameters   loss with seed 0, 1, 2")
+for (n_head, model), row in zip(models.items(), losses.tolist()):
+    size = sum(p.numel() for p in model.parameters())
+    each = "  ".join(f"{loss:.2f}" for loss in row)
+    print(f"{n_head:6}  {width // n_head:9}  {size:10}   {each}")
+gains = losses[:-1] - losses[1:]  # of each doubling, for each seed
+assert (gains[:2] > 0).all()  # from 1 to 2, and from 2 to 4
+assert (gains[0] > 2 * gains[1]).all()
+assert (gains[2].abs() < 0.04).all()  # from 4 to 8, hardly anything
+
+# %% [markdown]
+# The loss falls without a single new parameter. Most of the drop comes with the second head and a little more with the next two, but from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So up to a point, several patterns are worth more than one wide head. But couldn't a feed-forward network make up for them, as with the cards? We added one, and the loss still fell, from 0.48<!--given--> with one head to 0.30<!--given--> with four.
+#
+# And what are the patterns? With four heads, here is where the model looks after “Poor” and a space.
+
+# %% tags=["folded"]
+# Picture: where the last letter looks, in each of four heads
+prompt = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor "[
+    -length:
+]
+with torch.no_grad(), record_weights() as kept:
+    models[4](data.tokenizer.encode(prompt)[None])
+rows = kept[0][0, :, -1]  # (4, 32)
+names = list(prompt.replace(" ", "␣"))
+picture(
+    Heatmap("weights", rows, "head", "key", columns=names, limit=1),
+    alt="Four rows of weights, one for each head, on the last 32 letters. "
+    "Two heads look at the word Poor, and two at spaces.",
+)
+near = rows[:, -5:-1].sum(dim=-1)  # the weight on "Poor"
+spaces = rows[:, [name == "␣" for name in names]].sum(dim=-1)
+assert ((near > 0.8) | (spaces > 0.8)).all()
+assert (near > 0.8).sum() == 2
+
+# %% [markdown]
+# Two of the heads look at the last word, “Poor”. The other two look at spaces, where words begin. And no head looks at a name, since there's none in these 32 letters.
+#
+# ### More: smaller and larger steps, and 64 heads
+#
+# Would the losses differ with smaller or larger steps? We also trained with steps about a third as large, and with steps three times as large. One head was the worst each time, with every seed. Which of the other numbers is best depends on the steps, and it'll be different in other models. At the far end, 64 heads of a single channel had a loss of about 0.36<!--given-->.
+#
 # ## Explore
 #
-# **What does a head lose when it has too many jobs, and what when it has too few channels?**
+# **What does a head lose when it has too many jobs, and what does it lose when it has too few channels?**
 #
-# The text is “the cat sat”. Its queries and keys have 64 channels, written by hand: sixteen jobs with 4 channels each. The slider decides how they are split. On the left are the maps of all heads, on the right is one row of each map. ␣ is a space, and the “kinds” are vowel, consonant and space.
+# The text is “the cat sat”. We wrote its queries and keys by hand, for sixteen jobs of 4 channels each, such as finding the previous character, the vowels or the latest space. You decide how the channels are split. On the left are the maps of all heads, and on the right is one row of each map. (The “kinds” are vowel, consonant and space. For “what followed this letter earlier”, we wrote the letter before into each key, which usually takes another head in an earlier layer.)
 #
-# The slider starts at 16 heads, one for each job. Point at a map to read which. Then go down to 1, and up to 64.
+# Start at 16 heads, one for each job, and point at a map to read its job. Then go down to 1, and up to 64.
 
 # %% tags=["folded"]
 # Explorer: 64 channels split among the heads
 explore("multi_head")
 
 # %% [markdown]
-# With fewer than 16 heads, jobs share a softmax, and most maps are compromises. With more, jobs that need several channels are split between heads. One that needs a single channel survives, beside heads with nothing to do, which look at all keys alike. The scale plays a part too: smaller heads divide their scores by a smaller √head_size, so the same dot product makes sharper weights.
+# With fewer than 16 heads, jobs have to share a softmax, so most maps become compromises. With more than 16, a job that needs several channels is split between heads, and only jobs that need a single channel survive. (Smaller heads also divide their scores by a smaller √head_size, which makes their weights sharper.)
 #
 # ## Break it
 #
-# Here is the bug from above in a whole module, with one linear layer each for queries, keys and values.
+# Here is a module with the wrong `view`. If you didn't know about the bug, which test would catch it?
 
 
 # %%
@@ -793,10 +909,25 @@ output.shape, weights.shape
 # Question
 ask("find_the_split_bug")
 
+# %% tags=["folded"]
+# Picture: the leak probe of the wrong module
+moved = leak_probe(
+    lambda x: almost_multi_head(x, layers, project, n_head=2)[0], x
+)
+assert moved.triu(diagonal=1).any()
+assert moved[0, 3]
+picture(
+    Heatmap("moved", moved, "output that moves", "input that is nudged"),
+    alt="A leak probe of six tokens. Entries above the diagonal are lit, "
+    "among them output 0 with input 3.",
+)
+
 # %% [markdown]
-# It passes two cheap checks: each row of weights sums to 1, and nothing lies above the diagonal. But its `view` has no `transpose`: head 0 got tokens 0 to 2, head 1 tokens 3 to 5, and the mask hides rows that are not positions any more. The merge then puts row 0 of both heads into output 0: half of it comes from token 3. The leak probe sees that.
+# Head 0 got tokens 0 to 2 and head 1 got tokens 3 to 5, so the mask hides rows that aren't positions any more. The merge then puts row 0 of both heads into output 0, so output 0 depends on token 3. The leak probe of rung {bag_of_words} shows it at once.
 #
-# Two related bugs: only the merge lacks its transpose, or split and merge both lack it. If both do, nothing leaks from the future, but later tokens do not see the first ones either. So compare the *whole* probe with the lower triangle, or the outputs with those of a list of heads.
+# ### More: two related bugs, and when PyTorch refuses
+#
+# Perhaps only the merge lacks its transpose, or both split and merge do. If both lack it, nothing leaks from the future, but later tokens don't see the first ones either. So compare the *whole* probe with the lower triangle, or compare the outputs with what a list of heads returns.
 
 
 # %% tags=["folded"]
@@ -871,7 +1002,7 @@ picture(
 )
 
 # %% [markdown]
-# In the fused module, q is a slice of wider rows, and there PyTorch refuses the wrong `view`. Its message suggests `reshape`, which would go through and be wrong.
+# In the fused module, q is a slice of wider rows, so PyTorch refuses the wrong `view` there. But its message suggests `reshape`, which runs and gives the wrong result.
 
 # %%
 q = fused.c_attn(torch.randn(1, 6, 32)).split(32, dim=-1)[0]
@@ -952,19 +1083,27 @@ def my_fuse(W_q, W_k, W_v):
 check("fuse_heads", my_fuse)
 
 # %% [markdown]
-# ## In the wild
+# ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, and calls the output projection W^O. Its reason for several heads is that a single one averages, which inhibits attending to different positions at once.
-# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names.
-# - `nn.MultiheadAttention` keeps `in_proj_weight`, queries, keys and values in this order, and `out_proj`. The first dimension of its inputs is time unless `batch_first=True`.
-# - The article of rung {query_key_value} names the projection in words, but its `MultiHeadAttentionWrapper` ends with `torch.cat`.
-# - Heads may also share: in **multi-query attention** (Shazeer 2019) all heads use one set of keys and values, and in **grouped-query attention** (Ainslie et al. 2023) each group of heads has one. That makes the KV cache smaller (rung {cross_and_causal}).
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, and calls the output projection W^O. Its reason for several heads is that a single head averages, which gets in the way of attending to different positions at once. In its table 3 (rows A), with the same amount of computation, one head was 0.9<!--given--> BLEU worse than eight, and 32 heads were 0.4<!--given--> worse than 16. (BLEU is a score for translations.)
+# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names for the two layers.
+# - `nn.MultiheadAttention` keeps `in_proj_weight`, with queries, keys and values in this order, and `out_proj`. The first dimension of its inputs is time unless `batch_first=True`.
+# - Raschka's article mentions the projection in words, while his `MultiHeadAttentionWrapper` ends with `torch.cat`.
+# - Heads may also share. In **multi-query attention** (Shazeer 2019) all heads use the same set of keys and values, while in **grouped-query attention** (Ainslie et al. 2023) each group of heads has its own set. Either way, the KV cache of rung {cross_and_causal} gets smaller.
+#
+# ## Where we are
+#
+# ![The transformer as a drawing. Highlighted: what this rung builds (all heads, which together are attention).](images/transformer_multi_head.svg)
+#
+# <!--step-->
+#
+# With four heads the model spells nearly every word, but it still guesses who got the drum. More heads side by side won't change that, because the answer takes heads that build on what other heads have found, as in rung {bigram_to_gpt}.
 #
 # ## Three sentences to remember
 #
-# 1. One softmax makes one pattern of weights, and one mixture. Several heads can look for several things at once.
-# 2. The heads share the width: head_size = n_embd / n_head, and the number of parameters stays the same.
-# 3. Split with `view(B, T, n_head, head_size).transpose(1, 2)`, merge with `transpose(1, 2).reshape(B, T, C)`, and let the output projection mix what the heads found.
+# 1. One softmax makes one pattern of weights, so several heads can look for several things at once.
+# 2. The heads share the width, head_size = n_embd / n_head, so the number of parameters stays the same.
+# 3. You split with `view(B, T, n_head, head_size).transpose(1, 2)`, merge with `transpose(1, 2).reshape(B, T, C)`, and let the output projection mix what the heads found.
 #
 # Next: [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb), where these heads become part of a GPT that writes.
 #
