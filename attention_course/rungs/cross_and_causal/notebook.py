@@ -77,9 +77,7 @@ output = weights @ v  # (2, 3) @ (3, 1) is (2, 1)
 output
 
 # %% [markdown]
-# Both found what they wanted, in an order that the date itself doesn't have. This is **cross-attention**. A text that looks at itself, as in the rungs below, does **self-attention**. One set of queries has moved to another text, and nothing else is new.
-#
-# What does that do to the shapes?
+# Both found what they wanted, in an order that the date itself doesn't have. This is **cross-attention**. A text that looks at itself, as in the rungs below, does **self-attention**. What does that do to the shapes?
 
 # %% tags=["folded"]
 # Question
@@ -194,7 +192,7 @@ picture(
 )
 
 # %% [markdown]
-# The mask is the whole difference. With it you have a head of a decoder, and without it a head of an encoder, in which every token sees the whole text.
+# The mask is the whole difference. With it you have a decoder's head, and without it an encoder's, in which every token sees the whole text.
 #
 # ### More: why a model can't drop the mask once it has learned
 #
@@ -432,7 +430,6 @@ def rewrite(texts):
     return written, weights
 
 
-# %%
 found, _ = rewrite(["3 march 1998", "24 december 2024", "7 july 1066"])
 assert found == ["1998-03-03", "2024-12-24", "1066-07-07"]
 found
@@ -454,11 +451,9 @@ assert right / 1_000 > 0.98
 assert rewrite(["3 march 998"])[0] != ["0998-03-03"]
 
 # %% [markdown]
-# The model has never learned what a year is. It has learned what to do with the years that it saw.
-#
 # ## Read its map
 #
-# Here is what you saw as beams, for your date. Each row is a written character, each column a character that was read, and each cell a weight in percent. Before you scroll on, follow the dark cells from top to bottom. Where do they walk, and where do they jump?
+# Here is what you saw as beams, for your date. Each row is a written character, each column a character that was read, and each cell a weight in percent. Follow the dark cells from top to bottom, and look where they walk and where they jump.
 
 
 # %% tags=["folded", "do"]
@@ -483,7 +478,7 @@ picture(
 # %% [markdown]
 # Nobody told the model where to find a year. It takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. Such a map, which says what belongs to what in two texts, is an **alignment**.
 #
-# One date could be luck, but in more than 80 % of the 1,000 held-out dates each digit of the year looks most at that very digit. The month is found at its name in most of them, and the day at the day. (Trained from another random start, the model may look beside the day and write it just as well.)
+# One date could be luck, but in more than 80 % of the 1,000 held-out dates each digit of the year looks most at that very digit. The month is found at its name in most of them, and the day at the day.
 
 # %% tags=["folded"]
 # Where each row looks most, in all 1,000 dates
@@ -499,11 +494,11 @@ assert in_month.float().mean() > 0.5
 # %% [markdown]
 # ## Does it need what it looks at?
 #
-# A map is tempting. It looks like an explanation, but a weight says only how much of a value went into the mix. Would the model have written something else without it? There is one way to find out. Take it away, which is called an **ablation**, and see what happens.
+# A map looks like an explanation, but a weight says only how much of a value went into the mix. Would the model have written something else without it? To find out, take it away and see what happens, which is called an **ablation**.
 #
 # Say the map is right, and each digit of the year is read at its own place. Then a digit should go wrong when you hide the key at its place, and stay right when you hide the key of another digit. Either could fail, since the characters beside a digit know it as well.
 #
-# The next cell hides one key in each of the 1,000 dates. Row by row it hides digit 0, 1, 2 or 3 of the year, and each column says how often that digit still comes out right. What do you expect on the diagonal, and what beside it?
+# The next cell hides one key in each of the 1,000 dates. Row by row it hides digit 0, 1, 2 or 3 of the year, and each column says how often that digit is still right. What do you expect on the diagonal, and what beside it?
 
 # %% tags=["do", "nbval-ignore-output"]
 held_out, position = slice(0, 1_000), torch.arange(17)
@@ -544,11 +539,11 @@ for row in (4, 7):  # the two dashes
 # %% [markdown]
 # Hide what a dash looks at most, and in more than 95 % of the dates it is still a dash. So its weight means nothing. It had to go somewhere, because a row sums to 1.
 #
-# One more caution. Column s stands for what the encoder has *made* of character s. We kept ours from looking far, but in a deep model a token may have gathered anything from anywhere before it is looked at.
+# One more caution. Column s stands for what the encoder has *made* of character s. We kept ours from looking far, but in a deep model a token may have gathered anything from anywhere.
 #
 # ## Don't compute it twice
 #
-# Look back at `rewrite`. In each of its ten rounds the decoder runs on everything it has written, and only the last row is new. Earlier positions can't see the newest character, so their keys and values come out as before. Then why not keep them? What keeps them is called a **KV cache**, and with it the decoder has to run for one token only, the newest. There is one query, so T_q is 1, and T_k is the length of the text so far.
+# Look back at `rewrite`. In each of its ten rounds the decoder runs on everything it has written, and only the last row is new. Earlier positions can't see the newest character, so their keys and values come out as before. Then why not keep them? A **KV cache** does, and the decoder runs for the newest token only. So T_q is 1, while T_k is the length of the text so far.
 #
 # Which mask does that query need? PyTorch's function makes a causal mask for you if you say `is_causal=True`.
 
@@ -563,7 +558,7 @@ F.scaled_dot_product_attention(
 )
 
 # %% [markdown]
-# With the identity as values, the output *is* the weights, and all of it is on token 0. The newest token doesn't even see itself, because PyTorch lines up the *first* query with the first key. We need the *last* query beside the last key. `causal_mask` does that, and so two new queries get what they would have got in the whole text.
+# With the identity as values, the output *is* the weights, and all of it is on token 0. PyTorch lines up the *first* query with the first key, but here the *last* query belongs beside the last key. `causal_mask` puts it there, so two new queries get what they would have got in the whole text.
 
 # %%
 whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
@@ -719,9 +714,8 @@ ask("who_gets_the_opposite")
 # | `attention` of this course | look here |
 # | `F.scaled_dot_product_attention`, as `attn_mask` | look here |
 # | `scores.masked_fill(mask, ...)` | fill here: hide |
-# | `nn.MultiheadAttention`, as `attn_mask` or `key_padding_mask` | hide |
-# | `nn.Transformer`, all its masks | hide |
-# | either of PyTorch's, as a mask of floats | nothing: it is added to the scores, 0 to show and −∞ to hide |
+# | `nn.MultiheadAttention` and `nn.Transformer`, as any mask | hide |
+# | PyTorch's, as a mask of floats | nothing: it is added to the scores, 0 to show and −∞ to hide |
 # | `is_causal` of `F.scaled_dot_product_attention` | make a causal mask, aligned top left |
 # | `is_causal` of `nn.MultiheadAttention` | a hint that `attn_mask` is causal |
 #
@@ -886,7 +880,7 @@ check("leaks", my_leaks)
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the context, from which keys and values may come).](images/transformer_cross_and_causal.svg)
 #
-# A head can read any text now, its own or another one, and you can tell what it needs from what it merely looks at. A GPT has only its own text, so on the staircase we go back to the decoder. What it lacks is a second question. After “Poor”, one head can look for one thing at a time.
+# A head can read any text now, and you can tell what it needs from what it merely looks at. The model on our staircase is a decoder, and it has only its own text. What it lacks is a second head, because after “Poor” one head can look for only one thing at a time.
 #
 # ## Three sentences to remember
 #
