@@ -18,6 +18,8 @@ hero("cross_and_causal")
 #
 # <!--time-->
 #
+# ## Cover the year
+#
 # Type your birthday, and follow the beams. What if you drag over the year, so that it can't be read?
 
 # %% tags=["folded"]
@@ -196,7 +198,7 @@ picture(
 #
 # ### More: why a model can't drop the mask once it has learned
 #
-# The last output doesn't depend on the mask, and a decoder that writes uses only its last output. So could you train with the mask and then write without it? With one head you could. But put a second head on top of the first. The last query of the second head looks at *earlier* outputs of the first, and those have changed.
+# The last output doesn't depend on the mask, and a decoder that writes uses only its last output. So could you train with the mask and then write without it? With one head you could. But put a second head on top of the first. The last query of the second head looks at *earlier* outputs of the first, and those have changed. (With a cache, further below, the mask isn't needed after all, because nothing earlier is computed again.)
 
 # %%
 second = Head(n_embd=4, head_size=4)
@@ -215,13 +217,13 @@ without = second(head(x)[0])[0]
 
 
 # %%
-def window_mask(T_q, window, T_k=None):
-    mask = causal_mask(T_q, T_k)
+def window_mask(T_q, window, T_k=None, *, device=None):
+    mask = causal_mask(T_q, T_k, device=device)
     return mask & ~mask.tril(mask.shape[1] - T_q - window)
 
 
-def prefix_mask(T_q, prefix, T_k=None):
-    mask = causal_mask(T_q, T_k)
+def prefix_mask(T_q, prefix, T_k=None, *, device=None):
+    mask = causal_mask(T_q, T_k, device=device)
     mask[:, :prefix] = True
     return mask
 
@@ -666,7 +668,7 @@ assert leak_probe(rounded, x).all()
 # %% [markdown]
 # ## Why attention won
 #
-# The translators of 2014 were recurrent networks, which read one word after the other and hand a single vector on, so the first word has to survive every step to the last. Bahdanau, Cho and Bengio (2014) let such a decoder look back at all the words that it had read, and long sentences came out much better, because nothing had to squeeze through one vector any more. "Attention Is All You Need" (Vaswani et al. 2017) then dropped the recurrence and kept the looking. Any two words are now one step apart, however far from each other they stand, so the gradient finds its way between them. And no position has to wait for the one before it, so all ten characters of a date, or all words of a long text, are trained at once.
+# Early neural translators were recurrent networks, which read one word after the other and hand a single vector on, so the first word has to survive every step to the last. Bahdanau, Cho and Bengio (2014) let such a decoder look back at all the words that it had read, and long sentences came out much better, because nothing had to squeeze through one vector any more. "Attention Is All You Need" (Vaswani et al. 2017) then dropped the recurrence and kept the looking. Any two words are now one step apart, however far from each other they stand, so the gradient finds its way between them. And no position has to wait for the one before it, so all ten characters of a date, or all words of a long text, are trained at once.
 #
 # ## Break it
 #
