@@ -572,7 +572,7 @@ def test_the_model_in_the_page_is_that_of_the_rung(show, translator):
         covered[at] = True
         if at % 6 == 0:
             assert_computes("14 march 1879", covered)
-    assert "All is covered" in shown.words
+    assert "Everything is covered" in shown.words
     shown.press("Uncover")
     assert_computes("14 march 1879", [False] * 13)
 

@@ -3,9 +3,9 @@
 #
 # <!--ladder-->
 #
-# **You will build** attention from one text to another, and with it a small model that rewrites dates.
+# **You will build** attention from one text to another and a small model that rewrites dates, and you'll learn what a mask's True means.
 #
-# Our staircase is at one head, a loss of 0.38<!--given-->, and a model that reads only what it has written. Nothing in a text that begins with `1879-` says which month comes next. To turn `14 march 1879` into `1879-03-14`, a model has to read one text while it writes another.
+# So far our staircase has one head, a loss of 0.38<!--given-->, and a model that reads only its own text. Nothing in a text that begins with `1879-` says which month comes next. To turn `14 march 1879` into `1879-03-14`, a model has to read one text while it writes another.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then type a date and cover a part
@@ -20,7 +20,7 @@ hero("cross_and_causal")
 #
 # ## Cover the year
 #
-# Type your birthday, and follow the beams. What if you drag over the year, so that it can't be read?
+# Type your birthday, and follow the beams. What if you drag over the year, so that nothing in the model can read it?
 
 # %% tags=["folded"]
 # Question
@@ -57,15 +57,16 @@ progress("cross_and_causal")
 # %% [markdown]
 # ## Ask another text
 #
-# In the head of rung {query_key_value}, one text both asks and answers. Here the text being written asks, and the text that was read answers. So who needs which of the three matrices?
+# In the head of rung {query_key_value}, one text both asks and answers. Now the text being written asks, and the text that was read answers. So which of the three matrices does each text need?
 #
-# Try it with numbers that you can check in your head. The date that was read is three tokens, a day, a month and a year. Each has a 1 in the channel of its kind, and its number in the last channel. You write a year and then a month, so your two tokens say which kind they want, and their last channel is still empty.
+# Try it with numbers that you can check in your head. The date that was read has three tokens, a day, a month and a year. Each token has a 1 in the channel of its kind, and its number in the last channel. You write a year and then a month, so your two tokens say which kind they want, but their last channel is still empty.
 
 # %%
 context = torch.tensor([[1.0, 0, 0, 14], [0, 1, 0, 3], [0, 0, 1, 1879]])
 x = torch.tensor([[0.0, 0, 1, 0], [0, 1, 0, 0]])  # a year, a month
-W_query, W_key = 20 * torch.eye(4)[:, :3], torch.eye(4)[:, :3]  # the kind
-W_value = torch.eye(4)[:, 3:]  # the number
+# queries and keys are kinds; 20 gives the best key nearly all the weight
+W_query, W_key = 20 * torch.eye(4)[:, :3], torch.eye(4)[:, :3]
+W_value = torch.eye(4)[:, 3:]  # values are numbers
 
 # %% tags=["folded"]
 # Fill in: who asks, and who answers?
@@ -79,7 +80,7 @@ output = weights @ v  # (2, 3) @ (3, 1) is (2, 1)
 output
 
 # %% [markdown]
-# Both found what they wanted, in an order that the date itself doesn't have. This is **cross-attention**. A text that looks at itself, as in the rungs below, does **self-attention**. What does that do to the shapes?
+# Both of your tokens found what they wanted. This is **cross-attention**. When a text looks at itself, as in the earlier rungs, that's **self-attention**. How does cross-attention change the shapes?
 
 # %% tags=["folded"]
 # Question
@@ -90,7 +91,7 @@ ask("shape_of_cross_weights")
 ask("other_channels")
 
 # %% [markdown]
-# So the two texts may differ in length and in channels. Only queries and keys have to fit, because they meet in a dot product.
+# So the two texts may differ in length and in channels. Only queries and keys need the same width, because they meet in a dot product.
 
 
 # %%
@@ -108,20 +109,20 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# Let a text be its own context, and you are back at self-attention. To prove it, give `Head` the parameters of this class, whose linear layers have the same names.
+# If a text is its own context, you're back at self-attention. To prove that, copy the parameters into a `Head`, whose linear layers have the same names.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
 cross = CrossAttentionHead(n_embd=3, n_context=3, head_size=2, d_v=4)
 same = Head(n_embd=3, head_size=2, d_v=4)
-same.load_state_dict(cross.state_dict())
+same.load_state_dict(cross.state_dict())  # copy the parameters
 six = torch.randn(6, 3)
 torch.testing.assert_close(cross(six, six), same(six))
 
 # %% [markdown]
 # ### More: cross-attention with random matrices, number by number
 #
-# The worked example of rung {query_key_value}, by Sebastian Raschka (2024), goes on with cross-attention in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six words of "Life is short, eat dessert first" look at eight other tokens, which are random.
+# Sebastian Raschka's worked example from rung {query_key_value} (2024) continues with cross-attention in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six words of "Life is short, eat dessert first" look at eight other tokens, which are random.
 
 # %% tags=["folded", "name:raschka"]
 # Data: the six tokens, three matrices and eight other tokens
@@ -143,7 +144,7 @@ output, weights = cross(six, eight)
 weights.shape, output
 
 # %% [markdown]
-# These are the six rows that he prints. Now shuffle the eight tokens.
+# These are the six rows that Raschka prints. What if you shuffle the eight tokens?
 
 # %% tags=["folded"]
 # Question
@@ -158,9 +159,9 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Who may look ahead?
 #
-# A translator reads the whole sentence before she starts. While she reads she may look ahead, because every word is already there. While she writes she can't look ahead, because the next word doesn't exist yet. Models have these two parts as well. The part that reads is called an **encoder**, and the part that writes is a **decoder**.
+# A translator reads the whole sentence before she starts. While reading, she may look ahead, because every word is already there. While writing, she can't, because the next word doesn't exist yet. In a model, the part that reads is called the **encoder**, and the part that writes is the **decoder**.
 #
-# Here is a head of a decoder, as you know it, on six random tokens.
+# A decoder's self-attention head is the masked head that you know. Here it reads six random tokens.
 
 # %%
 torch.manual_seed(0)
@@ -194,11 +195,11 @@ picture(
 )
 
 # %% [markdown]
-# The mask is the whole difference. With it you have a decoder's head, and without it an encoder's, in which every token sees the whole text.
+# The mask is the only difference. Without it you have an encoder's head, where every token sees the whole text.
 #
-# ### More: why a model can't drop the mask once it has learned
+# ### More: why a trained model can't drop its mask
 #
-# The last output doesn't depend on the mask, and a decoder that writes uses only its last output. So could you train with the mask and then write without it? With one head you could. But put a second head on top of the first. The last query of the second head looks at *earlier* outputs of the first, and those have changed. (With a cache, further below, the mask isn't needed after all, because nothing earlier is computed again.)
+# The last output doesn't depend on the mask, and a decoder that writes uses only its last output. So could you train with the mask and then write without it? With one head you could. But suppose a second head sits on top of the first. Its last query looks at *earlier* outputs of the first head, and those outputs have changed. (With a cache, which comes later in this rung, you don't need the mask after all, because nothing earlier is computed again.)
 
 # %%
 second = Head(n_embd=4, head_size=4)
@@ -207,13 +208,13 @@ without = second(head(x)[0])[0]
 (with_mask - without)[-1].detach()
 
 # %% [markdown]
-# For the same reason a model such as BERT, which is an encoder alone and reads in both directions (it is **bidirectional**), can't be used to write on. A new word would change what all earlier positions have made of the text.
+# For the same reason a model such as BERT, which is only an encoder and reads in both directions (it is **bidirectional**), isn't made for continuing a text. Each new word would change what all earlier positions have made of the text.
 #
 # ### More: windows, prefixes and padding, a gallery of masks
 #
-# A mask says which query may look at which key. With a window (rung {tril_matmul}) a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question whose answer is written from left to right. And no query should look at padding, which fills up the short texts of a batch. The padding mask has shape (B, 1, T), one row per text, which broadcasts to all queries of that text.
+# A mask says which query may look at which key. With a window (rung {tril_matmul}) a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question whose answer is written from left to right. Finally, no query should look at padding, which fills up the short texts of a batch. The padding mask has shape (B, 1, T), one row per text, which broadcasts to all queries of that text.
 #
-# `mask.tril(d)` with a negative d keeps what is far in the past, so `& ~` takes that away and leaves the last `window` tokens.
+# With a negative d, `mask.tril(d)` keeps only the distant past, so `& ~` removes the distant past and leaves the last `window` tokens.
 
 
 # %%
@@ -249,7 +250,7 @@ picture(
 )
 
 # %% [markdown]
-# Masks combine with `&`. Padding at the end lies in the future of every real token, so a causal mask hides it already. But to continue several texts at once, people put the padding at the *start*, so that the newest tokens are all in the last column, and there the causal mask doesn't hide it.
+# You combine masks with `&`. Padding at the end lies in the future of every real token, so a causal mask already hides it. But to continue several texts at once, people put the padding at the *start*, so that the newest tokens are all in the last column. A causal mask doesn't hide padding at the start.
 
 # %%
 both = causal_mask(6) & padding  # (6, 6) & (2, 1, 6) is (2, 6, 6)
@@ -261,7 +262,7 @@ seen = head(padded, causal_mask(6))[0][2:]
 assert ((seen - alone).abs().amax(dim=-1) > 1e-3).all()
 
 # %% [markdown]
-# A mask hides keys and not queries, so a padded query still gets an output. No other token looks at that output, but the loss would. `F.cross_entropy` skips every target that equals its `ignore_index`, which is −100 unless you change it. (`flatten(0, 1)` puts all texts of the batch in one row, because it wants one prediction per row.)
+# A mask hides keys, not queries, so a padded position still gets an output. No other token looks at that output, but the loss would count it. So give it the target −100, because `F.cross_entropy` skips every target that equals its `ignore_index`, which is −100 unless you change it. (`flatten(0, 1)` joins the texts of the batch, because `F.cross_entropy` wants one prediction per row.)
 
 # %%
 logits, targets = torch.randn(2, 6, 9), torch.randint(9, (2, 6))  # V = 9
@@ -275,7 +276,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## A model that rewrites dates
 #
-# Now let a model learn what you did by hand. Its tokens are characters. We draw 21,000 different dates at random, from the years 1000 to 9999, and keep 1,000 of them **held out**. The model never trains on those, and is judged on them. The shorter dates are padded with spaces to 17 characters, and `>` marks the start of what is written.
+# Now let a model learn what you did by hand. Its tokens are characters. We draw 21,000 different dates at random from the years 1000 to 9999. The first 1,000 are **held out**, so the model never trains on them and is judged by them. Shorter dates are padded with spaces to 17 characters. `padding_mask` hides those spaces with one row per date, which all its queries share. A `>` marks the start of what the model writes.
 
 # %% tags=["folded", "name:dates"]
 # Data: 21,000 dates, and their characters as ids
@@ -312,12 +313,12 @@ assert {len(text) for text in targets} == {10}
 padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 
 # %% [markdown]
-# The encoder gives each character a learned vector and adds one for its position. Then two heads look at the characters around it, two to either side, and what they find is put beside the character. (The model would work without this limit. With it each token stands for one place, so we can read the map later.)
+# The encoder gives each character a learned vector and adds a vector for its position. Then two heads look at the two characters on either side, and what they find is appended to the character's channels. We keep the heads from looking farther so that each token stands for one place, which makes the map below readable.
 
 
 # %% tags=["name:model"]
-near = window_mask(17, 3)
-near = near | near.T  # two to either side
+near = window_mask(17, 3)  # itself and the two before it
+near = near | near.T  # and the two after it
 
 
 class Encoder(nn.Module):
@@ -336,14 +337,14 @@ class Encoder(nn.Module):
 
 
 # %% [markdown]
-# The decoder has two heads, one for what it has written and one for what was read.
+# The decoder has two heads, one for what it has written and one for what the encoder has read.
 
 # %% tags=["folded"]
 # Question
 ask("which_gets_the_mask")
 
 # %% [markdown]
-# What each of its heads finds is added to the token, as in rung {query_key_value}. At the end comes a feed-forward network, two linear layers between which all negative numbers become 0. It turns each token into a logit for every character. (Rung {bigram_to_gpt} tries these parts one by one.)
+# What each of the decoder's heads finds is added to the token, because its values have as many channels as the token. Last comes a feed-forward network, two linear layers between which all negative numbers become 0. This network combines what was found into a logit for every character.
 
 
 # %% tags=["name:model"]
@@ -377,7 +378,7 @@ class Decoder(nn.Module):
 # %% [markdown]
 # ## Train it
 #
-# All ten characters of a date are learned at once. At each position the decoder reads the true characters so far, whatever it would have written itself, and has to name the next one. This is called **teacher forcing**. So what does it read, if the target is `1998-03-03`?
+# The model learns all ten characters of a date at once. At each position the decoder reads the true characters so far, whatever it would have written itself, and has to predict the next character. This is called **teacher forcing**. So what does the decoder read if the target is `1998-03-03`?
 
 # %% tags=["name:training"]
 start = to_ids([">"], 1).expand(len(target), 1)  # one for each date
@@ -387,20 +388,20 @@ start = to_ids([">"], 1).expand(len(target), 1)  # one for each date
 fill("shift_by_one")
 
 # %% tags=["folded", "name:shift_by_one"]
-# What the decoder reads: a start, then the target but for its last one
+# What the decoder reads: a start, then all but the target's last one
 shifted = torch.cat([start, target[:, :-1]], dim=-1)
 
 # %% [markdown]
-# It reads `>1998-03-0`. Without the causal mask, each position could peek at the one after it, where its answer stands.
+# The decoder reads `>1998-03-0`. Without the causal mask, each position could peek at the next one, which holds the answer.
 #
-# 800 times now, the model gets 64 dates and its parameters move a little downhill (rung {scaling_variance}). The steps get smaller and smaller, so the last ones only polish.
+# Now we give the model 64 dates and move its parameters a little downhill (rung {scaling_variance}), 800 times over and by smaller and smaller steps.
 
 # %% tags=["name:training", "long:800"]
 torch.manual_seed(2)
 encoder = Encoder(n_embd=64, head_size=16, d_v=8)
 decoder = Decoder(n_embd=64, n_context=64 + 2 * 8, head_size=16)
 parameters = [*encoder.parameters(), *decoder.parameters()]
-optimizer = torch.optim.AdamW(parameters)
+optimizer = torch.optim.AdamW(parameters)  # a variant of Adam
 for step in tqdm(range(800), bar_format="training {bar}"):
     optimizer.param_groups[0]["lr"] = 4e-3 * (1 - step / 800)
     batch = torch.randint(1_000, 21_000, (64,))
@@ -414,7 +415,7 @@ for step in tqdm(range(800), bar_format="training {bar}"):
 # %% [markdown]
 # ## Let it write
 #
-# Now there is no target to read. The decoder starts from `>`, takes the character with the highest logit, appends it, and runs again on what it has written. A model that reads its own output like that is **autoregressive**, and to take the highest logit each time is called greedy decoding. The encoder runs only once, because the date doesn't change.
+# Now there is no target to read. The decoder starts from `>`, appends the character with the highest logit, and runs again on what it has written so far. A model that reads its own output like this is **autoregressive**, and always taking the highest logit is called greedy decoding. The encoder runs only once, because the date doesn't change.
 
 
 # %%
@@ -437,25 +438,26 @@ assert found == ["1998-03-03", "2024-12-24", "1066-07-07"]
 found
 
 # %% [markdown]
-# It has seen none of the 1,000 held-out dates, and it gets all ten characters right in more than 98 % of them.
+# In training the model saw none of the 1,000 held-out dates, yet it gets all ten characters right in more than 98 % of them.
 #
-# Now it's your turn. Write a date of your own, and then make the model fail. What would it make of `3 march 998`? It should write `0998-03-03`, but no year in its training began with a 0.
+# Now write a date of your own, and then make the model fail. What will it make of `3 march 998`? The right answer is `0998-03-03`, but no year in training began with a 0.
 
 # %% tags=["do", "nbval-ignore-output"]
 my_date = "14 march 1879"
 rewrite([my_date, "3 march 998"])[0]
 
-# %% tags=["folded"]
-# All held-out dates at once
+# %% tags=["folded", "nbval-ignore-output"]
+# All held-out dates at once: how many are right?
 written, weights = rewrite(sources[:1_000])
 right = sum(a == b for a, b in zip(written, targets))
 assert right / 1_000 > 0.98
 assert rewrite(["3 march 998"])[0] != ["0998-03-03"]
+right
 
 # %% [markdown]
 # ## Read its map
 #
-# Here is what you saw as beams, for your date. Each row is a written character, each column a character that was read, and each cell a weight in percent. Follow the dark cells from top to bottom, and look where they walk and where they jump.
+# Here are the beams again as a table, for your date. Each row is a written character, each column is a character that was read, and each cell is a weight in percent. Follow the dark cells from top to bottom, and see where they jump.
 
 
 # %% tags=["folded", "do"]
@@ -478,29 +480,31 @@ picture(
 )
 
 # %% [markdown]
-# Nobody told the model where to find a year. It takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. Such a map, which says what belongs to what in two texts, is an **alignment**.
+# Nobody told the model where to find a year. Yet it takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. A map like this, which says what belongs to what in two texts, is an **alignment**.
 #
-# One date could be luck, but in more than 80 % of the 1,000 held-out dates each digit of the year looks most at that very digit. The month is found at its name in most of them, and the day at the day.
+# One date could be luck. But in more than 80 % of the 1,000 held-out dates, a digit of the year looks most at that very digit. In more than half, the month's last digit looks most at the month's name, and the day's last digit at the day.
 
-# %% tags=["folded"]
-# Where each row looks most, in all 1,000 dates
+# %% tags=["folded", "nbval-ignore-output"]
+# Shares of the 1,000 dates: the year's four digits, the month, the day
 looked = weights.argmax(dim=-1)  # (1000, 10)
 year = lengths[:1_000] - 4  # where the year begins
 day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
-for digit in range(4):
-    assert (looked[:, digit] == year + digit).float().mean() > 0.8
-assert (looked[:, 9] < day_ends).float().mean() > 0.5
+in_year = looked[:, :4] == year[:, None] + torch.arange(4)  # (1000, 4)
 in_month = (looked[:, 6] > day_ends) & (looked[:, 6] < year - 1)
-assert in_month.float().mean() > 0.5
+in_day = looked[:, 9] < day_ends
+found = torch.column_stack([in_year, in_month, in_day]).float().mean(dim=0)
+assert found[:4].min() > 0.8
+assert found[4:].min() > 0.5
+found
 
 # %% [markdown]
 # ## Does it need what it looks at?
 #
-# A map looks like an explanation, but a weight says only how much of a value went into the mix. Would the model have written something else without it? To find out, take it away and see what happens, which is called an **ablation**.
+# A map looks like an explanation, but a weight says only how much of a value went into the mix. Would the model have written something else without that value? To find out, take the value away, which is called an **ablation**.
 #
-# Say the map is right, and each digit of the year is read at its own place. Then a digit should go wrong when you hide the key at its place, and stay right when you hide the key of another digit. Either could fail, since the characters beside a digit know it as well.
+# Suppose the map is right, and each digit of the year is read at its own place. Then a digit should go wrong when you hide the key at its place, but stay right when you hide another digit's key. Either could fail, because the encoder has told a digit's neighbours about it.
 #
-# The next cell hides one key in each of the 1,000 dates. Row by row it hides digit 0, 1, 2 or 3 of the year, and each column says how often that digit is still right. What do you expect on the diagonal, and what beside it?
+# The next cell hides one key in each of the 1,000 dates. Row i hides digit i of the year, and column j says how often digit j is still right. (The decoder reads the true characters here, so one mistake can't cause another.) What do you expect on the diagonal, and what off it?
 
 # %% tags=["do", "nbval-ignore-output"]
 held_out, position = slice(0, 1_000), torch.arange(17)
@@ -516,7 +520,8 @@ def share_right(mask):
 rows = []
 for digit in range(4):
     others = position != (year + digit)[:, None]  # (1000, 17)
-    rows.append(share_right(padding[held_out] & others[:, None])[:4])
+    mask = padding[held_out] & others[:, None]  # (1000, 1, 17)
+    rows.append(share_right(mask)[:4])
 shares = torch.stack(rows)
 own = torch.eye(4, dtype=torch.bool)
 assert shares[own].max() < 0.4
@@ -524,9 +529,9 @@ assert shares[~own].min() > 0.8
 shares
 
 # %% [markdown]
-# Without the key at its own place, a digit is right in fewer than 40 % of the dates, where guessing would get about one in ten. With any other digit hidden, it is right in more than 80 %. So for the year you may believe the map.
+# With its own key hidden, a digit is right in at most {{100 * shares[own].max():.0f}} % of the dates, and guessing would get about 10 %. With any other digit's key hidden, it's right in at least {{100 * shares[~own].min():.0f}} %. So for the year you can believe the map.
 #
-# And the dashes? Their rows sum to 1 like all others, so each dash looks somewhere.
+# What about the dashes? Their rows also sum to 1, so each dash has to look somewhere.
 
 # %% tags=["folded"]
 # Question
@@ -539,15 +544,15 @@ for row in (4, 7):  # the two dashes
     assert shares[row] > 0.95
 
 # %% [markdown]
-# Hide what a dash looks at most, and in more than 95 % of the dates it is still a dash. So its weight means nothing. It had to go somewhere, because a row sums to 1.
+# When you hide what a dash looks at most, the model still predicts a dash in more than 95 % of the dates. So here the weight doesn't explain what is written.
 #
-# One more caution. Column s stands for what the encoder has *made* of character s. We kept ours from looking far, but in a deep model a token may have gathered anything from anywhere.
+# There's one more caution. Column s stands for what the encoder has *made* of character s. We kept our encoder from looking far, but in a deep model a token may have gathered anything from anywhere.
 #
 # ## Don't compute it twice
 #
-# Look back at `rewrite`. In each of its ten rounds the decoder runs on everything it has written, and only the last row is new. Earlier positions can't see the newest character, so their keys and values come out as before. Then why not keep them? A **KV cache** does, and the decoder runs for the newest token only. So T_q is 1, while T_k is the length of the text so far.
+# In each of the ten rounds of `rewrite`, the decoder runs on everything it has written, although only the last row is new. Earlier positions can't see the newest character, so their keys and values come out as before. A **KV cache** keeps these keys and values, so the decoder runs for the newest token only. Then T_q is 1, while T_k is the length of the text so far.
 #
-# Which mask does that query need? PyTorch's function makes a causal mask for you if you say `is_causal=True`.
+# The newest query may see everything, so it needs no mask. But what if you ask for a causal one? `F.scaled_dot_product_attention` makes it for you if you pass `is_causal=True`.
 
 # %% tags=["folded"]
 # Question
@@ -560,7 +565,7 @@ F.scaled_dot_product_attention(
 )
 
 # %% [markdown]
-# With the identity as values, the output *is* the weights, and all of it is on token 0. PyTorch lines up the *first* query with the first key, but here the *last* query belongs beside the last key. `causal_mask` puts it there, so two new queries get what they would have got in the whole text.
+# With the identity as values, the output *is* the weights, and all the weight is on token 0. PyTorch lines up the *first* query with the first key, but here the *last* query belongs beside the last key. `causal_mask` puts it there, so if you append two tokens at once, their queries get the same outputs as in the whole text.
 
 # %%
 whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
@@ -573,18 +578,18 @@ causal_mask(2, 5)
 #
 # **Which outputs does a changed token reach?**
 #
-# T_q queries look at a context of T_k keys, and the token marked ▲ has changed. Set T_q to 1 and compare "causal" with "causal, top left". Then find a mask under which ▲ reaches no output, and make T_q larger than T_k.
+# T_q queries look at a context of T_k keys, and the token marked ▲ has changed. Set T_q to 1 and compare "causal" with "causal, top left". Then find a mask under which ▲ reaches no output. Finally, make T_q larger than T_k.
 
 # %% tags=["folded"]
 # Explorer: masks, T_q, T_k and a changed token
 explore("cross_and_causal")
 
 # %% [markdown]
-# An output moves only if its row of the mask has a 1 in column ▲. When T_q is larger than T_k, the last query still stands beside the last key, so under "causal" the first queries see nothing. They get zeros.
+# An output moves only if its row of the mask has a 1 in column ▲. When T_q is larger than T_k, the last query still belongs beside the last key, so under "causal" the first queries see nothing and get zeros.
 #
 # ### More: the leak probe, and how far a change travels
 #
-# The leak probe, which you have used since rung {bag_of_words}, adds noise to one position after the other and compares the outputs bit by bit. (It adds a different number to each channel, because a model that sees only differences of channels wouldn't notice the same one.) The result has a row for each output and a column for each input.
+# The leak probe, which you have used since rung {bag_of_words}, adds noise to one position after another and compares the outputs bit by bit. (The probe adds a different number to each channel, because a model that sees only differences between channels wouldn't notice the same number in all of them.) The result has a row for each output and a column for each input.
 
 
 # %%
@@ -620,7 +625,7 @@ for mask in (causal_mask(8), window):
 ask("two_windows")
 
 # %% [markdown]
-# And is a causal mask in the first head enough? It isn't. Output s of the first head knows tokens 0 to s, and without a mask an earlier query of the second head can look at it.
+# Is it enough if only the first head has a causal mask? It isn't. Output s of the first head knows tokens 0 to s, and an earlier query of an unmasked second head can look at that output.
 
 # %%
 reach = leak_probe(lambda x: second(head(x, window)[0], window)[0], longer)
@@ -645,7 +650,7 @@ picture(
 # %% [markdown]
 # ### More: the same by derivatives
 #
-# `jacobian` returns the derivative of every output number with respect to every input number. Sum their absolute values over the channels, and you get the same kind of table. This one also says how strongly each output depends on each input. Here is row 2.
+# `jacobian` returns the derivative of every output number with respect to every input number. If you sum the absolute values over the channels, you get the same kind of table. This table also says how strongly each output depends on each input. Here is its row 2.
 
 # %%
 slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)
@@ -654,7 +659,7 @@ assert torch.equal(slopes > 0, leak_probe(lambda x: decode(x)[0], x))
 slopes[2]
 
 # %% [markdown]
-# The two can disagree. The derivative of rounding is 0 wherever it exists, but a larger change gets through, and the probe sees it.
+# The two tables can disagree. The derivative of rounding is 0 wherever it exists, but a larger change gets through, and the probe notices.
 
 
 # %%
@@ -668,11 +673,11 @@ assert leak_probe(rounded, x).all()
 # %% [markdown]
 # ## Why attention won
 #
-# Early neural translators were recurrent networks, which read one word after the other and hand a single vector on, so the first word has to survive every step to the last. Bahdanau, Cho and Bengio (2014) let such a decoder look back at all the words that it had read, and long sentences came out much better, because nothing had to squeeze through one vector any more. "Attention Is All You Need" (Vaswani et al. 2017) then dropped the recurrence and kept the looking. Any two words are now one step apart, however far from each other they stand, so the gradient finds its way between them. And no position has to wait for the one before it, so all ten characters of a date, or all words of a long text, are trained at once.
+# Early neural translators were recurrent networks. Such a network reads one word after another and passes on a single vector, so what it knows about the first word has to survive every step to the last. Bahdanau, Cho and Bengio (2014) let the decoder look back at all the words that had been read, and long sentences came out much better, because they no longer had to squeeze through one vector. "Attention Is All You Need" (Vaswani et al. 2017) then dropped the recurrence and kept the looking. Now any two words are one step apart, so gradients pass between them more easily. And in training no position has to wait for the one before it, so a model learns from all ten characters of a date at once.
 #
 # ## Break it
 #
-# Here is a bug that all of us write sooner or later. The function is meant to be a causal head, its shapes are right, and there is no warning.
+# Here's a bug that all of us write sooner or later. This function is meant to be a causal head, its shapes are right, and there's no warning.
 
 
 # %%
@@ -693,7 +698,7 @@ almost_causal(x, head).detach()
 ask("find_the_mask_bug")
 
 # %% [markdown]
-# Each query sees the future and nothing else, and the last one, which has no future, gets zeros. The cheapest check is to look at the first query. In a causal head it sees only token 0, so output 0 has to be value 0.
+# Each query sees only the future, and the last query, which has no future, gets zeros. The cheapest check is the first query. In a causal head it sees only token 0, so output 0 has to equal value 0.
 
 # %%
 right, _ = head(x, causal_mask(5))
@@ -704,7 +709,7 @@ assert not almost_causal(x, head)[-1].any()
 # %% [markdown]
 # ## What does True mean?
 #
-# The mask itself was fine, but it went to the wrong function. You'll meet both conventions.
+# The mask itself was fine, but it went to a function that reads it the other way round.
 
 # %% tags=["folded"]
 # Question
@@ -717,15 +722,13 @@ ask("who_gets_the_opposite")
 # | `F.scaled_dot_product_attention`, as `attn_mask` | look here |
 # | `scores.masked_fill(mask, ...)` | fill here: hide |
 # | `nn.MultiheadAttention` and `nn.Transformer`, as any mask | hide |
-# | PyTorch's, as a mask of floats | nothing: it is added to the scores, 0 to show and −∞ to hide |
-# | `is_causal` of `F.scaled_dot_product_attention` | make a causal mask, aligned top left |
-# | `is_causal` of `nn.MultiheadAttention` | a hint that `attn_mask` is causal |
+# | PyTorch's functions, as a mask of floats | nothing, because floats are added to the scores, 0 to show and −∞ to hide |
 #
-# Nobody remembers this table, so say aloud what True means before you pass a mask on, and probe the result.
+# Nobody remembers this table, so say aloud what True means before you pass a mask on.
 #
 # ### More: each row of the table, tried
 #
-# First `F.scaled_dot_product_attention`, with q = k = v = x, and with a mask of floats as well.
+# First comes `F.scaled_dot_product_attention`, with q = k = v = x. It gets our mask, and then a mask of floats.
 
 # %%
 mask = causal_mask(5)
@@ -736,7 +739,7 @@ for shown in (mask, to_add):
     torch.testing.assert_close(out, expected)
 
 # %% [markdown]
-# `nn.MultiheadAttention` has matrices of its own. Here they are set to the identity, so that its queries, keys and values are x as well.
+# `nn.MultiheadAttention` has matrices of its own. We set them to the identity, so that its queries, keys and values are also x.
 
 # %%
 theirs = nn.MultiheadAttention(4, num_heads=1, bias=False, batch_first=True)
@@ -760,7 +763,7 @@ except TypeError as error:
     print(error)
 
 # %% [markdown]
-# `nn.MultiheadAttention` takes the padding mask separately, as `key_padding_mask` of shape (B, T_k), True at the padding. And its `is_causal` is only a hint, "this `attn_mask` is the causal one". If the hint is wrong, PyTorch may follow it and ignore your mask. If you give the hint alone, it may hide nothing. So pass the mask, and give the hint only when it's true.
+# `nn.MultiheadAttention` takes the padding mask separately, as `key_padding_mask` of shape (B, T_k), True at the padding. And its `is_causal` is only a hint, "this `attn_mask` is the causal one". If the hint is wrong, PyTorch may follow the hint and ignore your mask. If you give the hint without a mask, PyTorch may hide nothing. So pass the mask, and give the hint only when it's true.
 
 # %%
 pair, padding_5 = (
@@ -785,10 +788,11 @@ with torch.no_grad():
 torch.testing.assert_close(hinted, unmasked)
 
 # %% [markdown]
-# `nn.Transformer` is a whole encoder-decoder. Two of its masks are easily forgotten. `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells you whether you did.
+# `nn.Transformer` is a whole encoder-decoder. Two of its masks are easy to forget. `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells you whether you've set them all.
 
 # %%
 torch.manual_seed(0)
+# width 4, 2 heads, an encoder and a decoder of one step, feed-forward of 8
 theirs = nn.Transformer(4, 2, 1, 1, 8, dropout=0.0, batch_first=True)
 src, tgt = torch.randn(1, 6, 4), torch.randn(1, 5, 4)
 hidden = ~padding_mask(torch.tensor([4]), 6)[:, 0]  # True at the padding
@@ -872,23 +876,23 @@ check("leaks", my_leaks)
 # %% [markdown]
 # ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has self-attention in the encoder, masked self-attention in the decoder, and "encoder-decoder attention", which is our cross-attention. Both are several times as deep as ours, and every step of the decoder looks at what the last step of the encoder has made. A task with one text in and another one out, such as translation, is called sequence-to-sequence.
-# - BERT is an encoder alone, and GPT a decoder alone, without cross-attention.
-# - Bahdanau, Cho and Bengio (2014) drew alignments of translations, with additive scores between two recurrent networks.
-# - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
-# - How much attention maps explain is disputed. See "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has self-attention in the encoder, masked self-attention in the decoder, and "encoder-decoder attention", which is our cross-attention. Their encoder and decoder are several times as deep as ours, and every step of the decoder looks at what the encoder's last step has made. A task that turns one text into another, such as translation, is called sequence-to-sequence.
+# - BERT is only an encoder, and GPT is only a decoder, without cross-attention.
+# - Bahdanau, Cho and Bengio (2014) drew alignments of translations. Their scores were additive, between two recurrent networks.
+# - Longformer (Beltagy et al. 2020) uses windows, and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
+# - People disagree about how much attention maps explain. See "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
 #
 # ## Where we are
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the context, from which keys and values may come).](images/transformer_cross_and_causal.svg)
 #
-# A head can read any text now, and you can tell what it needs from what it merely looks at. The model on our staircase is a decoder, and it has only its own text. What it lacks is a second head, because after “Poor” one head can look for only one thing at a time.
+# Now a head can read any text, and by hiding keys you can test whether a model needs what it looks at. The model on our staircase is a decoder that reads only its own text. What it lacks is a second head, because after “Poor” one head can look for only one thing at a time.
 #
 # ## Three sentences to remember
 #
-# 1. In cross-attention the queries come from the text that is written, and the keys and values from the one that is read.
-# 2. An encoder and a decoder differ only in the mask, so say what True means before you pass a mask on, and probe the result.
-# 3. A weight says what went into the mix, so read a map as a guess about what the model uses, and test it by taking something away.
+# 1. In cross-attention the queries come from the text being written, and the keys and values come from the text that was read.
+# 2. The self-attention of an encoder and of a decoder differs only in the mask, so say what True means before you pass a mask on, and probe the result.
+# 3. A weight says what went into the mix, so read a map as a guess about what the model uses, and test that guess by taking something away.
 #
 # Next: [rung {multi_head}]({multi_head}.ipynb), where several heads look at once.
 #
