@@ -122,7 +122,7 @@ torch.testing.assert_close(cross(six, six), same(six))
 # %% [markdown]
 # ### More: cross-attention with random matrices, number by number
 #
-# Sebastian Raschka's worked example from rung {query_key_value} (2024) continues with cross-attention in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six words of "Life is short, eat dessert first" look at eight other tokens, which are random.
+# The worked example of rung {query_key_value}, by Sebastian Raschka (2024), continues with cross-attention in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six words of "Life is short, eat dessert first" look at eight other tokens, which are random.
 
 # %% tags=["folded", "name:raschka"]
 # Data: the six tokens, three matrices and eight other tokens
@@ -415,7 +415,7 @@ for step in tqdm(range(800), bar_format="training {bar}"):
 # %% [markdown]
 # ## Let it write
 #
-# Now there is no target to read. The decoder starts from `>`, appends the character with the highest logit, and runs again on what it has written so far. A model that reads its own output like this is **autoregressive**, and always taking the highest logit is called greedy decoding. The encoder runs only once, because the date doesn't change.
+# Now there is no target to read. The decoder starts from `>`, appends the character with the highest logit, and runs again on what it has written. A model that reads its own output like this is **autoregressive**, and always taking the highest logit is called greedy decoding. The encoder runs only once, because the date doesn't change.
 
 
 # %%
@@ -482,7 +482,7 @@ picture(
 # %% [markdown]
 # Nobody told the model where to find a year. Yet it takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. A map like this, which says what belongs to what in two texts, is an **alignment**.
 #
-# One date could be luck. But in more than 80 % of the 1,000 held-out dates, a digit of the year looks most at that very digit. In more than half, the month's last digit looks most at the month's name, and the day's last digit at the day.
+# One date could be luck. What about all 1,000 held-out dates?
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Shares of the 1,000 dates: the year's four digits, the month, the day
@@ -498,6 +498,8 @@ assert found[4:].min() > 0.5
 found
 
 # %% [markdown]
+# In {{100 * found[:4].mean():.0f}} % of the dates, a digit of the year looks most at that very digit. The month's last digit looks most at the month's name in {{100 * found[4]:.0f}} %, and the day's last digit at the day in {{100 * found[5]:.0f}} %.
+#
 # ## Does it need what it looks at?
 #
 # A map looks like an explanation, but a weight says only how much of a value went into the mix. Would the model have written something else without that value? To find out, take the value away, which is called an **ablation**.
@@ -529,7 +531,7 @@ assert shares[~own].min() > 0.8
 shares
 
 # %% [markdown]
-# With its own key hidden, a digit is right in at most {{100 * shares[own].max():.0f}} % of the dates, and guessing would get about 10 %. With any other digit's key hidden, it's right in at least {{100 * shares[~own].min():.0f}} %. So for the year you can believe the map.
+# With its own key hidden, a digit is right in {{100 * shares[own].mean():.0f}} % of the dates, while guessing would get about one in ten. With another digit's key hidden, it's right in {{100 * shares[~own].mean():.0f}} %. So for the year you can believe the map.
 #
 # What about the dashes? Their rows also sum to 1, so each dash has to look somewhere.
 
