@@ -30,7 +30,7 @@ from build import FIELD
 from cells import calls_in, run
 from IPython.core.inputtransformer2 import TransformerManager
 
-from attention_course.attention import attention
+from attention_course.attention import CrossAttentionHead, attention
 from attention_course.exercises import EXERCISES, check
 from attention_course.explorers import EXPLORERS, explore
 from attention_course.ladder import ORDER, RUNGS
@@ -231,6 +231,20 @@ def test_the_worked_example_has_the_numbers_that_raschka_prints():
     torch.testing.assert_close(made["output"], torch.tensor(printed), atol=1e-4, rtol=0)
     of_short = made["weights"][2]
     assert [made["words"][at] for at in (of_short.argmax(), of_short.argmin())] == ["short", "is"]
+
+
+def test_the_worked_example_of_cross_attention_has_the_numbers_that_raschka_prints():
+    below = {"CrossAttentionHead": CrossAttentionHead, "torch": torch, "nn": nn}
+    made = run("cross_and_causal", "raschka", **below)
+    printed = [
+        [0.4231, 0.8665, 0.6503, 1.0042],
+        [0.4874, 0.9718, 0.7359, 1.1353],
+        [0.4054, 0.8359, 0.6258, 0.9667],
+        [0.4357, 0.8886, 0.6678, 1.0311],
+        [0.4429, 0.9006, 0.6775, 1.0460],
+        [0.3860, 0.8021, 0.5985, 0.9250],
+    ]
+    torch.testing.assert_close(made["output"], torch.tensor(printed), atol=1e-4, rtol=0)
 
 
 # Words

@@ -195,7 +195,8 @@ def scaling_variance() -> dict:
 def encoder_decoder(short: bool = False) -> dict[str, Any]:
     """Train the encoder-decoder of the rung, or only begin; return all that its cells define."""
     below = {"CrossAttentionHead": CrossAttentionHead, "window_mask": window_mask}
-    return cells.run("cross_and_causal", "imports", "dates", "model", "training", short=short, **below)
+    parts = "imports", "dates", "model", "shift_by_one", "training"
+    return cells.run("cross_and_causal", *parts, short=short, **below)
 
 
 def in_bytes(parameter: Tensor) -> dict[str, object]:

@@ -131,6 +131,8 @@ def test_what_a_finger_or_the_mouse_covers_is_covered(browser):
     """It captures the pointer, and a drawing of moved groups says which part is under it."""
     page = browser.new_page(has_touch=True, reduced_motion="reduce")
     page.set_content(f"<!doctype html><meta charset=utf-8><body>{hero('cross_and_causal').page()}")
+    page.locator(".guess button").first.click()
+    expect(page.locator(".guess [role=status]")).to_have_text(re.compile(r"\w"), timeout=60_000)
     switch = page.get_by_role("switch")
     switch.nth(5).tap()
     assert_covered(page, {5})

@@ -188,8 +188,8 @@ function play(stage, { characters, months, dates, parameters }) {
       .map(([name, written, right]) => `${name} ${written}, not ${right}`);
     const end = faults.length ? `✗ It writes ${run.written}: ${faults.join("; ")}.` : `✓ It writes ${run.written}.`;
     const hidden = [...text].map((character, s) => (covered[s] ? character : "…")).join("").replace(/…+/g, "…");
-    if (covered.every(Boolean)) return `All is covered. ${end} With nothing to read, it can only guess.`;
-    const guess = faults.length ? " What it cannot read, it guesses." : "";
+    if (covered.every(Boolean)) return `Everything is covered. ${end} With nothing to read, it can only guess.`;
+    const guess = faults.length ? " It guesses what it can't read." : "";
     if (covered.some(Boolean)) return `Covered: ${quoted(hidden.replace(/^…|…$/g, ""))}. ${end}${guess}`;
     return `${end} Point at a character to see what it looks at. To see it guess, cover the month: press the button, or drag over it.`;
   };
@@ -222,7 +222,7 @@ function play(stage, { characters, months, dates, parameters }) {
     if (looking()) stage.say("t" in looked ? describeWritten(looked.t) : describeSource(looked.s));
     else if (seen === last) stage.say(describeAll());
     else if (seen) stage.say(describeWritten(seen - 1));
-    else stage.say(`It has read ${text}. Now it writes it as year-month-day, one character after the other. Press Step.`);
+    else stage.say(`It has read ${text}. Now it writes the same date as year-month-day, one character after another. Press Step.`);
     return stage.show({ n, weights, reach, strength, lids });
   };
 
@@ -255,7 +255,7 @@ function play(stage, { characters, months, dates, parameters }) {
     if (!months.includes(month)) {
       stage.say(
         unknown
-          ? `The model does not know ${quoted(unknown)}. It knows digits, spaces, and the letters in the names of the months.`
+          ? `The model doesn't know ${quoted(unknown)}. It knows digits, spaces, and the letters in the names of the months.`
           : "It learned dates of one kind: the day, the month in English, a year from 1000 to 9999. For example: 3 march 1998.",
       );
     } else if (date !== text) {

@@ -3,25 +3,30 @@
 #
 # <!--ladder-->
 #
-# **You will build** attention from one sequence to another, and with it a small encoder-decoder that rewrites dates. On the way: masks of several kinds, a tool that finds leaks, and what an attention map can tell you.
+# **You will build** attention from one text to another and a small model that rewrites dates, and you'll learn what a mask's True means.
+#
+# So far our staircase has one head, a loss of 0.38<!--given-->, and a model that reads only its own text. Nothing in a text that begins with `1879-` says which month comes next. To turn `14 march 1879` into `1879-03-14`, a model has to read one text while it writes another.
 
 # %% tags=["hero", "folded"]
-# The opening picture: type a date, cover a part
+# The opening picture: guess first, then type a date and cover a part
 from attention_course.heroes import hero
 
 hero("cross_and_causal")
 
 # %% [markdown]
-# **You need** [rung {query_key_value}]({query_key_value}.ipynb) for a head, and [rung {scaling_variance}]({scaling_variance}.ipynb) for logits, the loss, the optimizer and the Jacobian.
+# **You need** [rung {query_key_value}]({query_key_value}.ipynb) for a head, and [rung {scaling_variance}]({scaling_variance}.ipynb) for how a model learns.
 #
 # <!--time-->
 #
-# ![The transformer as a drawing. Lit is what this rung builds: the context, from which keys and values may come.](images/transformer_cross_and_causal.svg)
-
-# %% [markdown]
-# ## The question
+# ## Cover the year
 #
-# A translator has read the whole sentence in one language, and writes the other one word by word. While reading she may look ahead, while writing she cannot. And at each word she looks back at the sentence she read. How much of that is one head of rung {query_key_value}, and what has to change?
+# Type your birthday, and follow the beams. What if you drag over the year, so that nothing in the model can read it?
+
+# %% tags=["folded"]
+# Question
+from attention_course.questions import ask
+
+ask("cover_the_year")
 
 # %% tags=["folded", "name:imports"]
 # Imports
@@ -37,360 +42,45 @@ from attention_course.attention import (
     attention,
     causal_mask,
     padding_mask,
+    window_mask,
 )
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.fills import fill
 from attention_course.plots import Heatmap, picture
 from attention_course.progress import progress
-from attention_course.questions import ask
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
 progress("cross_and_causal")
 
 # %% [markdown]
-# ## One line
+# ## Ask another text
 #
-# Here is one head on T = 6 tokens that look at one another: **causal self-attention**, as in a **decoder**, the part of a model that writes. Each query sees itself and the past.
-
-# %%
-torch.manual_seed(0)
-T, C = 6, 4
-x = torch.randn(T, C)
-head = Head(n_embd=C, head_size=4)
-
-
-def decode(x):
-    q, k, v = head.query(x), head.key(x), head.value(x)
-    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-    future = ~causal_mask(len(x))
-    scores = scores.masked_fill(future, float("-inf"))  # delete this line
-    weights = torch.softmax(scores, dim=-1)
-    return weights @ v, weights
-
-
-# %% tags=["folded"]
-# Question
-ask("delete_one_line")
-
-
-# %% tags=["folded"]
-# Picture: the weights of decode, and of encode, which lacks the line
-def encode(x):
-    q, k, v = head.query(x), head.key(x), head.value(x)
-    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-    weights = torch.softmax(scores, dim=-1)
-    return weights @ v, weights
-
-
-picture(
-    Heatmap(
-        "with the line: decoder", decode(x)[1], "query t", "key s", limit=1
-    ),
-    Heatmap("without: encoder", encode(x)[1], "query t", "key s", limit=1),
-    alt="Two tables of weights. The decoder's is a lower triangle, the "
-    "encoder's is full. Their last rows are the same.",
-)
-
-# %% tags=["folded"]
-# Check: the last output stays, the others move
-torch.testing.assert_close(decode(x)[0][-1], encode(x)[0][-1])
-assert ((decode(x)[0] - encode(x)[0]).abs().amax(dim=-1)[:-1] > 1e-3).all()
-
-# with a second head on top, every output moves
-second = Head(n_embd=C, head_size=4)
-masked, unmasked = (
-    second(f(x)[0], causal_mask(T))[0] for f in (decode, encode)
-)
-assert ((masked - unmasked).abs().amax(dim=-1) > 1e-3).all()
-
-# %% [markdown]
-# Without the line it is the attention of an **encoder**, the part that reads: every token sees the whole text, so attention is **bidirectional**. The last query sees every token either way, so its output stays. With a second head on top it would not: the earlier outputs have changed, and the last query of the second head looks at those. So a decoder that was trained with the mask also needs it while it generates, even though only its last output is used then, as long as it recomputes the earlier positions; with a cache (below), and one new token at a time, it does not.
+# In the head of rung {query_key_value}, one text both asks and answers. Now the text being written asks, and the text that was read answers. So which of the three matrices does each text need?
 #
-# Nothing else differs: pass `Head` a mask, or leave it out.
-
-# %% tags=["lesson"]
-torch.testing.assert_close(head(x, causal_mask(T))[0], decode(x)[0])
-torch.testing.assert_close(head(x)[0], encode(x)[0])
-
-# %% [markdown]
-# ## A gallery of masks
-#
-# A mask says which query may look at which key. With a window (rung {tril_matmul}) a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question, while the answer after it is written from left to right. **Padding** fills up the short sequences of a batch, and no query should look at it. Its mask has shape (B, 1, T): one row, which broadcasts to all queries of a sequence.
-
+# Try it with numbers that you can check in your head. The date that was read has three tokens, a day, a month and a year. Each token has a 1 in the channel of its kind, and its number in the last channel. You write a year and then a month, so your two tokens say which kind they want, but their last channel is still empty.
 
 # %%
-def window_mask(T_q, window, T_k=None, *, device=None):
-    mask = causal_mask(T_q, T_k, device=device)
-    return mask & ~mask.tril(mask.shape[1] - T_q - window)
-
-
-def prefix_mask(T_q, prefix, T_k=None, *, device=None):
-    mask = causal_mask(T_q, T_k, device=device)
-    mask[:, :prefix] = True
-    return mask
-
-
-lengths = torch.tensor([4, 6])  # 4 tokens and 2 of padding; 6 tokens
-padding = padding_mask(lengths, T)  # (B, 1, T) = (2, 1, 6)
+context = torch.tensor([[1.0, 0, 0, 14], [0, 1, 0, 3], [0, 0, 1, 1879]])
+x = torch.tensor([[0.0, 0, 1, 0], [0, 1, 0, 0]])  # a year, a month
+# queries and keys are kinds; 20 gives the best key nearly all the weight
+W_query, W_key = 20 * torch.eye(4)[:, :3], torch.eye(4)[:, :3]
+W_value = torch.eye(4)[:, 3:]  # values are numbers
 
 # %% tags=["folded"]
-# Picture: padding, window and prefix
-picture(
-    Heatmap(
-        "padding, row 0 of B",
-        padding[0].expand(T, T),
-        "query t",
-        "key s",
-        limit=1,
-    ),
-    Heatmap("window of 3", window_mask(T, 3), "query t", "key s", limit=1),
-    Heatmap("prefix of 3", prefix_mask(T, 3), "query t", "key s", limit=1),
-    alt="Three masks: four columns of ones and two of zeros; a band of "
-    "three ones in each row, up to the diagonal; a lower triangle whose "
-    "first three columns are all ones.",
-)
+# Fill in: who asks, and who answers?
+fill("from_the_other_text")
+
+# %% tags=["folded", "name:from_the_other_text"]
+# Queries from x, keys and values from context
+q, k, v = x @ W_query, context @ W_key, context @ W_value
+weights = torch.softmax(q @ k.T, dim=-1)  # (2, 3)
+output = weights @ v  # (2, 3) @ (3, 1) is (2, 1)
+output
 
 # %% [markdown]
-# Masks combine with `&`: `both` is the padding mask and the causal one. Padding at the end, as here, lies in the future of each real token, and the causal mask hides it already. To continue several texts at once, the padding is put at the *start*, so that the newest tokens are all in the last column. There the padding mask is needed.
-
-# %% tags=["folded"]
-# Check: padding at the end and at the start, with the causal mask
-both = causal_mask(T) & padding  # (T, T) & (B, 1, T) is (B, T, T)
-real = torch.arange(T) < lengths[:, None]  # (B, T)
-assert torch.equal(both[real], causal_mask(T).repeat(2, 1, 1)[real])
-assert not torch.equal(both, causal_mask(T).expand(2, T, T))
-
-padded = torch.cat([torch.ones(2, C), x[:4]])  # 2 of padding, then 4 tokens
-alone, _ = head(x[:4], causal_mask(4))
-hidden = causal_mask(T) & (torch.arange(T) >= 2)
-torch.testing.assert_close(head(padded, hidden)[0][2:], alone)
-seen = head(padded, causal_mask(T))[0][2:]
-assert ((seen - alone).abs().amax(dim=-1) > 1e-3).all()
-
-# %% [markdown]
-# A mask hides keys, not queries: a padded query still gets an output. No other token looks at it, but the loss would. `F.cross_entropy` skips each target that equals its `ignore_index`, by default -100.
-
-# %%
-logits, targets = torch.randn(2, T, 9), torch.randint(9, (2, T))  # V = 9
-ignored = torch.where(real, targets, -100)
-loss = F.cross_entropy(logits.flatten(0, 1), ignored.flatten())
-torch.testing.assert_close(
-    loss, F.cross_entropy(logits[real], targets[real])
-)
-
-# %% [markdown]
-# ## True means what?
-#
-# Our masks are True where a query may look. Not every function agrees.
-
-# %% tags=["folded"]
-# Question
-ask("who_gets_the_opposite")
-
-# %% [markdown]
-# | the mask goes to | True means |
-# | --- | --- |
-# | `attention` of this course | look here |
-# | `F.scaled_dot_product_attention` | look here |
-# | `scores.masked_fill(mask, ...)` | fill here: hide |
-# | `nn.MultiheadAttention` | hide |
-# | either of PyTorch's two, as a float mask | nothing: it is added to the scores, 0 to show and −∞ to hide |
-#
-# `decode` above is the third row. Here is the second, with q = k = v = x, and with a float mask too.
-
-# %%
-mask = causal_mask(T)
-to_add = torch.zeros(T, T).masked_fill(~mask, float("-inf"))
-expected, _ = attention(x, x, x, mask)
-for shown in (mask, to_add):
-    out = F.scaled_dot_product_attention(x, x, x, attn_mask=shown)
-    torch.testing.assert_close(out, expected)
-
-# %% [markdown]
-# `nn.MultiheadAttention` has matrices of its own, here set to the identity, so that its queries, keys and values are x as well.
-
-# %%
-theirs = nn.MultiheadAttention(C, num_heads=1, bias=False, batch_first=True)
-theirs.in_proj_weight.data = torch.eye(C).repeat(3, 1)
-theirs.out_proj.weight.data = torch.eye(C)
-for hide in (~mask, to_add):
-    out, _ = theirs(x, x, x, attn_mask=hide)
-    torch.testing.assert_close(out, expected)
-
-# %% [markdown]
-# Float masks set a trap. `mask.float()` looks like the same mask, but its ones and zeros are added to the scores, and no key is hidden. With the identity as values, the output *is* the weights: query 0 looks at all six keys. The functions of this course refuse such a mask.
-
-# %%
-floats = mask.float()
-added = F.scaled_dot_product_attention(x, x, torch.eye(T), attn_mask=floats)
-assert (added > 0).all()
-print(added[0])
-try:
-    attention(x, x, x, floats)
-except TypeError as error:
-    print(error)
-
-# %% [markdown]
-# `nn.MultiheadAttention` takes the padding mask separately, as `key_padding_mask`: (B, T_k), True at the padding.
-
-# %%
-pair = torch.randn(2, T, C)  # (B, T, C)
-hide = {"attn_mask": ~mask, "key_padding_mask": ~padding[:, 0]}
-out, _ = theirs(pair, pair, pair, **hide)
-torch.testing.assert_close(out, attention(pair, pair, pair, both)[0])
-
-# %% [markdown]
-# It also has an option `is_causal`. That is only a hint: "this `attn_mask` is the causal one". A wrong hint may be used in place of the mask: pass a window with this hint and `need_weights=False`, and you get the causal mask instead of the window. And a hint is no substitute for a mask: in training, a call without `attn_mask` is an error, and in evaluation PyTorch may take a faster path that ignores the hint and hides nothing. Pass the mask, and a hint only where it is true.
-
-# %% tags=["folded"]
-# Check: a wrong hint replaces the mask, the hint alone hides nothing
-window = window_mask(T, 3)
-hint = {"attn_mask": ~window, "is_causal": True, "need_weights": False}
-out, _ = theirs(pair, pair, pair, **hint)
-torch.testing.assert_close(out, attention(pair, pair, pair, mask)[0])
-
-# the faster path wants an even number of heads
-two_heads = nn.MultiheadAttention(C, num_heads=2, batch_first=True).eval()
-with torch.no_grad():
-    hinted, _ = two_heads(pair, pair, pair, is_causal=True)
-    unmasked, _ = two_heads(pair, pair, pair)
-torch.testing.assert_close(hinted, unmasked)
-
-# %% [markdown]
-# ## When T_q is not T_k
-#
-# When a causal decoder writes one more token, the keys and values of the past stay the same, since no earlier position sees the new one. So it can keep them, in a **KV cache**, and make one query, for the newest token. Of T_q queries and T_k keys, T_q is then 1, and T_k the length of the text so far.
-#
-# In `F.scaled_dot_product_attention`, `is_causal=True` is not a hint but the mask. Say the text has five tokens, and the last one makes the query.
-
-# %% tags=["folded"]
-# Question
-ask("one_new_token")
-
-# %%
-tokens = x[:5]
-F.scaled_dot_product_attention(
-    tokens[-1:], tokens, torch.eye(5), is_causal=True
-)
-
-# %% [markdown]
-# All the weight of the newest token lies on token 0; it sees neither what came since then nor itself. The option aligns the first query with the first key, top left. A decoder with a cache needs the last query aligned with the last key, bottom right. `causal_mask` does that, and then the last two outputs are those of a forward pass over the whole text.
-
-# %%
-whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
-continued, _ = attention(tokens[-2:], tokens, tokens, causal_mask(2, 5))
-torch.testing.assert_close(continued, whole[-2:])
-
-# %% tags=["folded"]
-# Check and picture: the last two queries, by is_causal and by our mask
-two = F.scaled_dot_product_attention(
-    tokens[-2:], tokens, torch.eye(5), is_causal=True
-)
-
-wrong = F.scaled_dot_product_attention(
-    tokens[-2:], tokens, tokens, is_causal=True
-)
-assert ((wrong - whole[-2:]).abs().amax(dim=-1) > 0.1).all()
-
-picture(
-    Heatmap("is_causal: top left", two > 0, "query t", "key s", limit=1),
-    Heatmap(
-        "ours: bottom right", causal_mask(2, 5), "query t", "key s", limit=1
-    ),
-    alt="Two masks of two queries and five keys. Top left: one key and two "
-    "keys. Bottom right: four keys and five keys.",
-)
-
-# %% [markdown]
-# ## A tool that finds leaks
-#
-# `leak_probe`, which you have used since rung {bag_of_words}, adds noise to one position after the other, and compares the outputs exactly. The result is a table with a row for each output and a column for each input.
-
-
-# %%
-def leak_probe(function, x):
-    noise = torch.randn(
-        x.shape, generator=torch.Generator().manual_seed(0)
-    ).to(x)
-    # beside large tokens, small noise is lost in rounding
-    noise = noise * (1 + x.abs())
-    # it may return a buffer that it writes to again
-    before = function(x.clone()).clone()
-    columns = []
-    for j in range(x.shape[-2]):
-        perturbed = x.clone()
-        perturbed[..., j, :] += noise[..., j, :]
-        after = function(perturbed)
-        moved = (after != before).any(dim=-1)
-        columns.append(moved.reshape(-1, moved.shape[-1]).any(dim=0))
-    return torch.stack(columns, dim=-1)
-
-
-# %% [markdown]
-# For a decoder, all that lies above the diagonal must be False: a True there is a leak from the future. For this head the table is the mask itself. (Where a weight is rounded to 0, the probe can show less than the mask allows.) For two heads, one on top of the other, it need not be.
-
-# %%
-longer, window = torch.randn(8, C), window_mask(8, 3)
-for mask in (causal_mask(8), window):
-    probe = leak_probe(lambda x, m=mask: head(x, m)[0], longer)
-    assert torch.equal(probe, mask)
-
-# %% tags=["folded"]
-# Question
-ask("two_windows")
-
-# %% [markdown]
-# And is a causal mask in the first head enough? No. Its output s knows tokens 0 to s, and without a mask an earlier query of the second head looks at it.
-
-# %%
-reach = leak_probe(lambda x: second(head(x, window)[0], window)[0], longer)
-mask = causal_mask(8)
-leak = leak_probe(lambda x: second(head(x, mask)[0])[0], longer)
-
-# %% tags=["folded"]
-# Check and picture: two windows of 3 reach as far as one of 5
-labels = "output that moves", "input that is nudged"
-assert torch.equal(reach, window_mask(8, 5))
-assert leak.all()
-
-picture(
-    Heatmap("one head, window of 3", window, *labels),
-    Heatmap("two of them", reach, *labels),
-    Heatmap("causal, then no mask", leak, *labels),
-    alt="Leak probes: with a window of three, one head reaches two tokens "
-    "back, and two heads reach four tokens back. With a causal head and "
-    "one without a mask on top, every output moves with every input.",
-)
-
-# %% [markdown]
-# ## By derivatives
-#
-# Derivatives answer the same question. `jacobian` (rung {scaling_variance}) returns the derivative of every output number with respect to every input number. Sum their absolute values over the channels: a table of the same kind, which also says how much. Here is row 2.
-
-# %%
-slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)
-slopes = slopes.abs().sum(dim=(1, 3))  # (T, 4, T, C) to (T, T)
-assert torch.equal(slopes > 0, leak_probe(lambda x: decode(x)[0], x))
-slopes[2]
-
-# %% [markdown]
-# The two can disagree. The derivative of rounding is 0 wherever it exists, but a larger change gets through, and the probe sees it.
-
-
-# %%
-def rounded(x):
-    return (100 * encode(x)[0]).round()
-
-
-assert not torch.autograd.functional.jacobian(rounded, x).any()
-assert leak_probe(rounded, x).all()
-
-# %% [markdown]
-# ## Keys and values from elsewhere
-#
-# So far, one text looked at itself: that is **self-attention**. In **cross-attention** the queries come from one sequence, `x`, and the keys and values from another, `context`. (The context vector of rung {query_key_value} is something else.)
+# Both of your tokens found what they wanted. This is **cross-attention**. When a text looks at itself, as in the earlier rungs, that's **self-attention**. How does cross-attention change the shapes?
 
 # %% tags=["folded"]
 # Question
@@ -399,6 +89,9 @@ ask("shape_of_cross_weights")
 # %% tags=["folded"]
 # Question
 ask("other_channels")
+
+# %% [markdown]
+# So the two texts may differ in length and in channels. Only queries and keys need the same width, because they meet in a dot product.
 
 
 # %%
@@ -416,9 +109,22 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# Here is the cross-attention step of the worked example from rung {query_key_value}, by Sebastian Raschka (2024): [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six tokens of "Life is short, eat dessert first" look at eight others, which are random.
+# If a text is its own context, you're back at self-attention. To prove that, copy the parameters into a `Head`, whose linear layers have the same names.
 
-# %% tags=["folded"]
+# %% tags=["proof"]
+torch.manual_seed(0)
+cross = CrossAttentionHead(n_embd=3, n_context=3, head_size=2, d_v=4)
+same = Head(n_embd=3, head_size=2, d_v=4)
+same.load_state_dict(cross.state_dict())  # copy the parameters
+six = torch.randn(6, 3)
+torch.testing.assert_close(cross(six, six), same(six))
+
+# %% [markdown]
+# ### More: cross-attention with random matrices, number by number
+#
+# The worked example of rung {query_key_value}, by Sebastian Raschka (2024), continues with cross-attention in [Understanding and Coding Self-Attention, Multi-Head Attention, Cross-Attention, and Causal-Attention in LLMs](https://magazine.sebastianraschka.com/p/understanding-and-coding-self-attention). The six words of "Life is short, eat dessert first" look at eight other tokens, which are random.
+
+# %% tags=["folded", "name:raschka"]
 # Data: the six tokens, three matrices and eight other tokens
 torch.manual_seed(123)
 embedding = nn.Embedding(50_000, 3)
@@ -429,57 +135,16 @@ W_query, W_key = torch.rand(3, 2), torch.rand(3, 2)
 W_value = torch.rand(3, 4)
 eight = torch.rand(8, 3)
 
-# %%
+# %% tags=["name:raschka"]
 cross = CrossAttentionHead(n_embd=3, n_context=3, head_size=2, d_v=4)
 cross.query.weight.data = W_query.T  # nn.Linear stores (out, in)
 cross.key.weight.data = W_key.T
 cross.value.weight.data = W_value.T
 output, weights = cross(six, eight)
-
-# %% tags=["folded"]
-# Check and picture: weights, and the output as Raschka prints it
-printed = torch.tensor(
-    [
-        [0.4231, 0.8665, 0.6503, 1.0042],
-        [0.4874, 0.9718, 0.7359, 1.1353],
-        [0.4054, 0.8359, 0.6258, 0.9667],
-        [0.4357, 0.8886, 0.6678, 1.0311],
-        [0.4429, 0.9006, 0.6775, 1.0460],
-        [0.3860, 0.8021, 0.5985, 0.9250],
-    ]
-)
-torch.testing.assert_close(output, printed, atol=1e-4, rtol=0)
-
-picture(
-    Heatmap(
-        "weights (6, 8)",
-        weights,
-        "query t of x",
-        "key s of context",
-        limit=1,
-    ),
-    Heatmap("output (6, 4)", output, "query t of x", "channel"),
-    alt="A table of weights with six rows and eight columns, and an output "
-    "with six rows and four columns.",
-)
+weights.shape, output
 
 # %% [markdown]
-# So the lengths may differ, and so may the numbers of channels. Only queries and keys must agree, because they meet in a dot product.
-
-# %%
-wide = torch.randn(8, 5)  # 8 tokens of 5 channels
-mixed = CrossAttentionHead(n_embd=3, n_context=5, head_size=2, d_v=4)
-mixed(six, wide)[0].shape
-
-# %% [markdown]
-# ## Prove
-#
-# With `context` = `x`, cross-attention is self-attention. Both classes give their linear layers the same names, so one can load the parameters of the other.
-
-# %% tags=["proof"]
-same = Head(n_embd=3, head_size=2, d_v=4)
-same.load_state_dict(cross.state_dict())
-torch.testing.assert_close(cross(six, six), same(six))
+# These are the six rows that Raschka prints. What if you shuffle the eight tokens?
 
 # %% tags=["folded"]
 # Question
@@ -492,15 +157,126 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# As in rung {query_key_value}, attention has to be told the position of a token. Here it is part of the token.
+# ## Who may look ahead?
 #
-# ## A working example: dates
+# A translator reads the whole sentence before she starts. While reading, she may look ahead, because every word is already there. While writing, she can't, because the next word doesn't exist yet. In a model, the part that reads is called the **encoder**, and the part that writes is the **decoder**.
 #
-# We have nearly all the parts of a small translation model; the rest we borrow from rung {bigram_to_gpt}. It reads a date as people write it, `3 march 1998`, and writes it in the ISO format, `1998-03-03`. The parts change places, a name becomes a number, and a zero is added. A task of this kind, one sequence in and another one out, is called **sequence-to-sequence**.
+# A decoder's self-attention head is the masked head that you know. Here it reads six random tokens.
+
+# %%
+torch.manual_seed(0)
+x = torch.randn(6, 4)
+head = Head(n_embd=4, head_size=4)
+
+
+def decode(x):
+    q, k, v = head.query(x), head.key(x), head.value(x)
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    future = ~causal_mask(len(x))
+    scores = scores.masked_fill(future, float("-inf"))  # delete this line
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights
+
+
+# %% tags=["folded"]
+# Question
+ask("delete_one_line")
+
+# %% tags=["folded"]
+# Picture: the weights with the line, and without it
+torch.testing.assert_close(head(x, causal_mask(6)), decode(x))
+assert torch.equal(decode(x)[0][-1], head(x)[0][-1])
+assert ((decode(x)[0] - head(x)[0]).abs().amax(dim=-1)[:-1] > 1e-3).all()
+picture(
+    Heatmap("decoder", decode(x)[1], "query t", "key s", limit=1),
+    Heatmap("encoder", head(x)[1], "query t", "key s", limit=1),
+    alt="Two tables of weights. The decoder's is a lower triangle, the "
+    "encoder's is full. Their last rows are the same.",
+)
+
+# %% [markdown]
+# The mask is the only difference. Without it you have an encoder's head, where every token sees the whole text.
 #
-# We draw 21,000 dates at random, all different, from the years 1000 to 9999. The first 1,000 are **held out**: the model never trains on them, and is judged on them.
+# ### More: why a trained model can't drop its mask
 #
-# The tokens are characters, and each gets an id. The character `>` marks the start of what is written; in papers it is BOS, beginning of sequence. Short dates are padded with spaces: 17 characters for the longest source, and 10 for each target.
+# The last output doesn't depend on the mask, and a decoder that writes uses only its last output. So could you train with the mask and then write without it? With one head you could. But suppose a second head sits on top of the first. Its last query looks at *earlier* outputs of the first head, and those outputs have changed. (With a cache, which comes later in this rung, you don't need the mask after all, because nothing earlier is computed again.)
+
+# %%
+second = Head(n_embd=4, head_size=4)
+with_mask = second(head(x, causal_mask(6))[0], causal_mask(6))[0]
+without = second(head(x)[0])[0]
+(with_mask - without)[-1].detach()
+
+# %% [markdown]
+# For the same reason a model such as BERT, which is only an encoder and reads in both directions (it is **bidirectional**), isn't made for continuing a text. Each new word would change what all earlier positions have made of the text.
+#
+# ### More: windows, prefixes and padding, a gallery of masks
+#
+# A mask says which query may look at which key. With a window (rung {tril_matmul}) a query sees only the last few tokens. A **prefix** is a part at the start that every query sees, such as a question whose answer is written from left to right. Finally, no query should look at padding, which fills up the short texts of a batch. The padding mask has shape (B, 1, T), one row per text, which broadcasts to all queries of that text.
+#
+# With a negative d, `mask.tril(d)` keeps only the distant past, so `& ~` removes the distant past and leaves the last `window` tokens.
+
+
+# %%
+def window_mask(T_q, window, T_k=None, *, device=None):
+    mask = causal_mask(T_q, T_k, device=device)
+    return mask & ~mask.tril(mask.shape[1] - T_q - window)
+
+
+def prefix_mask(T_q, prefix, T_k=None, *, device=None):
+    mask = causal_mask(T_q, T_k, device=device)
+    mask[:, :prefix] = True
+    return mask
+
+
+lengths = torch.tensor([4, 6])  # 4 tokens and 2 of padding; 6 tokens
+padding = padding_mask(lengths, 6)  # (B, 1, T) = (2, 1, 6)
+
+# %% tags=["folded"]
+# Picture: padding, window and prefix
+picture(
+    Heatmap(
+        "padding, row 0 of B",
+        padding[0].expand(6, 6),
+        "query t",
+        "key s",
+        limit=1,
+    ),
+    Heatmap("window of 3", window_mask(6, 3), "query t", "key s", limit=1),
+    Heatmap("prefix of 3", prefix_mask(6, 3), "query t", "key s", limit=1),
+    alt="Three masks: four columns of ones and two of zeros; a band of "
+    "three ones in each row, up to the diagonal; a lower triangle whose "
+    "first three columns are all ones.",
+)
+
+# %% [markdown]
+# You combine masks with `&`. Padding at the end lies in the future of every real token, so a causal mask already hides it. But to continue several texts at once, people put the padding at the *start*, so that the newest tokens are all in the last column. A causal mask doesn't hide padding at the start.
+
+# %%
+both = causal_mask(6) & padding  # (6, 6) & (2, 1, 6) is (2, 6, 6)
+padded = torch.cat([torch.ones(2, 4), x[:4]])  # 2 of padding, 4 tokens
+alone, _ = head(x[:4], causal_mask(4))
+hidden = causal_mask(6) & (torch.arange(6) >= 2)
+torch.testing.assert_close(head(padded, hidden)[0][2:], alone)
+seen = head(padded, causal_mask(6))[0][2:]
+assert ((seen - alone).abs().amax(dim=-1) > 1e-3).all()
+
+# %% [markdown]
+# A mask hides keys, not queries, so a padded position still gets an output. No other token looks at that output, but the loss would count it. So give it the target −100, because `F.cross_entropy` skips every target that equals its `ignore_index`, which is −100 unless you change it. (`flatten(0, 1)` joins the texts of the batch, because `F.cross_entropy` wants one prediction per row.)
+
+# %%
+logits, targets = torch.randn(2, 6, 9), torch.randint(9, (2, 6))  # V = 9
+real = torch.arange(6) < lengths[:, None]  # (B, T)
+ignored = torch.where(real, targets, -100)
+loss = F.cross_entropy(logits.flatten(0, 1), ignored.flatten())
+torch.testing.assert_close(
+    loss, F.cross_entropy(logits[real], targets[real])
+)
+
+# %% [markdown]
+# ## A model that rewrites dates
+#
+# Now let a model learn what you did by hand. Its tokens are characters. We draw 21,000 different dates at random from the years 1000 to 9999. The first 1,000 are **held out**, so the model never trains on them and is judged by them. Shorter dates are padded with spaces to 17 characters. `padding_mask` hides those spaces with one row per date, which all its queries share. A `>` marks the start of what the model writes.
 
 # %% tags=["folded", "name:dates"]
 # Data: 21,000 dates, and their characters as ids
@@ -537,18 +313,14 @@ assert {len(text) for text in targets} == {10}
 padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 
 # %% [markdown]
-# ## The encoder
-#
-# Each character becomes the sum of two learned vectors: an embedding of the character, and a positional embedding. Two heads follow, without a causal mask, and their outputs are appended to the token. The padding is hidden.
-#
-# These heads see two characters to either side: enough to know which digit of a year this is. The model would work without this window, but it keeps the day's part of the map below readable: a token stands for its own position and for little else.
-
-# %% tags=["name:model"]
-near = window_mask(17, 3)
-near = near | near.T  # to both sides
+# The encoder gives each character a learned vector and adds a vector for its position. Then two heads look at the two characters on either side, and what they find is appended to the character's channels. We keep the heads from looking farther so that each token stands for one place, which makes the map below readable.
 
 
 # %% tags=["name:model"]
+near = window_mask(17, 3)  # itself and the two before it
+near = near | near.T  # and the two after it
+
+
 class Encoder(nn.Module):
     def __init__(self, n_embd, head_size, d_v):
         super().__init__()
@@ -565,9 +337,14 @@ class Encoder(nn.Module):
 
 
 # %% [markdown]
-# ## The decoder
-#
-# It reads what has been written so far, with the causal mask. Then its cross-attention looks at the whole source, where only the padding is hidden. The output of each head is added to the token, so d_v = n_embd here. At the end a **feed-forward** network, two linear layers with a ReLU between them (negative numbers become 0), turns each token into a logit for every character. (Rung {bigram_to_gpt} takes these parts one by one.)
+# The decoder has two heads, one for what it has written and one for what the encoder has read.
+
+# %% tags=["folded"]
+# Question
+ask("which_gets_the_mask")
+
+# %% [markdown]
+# What each of the decoder's heads finds is added to the token, because its values have as many channels as the token. Last comes a feed-forward network, two linear layers between which all negative numbers become 0. This network combines what was found into a logit for every character.
 
 
 # %% tags=["name:model"]
@@ -578,7 +355,6 @@ def feed_forward(n_in, n_out):
     )
 
 
-# %% tags=["name:model"]
 class Decoder(nn.Module):
     def __init__(self, n_embd, n_context, head_size):
         super().__init__()
@@ -600,24 +376,32 @@ class Decoder(nn.Module):
 
 
 # %% [markdown]
-# ## Train
+# ## Train it
 #
-# The decoder learns all ten characters of a date in one forward pass. Its input is the target, shifted by one place with `>` in front, and at each position it has to predict the next character. This is **teacher forcing**: whatever it would have written itself, its input is the true text. Without the causal mask the answer would be one place to the right.
+# The model learns all ten characters of a date at once. At each position the decoder reads the true characters so far, whatever it would have written itself, and has to predict the next character. This is called **teacher forcing**. So what does the decoder read if the target is `1998-03-03`?
 
 # %% tags=["name:training"]
-shifted = to_ids([">" + text[:-1] for text in targets], 10)
-print("input:  ", ">" + targets[0][:-1])
-print("target: ", targets[0])
+start = to_ids([">"], 1).expand(len(target), 1)  # one for each date
+
+# %% tags=["folded"]
+# Fill in: what the decoder reads
+fill("shift_by_one")
+
+# %% tags=["folded", "name:shift_by_one"]
+# What the decoder reads: a start, then all but the target's last one
+shifted = torch.cat([start, target[:, :-1]], dim=-1)
 
 # %% [markdown]
-# 800 steps, each with a batch of 64 dates that are not held out. The steps get smaller and smaller, so that the last ones only polish. (The optimizer, AdamW, is Adam that also shrinks all parameters a little in each step.)
+# The decoder reads `>1998-03-0`. Without the causal mask, each position could peek at the next one, which holds the answer.
+#
+# Now we give the model 64 dates and move its parameters a little downhill (rung {scaling_variance}), 800 times over and by smaller and smaller steps.
 
 # %% tags=["name:training", "long:800"]
 torch.manual_seed(2)
 encoder = Encoder(n_embd=64, head_size=16, d_v=8)
 decoder = Decoder(n_embd=64, n_context=64 + 2 * 8, head_size=16)
 parameters = [*encoder.parameters(), *decoder.parameters()]
-optimizer = torch.optim.AdamW(parameters)
+optimizer = torch.optim.AdamW(parameters)  # a variant of Adam
 for step in tqdm(range(800), bar_format="training {bar}"):
     optimizer.param_groups[0]["lr"] = 4e-3 * (1 - step / 800)
     batch = torch.randint(1_000, 21_000, (64,))
@@ -629,9 +413,9 @@ for step in tqdm(range(800), bar_format="training {bar}"):
     optimizer.step()
 
 # %% [markdown]
-# ## Write
+# ## Let it write
 #
-# At inference there is no target. The decoder starts from `>`, takes the character with the highest logit, appends it, and runs again on what it has written itself. Such a model is **autoregressive**; always taking the highest logit is **greedy decoding**. The encoder runs once. Under `torch.no_grad()` nothing is recorded for gradients.
+# Now there is no target to read. The decoder starts from `>`, appends the character with the highest logit, and runs again on what it has written. A model that reads its own output like this is **autoregressive**, and always taking the highest logit is called greedy decoding. The encoder runs only once, because the date doesn't change.
 
 
 # %%
@@ -649,45 +433,34 @@ def rewrite(texts):
     return written, weights
 
 
-# %% [markdown]
-# Here is the date from above, and two others.
-
-# %%
 found, _ = rewrite(["3 march 1998", "24 december 2024", "7 july 1066"])
 assert found == ["1998-03-03", "2024-12-24", "1066-07-07"]
 found
 
 # %% [markdown]
-# How often is a whole date right, all ten characters? Of the 1,000 held-out dates, more than 98 %.
+# In training the model saw none of the 1,000 held-out dates, yet it gets all ten characters right in more than 98 % of them.
+#
+# Now write a date of your own, and then make the model fail. What will it make of `3 march 998`? The right answer is `0998-03-03`, but no year in training began with a 0.
 
-# %% tags=["folded"]
-# Check: more than 98 % of the held-out dates are right
+# %% tags=["do", "nbval-ignore-output"]
+my_date = "14 march 1879"
+rewrite([my_date, "3 march 998"])[0]
+
+# %% tags=["folded", "nbval-ignore-output"]
+# All held-out dates at once: how many are right?
 written, weights = rewrite(sources[:1_000])
 right = sum(a == b for a, b in zip(written, targets))
 assert right / 1_000 > 0.98
+assert rewrite(["3 march 998"])[0] != ["0998-03-03"]
+right
 
 # %% [markdown]
-# **Your turn.** Write a date of your own: day, month in small letters, year from 1000 to 9999<!--given-->.
-
-# %% tags=["nbval-ignore-output"]
-my_date = "14 march 1879"
-rewrite([my_date])[0]
-
-# %% [markdown]
-# Now make it fail. A year of three digits should be written with a 0 in front, `0998`. But no date that the model has learned to write began with 0, so it begins with another digit, and the year is wrong.
-
-# %% tags=["nbval-ignore-output"]
-too_early, _ = rewrite(["3 march 998"])
-assert too_early != ["0998-03-03"]
-too_early
-
-# %% [markdown]
-# ## The map
+# ## Read its map
 #
-# Each row is a written character, each column a character of the source, and each cell a weight of the cross-attention, in percent.
+# Here are the beams again as a table, for your date. Each row is a written character, each column is a character that was read, and each cell is a weight in percent. Follow the dark cells from top to bottom, and see where they jump.
 
 
-# %% tags=["folded"]
+# %% tags=["folded", "do"]
 # Picture: the map of your date, and of another one
 def map_of(text):
     written, weights = rewrite([text])
@@ -707,35 +480,35 @@ picture(
 )
 
 # %% [markdown]
-# Nobody told the model what a year is, or where to find it. From top to bottom: four steps along the year, at the end of the source; then the name of the month; then the day, at the start. An **alignment** like this is what cross-attention was made for.
+# Nobody told the model where to find a year. Yet it takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. A map like this, which says what belongs to what in two texts, is an **alignment**.
 #
-# One date could be luck. Over the 1,000 held-out dates, for each digit of the year, the largest weight of its row lies on that very digit in more than 80 %. For most dates the last row looks at the day, and the last row of the month at its name. With another seed, the model may look for the day at the characters beside it, and write it just as well.
+# One date could be luck. What about all 1,000 held-out dates?
 
-# %% tags=["folded"]
-# Check: where the rows of the year, the day and the month look
-looked = weights.argmax(dim=-1)  # (1000, 10): keys of the largest weights
+# %% tags=["folded", "nbval-ignore-output"]
+# Shares of the 1,000 dates: the year's four digits, the month, the day
+looked = weights.argmax(dim=-1)  # (1000, 10)
 year = lengths[:1_000] - 4  # where the year begins
 day_ends = torch.tensor([text.index(" ") for text in sources[:1_000]])
-
-for digit in range(4):
-    on_the_digit = looked[:, digit] == year + digit
-    assert len(on_the_digit) == 1_000
-    assert on_the_digit.float().mean() > 0.8
-
-assert (looked[:, 9] < day_ends).float().mean() > 0.5
+in_year = looked[:, :4] == year[:, None] + torch.arange(4)  # (1000, 4)
 in_month = (looked[:, 6] > day_ends) & (looked[:, 6] < year - 1)
-assert in_month.float().mean() > 0.5
+in_day = looked[:, 9] < day_ends
+found = torch.column_stack([in_year, in_month, in_day]).float().mean(dim=0)
+assert found[:4].min() > 0.8
+assert found[4:].min() > 0.5
+found
 
 # %% [markdown]
-# ## What a map can tell you
+# In {{100 * found[:4].mean():.0f}} % of the dates, a digit of the year looks most at that very digit. The month's last digit looks most at the month's name in {{100 * found[4]:.0f}} %, and the day's last digit at the day in {{100 * found[5]:.0f}} %.
 #
-# A weight says how much of which value went into the mix. Whether the character *depends* on it is another question. To answer it, change something and see what happens: an **ablation** takes a part away.
+# ## Does it need what it looks at?
 #
-# The map says that each digit of the year is read at its own place. If that is true, a digit should come out wrong when the cross-attention cannot see the key at its place, and right when the key of another digit is hidden. Both could fail: a head of the encoder sees two characters to either side, so the keys beside a digit may know it as well.
+# A map looks like an explanation, but a weight says only how much of a value went into the mix. Would the model have written something else without that value? To find out, take the value away, which is called an **ablation**.
 #
-# The next cell hides one key in each of the 1,000 dates. Its table has a row for each digit whose key is hidden, and a column for each digit of the year: the share of dates in which it comes out right. It uses teacher forcing, so that one mistake does not lead to the next. What do you expect on the diagonal, and what elsewhere?
+# Suppose the map is right, and each digit of the year is read at its own place. Then a digit should go wrong when you hide the key at its place, but stay right when you hide another digit's key. Either could fail, because the encoder has told a digit's neighbours about it.
+#
+# The next cell hides one key in each of the 1,000 dates. Row i hides digit i of the year, and column j says how often digit j is still right. (The decoder reads the true characters here, so one mistake can't cause another.) What do you expect on the diagonal, and what off it?
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["do", "nbval-ignore-output"]
 held_out, position = slice(0, 1_000), torch.arange(17)
 
 
@@ -749,20 +522,18 @@ def share_right(mask):
 rows = []
 for digit in range(4):
     others = position != (year + digit)[:, None]  # (1000, 17)
-    rows.append(share_right(padding[held_out] & others[:, None])[:4])
+    mask = padding[held_out] & others[:, None]  # (1000, 1, 17)
+    rows.append(share_right(mask)[:4])
 shares = torch.stack(rows)
-shares
-
-# %% tags=["folded"]
-# Check: a digit needs its own key, and no other one of the year
 own = torch.eye(4, dtype=torch.bool)
 assert shares[own].max() < 0.4
 assert shares[~own].min() > 0.8
+shares
 
 # %% [markdown]
-# Without the key at its own place, a digit is right in fewer than 40 % of the dates; guessing would get one in ten or so. Without the key of another digit, it is right in more than 80 %. So each digit of the year is indeed read where the map says it is.
+# With its own key hidden, a digit is right in {{100 * shares[own].mean():.0f}} % of the dates, while guessing would get about one in ten. With another digit's key hidden, it's right in {{100 * shares[~own].mean():.0f}} %. So for the year you can believe the map.
 #
-# Now the two dashes. Their rows of the map sum to 1 like all others, so each dash has a favourite, the character that gets its largest weight.
+# What about the dashes? Their rows also sum to 1, so each dash has to look somewhere.
 
 # %% tags=["folded"]
 # Question
@@ -775,27 +546,140 @@ for row in (4, 7):  # the two dashes
     assert shares[row] > 0.95
 
 # %% [markdown]
-# A dash, for more than 95 % of the dates, and the second dash is no different. So the favourite was not needed. Such a weight need not mean anything: a row has to sum to 1, so its weight has to go somewhere.
+# When you hide what a dash looks at most, the model still predicts a dash in more than 95 % of the dates. So here the weight doesn't explain what is written.
+#
+# There's one more caution. Column s stands for what the encoder has *made* of character s. We kept our encoder from looking far, but in a deep model a token may have gathered anything from anywhere.
+#
+# ## Don't compute it twice
+#
+# In each of the ten rounds of `rewrite`, the decoder runs on everything it has written, although only the last row is new. Earlier positions can't see the newest character, so their keys and values come out as before. A **KV cache** keeps these keys and values, so the decoder runs for the newest token only. Then T_q is 1, while T_k is the length of the text so far.
+#
+# The newest query may see everything, so it needs no mask. But what if you ask for a causal one? `F.scaled_dot_product_attention` makes it for you if you pass `is_causal=True`.
+
+# %% tags=["folded"]
+# Question
+ask("one_new_token")
+
+# %%
+tokens = torch.randn(5, 4)
+F.scaled_dot_product_attention(
+    tokens[-1:], tokens, torch.eye(5), is_causal=True
+)
 
 # %% [markdown]
-# A last caution: column s is what the encoder made of the character at s. Ours was built so that this is the character and its neighbours. In a deep model a token may have gathered anything from anywhere before it is looked at.
-#
+# With the identity as values, the output *is* the weights, and all the weight is on token 0. PyTorch lines up the *first* query with the first key, but here the *last* query belongs beside the last key. `causal_mask` puts it there, so if you append two tokens at once, their queries get the same outputs as in the whole text.
+
+# %%
+whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
+newest, _ = attention(tokens[-2:], tokens, tokens, causal_mask(2, 5))
+torch.testing.assert_close(newest, whole[-2:])
+causal_mask(2, 5)
+
+# %% [markdown]
 # ## Explore
 #
 # **Which outputs does a changed token reach?**
 #
-# T_q queries look at a context of T_k keys. One token of the context, marked ▲, changes its key and its value. Try the kinds of masks. Then set T_q to 1 and compare "causal" with "causal, top left". And make T_q larger than T_k.
+# T_q queries look at a context of T_k keys, and the token marked ▲ has changed. Set T_q to 1 and compare "causal" with "causal, top left". Then find a mask under which ▲ reaches no output. Finally, make T_q larger than T_k.
 
 # %% tags=["folded"]
 # Explorer: masks, T_q, T_k and a changed token
 explore("cross_and_causal")
 
 # %% [markdown]
-# An output can move only if its row of the mask has a 1 in column ▲. Where T_q is larger than T_k, the last query still stands beside the last key, so under "causal" the first queries see no key: a fully masked row gives zeros, and nothing reaches it.
+# An output moves only if its row of the mask has a 1 in column ▲. When T_q is larger than T_k, the last query still belongs beside the last key, so under "causal" the first queries see nothing and get zeros.
+#
+# ### More: the leak probe, and how far a change travels
+#
+# The leak probe, which you have used since rung {bag_of_words}, adds noise to one position after another and compares the outputs bit by bit. (The probe adds a different number to each channel, because a model that sees only differences between channels wouldn't notice the same number in all of them.) The result has a row for each output and a column for each input.
+
+
+# %%
+def leak_probe(function, x):
+    noise = torch.randn(
+        x.shape, generator=torch.Generator().manual_seed(0)
+    ).to(x)
+    # beside large tokens, small noise is lost in rounding
+    noise = noise * (1 + x.abs())
+    # it may return a buffer that it writes to again
+    before = function(x.clone()).clone()
+    columns = []
+    for j in range(x.shape[-2]):
+        perturbed = x.clone()
+        perturbed[..., j, :] += noise[..., j, :]
+        after = function(perturbed)
+        moved = (after != before).any(dim=-1)
+        columns.append(moved.reshape(-1, moved.shape[-1]).any(dim=0))
+    return torch.stack(columns, dim=-1)
+
+
+# %% [markdown]
+# In a decoder, everything above the diagonal has to be False, because a True there is a leak from the future. For one head, the table is the mask itself. (Where a weight is rounded to 0, the probe can show less than the mask allows.) What about two heads, one on top of the other?
+
+# %%
+longer, window = torch.randn(8, 4), window_mask(8, 3)
+for mask in (causal_mask(8), window):
+    found = leak_probe(lambda x, m=mask: head(x, m)[0], longer)
+    assert torch.equal(found, mask)
+
+# %% tags=["folded"]
+# Question
+ask("two_windows")
+
+# %% [markdown]
+# Is it enough if only the first head has a causal mask? It isn't. Output s of the first head knows tokens 0 to s, and an earlier query of an unmasked second head can look at that output.
+
+# %%
+reach = leak_probe(lambda x: second(head(x, window)[0], window)[0], longer)
+mask = causal_mask(8)
+leak = leak_probe(lambda x: second(head(x, mask)[0])[0], longer)
+
+# %% tags=["folded"]
+# Picture: two windows of 3 reach as far as one of 5
+labels = "output that moves", "input that is nudged"
+assert torch.equal(reach, window_mask(8, 5))
+assert leak.all()
+
+picture(
+    Heatmap("one head, window of 3", window, *labels),
+    Heatmap("two of them", reach, *labels),
+    Heatmap("causal, then no mask", leak, *labels),
+    alt="Leak probes: with a window of three, one head reaches two tokens "
+    "back, and two heads reach four tokens back. With a causal head and "
+    "one without a mask on top, every output moves with every input.",
+)
+
+# %% [markdown]
+# ### More: the same by derivatives
+#
+# `jacobian` returns the derivative of every output number with respect to every input number. If you sum the absolute values over the channels, you get the same kind of table. This table also says how strongly each output depends on each input. Here is its row 2.
+
+# %%
+slopes = torch.autograd.functional.jacobian(lambda x: decode(x)[0], x)
+slopes = slopes.abs().sum(dim=(1, 3))  # (6, 4, 6, 4) to (6, 6)
+assert torch.equal(slopes > 0, leak_probe(lambda x: decode(x)[0], x))
+slopes[2]
+
+# %% [markdown]
+# The two tables can disagree. The derivative of rounding is 0 wherever it exists, but a larger change gets through, and the probe notices.
+
+
+# %%
+def rounded(x):
+    return (100 * head(x)[0]).round()
+
+
+assert not torch.autograd.functional.jacobian(rounded, x).any()
+assert leak_probe(rounded, x).all()
+
+# %% [markdown]
+# ## Why attention won
+#
+# Early neural translators were recurrent networks. Such a network reads one word after another and passes on a single vector, so what it knows about the first word has to survive every step to the last. Bahdanau, Cho and Bengio (2014) let the decoder look back at all the words that had been read, and long sentences came out much better, because they no longer had to squeeze through one vector. "Attention Is All You Need" (Vaswani et al. 2017) then dropped the recurrence and kept the looking. Now any two words are one step apart, so gradients pass between them more easily. And in training no position has to wait for the one before it, so a model learns from all ten characters of a date at once.
 #
 # ## Break it
 #
-# Here is a bug that is easy to write. The function is meant to be a causal head. The shapes are right, and there is no warning.
+# Here's a bug that all of us write sooner or later. This function is meant to be a causal head, its shapes are right, and there's no warning.
 
 
 # %%
@@ -816,31 +700,110 @@ almost_causal(x, head).detach()
 ask("find_the_mask_bug")
 
 # %% [markdown]
-# The mask is True at future positions, which is right for `masked_fill` and `nn.MultiheadAttention`. But `F.scaled_dot_product_attention` keeps what is True: each query sees the future and nothing else. The last query has no future. Its row is fully masked. PyTorch's function gives zeros then, as ours does, and not NaN: when a model generates, this head contributes nothing to the newest token.
-#
-# The leak probe shows it at a glance. A second check is cheaper still: in a causal head, query 0 sees token 0 alone, so output 0 *is* value 0.
+# Each query sees only the future, and the last query, which has no future, gets zeros. The cheapest check is the first query. In a causal head it sees only token 0, so output 0 has to equal value 0.
 
-# %% tags=["folded"]
-# Picture: its leak probe
-picture(
-    Heatmap(
-        "the broken head",
-        leak_probe(lambda x: almost_causal(x, head), x),
-        "output that moves",
-        "input that is nudged",
-    ),
-    alt="Everything above the diagonal is lit, and nothing below it. The "
-    "first three entries of the diagonal are lit, because a token still "
-    "makes its own query, and the last two are not.",
-)
-
-# %% tags=["folded"]
-# Check: output 0 is value 0 in the right head only
+# %%
 right, _ = head(x, causal_mask(5))
 torch.testing.assert_close(right[0], head.value(x)[0])
-broken = almost_causal(x, head)
-assert not torch.allclose(broken[0], head.value(x)[0])
-assert not broken[-1].any()
+assert not torch.allclose(almost_causal(x, head)[0], head.value(x)[0])
+assert not almost_causal(x, head)[-1].any()
+
+# %% [markdown]
+# ## What does True mean?
+#
+# The mask itself was fine, but it went to a function that reads it the other way round.
+
+# %% tags=["folded"]
+# Question
+ask("who_gets_the_opposite")
+
+# %% [markdown]
+# | the mask goes to | True means |
+# | --- | --- |
+# | `attention` of this course | look here |
+# | `F.scaled_dot_product_attention`, as `attn_mask` | look here |
+# | `scores.masked_fill(mask, ...)` | fill here: hide |
+# | `nn.MultiheadAttention` and `nn.Transformer`, as any mask | hide |
+# | PyTorch's functions, as a mask of floats | nothing, because floats are added to the scores, 0 to show and −∞ to hide |
+#
+# Nobody remembers this table, so say aloud what True means before you pass a mask on.
+#
+# ### More: each row of the table, tried
+#
+# First comes `F.scaled_dot_product_attention`, with q = k = v = x. It gets our mask, and then a mask of floats.
+
+# %%
+mask = causal_mask(5)
+to_add = torch.zeros(5, 5).masked_fill(~mask, float("-inf"))
+expected, _ = attention(x, x, x, mask)
+for shown in (mask, to_add):
+    out = F.scaled_dot_product_attention(x, x, x, attn_mask=shown)
+    torch.testing.assert_close(out, expected)
+
+# %% [markdown]
+# `nn.MultiheadAttention` has matrices of its own. We set them to the identity, so that its queries, keys and values are also x.
+
+# %%
+theirs = nn.MultiheadAttention(4, num_heads=1, bias=False, batch_first=True)
+theirs.in_proj_weight.data = torch.eye(4).repeat(3, 1)
+theirs.out_proj.weight.data = torch.eye(4)
+for hide in (~mask, to_add):
+    out, _ = theirs(x, x, x, attn_mask=hide)
+    torch.testing.assert_close(out, expected)
+
+# %% [markdown]
+# Masks of floats set a trap. `mask.float()` looks like the same mask, but its ones and zeros are added to the scores, so no key is hidden. The functions of this course refuse such a mask.
+
+# %%
+floats = mask.float()
+added = F.scaled_dot_product_attention(x, x, torch.eye(5), attn_mask=floats)
+assert (added > 0).all()
+print(added[0])
+try:
+    attention(x, x, x, floats)
+except TypeError as error:
+    print(error)
+
+# %% [markdown]
+# `nn.MultiheadAttention` takes the padding mask separately, as `key_padding_mask` of shape (B, T_k), True at the padding. And its `is_causal` is only a hint, "this `attn_mask` is the causal one". If the hint is wrong, PyTorch may follow the hint and ignore your mask. If you give the hint without a mask, PyTorch may hide nothing. So pass the mask, and give the hint only when it's true.
+
+# %%
+pair, padding_5 = (
+    torch.randn(2, 5, 4),
+    padding_mask(torch.tensor([4, 5]), 5),
+)
+hide = {"attn_mask": ~mask, "key_padding_mask": ~padding_5[:, 0]}
+out, _ = theirs(pair, pair, pair, **hide)
+both = attention(pair, pair, pair, mask & padding_5)[0]
+torch.testing.assert_close(out, both)
+
+# a wrong hint replaces the mask
+hint = {"is_causal": True, "need_weights": False}
+out, _ = theirs(pair, pair, pair, attn_mask=~window_mask(5, 3), **hint)
+torch.testing.assert_close(out, attention(pair, pair, pair, mask)[0])
+
+# the hint alone hides nothing (seen with an even number of heads)
+two_heads = nn.MultiheadAttention(4, num_heads=2, batch_first=True).eval()
+with torch.no_grad():
+    hinted, _ = two_heads(pair, pair, pair, is_causal=True)
+    unmasked, _ = two_heads(pair, pair, pair)
+torch.testing.assert_close(hinted, unmasked)
+
+# %% [markdown]
+# `nn.Transformer` is a whole encoder-decoder. Two of its masks are easy to forget. `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells you whether you've set them all.
+
+# %%
+torch.manual_seed(0)
+# width 4, 2 heads, an encoder and a decoder of one step, feed-forward of 8
+theirs = nn.Transformer(4, 2, 1, 1, 8, dropout=0.0, batch_first=True)
+src, tgt = torch.randn(1, 6, 4), torch.randn(1, 5, 4)
+hidden = ~padding_mask(torch.tensor([4]), 6)[:, 0]  # True at the padding
+hide = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+hide["tgt_mask"] = ~causal_mask(5)
+moved = leak_probe(lambda tgt: theirs(src, tgt, **hide), tgt)
+assert torch.equal(moved, causal_mask(5))
+moved = leak_probe(lambda src: theirs(src, tgt, **hide), src)
+assert torch.equal(moved, ~hidden.expand(5, 6))
 
 # %% [markdown]
 # ## Exercises
@@ -913,37 +876,25 @@ def my_leaks(models, x):
 check("leaks", my_leaks)
 
 # %% [markdown]
-# ## In the wild
+# ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has self-attention in the encoder, masked self-attention in the decoder, and "encoder-decoder attention", our cross-attention. BERT is an encoder alone, GPT a decoder alone, without cross-attention.
-# - Bahdanau, Cho and Bengio (2014) drew such alignments of translations before that, with attention between two recurrent networks, which read one token after the other.
-# - Windows are used in Longformer (Beltagy et al. 2020), and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
-# - How much attention maps explain is disputed: see "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
-# - PyTorch's `nn.Transformer` is a whole encoder-decoder, and True means hide in its masks. Two are often forgotten: `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells whether you did.
-
-# %% tags=["folded"]
-# Check: the probe of nn.Transformer with its masks
-torch.manual_seed(0)
-theirs = nn.Transformer(4, 2, 1, 1, 8, dropout=0.0, batch_first=True)
-src, tgt = torch.randn(1, 6, 4), torch.randn(1, 5, 4)
-# (B, T_k): True at the padding
-hidden = ~padding_mask(torch.tensor([4]), 6)[:, 0]
-hide = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
-hide["tgt_mask"] = ~causal_mask(5)
-assert torch.equal(
-    leak_probe(lambda tgt: theirs(src, tgt, **hide), tgt), causal_mask(5)
-)
-assert torch.equal(
-    leak_probe(lambda src: theirs(src, tgt, **hide), src),
-    ~hidden.expand(5, 6),
-)
-
-# %% [markdown]
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has self-attention in the encoder, masked self-attention in the decoder, and "encoder-decoder attention", which is our cross-attention. Their encoder and decoder are several times as deep as ours, and every step of the decoder looks at what the encoder's last step has made. A task that turns one text into another, such as translation, is called sequence-to-sequence.
+# - BERT is only an encoder, and GPT is only a decoder, without cross-attention.
+# - Bahdanau, Cho and Bengio (2014) drew alignments of translations. Their scores were additive, between two recurrent networks.
+# - Longformer (Beltagy et al. 2020) uses windows, and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
+# - People disagree about how much attention maps explain. See "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
+#
+# ## Where we are
+#
+# ![The transformer as a drawing. Highlighted: what this rung builds (the context, from which keys and values may come).](images/transformer_cross_and_causal.svg)
+#
+# Now a head can read any text, and by hiding keys you can test whether a model needs what it looks at. The model on our staircase is a decoder that reads only its own text. What it lacks is a second head, because after “Poor” one head can look for only one thing at a time.
+#
 # ## Three sentences to remember
 #
-# 1. Self-attention in an encoder and in a decoder differ only in the mask; say in words what True means before you pass a mask on, and probe the result.
-# 2. In cross-attention the queries come from the sequence that is written, and keys and values from the one that is read; lengths and channels may differ.
-# 3. A weight says what went into the mix: read a map as a hypothesis about what a model uses, and test it by an ablation.
+# 1. In cross-attention the queries come from the text being written, and the keys and values come from the text that was read.
+# 2. The self-attention of an encoder and of a decoder differs only in the mask, so say what True means before you pass a mask on, and probe the result.
+# 3. A weight says what went into the mix, so read a map as a guess about what the model uses, and test that guess by taking something away.
 #
 # Next: [rung {multi_head}]({multi_head}.ipynb), where several heads look at once.
 #
