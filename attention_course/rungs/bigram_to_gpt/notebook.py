@@ -756,7 +756,7 @@ for thing in ("map", "cup", "kite", "bell"):
 # %% [markdown]
 # ### More: what residual connections and norms do for two layers
 #
-# An ablation shows it. Take two layers without either ("bare"), with post-norm, and as they should be, for 200 steps each.
+# An ablation shows it. Take two layers without either ("bare"), with post-norm, and as they should be, for 150 steps each.
 
 
 # %%
