@@ -173,7 +173,7 @@ picture(
 #
 # Here is the floor of all tables of pairs, counted. `index_put_` adds a 1 at (before, after) for each pair of neighbours, `shares` turns each row into probabilities, and the loss is the mean of −ln of those that belong to the pairs of the text. After an "a", no other probabilities cost less on average than the shares with which the characters really follow an "a". Information theory calls this floor the conditional entropy.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 before, after = val_ids[:-1], val_ids[1:]
 pairs = torch.zeros(V, V)
 pairs.index_put_((before, after), torch.tensor(1.0), accumulate=True)
@@ -267,7 +267,7 @@ Picture.of(figure, alt="The loss falls from about 4 to about 1.5.")
 # Question
 ask("below_the_bigram_floor")
 
-# %%
+# %% tags=["nbval-ignore-output"]
 reached = evaluate(table, val_ids)
 assert floors["2-gram"] < reached < floors["2-gram"] + 0.03
 print(f"{reached:.2f}, and the floor is {floors['2-gram']:.2f}")
@@ -590,7 +590,7 @@ Picture.of(
 # %% [markdown]
 # It slows down at the floor of the pairs. To get that far the last character was enough, and from there on the model has to learn to look back. Did it?
 
-# %% tags=["long"]
+# %% tags=["long", "nbval-ignore-output"]
 models["second layer"] = gpt
 control = "one layer, as many parameters"
 ladder[control] = lambda: GPT(replace(config, n_layer=1, n_embd=88))
@@ -1000,7 +1000,7 @@ ask("unshifted_targets")
 # %% [markdown]
 # Guess the other four, and then let each loop tell you its name.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 start = tokenizer.encode("Kind Ann t")[None]
 for letter, (model, losses_of_it) in broken.items():
     wrote = tokenizer.decode(generate(model, start, 10, temperature=0)[0])
@@ -1222,7 +1222,7 @@ assert its_tokenizer.characters == tokenizer.characters
 # %% [markdown]
 # ## More: longer runs, in a terminal and on many machines
 #
-# If this command is stopped, the same command resumes from the checkpoint.
+# The full recipe of the package, which the opening picture and rung {speed_run} use, takes three times as many steps as ours. For longer runs there is a command for the terminal. If you stop it, the same command resumes from the checkpoint.
 #
 # ```
 # python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt
