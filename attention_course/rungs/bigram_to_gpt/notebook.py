@@ -131,7 +131,7 @@ y = block[1:]
 x, y
 
 # %% [markdown]
-# Under the causal mask one forward pass answers all eight questions, because position t sees only x[0] to x[t]. You shifted the targets here, but in some libraries the model does it inside, so look before you shift twice. A batch holds many such blocks, cut from the text at random places.
+# Under the causal mask one forward pass answers all eight, because position t sees only x[0] to x[t]. You shifted the targets here, but in some libraries the model does it inside, so look before you shift twice. A batch holds many such blocks, cut from the text at random places.
 
 # %%
 generator = torch.Generator().manual_seed(0)
