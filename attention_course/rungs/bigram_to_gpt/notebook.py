@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# With four heads the model spells most words right, but it still names the wrong person, the wrong thing and the wrong place. It gets one answer in nine, no more than by guessing. What is missing?
+# With four heads the model spells most words right, but it doesn't answer the questions any better than guessing would. What is missing?
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then add one part at a time
@@ -24,7 +24,7 @@ hero("bigram_to_gpt")
 #
 # ## A text is full of questions
 #
-# Training takes questions with known answers. Cover the end of a text and guess the next letter, and you have one. A model looks at no more than **block_size** characters, and a piece of text of that length is a block.
+# Training takes questions with known answers. Cover the end of a text, guess the next letter, and you have such a question. A model looks at **block_size** characters at most, and a piece of text of that length is a block.
 
 # %% tags=["folded"]
 # Question
@@ -100,7 +100,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 progress("bigram_to_gpt")
 
 # %% [markdown]
-# Our text is made of the stories that you know by now. A **tokenizer** turns each character into a number, its place in the sorted list.
+# Our text is made of the stories that you know by now. A **tokenizer** turns each character into a number, its place in the sorted list of all characters.
 
 # %% tags=["name:parts"]
 text = load_text("stories")
@@ -110,7 +110,7 @@ print(text[:199] + f"... {len(text):,} characters, {V} different ones")
 tokenizer.encode("Kind Ben")
 
 # %% [markdown]
-# We never train on the last tenth. The loss on this **validation** text tells us whether a model has learned the language or only memorized what it read.
+# We never train on the last tenth of the text. The loss on this **validation** text tells us whether a model has learned the language or only memorized what it read.
 
 # %% tags=["name:parts"]
 train_ids, val_ids = train_val_split(tokenizer.encode(text), val_share=0.1)
@@ -118,7 +118,7 @@ data = Data(train_ids, val_ids, tokenizer)
 block = train_ids[:9]
 
 # %% [markdown]
-# Out of these nine characters, make eight inputs `x` and eight targets `y`, so that `y[t]` answers the question that ends with `x[t]`.
+# From the nine characters of `block`, make eight inputs `x` and eight targets `y`, so that `y[t]` answers the question that ends with `x[t]`.
 
 # %% tags=["folded"]
 # Fill in: the inputs and the targets
@@ -131,7 +131,7 @@ y = block[1:]
 x, y
 
 # %% [markdown]
-# Under the causal mask one forward pass answers all eight, because position t sees only x[0] to x[t]. You shifted the targets here, but in some libraries the model does it inside, so look before you shift twice. A batch holds many such blocks, cut from the text at random places.
+# Under the causal mask one forward pass answers all eight questions, because position t sees only x[0] to x[t]. A batch holds many such blocks, cut from the text at random places.
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -142,13 +142,13 @@ for row_x, row_y in zip(x, y):
 # %% [markdown]
 # ### More: who shifts, in other people's code
 #
-# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets. Do both, and the model learns to predict the character after the next one. Nothing crashes, and the loss falls, only less far.
+# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so check before you shift twice. If you do both, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far.
 #
 # The number of tokens that a model can look at, our block_size, is called the **context length** in papers.
 #
 # ## How good can it get?
 #
-# What should you expect? If you know nothing, you give every character the same probability and pay ln V nats. With a table of letter pairs (**bigrams**) you pay less. The lowest loss that it can reach on this text is its **floor**, and you get that by counting the pairs of this very text. If you know the grammar, you still pay for chance, the entropy, and no model can expect to pay less.
+# What should you expect? If you know nothing, you give every character the same probability and pay ln V nats. With a table of letter pairs (**bigrams**) you pay less. The lowest loss that such a table can reach on this text is its **floor**, and you find the floor by counting the pairs of this very text. If you know the grammar, you still pay for chance (the entropy), and no model can expect to pay less.
 
 # %% tags=["folded"]
 # Picture: the loss of somebody who knows ...
@@ -171,7 +171,7 @@ picture(
 # %% [markdown]
 # ### More: the floor by counting, and the entropy by hand
 #
-# Here is the floor of all tables of pairs, counted. `index_put_` adds a 1 at (before, after) for each pair of neighbours, `shares` turns each row into probabilities, and the loss is the mean of −ln of those that belong to the pairs of the text. After an "a", no other probabilities cost less on average than the shares with which the characters really follow an "a". Information theory calls this floor the conditional entropy.
+# The cell below counts the floor of all tables of pairs. `index_put_` adds a 1 at (before, after) for each pair of neighbours, `shares` turns each row into probabilities, and the loss is the mean of −ln p over the pairs of the text. After an "a", no other probabilities cost less on average than the shares with which the characters really follow an "a". Information theory calls this floor the conditional entropy.
 
 # %% tags=["nbval-ignore-output"]
 before, after = val_ids[:-1], val_ids[1:]
@@ -183,7 +183,7 @@ assert math.isclose(floor, floors["2-gram"], rel_tol=1e-4)
 floor
 
 # %% [markdown]
-# And chance? A story has 8 × 7 × 8 × 8 × 6 equally likely forms, because somebody gives, somebody else gets it, there are eight things, eight places and six orders of the three questions. That is ln {{8 * 7 * 8 * 8 * math.factorial(3)}} nats of chance per story, spread over its characters.
+# How much does chance cost? A story has 8 × 7 × 8 × 8 × 6 equally likely forms, because one of eight people gives, one of the other seven receives, and there are eight things, eight places and six orders of the three questions. That is ln {{8 * 7 * 8 * 8 * math.factorial(3)}} nats of chance per story, spread over its characters.
 
 # %%
 forms = 8 * 7 * 8 * 8 * math.factorial(3)
@@ -196,7 +196,7 @@ math.log(forms), math.log(forms) / per_story
 # %% [markdown]
 # ### More: what is a tenth of a nat worth?
 #
-# A loss that is lower by 0.1 means that the model gives each character, in the geometric mean, exp(0.1) times the probability, about a tenth more. That sounds like little, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, and at a loss of 2 you won't notice it in the text.
+# A loss that is lower by 0.1 means that the model gives each character, in the geometric mean, exp(0.1) times the probability, which is about a tenth more. That doesn't sound like much, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, while at a loss of 2 you won't notice it in the text.
 
 # %%
 math.exp(0.1), math.exp(0.1 * 100)
@@ -204,14 +204,14 @@ math.exp(0.1), math.exp(0.1 * 100)
 # %% [markdown]
 # ## Five lines
 #
-# The first model is the table of pairs, with a row of logits for each character. How large is its loss before any training?
+# The first model is the table of pairs, with a row of logits for each character. How large is the table's loss before any training?
 
 # %% tags=["folded"]
 # Question
 ask("loss_before_training")
 
 # %% [markdown]
-# Training repeats five lines. Run the model on a batch, compute the loss, reset the gradients, compute new ones by backpropagation, and take a step against them. The optimizer, `AdamW`, takes the step, and the **learning rate**, `lr`, says how large it is. `F.cross_entropy` wants one row of logits per prediction, so batch and time become one dimension.
+# Training repeats five lines. Run the model on a batch, compute the loss, reset the gradients, compute new gradients by backpropagation, and take a step against them. The optimizer, `AdamW`, takes the step, and the **learning rate**, `lr`, says how large the step is. `F.cross_entropy` wants one row of logits per prediction, so batch and time become one dimension.
 
 
 # %% tags=["folded", "name:parts"]
@@ -254,9 +254,10 @@ for x, y in batches:
     losses.append(loss.item())
 
 # %% [markdown]
-# That's all there is to training. Look at the loss, as you'll do with every model that you train.
+# That's all there is to training. Now look at the loss.
 
-# %%
+# %% tags=["folded"]
+# Picture: the loss of the table, step by step
 figure = Figure(figsize=(6, 2.4), layout="constrained")
 axes = figure.subplots()
 axes.plot(losses)
@@ -273,7 +274,7 @@ assert floors["2-gram"] < reached < floors["2-gram"] + 0.03
 print(f"{reached:.2f}, and the floor is {floors['2-gram']:.2f}")
 
 # %% [markdown]
-# The table is as good as a table can be. Let it write. `generate` draws a character from the model's probabilities, appends it, and runs the model again. And since you want answers in the end, count them. The **answer accuracy** is the share of the answers in the validation text that the model would give, letter by letter. There are 8 names, 8 things and 8 places, so a guess is right once in eight.
+# The table is nearly as good as a table can be. Let it write. `generate` draws a character from the model's probabilities, appends it, and runs the model again. And count the right answers. The **answer accuracy** is the share of answers in the validation text at which the model's highest logit is right for every letter. There are 8 names, 8 things and 8 places, so a guess is right once in eight.
 
 # %% tags=["nbval-ignore-output"]
 newline = tokenizer.encode("\n")[None]  # (1, 1)
@@ -291,12 +292,14 @@ answer_accuracy(table, val_text, tokenizer)
 # %% [markdown]
 # ### More: what AdamW does with a gradient
 #
-# Gradient descent would subtract lr times the gradient, and then the entries with large gradients would move far and the others hardly. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The W stands for **weight decay**: at each step AdamW also shrinks the parameters a little, so that only those stay large that lower the loss. It's usual to shrink matrices only and to leave out biases and the scales of norms, since there are few of them and a small scale would switch a channel off.
+# Gradient descent would subtract lr times the gradient, so entries with large gradients would move far and the others hardly at all. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first mean, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The two `betas` say how far back these means reach, 0.9 over about ten steps and 0.95 over about twenty.
+#
+# The W stands for **weight decay**. At each step AdamW also shrinks the parameters a little, so that a parameter stays large only if that lowers the loss. Usually only matrices shrink, and `parameter_groups` leaves out biases and the scales of norms, since there are few of them and a small scale would switch a channel off.
 
 # %% [markdown]
 # ## The parts
 #
-# From here on all models have the same frame. A table gives each character a vector of 64 channels, another gives each position one, and the two are added. Some parts transform the vectors, and the dot products with the vectors of all characters are the logits.
+# From here on all models have the same frame. One table gives each character a vector of 64 channels, another gives one to each position, and the two vectors are added. Some parts transform the sum, and its dot products with the vectors of all characters are the logits.
 
 
 # %% tags=["name:parts"]
@@ -338,11 +341,11 @@ class Attention(nn.Module):
 
 
 # %% [markdown]
-# Attention carries information between tokens, but once its weights are fixed a head can only add up values. The *feed-forward* part, often called `mlp`, works on each token by itself. It has two linear layers with a bend between them, so it can switch a channel on only when two others are on. (The bend is `gelu`, a rounded ReLU, and ReLU turns negative numbers into 0. Without it, two linear layers do no more than one.)
+# Attention carries information between tokens, but once its weights are fixed a head can only add up values. The *feed-forward* part, often called `mlp`, works on each token by itself. It has two linear layers with a bend between them, so it can switch a channel on only when two others are on. (The bend is `gelu`, a rounded version of ReLU, which turns negative numbers into 0. Without a bend, two linear layers do no more than one.)
 #
-# A **residual connection** adds what a part computes to what was there, the note in the margin of rung {query_key_value}. The vector that all parts read and add to is called the residual stream, and gradients run back along it past every part.
+# A **residual connection** adds what a part computes to what was there, like the note in the margin of rung {query_key_value}. The vector that all parts read and add to is called the residual stream, and gradients run back along this stream past every part.
 #
-# And **LayerNorm** shifts and scales the channels of a vector to mean 0 and variance 1 before a part reads it, so its length doesn't matter.
+# The stream changes its size with every addition. So before a part reads a vector, **LayerNorm** shifts and scales its channels to mean 0 and variance 1.
 
 
 # %% tags=["folded"]
@@ -354,6 +357,7 @@ ask("what_the_stream_needs")
 class MLP(nn.Module):
     def __init__(self, n_embd, bias=False):
         super().__init__()
+        # four times as wide in between, by custom: room for combinations
         self.c_fc = nn.Linear(n_embd, 4 * n_embd, bias=bias)
         self.c_proj = nn.Linear(4 * n_embd, n_embd, bias=bias)
 
@@ -379,7 +383,7 @@ def normed(part):
 
 
 # %% [markdown]
-# From "one head" on, each line is the one above with one change. Attention and feed-forward together are called a **layer**, and the last line, the package's `GPT`, has two.
+# From "one head" on, each model is the one above it with one change. Attention and feed-forward together are called a **layer**. The last line is the package's `GPT`, which has the same parts and two layers.
 
 # %% tags=["name:parts"]
 config = GPTConfig(V, block_size, n_layer=2, n_head=4, n_embd=n_embd)
@@ -396,7 +400,7 @@ ladder = {
     "LayerNorm": lambda: Model(
         Residual(normed(Attention(4))),
         Residual(normed(MLP(n_embd))),
-        norm(),
+        norm(),  # once more, because the logits also read the stream
         position=True,
     ),
     "second layer": lambda: GPT(config),
@@ -405,11 +409,11 @@ ladder = {
 # %% [markdown]
 # ### More: weight tying, initialization, pre-norm and post-norm
 #
-# One table is both the embedding and the output matrix here (nanoGPT's `wte` and `lm_head`), which is called **weight tying** (Press & Wolf 2017). It saves a matrix. It also trains each row at every position, and not only where its character occurs, because softmax pushes *all* logits, the right one up and the others down.
+# Here the same table is both the embedding and the output matrix (nanoGPT's `wte` and `lm_head`), which is called **weight tying** (Press & Wolf 2017). Tying saves a matrix. It also trains each row at every position, and not only where its character occurs, because softmax pushes *all* logits, the right one up and the others down.
 #
-# All models begin with random matrices of standard deviation 1/√n_embd, and positions begin as the sines and cosines of rung {query_key_value}. The last matrix of each part, `c_proj`, gets half of that. The stream of the GPT is a sum of four outputs, and a sum of four independent numbers has four times their variance (rung {scaling_variance}), so half the standard deviation of each keeps the sum at the size of one. For n_layer layers the factor is 1/√(2 · n_layer).
+# All models begin with random matrices of standard deviation 1/√n_embd, and positions begin as the sines and cosines of rung {query_key_value}. The last matrix of each part, `c_proj`, gets half of that. The GPT's four parts add four outputs to the stream, and a sum of four independent numbers has four times their variance (rung {scaling_variance}), so halving each standard deviation keeps the sum at the size of a single output. For n_layer layers the factor is 1/√(2 · n_layer).
 #
-# A LayerNorm before the part, as here, is **pre-norm**. In **post-norm**, that of "Attention Is All You Need", it comes after the sum, *on* the stream, and no path leads around it. Xiong et al. (2020) say why that's hard to train: at initialization the gradients near the output are large, so large first steps do harm. And batch normalization? It would take mean and variance over the batch and over time, and let the future in.
+# A LayerNorm before the part, as here, is **pre-norm**. In **post-norm**, which "Attention Is All You Need" used, the norm comes after the sum, *on* the stream, and no path leads around it. Xiong et al. (2020) explain why post-norm is hard to train. At initialization the gradients near the output are large, so large first steps do harm. Batch normalization would be worse still, because it takes mean and variance over the batch and over time, which lets the future in.
 
 # %%
 v = torch.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0]])
@@ -418,11 +422,11 @@ nn.LayerNorm(4)(v).detach()
 # %% [markdown]
 # ### More: does attention need the positions?
 #
-# Without a mask it doesn't notice the order of the tokens (rung {query_key_value}). The causal mask gives some of it away, because a second head on top of the first notices when tokens 0 and 1 are swapped. A positional embedding makes it easier, as you'll see in a moment.
+# Without a mask, attention doesn't notice the order of the tokens (rung {query_key_value}). The causal mask gives some of the order away, because a second head on top of the first notices when tokens 0 and 1 are swapped. A positional embedding makes the order much easier to see, as the table below will show.
 #
 # ## Run it
 #
-# All models get the same recipe, which means the same batches, 400 steps and the same learning rate (only the table needs a larger one). Those of the opening picture had three times as many steps, so their losses are lower. `train` runs your five lines with a progress bar, and two refinements that you'll write below. Write down which change will lower the loss most.
+# All models get the same recipe, which means the same batches, 400 steps and the same learning rate (only the table needs a larger one). The models of the opening picture had three times as many steps, so their losses are lower. (The “one head” at the top of the page also has positions.) `train` runs your five lines, with a progress bar and two refinements that come below. Before you run it, write down which change you expect to bring nothing.
 
 
 # %% tags=["folded", "name:parts"]
@@ -489,16 +493,16 @@ assert max(accuracies.values()) < 0.25
 
 # %% [markdown]
 # - The mean of the past no longer knows which character came last, so it's worse than the table.
-# - One head chooses where to look, and just beats the table. With positions it knows where the letters are, and four heads look at several of them.
-# - Feed-forward brings nothing yet. Residual connections then more than halve the loss, because the gradient gets a way past every part. (With three times as many steps the bare model catches up. What the connection buys a single layer is speed.)
+# - One head chooses where to look, and just beats the table. With positions a head knows where the letters are, and four heads look at several letters.
+# - Feed-forward brings nothing yet. Residual connections then more than halve the loss, because they give the gradient a way past every part.
 # - LayerNorm lowers the loss once more.
 #
-# Now look at the column on the right. You have made seven changes, and the model still gets hardly one answer in eight. One change is left, which is all of it once more, and it doesn't look as if that could help.
+# Now look at the column on the right. You have made seven changes, and the model still answers no better than a guess. One change is left, the same layer once more, and it doesn't look as if that could help.
 
 # %% [markdown]
 # ## Your loop, your GPT
 #
-# You train the last model yourself, with your five lines and two more. A bad batch can give a huge gradient, so you scale one whose norm is above 1 down to 1, which is called clipping. And the first gradients of a random model point nowhere in particular, so the learning rate starts small and rises in a warm-up. Then it falls along half a wave, a cosine decay, so that the model can settle.
+# You train the last model yourself, with your five lines and two refinements. A bad batch can give a huge gradient, so you scale any gradient with a norm above 1 down to 1, which is called clipping. And since AdamW steps by running means, which rest on very few batches at first, the learning rate starts small and rises in a warm-up. Then the rate falls along half a wave, a cosine decay, so that the model can settle.
 
 # %%
 step = torch.arange(400)
@@ -515,7 +519,11 @@ falling = 0.5 * (1 + torch.cos(torch.pi * done))
 share = torch.minimum(rising, falling)
 
 # %% [markdown]
-# Here is the whole loop. Every 25 steps it measures three things, which we'll come to, and now and then it lets the model write. Before you run it, guess at which step you'll see the first word.
+# Here is the whole loop. Every 25 steps it takes some measurements and asks the model who got Ben's drum. Before you run it, guess what you'll see.
+
+# %% tags=["folded"]
+# Question
+ask("how_it_learns_to_answer")
 
 
 # %% tags=["folded"]
@@ -551,13 +559,15 @@ def measure(model):
 # %% tags=["nbval-ignore-output", "long:400", "do"]
 gpt = fresh(ladder["second layer"])
 optimizer = torch.optim.AdamW(
-    parameter_groups(gpt, weight_decay=0.1), betas=(0.9, 0.95)
+    parameter_groups(gpt, weight_decay=0.1),  # matrices shrink a little
+    betas=(0.9, 0.95),  # how far back its running means reach
 )
 generator = torch.Generator().manual_seed(0)
-steps, my_losses, measured = 400, [], {}
+asked = "\nKind Ben gave poor Sam a drum at the farm. Who got it? Poor "
+steps, my_losses, measured, said = 400, [], {}, {}
 for i in range(steps):
     for group in optimizer.param_groups:
-        group["lr"] = 8.4e-3 * share[i].item()
+        group["lr"] = 8.4e-3 * share[i].item()  # the best of several rates
     x, y = get_batch(train_ids, block_size, 24, generator)
     loss = F.cross_entropy(gpt(x).flatten(0, 1), y.flatten())
     optimizer.zero_grad()
@@ -567,28 +577,48 @@ for i in range(steps):
     my_losses.append(loss.item())
     if i % 25 == 0 or i == steps - 1:
         measured[i + 1] = measure(gpt)
-    if i in (0, 50, 100, 150, 200, 399):
-        wrote = sample(gpt, 90).replace("\n", "⏎")
-        print(f"{i + 1:4} {loss.item():.2f} {wrote}")
+        written = generate(
+            gpt, tokenizer.encode(asked)[None], 20, temperature=0
+        )
+        said[i + 1] = tokenizer.decode(written[0, len(asked) :])
+        print(f"{i + 1:4} {loss.item():5.2f}  Poor {said[i + 1]!r}")
 
 # %% [markdown]
-# Here is the loss on logarithmic axes, with the floors as dashed lines.
+# ## The moment it clicks
+#
+# Your model babbles, then it spells, then it guesses names, until at some step it says Sam and stays with Sam. Was that luck? The picture shows the loss, the answer accuracy, the weight that layer 0 puts on the previous letter, and the weight that layer 1 puts on the answer when it's asked for.
 
-# %%
-figure = Figure(figsize=(6, 2.6), layout="constrained")
-axes = figure.subplots()
-axes.loglog(range(1, len(my_losses) + 1), my_losses)
-for floor in (*floors.values(), entropy):
-    axes.axhline(floor, color="gray", linestyle="dashed", linewidth=1)
-axes.set(xlabel="step", ylabel="nats per character")
-Picture.of(
-    figure,
-    alt="The loss falls along logarithmic axes, rests for a while at the "
-    "floor of the tables of pairs, and ends above the entropy.",
+# %% tags=["folded", "given"]
+# Picture: loss, answers, and two heads, over the steps of your run
+moments = torch.tensor(list(measured))
+curves = torch.tensor(list(measured.values())).T
+picture(
+    Lines(
+        "Loss",
+        torch.arange(1, len(my_losses) + 1),
+        {"loss": torch.tensor(my_losses)},
+        "step",
+        "nats per character",
+        levels=floors | {"entropy": entropy},
+    ),
+    Lines(
+        "Answers and heads",
+        moments,
+        dict(zip(("answers", "looks back", "finds answer"), curves)),
+        "step",
+        "share",
+        log=False,
+    ),
+    alt="Left, the loss over the steps, which slows down at the floor of "
+    "the pairs. Right, three curves over the same steps. The share of "
+    "right answers stays low, and then climbs to 1 within a hundred steps; "
+    "the weight on the answer climbs with it.",
 )
 
 # %% [markdown]
-# It slows down at the floor of the pairs. To get that far the last character was enough, and from there on the model has to learn to look back. Did it?
+# The loss slows down at the floor of the pairs, because below it the last character isn't enough. On the right, guessing would give about as many answers for the first 125 steps. Then “answers” jumps, and by step 250 nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So besides the loss, measure what you want.
+#
+# Did the second layer do this, or just more parameters? The control is a single layer with as many parameters as the two have.
 
 # %% tags=["long", "nbval-ignore-output"]
 models["second layer"] = gpt
@@ -604,11 +634,11 @@ assert accuracies["second layer"] > 0.95 > 0.25 > accuracies[control]
 assert abs(losses[control] - losses["LayerNorm"]) < 0.02
 
 # %% [markdown]
-# Stop here for a moment. All your models before this one guessed, and this one *knows*. The line above it is the control, a single layer with as many parameters as the two have, and it guesses like all the others, so it isn't size that answers the question. (With three times as many steps, the single layer of the opening picture finds 61<!--given--> % of the answers.)
+# Stop here for a moment. None of your models before this one did better than a guess, and this one *knows*. The control also guesses, so size isn't what answers the question. (With three times as many steps, the single layer of the opening picture finds most things and places, but only 12<!--given--> % of the names.)
 #
 # ## Two layers, one lookup
 #
-# What can two layers do that one can't, however wide? At the end of rung {query_key_value}, two heads that we wrote by hand found Sam. The arrows below are weights that your model has found by itself.
+# What can two layers do that a single layer of the same size didn't learn? At the end of rung {query_key_value}, two heads that we wrote by hand found Sam. The arrows below are weights that your model found by itself.
 
 # %% tags=["folded"]
 # Question
@@ -616,7 +646,7 @@ ask("what_one_layer_gets")
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Picture: which letter, which note, which query
-story = "\nKind Ben gave poor Sam a drum at the farm. Who got it? Poor "
+story = asked
 with torch.no_grad(), record_weights() as layers:
     gpt(tokenizer.encode(story)[None])
 notes, lookup = (layer[0] for layer in layers)  # (heads, T, T)
@@ -661,11 +691,13 @@ Picture.of(
 )
 
 # %% [markdown]
-# - **Which letter?** After the last “Poor” has to come an S. But the S of Sam knows only itself, and nothing at it says that “poor” came before.
-# - **Which note?** In layer 0 (above the line), a place just behind the S looks back, most of all at the S, and writes into its stream what it saw, “an S, and before it *poor*”.
-# - **Which query?** In layer 1 (below the line), the space after “Poor” asks all places for a note with *poor*, and finds this one. Its value says S.
+# - **Which letter?** An S has to follow the last “Poor”. But before the first layer, the S of Sam knows only itself, and nothing there says that “poor” came before.
+# - **Which note?** In layer 0 (above the line), a place just behind the S looks back, most of all at the S, and several heads together write into its stream what they saw, “an S, and before it *poor*”. The space after the last “Poor” has also looked back.
+# - **Which query?** So in layer 1 (below the line) this space can ask for a note with *poor*, and finds it behind the S. The value there says S.
 #
-# The second step needs what the first has written, and a layer does one step, so no width makes up for it. A head that finds the earlier place where the same text stood, and copies what followed, is called an induction head (Olsson et al. 2022).
+# The second step needs what the first has written, so a wider layer can't take both at once. A head that finds the earlier place where the same text stood, and copies what followed, is called an induction head (Olsson et al. 2022).
+#
+# Now you can read the jump. The curve “looks back” rises first, so by step 125 the notes are there, and only then can layer 1 learn to read them. Large models jump in the same way when their induction heads appear.
 
 # %% tags=["folded"]
 # Explorer: the weights of each head over a new story
@@ -673,7 +705,7 @@ story = "\n" + new_stories[3]
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
-# **Which head found the answer?** Try those of both layers, and then open the next cell.
+# **Which head found the answer?** Try the heads of both layers, and then open the next cell.
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Measure: which head of layer 1 looks at the answer
@@ -692,42 +724,9 @@ for start, end in answers(story):
         f"{100 * to_it.max():.0f} %"
     )
 
-# %% [markdown]
-# ## The moment it clicks
-#
-# When did it learn that? Every 25 steps your loop noted the answer accuracy, the weight that layer 0 puts on the previous letter, and the weight that layer 1 puts on the answer when it's asked for.
-
-# %% tags=["folded"]
-# Question
-ask("how_it_learns_to_answer")
-
-# %% tags=["folded", "given"]
-# Picture: loss, answers, and two heads, over the steps of your run
-moments = torch.tensor(list(measured))
-curves = torch.tensor(list(measured.values())).T
-smooth = torch.tensor([my_losses[moment - 1] for moment in measured])
-picture(
-    Lines("Loss", moments, {"loss": smooth}, "step", "nats", levels=floors),
-    Lines(
-        "Answers and heads",
-        moments,
-        dict(zip(("answers", "looks back", "finds answer"), curves)),
-        "step",
-        "share",
-        log=False,
-    ),
-    alt="Left, the loss over the steps. Right, three curves over the same "
-    "steps. The share of right answers stays low, and then climbs to 1 "
-    "within a hundred steps; the weight on the answer climbs with it.",
-)
-
-# %% [markdown]
-# For the first 125 steps hardly more answers are right than by guessing. Then the curve jumps, and by step 250 nearly all of them are. Such a jump is called a phase change, and the middle curve tells you what it waited for. By then layer 0 has learned to look back, so the notes are there, and only now can layer 1 learn to read them. Large models make the same jump in the steps in which their induction heads appear (Olsson et al. 2022).
-#
-# In these steps the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So besides the loss, measure what you want.
-
 # %% tags=["folded", "long"]
 # Check: the notes come first, then the answers and the finder together
+assert said[400][:4] == "Sam."
 assert by_head.max() > 0.5  # of the space after “Poor”
 assert notes[:, noted, at].max() > 0.2  # on the S
 right, back, finds = (
@@ -742,7 +741,7 @@ assert sum(my_losses[100:125]) / 25 - sum(my_losses[250:275]) / 25 < 0.15
 # %% [markdown]
 # ### More: change the story, and the answer changes with it
 #
-# A map of weights shows where a head looked, and not what the model did with what it found (rung {cross_and_causal}). So change the story.
+# A map of weights shows where a head looked, but not what the model did with what the head found (rung {cross_and_causal}). So change the story.
 
 # %% tags=["nbval-ignore-output"]
 for thing in ("map", "cup", "kite", "bell"):
@@ -756,7 +755,7 @@ for thing in ("map", "cup", "kite", "bell"):
 # %% [markdown]
 # ### More: what residual connections and norms do for two layers
 #
-# An ablation shows it. Take two layers without either ("bare"), with post-norm, and as they should be, for 150 steps each.
+# An ablation shows what they do. Train two layers with neither of them ("bare"), with post-norm, and with pre-norm, for 150 steps each. (A single layer gains only speed from residual connections, because with three times as many steps the bare model of the table above catches up.)
 
 
 # %%
@@ -800,7 +799,7 @@ picture(
 # %% [markdown]
 # ### More: does the stream let the future through?
 #
-# It leads past every head and every mask, so one might fear it. But the stream of position t gets only what the parts write there, and the leak probe confirms it for a whole GPT. So the logits at position t are those of a text that ends at t. Training uses all of them, and `generate` only the last ones.
+# The stream leads past every head and every mask, so you might fear that it does. But the stream of position t gets only what the parts write at t, and the leak probe confirms this for a whole GPT. So the logits at position t are the same as for a text that ends at t. Training uses the logits of all positions, while `generate` uses only the last.
 
 
 # %%
@@ -817,7 +816,7 @@ assert torch.equal(probe, causal_mask(9))
 # %% [markdown]
 # ## Let it write
 #
-# Before `generate` draws a character it can change the odds. A temperature below 1 makes the choice safer, and above 1 wilder (rung {masked_softmax}). And **top-k** keeps the k most probable characters and drops all others.
+# Before `generate` draws a character, it can change the odds. A temperature below 1 makes the choice safer, and a temperature above 1 makes it wilder (rung {masked_softmax}). And **top-k** keeps the k most probable characters and drops all others.
 
 # %% tags=["folded"]
 # Question
@@ -832,20 +831,29 @@ prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# Now look at the bar of A. Ann is the one who gives, and in our stories nobody gives to herself. Does your model know that? If A is as high as the others, it knows only the names.
+# Now set the temperature back to 1 and look at the bar of A. Ann is the one who gives, and in our stories nobody gives herself anything. Does your model know that? If the bar of A is as high as the others, it doesn't. (The fold below prints the number.)
 
 # %% tags=["folded"]
 # Question
 ask("crop")
 
 # %% [markdown]
+# ### More: does Ann give herself anything?
+#
+# A model that knows only the names would give the A of Ann 1/8, and a model that knows the rule would give it nearly 0. The loss hardly shows the difference, since not knowing this rule costs {{math.log(8 / 7):.2f}} nats in a story of about {{math.log(21504):.0f}}.
+
+# %% tags=["nbval-ignore-output"]
+with torch.no_grad():
+    of_next = gpt(tokenizer.encode(prompt)[None])[0, -1].softmax(dim=-1)
+for initial in "ABDEJKST":
+    print(initial, f"{of_next[tokenizer.encode(initial)].item():.2f}")
+
+# %% [markdown]
 # ### More: the order of top-k and temperature, and top-p
 #
-# (Did the model learn that Ann doesn't give to herself? Its loss hardly shows it, since not knowing this rule costs {{math.log(8 / 7):.2f}} nats in a story of about {{math.log(21504):.0f}}.)
+# `generate` first keeps the k best and then divides the logits by the temperature. For top-k the order makes no difference, because dividing by a positive number leaves the k largest logits the largest. For **top-p**, or nucleus sampling, the order does matter. Top-p keeps the smallest set of characters whose probabilities add up to at least p, and the size of this set depends on the temperature.
 #
-# `generate` first keeps the k best and then divides the logits by the temperature. For top-k the order makes no difference, because dividing by a positive number leaves the k largest logits the largest. For **top-p**, or nucleus sampling, it does. That keeps the smallest set of characters whose probabilities add up to at least p, and how many these are depends on the temperature.
-#
-# And the model itself refuses a text that is longer than its table of positions.
+# The model itself refuses a text that is longer than its table of positions.
 
 # %%
 written = generate(gpt, newline, 300, top_k=5)
@@ -857,7 +865,7 @@ except ValueError as error:
 # %% [markdown]
 # ## Real text
 #
-# There's a real book on your disk, because every Python brings along the text of its own manual. Let a GPT of the same size read that. Or put "tiny-shakespeare" below, which downloads 1.1<!--given--> million characters of plays, or the path of your own file, in any alphabet.
+# There's a real book on your disk, because every Python comes with the text of its own manual. Let a GPT of the same size read that book. Or put "tiny-shakespeare" below, which downloads 1.1<!--given--> million characters of plays, or the path of your own file.
 
 # %% tags=["do"]
 source = "the manual of Python"  # or "tiny-shakespeare", or your file
@@ -877,7 +885,7 @@ print(
 print(words[:300])
 
 # %% [markdown]
-# It's the same loop, since `train` has a `Trainer` inside, which is your loop with a progress bar. Here it also draws as it goes, and **Stop** ends the training.
+# Your own loop would do, with `real_gpt` for `gpt` and `real.train` for `train_ids`. `train` runs the same loop, draws the loss as it goes, and has a **Stop** button.
 
 # %% tags=["nbval-ignore-output", "long:400"]
 torch.manual_seed(0)
@@ -898,7 +906,7 @@ ids = generate(real_gpt, ids, 400, temperature=0.8, generator=draws)
 print(real.tokenizer.decode(ids[0]))
 
 # %% [markdown]
-# In less than a minute it has found lines, indents, quotes and many English words, and it has no idea what it's talking about, because it lacks size, time and text.
+# In less than a minute your GPT has found lines, indents and many short English words. But it has no idea what it's talking about, because it lacks size, time and text.
 #
 # ### More: what to do when the validation loss rises
 #
@@ -937,11 +945,11 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**. The training loss goes on falling, while the validation loss turns round, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. Otherwise stop at the lowest validation loss, take a smaller model, or use dropout.
+# This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout.
 #
 # ## Break it
 #
-# A bug in the loop hardly ever crashes, so you have to know it by its curve. Here are five loops with one bug each, and the dashed line is the entropy.
+# A buggy loop hardly ever crashes, so you have to recognize it by its curve. Here are five loops with one bug each. The dashed line is the entropy.
 
 
 # %% tags=["folded"]
@@ -998,7 +1006,7 @@ picture(
 ask("unshifted_targets")
 
 # %% [markdown]
-# Guess the other four, and then let each loop tell you its name.
+# Guess the bugs of the other four, and then let each loop tell you.
 
 # %% tags=["nbval-ignore-output"]
 start = tokenizer.encode("Kind Ann t")[None]
@@ -1028,16 +1036,16 @@ assert max(broken["E"][1]) > 2 * first["E"]
 
 # %% [markdown]
 # - A forgot to reset the gradients, so they pile up and point where they pointed long ago.
-# - B gave the optimizer the parameters of another model, so nothing changes but the luck of each batch.
+# - B gave the optimizer the parameters of another model, so nothing changes except the luck of each batch. (Untrained, it may also repeat a letter, but its loss stays high.)
 # - C didn't shift the targets, so the model repeats what it sees.
 # - D draws the same batch each time, because its generator is seeded inside the loop.
-# - E takes steps that are far too large. The loss jumps up, and then the model only learns how frequent each letter is.
+# - E takes steps that are far too large. The loss jumps up, and after that the model learns only how frequent each letter is.
 #
-# C and D look like a triumph, but a loss below the entropy is an alarm, since nobody can know what chance has not yet drawn. The validation loss confirms it.
+# C and D look like a triumph, but a loss below the entropy is an alarm, since nobody can know what chance has not yet drawn.
 #
 # ### More: how to choose a learning rate
 #
-# Try a few that lie a factor of about three apart, for a few steps each, and plot the loss. On the left the steps are too small to get anywhere in this time, and on the right they jump over the valley. Take a rate a little to the left of the lowest point, because a longer run is less forgiving. (Wider models want smaller rates.)
+# Try a few that lie a factor of about three apart, for a few steps each, and plot the loss. On the left of the plot the steps are too small to get anywhere in this time, and on the right they jump over the valley. Choose a rate a little to the left of the lowest point, because a longer run is less forgiving. (Wider models need smaller rates.)
 
 # %%
 rates, ends = [3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1], []
@@ -1074,11 +1082,11 @@ picture(
 # %% [markdown]
 # ### More: why is my validation loss below my training loss?
 #
-# There are three usual reasons, and none of them is a bug. Dropout is on while you train and off while you validate. The training loss that you print is often a mean over the last steps, when the model was worse than it is now. And a small validation text may just be easier. If the gap is large and stays, look whether the validation text also stands in the training text.
+# There are three common reasons, and none of them is a bug. Dropout is on while you train and off while you validate. The training loss that you print is often a mean over the last steps, when the model was worse than it is now. And a small validation text may just be easier. If the gap is large and stays large, check whether the validation text is also part of the training text.
 #
 # ### More: a batch that doesn't fit in memory
 #
-# Cut it into parts, and call `backward()` for each before you take one step. Gradients add up until you reset them, which is what broke loop A, and here you want it. That's gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts.
+# Cut the batch into parts, and call `backward()` for each part before you take a single step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts.
 
 # %%
 x, y = get_batch(train_ids, 64, 8, generator)
@@ -1095,15 +1103,15 @@ for parameter, grad in zip(model.parameters(), whole):
 # %% [markdown]
 # ### More: NaN after thousands of steps
 #
-# Mostly one step was too large: a bad batch, a learning rate at the edge, or a number that overflowed in 16 bits. Once a parameter is NaN, everything is, so go back to a state that you saved before, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model.
+# Usually one step was too large, because of a bad batch, a learning rate at the edge, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model.
 #
 # ### More: early stopping, underfitting, epochs, half precision
 #
-# To stop at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. The table of pairs has no gap between its two losses, and both are far above the entropy, so the remedy is a larger model, or longer training if the loss is still falling.
+# Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. The table of pairs has almost no gap between its two losses, but both are far above the entropy. The remedy is a larger model, or longer training if the loss is still falling.
 #
-# One **epoch** is one pass over the training text, or as many characters as that. Blocks that start at random overlap, and miss a few characters.
+# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, and they miss a few characters.
 #
-# Where the hardware multiplies matrices faster in 16 bits, `train` lets it do so and keeps the parameters in 32 (**mixed precision**).
+# Where the hardware multiplies matrices faster in 16 bits, `train` uses 16 bits for the products and keeps the parameters in 32 (**mixed precision**).
 
 # %%
 seen_characters = recipe.steps * recipe.batch_size * block_size
@@ -1163,7 +1171,7 @@ def my_embed(ids, wte, wpe):
 check("embed", my_embed)
 
 # %% [markdown]
-# ### 4. A block
+# ### 4. A layer
 #
 # <!--task pre_norm_block-->
 
@@ -1199,7 +1207,7 @@ check("generate", my_generate)
 # %% [markdown]
 # ## More: save a run, load it, resume it
 #
-# `Trainer` takes one `step` at a time, and saves a **checkpoint**. That is a file with all that is needed to resume training: the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator.
+# `Trainer` takes one `step` at a time, and saves a **checkpoint**. A checkpoint is a file with all that you need to resume training, namely the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator.
 #
 # Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes both to step 20, and their losses are the same.
 
@@ -1230,7 +1238,7 @@ assert its_tokenizer.characters == tokenizer.characters
 #
 # A GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character on Tiny Shakespeare, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds on one core of a 2.8<!--given--> GHz Xeon. Many of its words are English, but the text makes no sense.
 #
-# Several processes share the work if `torchrun` starts them, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is that of one process, up to rounding.
+# If you start several processes with `torchrun`, they share the work, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is the same as with one process, up to rounding.
 #
 # ```
 # torchrun --nproc-per-node=2 -m attention_course.training --text stories
@@ -1238,12 +1246,12 @@ assert its_tokenizer.characters == tokenizer.characters
 #
 # ## More: how close to the entropy, and bits per byte
 #
-# The loss of our GPT is still about one and a half times the entropy. The gap is mostly not the model's fault, because a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new, and its loss is close to the entropy.
+# The loss of our GPT is still about one and a half times the entropy. Most of the gap isn't the model's fault, because a block may begin in the middle of a story, and then nobody can know what was said before. If you give the model whole stories, all of them new, its loss is close to the entropy.
 #
-# Don't compare such a loss with that of a model that uses other tokens, because a loss per word is not a loss per character. What can be compared is the total, in bits (nats divided by ln 2), for each byte of the text, the **bits per byte**.
+# Don't compare such a loss with that of a model that uses other tokens, because a loss per word is not a loss per character. What you can compare is the total in bits (nats divided by ln 2), divided by the number of bytes of the text, the **bits per byte**.
 
 # %% tags=["folded", "nbval-ignore-output", "long"]
-# Measure: the loss on 200 new stories, for each character, word, byte
+# Measure: the loss on 200 new stories, per character, word and byte
 told = [f"\n{story}\n" for story in new_stories[:200]]
 total = count = 0
 with torch.no_grad():
@@ -1269,7 +1277,7 @@ print(
 # %% [markdown]
 # ## More: from here to GPT-2
 #
-# The code of the model does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The table says 117<!--given--> million, and its authors corrected that later. Some people count 85<!--given--> million, which leaves out the two tables of tokens and positions.) Without weight tying it would have {{50257 * 768 / 1e6:.1f}} million more.
+# The code of the model does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The paper's table says 117<!--given--> million, which its authors corrected later. Some people count 85<!--given--> million, which leaves out the two tables of tokens and positions.) Without weight tying GPT-2 would have {{50257 * 768 / 1e6:.1f}} million more.
 
 # %% tags=["folded"]
 # Count: the parameters of ours and of GPT-2
@@ -1289,7 +1297,7 @@ print(
 # %% [markdown]
 # Three large things separate ours from it.
 #
-# - **Size**: a thousand times as many parameters, and 1024 tokens of context instead of {{block_size}}. How deep and how wide? GPT-2's four sizes grow both at once, from 12 layers of 768 channels to 48 layers of 1600<!--given-->.
+# - **Size**: a thousand times as many parameters, and 1024 tokens of context instead of {{block_size}}. GPT-2's four sizes grow in depth and width at once, from 12 layers of 768 channels to 48 layers of 1600<!--given-->.
 # - **Data**: 40 GB of web pages instead of {{len(text) / 1e6:.1f}} MB of stories, and much more compute. (Training on plain text is called **pretraining**, and a shorter run on one task, **fine-tuning**, may follow.)
 # - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**), instead of {{V}} characters. A piece holds about four characters of English, so a context reaches further.
 #
@@ -1301,8 +1309,8 @@ print(
 # ## Three sentences to remember
 #
 # 1. Training is five lines, the same for a table and for a GPT.
-# 2. In one layer each character looks back once, and in two it can read what others have noted, and so it finds Sam.
-# 3. Know what the loss should be before you train, and beside it measure what you want.
+# 2. In one layer characters can only look at letters, but in two they can read each other's notes, and so the model finds Sam.
+# 3. Know what the loss should be before you train, and besides the loss measure what you want.
 #
 # Next: [rung {a_real_model}]({a_real_model}.ipynb), where a model with a thousand times as many parameters runs on the same code.
 #
