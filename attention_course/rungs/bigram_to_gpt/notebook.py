@@ -693,7 +693,7 @@ Picture.of(
 # %% [markdown]
 # - **Which letter?** An S has to follow the last “Poor”. But before the first layer, the S of Sam knows only itself, and nothing there says that “poor” came before.
 # - **Which note?** In layer 0 (above the line), a place just after the S looks back, most of all at the S, and several heads together write into its stream what they saw, “an S, and before it *poor*”. The space after the last “Poor” has also looked back.
-# - **Which query?** So in layer 1 (below the line) this space can ask for a note with *poor*, and finds it just after the S. The value there says S.
+# - **Which query?** So in layer 1 (below the line) this space can ask for a note with *poor*, and finds it just after the S, where the value says S.
 #
 # The second step needs what the first has written, so a wider layer can't take both at once. A head that finds the earlier place where the same text stood, and copies what followed, is called an induction head (Olsson et al. 2022).
 #
@@ -705,7 +705,7 @@ story = "\n" + new_stories[3]
 explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
 
 # %% [markdown]
-# **Which head found the answer?** Try the heads of both layers, and then open the next cell.
+# **Which head found the answer?** Try the heads of both layers, then open the next cell.
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Measure: which head of layer 1 looks at the answer
@@ -816,7 +816,7 @@ assert torch.equal(probe, causal_mask(9))
 # %% [markdown]
 # ## Let it write
 #
-# Before `generate` draws a character, it can change the odds. A temperature below 1 makes the choice safer, and a temperature above 1 makes it wilder (rung {masked_softmax}). And **top-k** keeps only the k most probable characters.
+# Before `generate` draws a character, it can change the odds. A temperature below 1 makes the choice safer, one above 1 makes it wilder (rung {masked_softmax}), and **top-k** keeps only the k most probable characters.
 
 # %% tags=["folded"]
 # Question
@@ -1239,7 +1239,7 @@ assert its_tokenizer.characters == tokenizer.characters
 #
 # A GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character on Tiny Shakespeare, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds on one core of a 2.8<!--given--> GHz Xeon. Many of its words are English, but the text makes no sense.
 #
-# If you start several processes with `torchrun`, they share the work, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is the same as with one process, up to rounding.
+# If you start several processes with `torchrun`, they share the work, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is that of a single process, up to rounding.
 #
 # ```
 # torchrun --nproc-per-node=2 -m attention_course.training --text stories
