@@ -292,7 +292,7 @@ answer_accuracy(table, val_text, tokenizer)
 # %% [markdown]
 # ### More: what AdamW does with a gradient
 #
-# Gradient descent would subtract lr times the gradient, so entries with large gradients would move far and the others hardly at all. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first mean, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The two `betas` say how far back these means reach, 0.9 over about ten steps and 0.95 over about twenty.
+# Gradient descent would subtract lr times the gradient, so entries with large gradients would move far and the others hardly at all. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first mean, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The two `betas` say how far back these means reach, 0.9<!--given--> over about ten steps and 0.95<!--given--> over about twenty.
 #
 # The W stands for **weight decay**. At each step AdamW also shrinks the parameters a little, so that a parameter stays large only if that lowers the loss. Usually only matrices shrink, and `parameter_groups` leaves out biases and the scales of norms, since there are few of them and a small scale would switch a channel off.
 
