@@ -616,7 +616,7 @@ picture(
 )
 
 # %% [markdown]
-# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, guessing would give about as many answers for the first 125 steps. Then “answers” jumps, and by step 250 nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So besides the loss, measure what you want.
+# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, guessing would give about as many answers for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So besides the loss, measure what you want.
 #
 # Did the second layer do this, or just more parameters? The control is a single layer with as many parameters as the two have.
 
