@@ -840,7 +840,7 @@ ask("crop")
 # %% [markdown]
 # ### More: does Ann give herself anything?
 #
-# A model that knows only the names would give the A of Ann 1/8, and a model that knows the rule would give it nearly 0. Yours gives A about as much as the others, so it has learned the names, but not this rule. The loss hardly shows the difference, since not knowing the rule costs {{math.log(8 / 7):.2f}} nats in a story of about {{math.log(21504):.0f}}.
+# A model that knows only the names would give the A of Ann a probability of one in eight, while a model that knows the rule would give it hardly any. Yours gives A about as much as the others, so it has learned the names, but not this rule. The loss hardly shows the difference, since not knowing the rule costs {{math.log(8 / 7):.2f}} nats in a story of about {{math.log(21504):.0f}}.
 
 # %% tags=["long", "nbval-ignore-output"]
 with torch.no_grad():
