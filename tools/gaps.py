@@ -20,6 +20,7 @@ GAPS = 5  # of one fill at most
 WRONG = 3  # choices of one gap at most
 COMBINATIONS = 256  # of one fill at most: each of them is judged beforehand
 LONGEST = 64  # characters of a choice
+GRADIENTS = {"zero_grad", "backward", "step"}  # methods that work on the gradients, and so have an order
 CHECK = re.compile(r"^ *check_\w+\(.*\)\n+", re.M)
 
 Span = tuple[int, int]
@@ -226,6 +227,8 @@ def effects_of(statement: ast.stmt) -> Effects:
             reads.add(node.target.id)
         elif isinstance(node, ast.Expr):  # a call for its effect, such as found.append(1)
             writes |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+        elif isinstance(node, ast.Attribute) and node.attr in GRADIENTS:
+            writes.add(".grad")
     leaves = any(
         isinstance(node, ast.Return | ast.Continue | ast.Break | ast.Raise) for node in ast.walk(statement)
     )

@@ -234,7 +234,7 @@ def step(rung: Rung, name: str, entry: dict[str, Any]) -> Exercise:
     source = f"def {name}({', '.join(entry['given'])}):\n" + textwrap.indent("\n".join(lines), " " * 4) + "\n"
     file = f"<{name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    scope: dict[str, Any] = {"torch": torch}
+    scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
     exec(compile(source, file, "exec"), scope)
     given = dict(scope)
     for key, code in entry["given"].items():

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -126,8 +127,9 @@ def measured(name: str, model: nn.Module, rung: dict[str, Any], prompt: str) -> 
 
 def bigram_to_gpt() -> dict[str, object]:
     """Build the models of the rung and train them as it does; ask them the first new question."""
-    rung = cells.run("bigram_to_gpt", "parts", "climb")
-    rung["climb"]("second layer")
+    rung, recipe = cells.run("bigram_to_gpt", "parts"), RECIPES["stories"]  # longer than the rung's own
+    for name in rung["ladder"]:
+        rung["climb"](name, replace(recipe, learning_rate=0.1) if name == "bigram" else recipe)
     prompt = rung["val_text"][: answers(rung["val_text"])[0][0]]
     parts = [measured(name, model, rung, prompt) for name, model in rung["models"].items()]
     return {"floors": floors(), "prompt": prompt, "parts": parts}

@@ -2,18 +2,18 @@
 
 const PARTS = [
   ["bigram", "a table says what follows each letter. It looks at one letter only"],
-  ["mean of the past", "each place gets the mean of all letters so far. Which one came last is lost"],
+  ["mean of the past", "each place gets the mean of all letters so far, so nobody knows which one came last"],
   ["one head", "attention chooses which earlier letters to look at"],
   ["position", "a vector for each place is added, so that a head can tell where a letter stands"],
   ["four heads", "each of them looks in its own way, at four places at once"],
   ["feed-forward", "after looking around, each place works on what it found"],
-  ["residual", "a part adds to what is there, and replaces nothing"],
+  ["residual", "each part adds to what is there, and so nothing gets lost"],
   ["LayerNorm", "each part reads numbers of the same scale"],
   ["second layer", "all of it once more: now a head can look at what the first layer noted"],
 ];
 
 const FIRST =
-  "Who got the drum? A table of pairs sees one letter, and its answer is wrong. Which of the pale parts brings the right one? Guess, then press Step to add a part.";
+  "Who got the drum? A table of pairs sees one letter, and its answer is wrong. Press Step to add a part.";
 
 const FLOORS = { "1-gram": "knows how often each letter comes", "2-gram": "best table of pairs", "3-gram": "best table of three letters", grammar: "only chance is left" };
 

@@ -3,29 +3,34 @@
 #
 # <!--ladder-->
 #
-# **You will build** a model that writes, character by character. It begins as a table of letter pairs. Parts are added one at a time, each is measured, and at the end it is a GPT that you trained yourself.
+# **You will build** a GPT, part by part, and the loop that trains it.
 #
 # <!--staircase-->
 #
-# Four heads, and the model spells most words right. But it still names the wrong person, the wrong thing and the wrong place, because it gets about one answer in nine right, as a guess among eight would. What is missing?
+# With four heads the model spells most words right, but it doesn't answer the questions any better than guessing would. What is missing?
 
 # %% tags=["hero", "folded"]
-# The opening picture: one part of the GPT at a time
+# The opening picture: guess first, then add one part at a time
 from attention_course.heroes import hero
 
 hero("bigram_to_gpt")
 
 # %% [markdown]
-# **You need** [rung {bag_of_words}]({bag_of_words}.ipynb) for the mean of the past, [rung {scaling_variance}]({scaling_variance}.ipynb) for what a loss is, [rung {multi_head}]({multi_head}.ipynb) for attention with many heads.
+# **You need** [rung {scaling_variance}]({scaling_variance}.ipynb) for the loss, [rung {multi_head}]({multi_head}.ipynb) for heads.
 #
-# <!--time--> The machine trains for about four minutes in all, and for a minute and a half in one cell.
+# <!--time--> The machine trains for about two minutes in all.
 #
 # ![The transformer as a drawing. Lit is what this rung builds: everything around attention: embedding, position, norm, feed-forward, the additions, logits.](images/transformer_bigram_to_gpt.svg)
-
-# %% [markdown]
-# ## The question
 #
-# A story is read aloud and stops in the middle of a word. You could continue it: you know the spelling, the grammar, and what was said before. Which part of a GPT gives it which of these?
+# ## A text is full of questions
+#
+# Training takes questions with known answers. Cover the end of a text, guess the next letter, and you have such a question. A model looks at **block_size** characters at most, and a piece of text of that length is a block.
+
+# %% tags=["folded"]
+# Question
+from attention_course.questions import ask
+
+ask("pairs_in_a_block")
 
 # %% tags=["folded", "name:parts"]
 # Imports
@@ -33,6 +38,7 @@ import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import torch
 import torch.nn as nn
@@ -45,18 +51,24 @@ from attention_course.attention import (
 )
 from attention_course.averaging import causal_mean_matmul
 from attention_course.exercises import check
-from attention_course.fills import fill
 from attention_course.explorers import LiveTraining, explore
+from attention_course.fills import fill
 from attention_course.gpt import (
     GPT,
     GPTConfig,
-    evaluating,
     generate,
     sinusoidal_positions,
 )
-from attention_course.plots import Bars, Lines, picture
+from attention_course.heads import head_scores, previous_token
+from attention_course.plots import (
+    BLUE,
+    SKY,
+    Bars,
+    Lines,
+    Picture,
+    picture,
+)
 from attention_course.progress import progress
-from attention_course.questions import ask
 from attention_course.stories import (
     answer_accuracy,
     answers,
@@ -76,136 +88,73 @@ from attention_course.training import (
     Trainer,
     evaluate,
     load_model,
+    parameter_groups,
     run,
     train,
 )
 from IPython.display import display
+from matplotlib.figure import Figure
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
 progress("bigram_to_gpt")
 
 # %% [markdown]
-# ## The text
-#
-# The course comes with a text of its own: tiny stories, drawn at random from a grammar. In each one somebody gives something to somebody. Three questions follow, and their answers are in the story.
+# Our text is made of the stories that you know by now. A **tokenizer** turns each character into a number, its place in the sorted list of all characters.
 
 # %% tags=["name:parts"]
 text = load_text("stories")
-print(text[:297])
-print(f"... {len(text):,} characters, {text.count(chr(10)):,} stories")
-
-# %% [markdown]
-# We know how much of such a text is chance, so we know how good a model can get. And there are right answers to count.
-#
-# ## Characters to numbers
-#
-# A model reads numbers. List the characters that occur; the place in the list is the **id** of a character. That is a **tokenizer**. Its vocabulary is the list, and V is how long that is.
-
-# %% tags=["name:parts"]
-characters = sorted(set(text))
-V = len(characters)
-print(V, "characters:", "".join(characters).replace("\n", "⏎"))
-ids_of = {character: i for i, character in enumerate(characters)}
-ids = [ids_of[character] for character in "Kind Eve"]
-print(ids, "is", "".join(characters[i] for i in ids))
-
-# %% [markdown]
-# The package's `CharTokenizer` does the same.
-#
-# The last tenth of the text is set aside, and no model is trained on it. The first part is the **training** text, the second the **validation** text. A model that had only memorized the training text would fail on the validation text. Some stories occur in both, so we also list those that are new.
-
-# %% tags=["name:parts"]
 tokenizer = CharTokenizer(text)
-assert tokenizer.encode("Kind Eve").tolist() == ids
-assert tokenizer.decode(tokenizer.encode(text)) == text
+V = tokenizer.vocab_size
+print(text[:199] + f"... {len(text):,} characters, {V} different ones")
+tokenizer.encode("Kind Ben")
+
+# %% [markdown]
+# We never train on the last tenth of the text. The loss on this **validation** text tells us whether a model has learned the language or only memorized what it read.
+
+# %% tags=["name:parts"]
 train_ids, val_ids = train_val_split(tokenizer.encode(text), val_share=0.1)
 data = Data(train_ids, val_ids, tokenizer)
-
-# %% tags=["folded", "name:parts"]
-# Data: val_text, and new_stories: those of its stories that are new
-seen = set(tokenizer.decode(train_ids).splitlines())
-val_text = tokenizer.decode(val_ids)
-val_stories = val_text.splitlines()[1:]  # the first one may be cut
-new_stories = [story for story in val_stories if story not in seen]
-print(f"{len(val_stories)} stories, {len(new_stories)} of them new")
+block = train_ids[:9]
 
 # %% [markdown]
-# ## Many predictions in one block
-#
-# A model looks at a limited number of characters, a **block** of the text. Their number is its **block_size**, in papers the **context length**.
+# From the nine characters of `block`, make eight inputs `x` and eight targets `y`, so that `y[t]` answers the question that ends with `x[t]`.
 
 # %% tags=["folded"]
-# Question
-ask("pairs_in_a_block")
+# Fill in: the inputs and the targets
+fill("inputs_and_targets")
 
-# %%
-block = train_ids[:9]
-x, y = block[:8], block[1:]  # the inputs; the targets, one step later
-for t in range(8):
-    context = tokenizer.decode(x[: t + 1])
-    target = tokenizer.decode(y[t : t + 1])
-    print(f"after {context!r:10} comes {target!r}")
+# %% tags=["folded", "name:inputs_and_targets"]
+# The inputs, and the targets one step later
+x = block[:8]
+y = block[1:]
+x, y
 
 # %% [markdown]
-# Under a causal mask all of them are answered in one forward pass: position t sees x[0] to x[t] and must predict y[t], the next character. This is the teacher forcing of rung {cross_and_causal}. It is why the K of "Kind" may not look at the letters after it: its position must predict the i.
-#
-# A **batch** holds B such blocks, cut from the text at random places.
+# Under the causal mask one forward pass answers all eight questions, because position t sees only x[0] to x[t]. A batch holds many such blocks, cut from the text at random places.
 
 # %%
 generator = torch.Generator().manual_seed(0)
 x, y = get_batch(train_ids, block_size=8, batch_size=4, generator=generator)
-print(tuple(x.shape), tuple(y.shape))  # (B, T) each
 for row_x, row_y in zip(x, y):
     print(f"{tokenizer.decode(row_x)!r} -> {tokenizer.decode(row_y)!r}")
-assert torch.equal(x[:, 1:], y[:, :-1])
 
 # %% [markdown]
-# ## How good can a model be?
+# ### More: who shifts, in other people's code
 #
-# The loss is the cross-entropy of rung {scaling_variance}: the mean of -ln p, where p is the probability that the model gave to the character that came. It is counted in nats per character. Papers often report its exponential, the perplexity of rung {masked_softmax}: at 8, a model is as uncertain as if it chose among 8 equally likely characters.
+# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so check before you shift twice. If you do both, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far.
 #
-# Some baselines are known before anything is trained. One may know
+# The number of tokens that a model can look at, our block_size, is called the **context length** in papers.
 #
-# 1. nothing: every character gets the probability 1/V, and that costs ln V;
-# 2. how often each character occurs (1-gram);
-# 3. what follows each character: a table of pairs, or **bigrams** (2-gram); or what follows each two (3-gram);
-# 4. the grammar. Only chance is left, the **entropy** of the text. No model can expect a lower loss.
+# ## How good can it get?
 #
-# What is the loss of the best table of pairs? Count the pairs of the very text that it will be judged on. After "a", the best probabilities are the shares with which the characters really follow "a". No table can do better on that text: this is the **floor** of all such tables, in information theory the *conditional entropy*.
-
-# %%
-before, after = val_ids[:-1], val_ids[1:]
-pairs = torch.zeros(V, V).index_put(
-    (before, after), torch.tensor(1.0), accumulate=True
-)
-shares = pairs / pairs.sum(dim=1, keepdim=True)
-floor = -shares[before, after].log().mean().item()
-assert math.isclose(floor, conditional_entropy(val_ids, 2), rel_tol=1e-4)
-floors = {f"{n}-gram": conditional_entropy(val_ids, n) for n in (1, 2, 3)}
-
-# %% [markdown]
-# The entropy can be worked out by hand. A story has 8 × 7 × 8 × 8 × 6 equally likely forms: who gives, who gets it, a thing, a place, an order of the questions. That is ln {{8 * 7 * 8 * 8 * math.factorial(3)}} nats of chance, spread over the characters of a story.
+# What should you expect? If you know nothing, you give every character the same probability and pay ln V nats. With a table of letter pairs (**bigrams**) you pay less. The lowest loss that such a table can reach on this text is its **floor**, and you find the floor by counting the pairs of this very text. If you know the grammar, you still pay for chance (the entropy), and no model can expect to pay less.
 
 # %% tags=["folded"]
-# Picture: the baselines; and the entropy worked out by hand
-stories = text[: text.rindex("\n") + 1]
-entropy = stories_entropy(stories)
-marks = {"nothing": math.log(V), **floors, "grammar": entropy}
-forms = 8 * 7 * 8 * 8 * math.factorial(3)
-per_story = len(stories) / stories.count("\n")
-assert math.isclose(entropy, math.log(forms) / per_story)
-assert [round(mark, 1) for mark in marks.values()] == [
-    3.5,
-    2.9,
-    1.5,
-    0.5,
-    0.1,
-]
-print(
-    f"{forms} forms, {per_story:.1f} characters a story, "
-    f"{entropy:.3f} nats each"
-)
+# Picture: the loss of someone who knows ...
+floors = {f"{n}-gram": conditional_entropy(val_ids, n) for n in (1, 2, 3)}
+entropy = stories_entropy(text[: text.rindex("\n") + 1])
+marks = {"nothing": math.log(V), **floors, "the grammar": entropy}
 picture(
     Bars(
         "Loss, in nats per character, if you know ...",
@@ -220,12 +169,53 @@ picture(
 )
 
 # %% [markdown]
-# ## A table of pairs
+# ### More: the floor by counting, and the entropy by hand
 #
-# The first model is a table. Row i holds the logits of what follows character i. `nn.Embedding` looks rows up.
+# The cell below counts the floor of all tables of pairs. `index_put_` adds a 1 at (before, after) for each pair of neighbours, `shares` turns each row into probabilities, and the loss is the mean of −ln p over the pairs of the text. After an "a", no other probabilities cost less on average than the shares with which the characters really follow an "a". Information theory calls this floor the conditional entropy.
+
+# %% tags=["nbval-ignore-output"]
+before, after = val_ids[:-1], val_ids[1:]
+pairs = torch.zeros(V, V)
+pairs.index_put_((before, after), torch.tensor(1.0), accumulate=True)
+shares = pairs / pairs.sum(dim=1, keepdim=True)
+floor = -shares[before, after].log().mean().item()
+assert math.isclose(floor, floors["2-gram"], rel_tol=1e-4)
+floor
+
+# %% [markdown]
+# How much does chance cost? A story has 8 × 7 × 8 × 8 × 6 equally likely forms, because one of eight people gives, one of the other seven receives, and there are eight things, eight places and six orders of the three questions. That is ln {{8 * 7 * 8 * 8 * math.factorial(3)}} nats of chance per story, spread over its characters.
+
+# %%
+forms = 8 * 7 * 8 * 8 * math.factorial(3)
+per_story = text.rindex("\n") / text.count("\n")
+assert math.isclose(
+    entropy, math.log(forms) / (per_story + 1 / 4000), rel_tol=1e-2
+)
+math.log(forms), math.log(forms) / per_story
+
+# %% [markdown]
+# ### More: what is a tenth of a nat worth?
+#
+# A loss that is lower by 0.1 means that the model gives each character, in the geometric mean, exp(0.1) times the probability, which is about a tenth more. That doesn't sound like much, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, while at a loss of 2 you won't notice it in the text.
+
+# %%
+math.exp(0.1), math.exp(0.1 * 100)
+
+# %% [markdown]
+# ## Five lines
+#
+# The first model is the table of pairs, with a row of logits for each character. How large is the table's loss before any training?
+
+# %% tags=["folded"]
+# Question
+ask("loss_before_training")
+
+# %% [markdown]
+# Training repeats five lines. Run the model on a batch, compute the loss, reset the gradients, compute new gradients by backpropagation, and take a step against them. The optimizer, `AdamW`, takes the step, and the **learning rate**, `lr`, says how large the step is. `F.cross_entropy` wants one row of logits per prediction, so batch and time become one dimension.
 
 
-# %% tags=["name:parts"]
+# %% tags=["folded", "name:parts"]
+# Helper: the table, its batches, and the stories of the validation text
 class BigramLanguageModel(nn.Module):
     block_size = 128  # tokens at once; each logit depends on one of them
 
@@ -237,76 +227,80 @@ class BigramLanguageModel(nn.Module):
         return self.table(ids)
 
 
+batches = [
+    get_batch(train_ids, 128, 24, torch.Generator().manual_seed(step))
+    for step in range(300)
+]
+val_text = tokenizer.decode(val_ids)
+seen = set(tokenizer.decode(train_ids).splitlines())
+val_stories = val_text.splitlines()[1:]  # the first one may be cut
+new_stories = [story for story in val_stories if story not in seen]
+
 # %% tags=["folded"]
-# Question
-ask("loss_before_training")
+# Fill in: the five lines
+fill("five_lines")
 
-# %% [markdown]
-# `F.cross_entropy` wants (N, V) for N predictions, so `flatten` makes one of batch and time. Of (B, T, V) it takes T for the vocabulary.
-
-# %%
+# %% tags=["name:five_lines"]
 torch.manual_seed(4)
-bigram = BigramLanguageModel(V)
-x, y = get_batch(train_ids, 128, 24, generator)
-logits = bigram(x)  # (B, T, V)
-loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
-print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
-try:
-    F.cross_entropy(logits, y)
-except RuntimeError as error:
-    print(error)
-
-# %% [markdown]
-# Training repeats five lines: draw a batch, compute the loss (the forward pass), reset the gradients, compute new ones (backpropagation), take a step against them. The optimizer, `AdamW`, scales the step for each parameter; the **learning rate**, `lr`, scales all of them. Then `evaluate` gives the mean loss over the validation text.
-
-# %%
-optimizer = torch.optim.AdamW(bigram.parameters(), lr=0.1)
-for _ in range(300):
-    x, y = get_batch(train_ids, 128, 24, generator)
-    loss = F.cross_entropy(bigram(x).flatten(0, 1), y.flatten())
+table = BigramLanguageModel(V)
+optimizer = torch.optim.AdamW(table.parameters(), lr=0.1)
+losses = []
+for x, y in batches:
+    logits = table(x)  # (B, T, V)
+    loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    losses.append(loss.item())
+
+# %% [markdown]
+# That's all there is to training. Now look at the loss.
+
+# %% tags=["folded"]
+# Picture: the loss of the table, step by step
+figure = Figure(figsize=(6, 2.4), layout="constrained")
+axes = figure.subplots()
+axes.plot(losses)
+axes.set(xlabel="step", ylabel="nats per character", ylim=(0, 5))
+Picture.of(figure, alt="The loss falls from about 4 to about 1.5.")
 
 # %% tags=["folded"]
 # Question
 ask("below_the_bigram_floor")
 
-# %%
-reached = evaluate(bigram, val_ids)
-assert floors["2-gram"] < reached < floors["2-gram"] + 0.02
-print(f"{reached:.1f}, and the floor is {floors['2-gram']:.1f}")
+# %% tags=["nbval-ignore-output"]
+reached = evaluate(table, val_ids)
+assert floors["2-gram"] < reached < floors["2-gram"] + 0.03
+print(f"{reached:.2f}, and the floor is {floors['2-gram']:.2f}")
 
 # %% [markdown]
-# The table is as good as a table can be. What does it write? `generate` is autoregressive, like the decoder of rung {cross_and_causal}: it samples a character from the model's probabilities, appends it, and runs the model again, as often as it was asked to.
+# The table is nearly as good as a table can be. Let it write. `generate` draws a character from the model's probabilities, appends it, and runs the model again. And count the right answers. The **answer accuracy** is the share of answers in the validation text at which the model's highest logit is right for every letter. There are 8 names, 8 things and 8 places, so a guess is right once in eight.
 
 # %% tags=["nbval-ignore-output"]
 newline = tokenizer.encode("\n")[None]  # (1, 1)
-written = generate(
-    bigram, newline, 150, generator=torch.Generator().manual_seed(1)
-)
-print(tokenizer.decode(written[0]))
+
+
+def sample(model, characters=100, prompt=newline):
+    draws = torch.Generator().manual_seed(1)
+    ids = generate(model, prompt, characters, generator=draws)
+    return tokenizer.decode(ids[0, 1:])
+
+
+print(sample(table))
+answer_accuracy(table, val_text, tokenizer)
 
 # %% [markdown]
-# Nearly every pair of neighbours is a pair of the text, and nothing is a story. The table looks at one character, and at nothing before it.
+# ### More: what AdamW does with a gradient
 #
-# ## Does it get the answers right?
+# Gradient descent would subtract lr times the gradient, so entries with large gradients would move far and the others hardly at all. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first mean, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The two `betas` say how far back these means reach, 0.9<!--given--> over about ten steps and 0.95<!--given--> over about twenty.
 #
-# In the validation text, take the characters up to an answer. The model is right if each character of the answer is the one that it finds most probable. The share of answers that it gets right is its **answer accuracy** (papers say *exact match*). There are 8 names, 8 things and 8 places, so a model that has learned the words but guesses among them gets about 1 in 8.
-
-# %%
-start, end = answers(val_text)[6]
-print(repr(val_text[end - 50 : start]), "->", repr(val_text[start:end]))
-accuracy = answer_accuracy(bigram, val_text, tokenizer)
-assert accuracy < 1 / 8
-accuracy
+# The W stands for **weight decay**. At each step AdamW also shrinks the parameters a little, so that a parameter stays large only if that lowers the loss. Usually only matrices shrink, and `parameter_groups` leaves out biases and the scales of norms, since there are few of them and a small scale would switch a channel off.
 
 # %% [markdown]
-# ## One part at a time
+# ## The parts
 #
-# Every model from here on has the same frame. A token is looked up as a vector of n_embd = 64 channels. Parts transform the vectors. At the end the dot products with the vectors of all characters are the logits. So one table is both the embedding (nanoGPT's `wte`) and the output matrix (its `lm_head`). This is **weight tying** (Press & Wolf 2017). It saves a matrix, and trains each row at every position, not only where its character occurs.
-#
-# A second table has a vector for each **position**, a learned positional embedding. It is added to the vector of the token.
+# From here on all models have the same frame. One table gives each character a vector of 64 channels, another gives one to each position, and the two vectors are added. Some parts transform the sum, and its dot products with the vectors of all characters are the logits.
+
 
 # %% tags=["name:parts"]
 n_embd, block_size = 64, 128
@@ -328,13 +322,6 @@ class Model(nn.Module):
         return self.parts(x) @ self.token.weight.T
 
 
-# %% [markdown]
-# Now the parts. Two of them you know: the mean of the past, from rungs {bag_of_words} and {tril_matmul} (here of the values, as in attention, so that only the weights differ), and attention, from rung {multi_head}.
-#
-# Does attention need the positions? Without a mask it does not notice the order of the tokens ([rung {query_key_value}]({query_key_value}.ipynb)). The causal mask gives some of it away. Swap tokens 0 and 1: no later output changes, but outputs 0 and 1 do, and a second head, on top of the first, notices. A positional embedding makes it easier.
-
-
-# %% tags=["name:parts"]
 class Mean(nn.Module):
     def __init__(self):
         super().__init__()
@@ -353,25 +340,24 @@ class Attention(nn.Module):
         return self.attn(x, is_causal=True)
 
 
-# %% tags=["folded"]
-# Check: swap two tokens: what one head, and one on top of it, see
-torch.manual_seed(0)
-first, second = Attention(1), Attention(1)
-x = torch.randn(1, 6, n_embd)
-once, once_swapped = first(x), first(x[:, [1, 0, 2, 3, 4, 5]])
-torch.testing.assert_close(once[:, 2:], once_swapped[:, 2:])
-assert (
-    (second(once) - second(once_swapped)).abs().amax(dim=-1) > 1e-4
-).all()
-
 # %% [markdown]
-# Three parts are new. **Feed-forward**, in code often `mlp` (multi-layer perceptron): two linear layers with a nonlinear function between them, applied to each token separately. Attention moves information between tokens; this part processes it within each. For given weights, a head takes weighted sums and no more; this part can make a channel large only if two others are. In between there are four times as many channels, as in "Attention Is All You Need". The function is `gelu`, a smooth relative of ReLU. Without it the two linear layers would do no more than one.
+# Attention carries information between tokens, but once its weights are fixed a head can only add up values. The *feed-forward* part, often called `mlp`, works on each token by itself. It has two linear layers with a bend between them, so it can switch a channel on only when two others are on. (The bend is `gelu`, a rounded version of ReLU, which turns negative numbers into 0. Without a bend, two linear layers do no more than one.)
+#
+# A **residual connection** adds what a part computes to what was there, like the note in the margin of rung {query_key_value}. The vector that all parts read and add to is called the residual stream, and gradients run back along this stream past every part.
+#
+# The stream changes its size with every addition. So before a part reads a vector, **LayerNorm** shifts and scales its channels to mean 0 and variance 1.
+
+
+# %% tags=["folded"]
+# Question
+ask("what_the_stream_needs")
 
 
 # %% tags=["name:parts"]
 class MLP(nn.Module):
     def __init__(self, n_embd, bias=False):
         super().__init__()
+        # four times as wide in between, by custom: room for combinations
         self.c_fc = nn.Linear(n_embd, 4 * n_embd, bias=bias)
         self.c_proj = nn.Linear(4 * n_embd, n_embd, bias=bias)
 
@@ -379,11 +365,6 @@ class MLP(nn.Module):
         return self.c_proj(F.gelu(self.c_fc(x)))
 
 
-# %% [markdown]
-# **Residual connection**: a part does not replace the vector but adds to it. The vector that all parts read and add to is called the **residual stream**. What was known stays known, positions need adding only once, and gradients have a path around every part.
-
-
-# %% tags=["name:parts"]
 class Residual(nn.Module):
     def __init__(self, part):
         super().__init__()
@@ -391,16 +372,6 @@ class Residual(nn.Module):
 
     def forward(self, x):
         return x + self.part(x)
-
-
-# %% [markdown]
-# **LayerNorm**: before a part reads a vector, its channels are shifted and scaled to mean 0 and variance 1. Then it does not matter how long the vector has become. A learned factor for each channel follows. Each vector is normalized by itself. (Batch normalization takes mean and variance over the batch and over time, and would let the future in.) One more LayerNorm comes before the logits.
-#
-# A LayerNorm before the part, as here, is **pre-norm**. With **post-norm** it comes after the sum, *on* the residual stream, and no path leads around it.
-
-# %% tags=["name:parts"]
-v = torch.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0]])
-print(nn.LayerNorm(4)(v).detach())
 
 
 def norm():
@@ -412,7 +383,7 @@ def normed(part):
 
 
 # %% [markdown]
-# Here is the whole ladder. From "one head" on, each line is the one above with one change. The last line is the package's GPT: the same two parts with their LayerNorms, twice. Such a pair is called a **block** (of the model, not of the text) or a **layer**, and `n_layer` counts them.
+# From "one head" on, each model is the one above it with one change. Attention and feed-forward together are called a **layer**. The last line is the package's `GPT`, which has the same parts and two layers.
 
 # %% tags=["name:parts"]
 config = GPTConfig(V, block_size, n_layer=2, n_head=4, n_embd=n_embd)
@@ -429,28 +400,37 @@ ladder = {
     "LayerNorm": lambda: Model(
         Residual(normed(Attention(4))),
         Residual(normed(MLP(n_embd))),
-        norm(),
+        norm(),  # once more, because the logits also read the stream
         position=True,
     ),
     "second layer": lambda: GPT(config),
 }
 
-# %% tags=["folded"]
-# Question
-ask("which_part_answers")
+# %% [markdown]
+# ### More: weight tying, initialization, pre-norm and post-norm
+#
+# Here the same table is both the embedding and the output matrix (nanoGPT's `wte` and `lm_head`), which is called **weight tying** (Press & Wolf 2017). Tying saves a matrix. It also trains each row at every position, and not only where its character occurs, because softmax pushes *all* logits, the right one up and the others down.
+#
+# All models begin with random matrices of standard deviation 1/√n_embd, and positions begin as the sines and cosines of rung {query_key_value}. The last matrix of each part, `c_proj`, gets half of that. The GPT's four parts add four outputs to the stream, and a sum of four independent numbers has four times their variance (rung {scaling_variance}), so halving each standard deviation keeps the sum at the size of a single output. For n_layer layers the factor is 1/√(2 · n_layer).
+#
+# A LayerNorm before the part, as here, is **pre-norm**. In **post-norm**, which "Attention Is All You Need" used, the norm comes after the sum, *on* the stream, and no path leads around it. Xiong et al. (2020) explain why post-norm is hard to train. At initialization the gradients near the output are large, so large first steps do harm. Batch normalization would be worse still, because it takes mean and variance over the batch and over time, which lets the future in.
 
-# %% tags=["folded"]
-# Question
-ask("what_one_layer_gets")
+# %%
+v = torch.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0]])
+nn.LayerNorm(4)(v).detach()
 
 # %% [markdown]
-# All are trained by the same **recipe**: the same batches, seed, number of steps and learning rate. Only the table of pairs gets a larger learning rate: with the small one it would not reach its floor in time. All other models begin as this package's `GPT` does: random matrices with a standard deviation of 1/√n_embd (for `c_proj` half of that, because four of their outputs add up in the GPT), and, for the positions, the sines and cosines of rung {query_key_value}, which training then changes.
+# ### More: does attention need the positions?
 #
-# `train` is the loop from above with four refinements. AdamW's shrinking (**weight decay**) is stronger here, and for matrices only, so that only entries that lower the loss stay large. The learning rate rises for the first steps, and then falls along a cosine (**warm-up** and **cosine decay**): small steps while the gradients are still erratic, and again at the end, to settle. A gradient whose norm is above a limit is scaled down to it (**clipping**), so that one bad batch does little harm. And where the hardware multiplies matrices faster in 16 bits, it does so (**mixed precision**).
+# Without a mask, attention doesn't notice the order of the tokens (rung {query_key_value}). The causal mask gives some of the order away, because a second head on top of the first notices when tokens 0 and 1 are swapped. A positional embedding makes the order much easier to see, as the table below will show.
+#
+# ## Run it
+#
+# All models get the same recipe, which means the same batches, 400 steps and the same learning rate (only the table needs a larger one). The models of the opening picture had three times as many steps, so their losses are lower. (The “one head” at the top of the page also has positions.) `train` runs your five lines, with a progress bar and two refinements that come below. Before you run it, write down which change you expect to bring nothing.
 
 
 # %% tags=["folded", "name:parts"]
-# Helper: fresh(make) initializes a model as the GPT is
+# Helper: fresh(make) initializes a model the way the GPT does it
 def fresh(make):
     torch.manual_seed(0)
     model = make()
@@ -465,9 +445,8 @@ def fresh(make):
     return model
 
 
-# %% tags=["name:parts"]
-recipe = RECIPES["stories"]
-table_recipe = replace(recipe, learning_rate=0.1)
+# %% tags=["name:parts", "long:400"]
+recipe = replace(RECIPES["stories"], steps=400, evaluate_every=200)
 models, histories = {}, {}
 
 
@@ -476,138 +455,307 @@ def climb(name, recipe=recipe):
     histories[name] = train(models[name], data, recipe, name=name)
 
 
-recipe
-
-# %% [markdown]
-# One **epoch** is one pass over the training text, or as many characters as that. Blocks that start at random overlap, and miss a few characters.
-
-# %% tags=["folded"]
-# Count: epochs, and how much of the text is seen
-size = (recipe.steps * recipe.batch_size, 1)
-starts = torch.randint(
-    len(train_ids) - block_size, size, generator=generator
-)
-drawn = starts + torch.arange(block_size)  # (blocks, block_size)
-print(f"{drawn.numel() / len(train_ids):.1f} epochs")
-print(f"{100 * len(drawn.unique()) / len(train_ids):.0f} % of the text")
-
-# %% tags=["name:climb", "long"]
-climb("bigram", table_recipe)
-for name in ("mean of the past", "one head", "position"):
+# %% tags=["long", "do"]
+climb("bigram", replace(recipe, learning_rate=0.1))
+for name in ("mean of the past", "one head", "position", "four heads"):
     climb(name)
-
-# %% tags=["name:climb", "long"]
-for name in ("four heads", "feed-forward", "residual", "LayerNorm"):
-    climb(name)
-
-# %% [markdown]
-# The last one is trained before your eyes; both axes are logarithmic. The loss falls through the floors of the tables, one after the other. At that of the pairs it slows down: up to there the last character was enough, and now the model has to learn to look back. **Stop** ends the training; then run the cell again before you go on.
-
-# %% tags=["nbval-ignore-output", "long"]
-gpt = fresh(ladder["second layer"])
-live = LiveTraining(tokenizer, floors={**floors, "entropy": entropy})
-shown = display(live, display_id=True)
-history = train(gpt, data, recipe, callback=live)
-shown.update(live)  # as it is now, for a page without a kernel
-models["second layer"], histories["second layer"] = gpt, history
-
-# %% [markdown]
-# ## The table
-#
-# What is each part worth? Before you look, one row needs a control. The second layer also brings 83 % more parameters, and perhaps it is these that help. So let us also train a single layer that is wider, with nearly as many parameters as the two layers have.
 
 # %% tags=["long"]
-control = "one layer, as many parameters"
-one_layer = ("LayerNorm", control)
-ladder[control] = lambda: GPT(replace(config, n_layer=1, n_embd=88))
-climb(control)
-sizes = {
-    name: sum(p.numel() for p in model.parameters())
-    for name, model in models.items()
-}
-assert round(sizes["second layer"] / sizes["LayerNorm"] - 1, 2) == 0.83
-assert 0.98 < sizes[control] / sizes["second layer"] < 1
+for name in ("feed-forward", "residual", "LayerNorm"):
+    climb(name)
 
-# %% [markdown]
-# Each model was trained once, with one seed and with the same learning rate (the table of pairs has its own), so small differences mean little. The numbers are from the machine that ran the notebook last; on yours they may differ a little.
 
 # %% tags=["folded", "nbval-ignore-output", "proof"]
-# Table: parameters, loss and answers of each model; the claims below
-losses = {name: evaluate(model, val_ids) for name, model in models.items()}
-accuracies = {
-    name: answer_accuracy(model, val_text, tokenizer)
-    for name, model in models.items()
-}
-print(f"{'part':30}{'parameters':>12}{'validation loss':>17}{'answers':>9}")
-for name, size in sizes.items():
-    print(f"{name:30}{size:12,}{losses[name]:17.3f}{accuracies[name]:9.2f}")
+# Table: the parameters, loss and answers of each model
+def table_of(*names):
+    print(f"{'part':30}{'parameters':>12}{'loss':>8}{'answers':>9}")
+    for name in names:
+        model = models[name]
+        losses[name] = evaluate(model, val_ids)
+        accuracies[name] = answer_accuracy(model, val_text, tokenizer)
+        sizes[name] = sum(p.numel() for p in model.parameters())
+        print(
+            f"{name:30}{sizes[name]:12,}"
+            f"{losses[name]:8.2f}{accuracies[name]:9.2f}"
+        )
+
+
+losses, accuracies, sizes = {}, {}, {}
+table_of(*models)
 
 assert losses["mean of the past"] > losses["bigram"] > losses["one head"]
-assert losses["position"] < 0.5 * losses["one head"]
-assert 0.35 < losses["four heads"] / losses["position"] < 0.65
-assert abs(losses["residual"] - losses["feed-forward"]) < 0.015
-assert 0 < losses["four heads"] - losses["feed-forward"] < 0.05
-assert 0 < losses["residual"] - losses["LayerNorm"] < 0.05
+assert losses["position"] < 0.75 * losses["one head"]
+assert losses["four heads"] < 0.65 * losses["position"]
+assert losses["feed-forward"] > 0.85 * losses["four heads"]
+assert losses["residual"] < 0.5 * losses["feed-forward"]
+assert losses["LayerNorm"] < losses["residual"]
+assert max(accuracies.values()) < 0.25
 
-assert max(accuracies["feed-forward"], accuracies["residual"]) < 0.25
-assert accuracies["LayerNorm"] > 0.35
-assert accuracies["second layer"] > 0.95
-assert all(
-    accuracies[name] < 0.8 for name in set(models) - {"second layer"}
+# %% [markdown]
+# - The mean of the past no longer knows which character came last, so it's worse than the table.
+# - One head chooses where to look, and just beats the table. With positions a head knows where the letters are, and four heads look at several letters.
+# - Feed-forward brings nothing yet. Residual connections then more than halve the loss, because they give the gradient a way past every part.
+# - LayerNorm lowers the loss once more.
+#
+# Now look at the column on the right. You have made seven changes, and the model still answers no better than a guess. One change is left, the same layer once more, and it doesn't look as if that could help.
+
+# %% [markdown]
+# ## Your loop, your GPT
+#
+# You train the last model yourself, with your five lines and two refinements. A bad batch can give a huge gradient, so you scale any gradient with a norm above 1 down to 1, which is called clipping. And since AdamW steps by running means, which rest on very few batches at first, the learning rate starts small and rises in a warm-up. Then the rate falls along half a wave, a cosine decay, so that the model can settle.
+
+# %%
+step = torch.arange(400)
+
+# %% tags=["folded"]
+# Fill in: the learning rate of a step
+fill("rate_of_a_step")
+
+# %% tags=["folded", "name:rate_of_a_step"]
+# The learning rate of each of 400 steps, as a share of the highest one
+rising = (step + 1) / 50
+done = (step - 50).clamp(min=0) / 350
+falling = 0.5 * (1 + torch.cos(torch.pi * done))
+share = torch.minimum(rising, falling)
+
+# %% [markdown]
+# Here is the whole loop. Every 25 steps it takes some measurements and asks the model who got Ben's drum. Before you run it, guess what you'll see.
+
+# %% tags=["folded"]
+# Question
+ask("how_it_learns_to_answer")
+
+
+# %% tags=["folded"]
+# Helper: measure(model) looks into its two layers, on new stories
+def looks(model, stories=new_stories[:12]):
+    back, at_answer = [], []
+    for story in stories:
+        ids = tokenizer.encode("\n" + story)
+        with torch.no_grad(), record_weights() as layers:
+            model(ids[None])
+        first, second = (layer[0] for layer in layers)  # (heads, T, T)
+        back.append(head_scores(first, previous_token(ids)))
+        for start, end in answers("\n" + story):
+            told = ("\n" + story).index(("\n" + story)[start:end])
+            to_it = second[:, start - 1, told + 1 : told + 6].sum(dim=-1)
+            at_answer.append(to_it)
+    return (
+        torch.stack(back).mean(dim=0).max().item(),
+        torch.stack(at_answer)
+        .view(-1, 3, 4)
+        .mean(dim=0)
+        .amax(-1)
+        .mean()
+        .item(),
+    )
+
+
+def measure(model):
+    right = answer_accuracy(model, val_text[:9000], tokenizer)
+    return right, *looks(model)
+
+
+# %% tags=["nbval-ignore-output", "long:400", "do"]
+gpt = fresh(ladder["second layer"])
+optimizer = torch.optim.AdamW(
+    parameter_groups(gpt, weight_decay=0.1),  # matrices shrink a little
+    betas=(0.9, 0.95),  # how far back its running means reach
 )
+generator = torch.Generator().manual_seed(0)
+asked = "\nKind Ben gave poor Sam a drum at the farm. Who got it? Poor "
+steps, my_losses, measured, said = 400, [], {}, {}
+for i in range(steps):
+    for group in optimizer.param_groups:
+        group["lr"] = 8.4e-3 * share[i].item()  # the best of several rates
+    x, y = get_batch(train_ids, block_size, 24, generator)
+    loss = F.cross_entropy(gpt(x).flatten(0, 1), y.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(gpt.parameters(), 1.0)
+    optimizer.step()
+    my_losses.append(loss.item())
+    if i % 25 == 0 or i == steps - 1:
+        measured[i + 1] = measure(gpt)
+        written = generate(
+            gpt, tokenizer.encode(asked)[None], 20, temperature=0
+        )
+        said[i + 1] = tokenizer.decode(written[0, len(asked) :])
+        print(f"{i + 1:4} {loss.item():5.2f}  Poor {said[i + 1]!r}")
+
+# %% [markdown]
+# ## The moment it clicks
+#
+# Your model babbles, then it spells, then it guesses names, until at some step it says Sam and stays with Sam. Was that luck? The picture shows the loss, the answer accuracy, the weight that layer 0 puts on the previous letter, and the weight that layer 1 puts on the answer when it's asked for.
+
+# %% tags=["folded", "given"]
+# Picture: loss, answers, and two heads, over the steps of your run
+moments = torch.tensor(list(measured))
+curves = torch.tensor(list(measured.values())).T
+picture(
+    Lines(
+        "Loss",
+        torch.arange(1, len(my_losses) + 1),
+        {"loss": torch.tensor(my_losses)},
+        "step",
+        "nats per character",
+        levels=floors | {"entropy": entropy},
+    ),
+    Lines(
+        "Answers and heads",
+        moments,
+        dict(zip(("answers", "looks back", "finds answer"), curves)),
+        "step",
+        "share",
+        log=False,
+    ),
+    alt="Left, the loss over the steps, which slows down at the floor of "
+    "the pairs. Right, three curves over the same steps. The share of "
+    "right answers stays low, and then climbs to 1 within a hundred steps; "
+    "the weight on the answer climbs with it.",
+)
+
+# %% [markdown]
+# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, guessing would give about as many answers for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So besides the loss, measure what you want.
+#
+# Did the second layer do this, or just more parameters? The control is a single layer with as many parameters as the two have.
+
+# %% tags=["long", "nbval-ignore-output"]
+models["second layer"] = gpt
+control = "one layer, as many parameters"
+ladder[control] = lambda: GPT(replace(config, n_layer=1, n_embd=88))
+climb(control)
+table_of("LayerNorm", control, "second layer")
+
+# %% tags=["folded", "long"]
+# Check: the second layer brings the answers, and its parameters do not
+assert 0.98 < sizes[control] / sizes["second layer"] < 1
+assert accuracies["second layer"] > 0.95 > 0.25 > accuracies[control]
 assert abs(losses[control] - losses["LayerNorm"]) < 0.02
 
 # %% [markdown]
-# Row by row:
+# Stop here for a moment. None of your models before this one did better than a guess, and this one *knows*. The control also guesses, so size isn't what answers the question. (With three times as many steps, the single layer of the opening picture finds most things and places, but only 12<!--given--> % of the names.)
 #
-# - The **mean of the past** is worse than the table of pairs. It knows which characters came, and no longer which one came last.
-# - **One head** can choose where to look, and beats the table.
-# - **Position** tells it where each token is. The loss falls to less than half.
-# - With **four heads** it falls again, by about half.
-# - **Feed-forward** lowers the loss once more.
-# - **Residual** connections hardly change one layer. The next section shows what they are for.
-# - **LayerNorm** (pre-norm) lowers the loss about as much as feed-forward did. With it, one layer gets half of the answers or more, without it about one in seven: with each of three seeds.
-# - With a **second layer** nearly every answer is right.
-# - The control says that depth did this. **One layer** with as many parameters ends at about the loss of the narrow layer, and like that one it gets fewer than 80 % of the answers.
+# ## Two layers, one lookup
 #
-# Which answers does one layer get? Each story asks three questions: what, where, and who got it.
-
-
-# %% tags=["nbval-ignore-output"]
-def right_by_question(model, words=("A", "the", "Poor")):
-    right = {word: [] for word in words}  # the word before the answer
-    with evaluating(model):
-        for start, end in answers(val_text)[6:600]:
-            ids = tokenizer.encode(val_text[end - block_size - 1 : end])
-            hits = model(ids[None, :-1])[0].argmax(dim=-1) == ids[1:]
-            word = val_text[:start].split()[-1]
-            right[word].append(hits[start - end :].all().item())
-    return {word: sum(each) / len(each) for word, each in right.items()}
-
-
-shares = {
-    name: right_by_question(models[name])
-    for name in (*one_layer, "second layer")
-}
-for name, share in shares.items():
-    print(
-        f"{name:30}",
-        *(f"{word} ...: {each:.2f}  " for word, each in share.items()),
-    )
+# What can two layers do that a single layer of the same size didn't learn? At the end of rung {query_key_value}, two heads that we wrote by hand found Sam. The arrows below are weights that your model found by itself.
 
 # %% tags=["folded"]
-# Check: one layer finds some things and places, and guesses names
-for name in one_layer:
-    assert shares[name]["Poor"] < 0.25
-    assert shares[name]["A"] + shares[name]["the"] > 0.6
-assert min(shares["second layer"].values()) > 0.9
+# Question
+ask("what_one_layer_gets")
+
+# %% tags=["folded", "nbval-ignore-output"]
+# Picture: which letter, which note, which query
+story = asked
+with torch.no_grad(), record_weights() as layers:
+    gpt(tokenizer.encode(story)[None])
+notes, lookup = (layer[0] for layer in layers)  # (heads, T, T)
+at, asks = story.index("Sam"), len(story) - 1
+by_head = lookup[:, asks, at + 1 : at + 6].sum(dim=-1)
+finder = int(by_head.argmax())
+noted = at + 1 + int(lookup[finder, asks, at + 1 : at + 6].argmax())
+
+figure = Figure(figsize=(8, 1.8), layout="constrained")
+axes = figure.subplots()
+for t, letter in enumerate(story[1:]):
+    colour = "black" if t + 1 not in (noted, asks) else BLUE
+    axes.text(t + 1, 0, letter.replace(" ", "␣"), ha="center", color=colour)
+
+
+def arrows(weights, t, side, colour):
+    for s, weight in enumerate(weights.tolist()):
+        if weight > 0.08 and s != t:
+            bend = f"arc3,rad={-side * 0.5 * min(1, 8 / (t - s))}"
+            axes.annotate(
+                "",
+                (t, 0.3 + side * 0.6),
+                (s, 0.3 + side * 0.6),
+                arrowprops={
+                    "arrowstyle": "-|>",
+                    "connectionstyle": bend,
+                    "color": colour,
+                    "linewidth": 5 * weight,
+                },
+            )
+
+
+arrows(notes[:, noted].amax(dim=0), noted, 1, SKY)
+arrows(lookup[finder, asks], asks, -1, BLUE)
+axes.set(xlim=(0, len(story)), ylim=(-2.5, 2.5))
+axes.axis("off")
+Picture.of(
+    figure,
+    alt="The story, letter by letter. Above it, layer 0: arrows from the S "
+    "of Sam and letters near it to a place just behind the S. Below it, "
+    "layer 1: a thick arrow from that place to the space after “Poor”.",
+)
 
 # %% [markdown]
-# With LayerNorm, one layer finds many of the things and places, some seeds more and some fewer. With the names it is hardly better than a guess. A story has one thing and one place, so it is enough to look for letters that fit. But it has two names. To tell them apart by “kind” and “poor” takes two steps: each letter notes what comes before it, then a head looks for the right note. A layer does one step. (There is a way with one step, because in our grammar the one who got it is always named last. The single layers of this rung did not learn it. Some of those in rung {speed_run} do.)
+# - **Which letter?** An S has to follow the last “Poor”. But before the first layer, the S of Sam knows only itself, and nothing there says that “poor” came before.
+# - **Which note?** In layer 0 (above the line), a place just after the S looks back, most of all at the S, and several heads together write into its stream what they saw, “an S, and before it *poor*”. The space after the last “Poor” has also looked back.
+# - **Which query?** So in layer 1 (below the line) this space can ask for a note with *poor*, and finds it just after the S, where the value says S.
 #
-# ## What residual connections and LayerNorm are for
+# The second step needs what the first has written, so a wider layer can't take both at once. A head that finds the earlier place where the same text stood, and copies what followed, is called an induction head (Olsson et al. 2022).
 #
-# An ablation shows what they do for two layers: once without either ("bare"), once with each of them alone, and once post-norm. To save time these four get 300 steps. The others are compared at step 300, before their learning rate has fallen to 0, as that of the four has: a disadvantage for the others, if anything.
+# Now you can read the jump. The curve “looks back” rises first, so by step 125 the notes are there, and only then can layer 1 learn to read them. Large models jump in the same way when their induction heads appear.
+
+# %% tags=["folded"]
+# Explorer: the weights of each head over a new story
+story = "\n" + new_stories[3]
+explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
+
+# %% [markdown]
+# **Which head found the answer?** Try the heads of both layers, then open the next cell.
+
+# %% tags=["folded", "nbval-ignore-output"]
+# Measure: which head of layer 1 looks at the answer
+with record_weights() as layers:
+    gpt(tokenizer.encode(story)[None])
+weights = torch.stack(layers)
+print(tuple(weights.shape), "= layers, texts, heads, queries, keys")
+for start, end in answers(story):
+    query = start - 1  # here the model has to find the first letter
+    told = story.index(story[start:end])  # where the first sentence says it
+    stop = told + (end - start) + 4  # the answer, and four characters more
+    to_it = weights[1, 0, :, query, told:stop].sum(dim=-1)  # for each head
+    assert to_it.max() > 0.3
+    print(
+        f"{story[start:end]:5} head {to_it.argmax()}: "
+        f"{100 * to_it.max():.0f} %"
+    )
+
+# %% tags=["folded", "long"]
+# Check: the notes come first, then the answers and the finder together
+assert said[400][:4] == "Sam."
+assert by_head.max() > 0.5  # of the space after “Poor”
+assert notes[:, noted, at].max() > 0.2  # on the S
+right, back, finds = (
+    {moment: each[i] for moment, each in measured.items()} for i in range(3)
+)
+assert right[101] < 0.3
+assert right[276] > 0.9
+assert finds[101] < 0.3 < 0.6 < finds[276]
+assert back[126] > 0.75 * back[400]
+assert sum(my_losses[100:125]) / 25 - sum(my_losses[250:275]) / 25 < 0.15
+
+# %% [markdown]
+# ### More: change the story, and the answer changes with it
+#
+# A map of weights shows where a head looked, but not what the model did with what the head found (rung {cross_and_causal}). So change the story.
+
+# %% tags=["nbval-ignore-output"]
+for thing in ("map", "cup", "kite", "bell"):
+    prompt = f"\nKind Dan gave poor Eve a {thing} at the gate. What? A "
+    ids = tokenizer.encode(prompt)[None]
+    written = generate(gpt, ids, len(thing) + 1, temperature=0)[0]
+    answer = tokenizer.decode(written[ids.shape[1] :])
+    print(f"{thing:5} -> {answer}")
+    assert answer == f"{thing}."
+
+# %% [markdown]
+# ### More: what residual connections and norms do for two layers
+#
+# An ablation shows what they do. Train two layers with neither of them ("bare"), with post-norm, and with pre-norm, for 150 steps each. (A single layer gains only speed from residual connections, because with three times as many steps the bare model of the table above catches up.)
 
 
 # %%
@@ -618,67 +766,43 @@ def two_layers(wrap, *last):
     return Model(*parts, *last, position=True)
 
 
-ablation = {
+ladder |= {
     "two layers, bare": lambda: two_layers(nn.Sequential),
-    "two layers, residual": lambda: two_layers(Residual),
-    "two layers, LayerNorm": lambda: two_layers(normed, norm()),
     "two layers, post-norm": lambda: two_layers(
         lambda part: nn.Sequential(Residual(part), norm())
     ),
+    "two layers, pre-norm": lambda: two_layers(
+        lambda part: Residual(normed(part)), norm()
+    ),
 }
-ladder |= ablation
 
-# %% tags=["long:300"]
-for name in ablation:
-    climb(name, replace(recipe, steps=300, evaluate_every=300))
+# %% tags=["long:150"]
+for name in list(ladder)[-3:]:
+    climb(name, replace(recipe, steps=150, evaluate_every=150))
 
-# %% tags=["folded", "given"]
-# Picture: the losses after 300 steps, and a check of what they show
-some = [
-    histories[name]
-    for name in ("feed-forward", "LayerNorm", "second layer", *ablation)
-]
-after = torch.tensor([history.val_losses[:3][-1] for history in some])
-assert {history.val_steps[:3][-1] for history in some} == {300}
-bare_1, pre_1, pre_2, bare_2, residual_2, norm_2, post_2 = after
-assert bare_2 > bare_1 + 0.05
-assert max(residual_2, norm_2) < (bare_1 + bare_2) / 2
-assert min(residual_2, norm_2) > pre_1 - 0.03
-assert (post_2 - pre_1).abs() < 0.05
-assert pre_2 < pre_1 - 0.01
-assert pre_2 < min(residual_2, norm_2, post_2)
-labels = (
-    "one, bare",
-    "one, pre-norm",
-    "two, pre-norm",
-    "two, bare",
-    "two, residual",
-    "two, LayerNorm",
-    "two, post-norm",
-)
+# %% tags=["folded", "long"]
+# Picture: the validation losses after 150 steps
+after = [histories[name].val_losses[-1] for name in list(ladder)[-3:]]
+assert after[0] > 2 * after[1] > 2 * after[2]
 picture(
     Bars(
-        "Validation loss after 300 steps",
-        after,
-        [*labels],
-        "layers",
+        "Validation loss after 150 steps",
+        torch.tensor(after),
+        ["bare", "post-norm", "pre-norm"],
+        "two layers",
         (0, 2.5),
     ),
-    alt="Seven bars. One bare layer is below 0.4 nats per character, one "
-    "with pre-norm at about 0.2, and two with pre-norm are lowest. Two "
-    "bare layers are near 2; two with residual connections alone, with "
-    "LayerNorm alone and with post-norm are far below that, and above two "
-    "with pre-norm.",
+    alt="Three bars. Two bare layers are far above the other two, and two "
+    "with pre-norm are lowest.",
 )
 
 # %% [markdown]
-# Bare, the second layer does harm. Residual connections alone, or LayerNorm alone, undo most of it, but two such layers are hardly better than one layer with both. With post-norm they do about as well. With pre-norm the second layer pays off: what layer 0 knew is still there for the logits, the gradient reaches layer 0 without passing through layer 1, and each part reads normalized vectors. Xiong et al. (2020) say why post-norm is hard to train: at initialization the gradients near the output are large, so large first steps do harm. With enough care post-norm works.
+# ### More: does the stream let the future through?
 #
-# The residual stream leads past every head and every mask. Does it let the future through? No: the stream of position t gets only what the parts write there. The leak probe confirms it for a whole GPT. So the logits at position t are those of a text that ends at t. Training uses all of them, `generate` the last ones only.
+# The stream leads past every head and every mask, so you might fear a leak. But the stream of position t gets only what the parts write at t, and the leak probe confirms this for a whole GPT. So the logits at position t are the same as those for a text that ends at t. Training uses the logits of all positions, while `generate` uses only the last.
 
 
-# %% tags=["folded"]
-# Check: a whole GPT does not leak; logits at t, and of a text up to t
+# %%
 def from_embeddings(x):
     for block in untrained.transformer.h:
         x = block(x, is_causal=True)
@@ -689,53 +813,113 @@ untrained = fresh(ladder["second layer"])
 probe = leak_probe(from_embeddings, torch.randn(1, 9, n_embd))
 assert torch.equal(probe, causal_mask(9))
 
-ids = tokenizer.encode("\n" + new_stories[0])[None]
-at_once = untrained(ids)
-for t in (0, 20, ids.shape[1] - 1):
-    torch.testing.assert_close(
-        at_once[:, t], untrained(ids[:, : t + 1])[:, -1]
-    )
+# %% [markdown]
+# ## Let it write
+#
+# Before `generate` draws a character, it can change the odds. A temperature below 1 makes the choice safer, one above 1 makes it wilder (rung {masked_softmax}), and **top-k** keeps only the k most probable characters.
+
+# %% tags=["folded"]
+# Question
+ask("temperature_zero")
 
 # %% [markdown]
-# ## How much is left
-#
-# In the table, the loss of the GPT is still about one and a half times the entropy. The gap is mostly not the model's fault: a block may begin in the middle of a story, and then nobody can know what was said before. Give it whole stories, all of them new, and its loss is within a few percent of the entropy.
-#
-# Beware of comparing such a loss with that of a model that has other tokens: per word it is another number than per character. What can be compared is the total, in bits (nats divided by ln 2), for each byte of the text: **bits per byte**.
+# **Raise the temperature until words break. Then lower top-k until they heal.** The bars are the choice for the first character after “poor”, and the text is what follows.
 
-# %% tags=["folded", "nbval-ignore-output"]
-# Measure: the loss on 200 new stories, for each character, word, byte
-told = [f"\n{story}\n" for story in new_stories[:200]]
-total = count = 0
+# %% tags=["folded"]
+# Explorer: temperature, top-k, and what the GPT writes with them
+prompt = "\nKind Ann gave poor "
+explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
+
+# %% [markdown]
+# Now set the temperature back to 1 and look at the bar of A. Ann is the one who gives, and in our stories nobody gives herself anything. Does your model know that? If the bar of A is as high as the others, it doesn't. (The fold below prints the number.)
+
+# %% tags=["folded"]
+# Question
+ask("crop")
+
+# %% [markdown]
+# ### More: does Ann give herself anything?
+#
+# A model that knows only the names would give the A of Ann a probability of one in eight, while a model that knows the rule would give it hardly any. Yours gives A about as much as the others, so it has learned the names, but not this rule. The loss hardly shows the difference, since not knowing the rule costs {{math.log(8 / 7):.2f}} nats in a story of about {{math.log(21504):.0f}}.
+
+# %% tags=["long", "nbval-ignore-output"]
 with torch.no_grad():
-    for story in told:
-        ids = tokenizer.encode(story)[None]
-        logits = gpt(ids[:, :-1])
-        total += F.cross_entropy(
-            logits[0], ids[0, 1:], reduction="sum"
-        ).item()
-        count += ids.shape[1] - 1  # one byte each
-per_word = total / len(" ".join(told).split())
-bits_per_byte = total / math.log(2) / count
-assert entropy * 0.97 < total / count < entropy * 1.15
-assert per_word > 4 * total / count
-assert 0.1 < bits_per_byte < 0.2
-print(
-    f"nats for each character {total / count:.3f}, "
-    f"{total / count / entropy:.2f} times the entropy\n"
-    f"nats for each word      {per_word:.3f}\n"
-    f"bits for each byte      {bits_per_byte:.3f}"
-)
+    of_next = gpt(tokenizer.encode(prompt)[None])[0, -1].softmax(dim=-1)
+for initial in "ABDEJKST":
+    print(initial, f"{of_next[tokenizer.encode(initial)].item():.2f}")
+assert of_next[tokenizer.encode("A")].item() > 0.05
 
 # %% [markdown]
-# ## Overfitting
+# ### More: the order of top-k and temperature, and top-p
 #
-# Now the same GPT gets 1,500 characters of training text, about fifteen stories.
+# `generate` first keeps the k best and then divides the logits by the temperature. For top-k the order makes no difference, because dividing by a positive number leaves the k largest logits the largest. For **top-p**, or nucleus sampling, the order does matter. Top-p keeps the smallest set of characters whose probabilities add up to at least p, and the size of this set depends on the temperature.
+#
+# The model itself refuses a text that is longer than its table of positions.
+
+# %%
+written = generate(gpt, newline, 300, top_k=5)
+try:
+    gpt(written)
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# ## Real text
+#
+# There's a real book on your disk, because every Python comes with the text of its own manual. Let a GPT of the same size read that book. Or put "tiny-shakespeare" below, which downloads 1.1<!--given--> million characters of plays, or the path of your own file.
+
+# %% tags=["do"]
+source = "the manual of Python"  # or "tiny-shakespeare", or your file
+
+# %% tags=["nbval-ignore-output"]
+if source == "the manual of Python":
+    lines = "\n".join(topics.values()).split("\n")
+    words = "\n".join(
+        line for line in lines if "|" not in line
+    )  # no tables
+else:
+    words = load_text(source)
+real = Data.of(words)
+print(
+    f"{len(words):,} characters, {real.tokenizer.vocab_size} different ones"
+)
+print(words[:300])
+
+# %% [markdown]
+# Without its measurements, your own loop would do, with `real_gpt` for `gpt` and `real.train` for `train_ids`. `train` runs the same loop, plots the loss as it goes, and has a **Stop** button.
+
+# %% tags=["nbval-ignore-output", "long:400"]
+torch.manual_seed(0)
+real_gpt = GPT(replace(config, vocab_size=real.tokenizer.vocab_size))
+real_floors = {
+    f"{n}-gram": conditional_entropy(real.val, n) for n in (1, 2, 3)
+}
+live = LiveTraining(real.tokenizer, floors=real_floors)
+shown = display(live, display_id=True)
+real_recipe = replace(RECIPES["stories"], steps=400)
+history = train(real_gpt, real, real_recipe, callback=live)
+shown.update(live)  # as it is now, for a page without a kernel
+
+# %% tags=["nbval-ignore-output"]
+ids = real.tokenizer.encode("The ")[None]
+draws = torch.Generator().manual_seed(0)
+ids = generate(real_gpt, ids, 400, temperature=0.8, generator=draws)
+print(real.tokenizer.decode(ids[0]))
+
+# %% [markdown]
+# In less than a minute your GPT has found lines, indents and many short English words. But it has no idea what it's talking about, because it lacks size, time and text.
+#
+# ### More: what to do when the validation loss rises
+#
+# Now the same GPT gets only 1,500 characters of stories, about fifteen of them.
 
 # %%
 few = Data(train_ids[:1500], val_ids[:8000], tokenizer)
 brief = Recipe(
-    steps=200, batch_size=8, final_learning_rate=8e-3, evaluate_every=20
+    steps=200,
+    batch_size=8,
+    final_learning_rate=8e-3,  # no decay: we want to see it go wrong
+    evaluate_every=20,
 )
 short_text = train(
     fresh(ladder["second layer"]), few, brief, name="short text"
@@ -747,8 +931,6 @@ of_training = torch.tensor(short_text.losses).view(-1, 20).mean(dim=-1)
 of_validation = torch.tensor(short_text.val_losses)
 assert of_training[-1] < 0.4 * of_validation[-1]
 assert of_validation[-1] > of_validation.min()
-assert losses["second layer"] < 0.4 * of_validation.min()
-assert abs(losses["second layer"] - sum(history.losses[-100:]) / 100) < 0.03
 picture(
     Lines(
         "Overfitting",
@@ -764,164 +946,177 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**: the training loss goes on falling; the validation loss stops falling, rises a little, and ends several times as high as the training loss. The model memorizes its fifteen stories, and that does not help with others. More text helps most: with all of it the same model had no such gap. Otherwise stop at the lowest validation loss (**early stopping**), take a smaller model, or use dropout. The opposite is **underfitting**: the table of pairs has no gap, and its loss is far above the entropy. The remedy is a larger model, or longer training if the loss is still falling.
+# This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout.
 #
-# ## Look inside
-#
-# Here is a story that the model has never seen. The query stands where it must give the first answer.
-#
-# **Which head found the answer?** Try each head of both layers. Then move the query, for example to a letter in the middle of a word; it sees nothing to its right.
-
-# %% tags=["folded"]
-# Explorer: the weights of each head over a new story
-story = "\n" + new_stories[3]
-moments = answers(story)  # where the three answers are
-start, end = moments[0]
-print(repr(story[:start]), "->", repr(story[start:end]))
-explore("attention_over_text", model=gpt, tokenizer=tokenizer, text=story)
-
-# %% [markdown]
-# In layer 0 most heads look at the last few characters. In layer 1, for each of the three questions, some head goes back to the first sentence, with most of its weight on the answer and the four characters after it. Why there? In layer 0 each position can note the letters before it. So a position *after* the answer's first letter knows that letter, and the words that lead up to it.
-
-# %% tags=["folded", "nbval-ignore-output"]
-# Check: which head of layer 1 looks at the answer
-with record_weights() as layers:
-    gpt(tokenizer.encode(story)[None])
-weights = torch.stack(layers)
-print(tuple(weights.shape), "= layers, texts, heads, queries, keys")
-for start, end in moments:
-    query = start - 1  # here the model has to find the first letter
-    told = story.index(story[start:end])  # where the first sentence says it
-    stop = told + (end - start) + 4  # the answer, and four characters more
-    to_it = weights[1, 0, :, query, told:stop].sum(dim=-1)  # for each head
-    assert to_it.max() > 0.5
-    print(
-        f"{story[start:end]:5} head {to_it.argmax()}: "
-        f"{100 * to_it.max():.0f} %"
-    )
-
-# %% [markdown]
-# A map of weights shows where a head looked, not what the model did with what it found (rung {cross_and_causal}). So change the story, and see whether the answer changes with it.
-
-# %% tags=["nbval-ignore-output"]
-for thing in ("map", "cup", "kite", "bell"):
-    prompt = f"\nKind Dan gave poor Eve a {thing} at the gate. What? A "
-    ids = tokenizer.encode(prompt)[None]
-    written = generate(gpt, ids, len(thing) + 1, temperature=0)[0]
-    answer = tokenizer.decode(written[ids.shape[1] :])
-    print(f"{thing:5} -> {answer}")
-    assert answer == f"{thing}."
-
-# %% [markdown]
-# ## Sample
-#
-# Before a character is drawn, `generate` changes the logits in two ways. First **top-k** keeps the k most probable characters, and the others get probability 0. Then the logits are divided by a **temperature**, as in rung {masked_softmax}: below 1 the choice gets safer, above 1 wilder. The other order would do the same, because dividing by a positive number leaves the k largest logits the largest. (For **top-p** or nucleus sampling the order does matter. It keeps the smallest set of characters whose probabilities add up to at least p, and how many these are depends on the temperature.)
-
-# %% tags=["folded"]
-# Question
-ask("temperature_zero")
-
-# %% [markdown]
-# **Raise the temperature until words break. Then lower top-k until they heal.** The bars are the choice for the first character; the text is what follows.
-
-# %% tags=["folded"]
-# Explorer: temperature, top-k, and what the GPT writes with them
-prompt = "\nKind Ann gave poor "
-explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
-
-# %% [markdown]
-# After "poor " the model spreads its probability over the names. The grammar leaves one out: Ann, who gives. Only her name begins with A. If the bar of A is low, the model has learned the rule; if it is as high as the others, only the names. The loss hardly shows it: in a story, not knowing the rule costs {{math.log(8 / 7):.2f}} nats of about {{math.log(forms):.0f}}.
-
-# %% tags=["folded", "nbval-ignore-output"]
-# Check: the probability of A beside that of one name in eight
-ids = tokenizer.encode(prompt)[None]
-with torch.no_grad():
-    probabilities = torch.softmax(gpt(ids)[0, -1], dim=-1)
-names = torch.tensor([ids_of[letter] for letter in "BDEJKST"])
-assert probabilities[names].sum() > 0.8
-assert probabilities[names].max() < 0.5
-print(
-    f"A: {probabilities[ids_of['A']]:.3f}, "
-    f"and one name in eight is {1 / 8:.3f}"
-)
-
-# %% tags=["folded"]
-# Question
-ask("crop")
-
-# %%
-written = generate(gpt, newline, 300, top_k=5)
-try:
-    gpt(written)
-except ValueError as error:
-    print(error)
-
-# %% [markdown]
-# The model itself refuses more than block_size characters. `generate` shows it the last ones only.
-#
-# ## Save, load, resume
-#
-# `Trainer`, which `train` uses inside, takes one `step` at a time, and saves a **checkpoint**. That is a file with all that is needed to resume training: the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator.
-#
-# Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes both to step 20, and their losses are the same.
-
-# %%
-short = replace(recipe, steps=20, batch_size=4)
-with tempfile.TemporaryDirectory() as folder:
-    path = Path(folder) / "gpt.pt"
-    first = Trainer(fresh(ladder["second layer"]), data, short)
-    for _ in range(10):
-        first.step()
-    first.save(path)
-    second = Trainer(fresh(ladder["second layer"]), data, short)
-    second.load(path)
-    went_on = run(first, name="first, going on").losses
-    resumed = run(second, name="second, resumed").losses
-    loaded, its_tokenizer = load_model(path)
-assert went_on == resumed  # to the last bit
-assert its_tokenizer.characters == tokenizer.characters
-
-# %% [markdown]
 # ## Break it
 #
-# Here is a bug that many people write at least once. The shapes are right, and the training loss looks very good.
+# A buggy loop hardly ever crashes, so you have to recognize it by its curve. Here are five loops with one bug each. The dashed line is the entropy.
+
+
+# %% tags=["folded"]
+# Picture: the loss of five broken loops, A to E
+def broken_loop(bug, steps=100):
+    model, other = fresh(ladder["LayerNorm"]), fresh(ladder["LayerNorm"])
+    optimizer = torch.optim.AdamW(
+        (other if bug == "another model" else model).parameters(),
+        lr=0.5 if bug == "too large a rate" else 8e-3,
+    )
+    draws, losses = torch.Generator().manual_seed(0), []
+    for _ in range(steps):
+        if bug == "one batch":
+            draws.manual_seed(0)
+        x, y = get_batch(train_ids, block_size, 6, draws)
+        if bug == "no shift":
+            y = x
+        loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        if bug != "no zero_grad":
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return model, losses
+
+
+bugs = {
+    "A": "no zero_grad",
+    "B": "another model",
+    "C": "no shift",
+    "D": "one batch",
+    "E": "too large a rate",
+}
+broken = {letter: broken_loop(bug) for letter, bug in bugs.items()}
+picture(
+    Lines(
+        "Training loss",
+        torch.arange(1, 101),
+        {
+            letter: torch.tensor(losses)
+            for letter, (_, losses) in broken.items()
+        },
+        "step",
+        "nats per character",
+        levels={"entropy": entropy},
+    ),
+    alt="Five curves, on logarithmic axes. A falls and then wanders, B "
+    "stays where it began, C and D end far below the entropy, C first, "
+    "and E jumps up before it falls a little.",
+)
 
 # %% tags=["folded"]
 # Question
 ask("unshifted_targets")
 
+# %% [markdown]
+# Guess the bugs of the other four, and then let each loop tell you.
 
-# %%
-def almost_get_batch(ids, block_size, batch_size):
-    starts = torch.randint(len(ids) - block_size, (batch_size,))
-    x = torch.stack([ids[i : i + block_size] for i in starts])
-    y = torch.stack([ids[i : i + block_size] for i in starts])
-    return x, y
+# %% tags=["nbval-ignore-output"]
+start = tokenizer.encode("Kind Ann t")[None]
+for letter, (model, losses_of_it) in broken.items():
+    wrote = tokenizer.decode(generate(model, start, 10, temperature=0)[0])
+    print(
+        f"{letter} {bugs[letter]:17} training {losses_of_it[-1]:5.2f}  "
+        f"validation {evaluate(model, val_ids[:4000]):5.2f}  {wrote!r}"
+    )
 
-
-broken = fresh(ladder["second layer"])
-optimizer = torch.optim.AdamW(broken.parameters(), lr=8e-3)
-for _ in range(60):
-    x, y = almost_get_batch(train_ids, 64, 16)
-    loss = F.cross_entropy(broken(x).flatten(0, 1), y.flatten())
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-assert loss < entropy  # better than possible
-print(f"training loss {loss.item():.1f}, entropy {entropy:.1f}")
+# %% tags=["folded"]
+# Check: what the text below says of the five
+last = {
+    letter: losses_of_it[-1] for letter, (_, losses_of_it) in broken.items()
+}
+vals = {
+    letter: evaluate(model, val_ids[:4000])
+    for letter, (model, _) in broken.items()
+}
+assert max(last["C"], last["D"]) < entropy < min(last[k] for k in "ABE")
+assert min(vals["C"], vals["D"]) > floors["1-gram"]
+first = {
+    letter: losses_of_it[0] for letter, (_, losses_of_it) in broken.items()
+}
+assert abs(last["B"] - first["B"]) < 0.3
+assert max(broken["E"][1]) > 2 * first["E"]
 
 # %% [markdown]
-# A loss far below the entropy is the alarm, unless the text is memorized: nobody can know what chance has not drawn yet. Two checks catch this bug. Are the targets the inputs, one step later? Is the validation loss low, with the right targets?
+# - A forgot to reset the gradients, so they pile up and point where they pointed long ago.
+# - B gave the optimizer the parameters of another model, so nothing changes except the luck of each batch. (Untrained, it may also repeat a letter, but its loss stays high.)
+# - C didn't shift the targets, so the model repeats what it sees.
+# - D draws the same batch each time, because its generator is seeded inside the loop.
+# - E takes steps that are far too large. The loss jumps up, and after that the model learns only how frequent each letter is.
+#
+# C and D look like a triumph, but a loss below the entropy is an alarm, since nobody can know what chance has not yet drawn.
+#
+# ### More: how to choose a learning rate
+#
+# Try a few that lie a factor of about three apart, for a few steps each, and plot the loss. On the left of the plot the steps are too small to get anywhere in this time, and on the right they jump over the valley. Choose a rate a little to the left of the lowest point, because a longer run is less forgiving. (Wider models need smaller rates.)
 
 # %%
-print("targets one step later:", torch.equal(x[:, 1:], y[:, :-1]))
-val_loss = evaluate(broken, val_ids)
-assert val_loss > floors["1-gram"]
-print(f"validation loss {val_loss:.0f}")
-ids = tokenizer.encode("Kind Ann t")[None]
-written = tokenizer.decode(generate(broken, ids, 20, temperature=0)[0])
-assert written == "Kind Ann t" + 20 * "t"
-print(written)
+rates, ends = [3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1], []
+for rate in rates:
+    model = fresh(ladder["LayerNorm"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    draws, last_losses = torch.Generator().manual_seed(0), []
+    for _ in range(100):
+        x, y = get_batch(train_ids, 64, 8, draws)
+        loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        last_losses.append(loss.item())
+    ends.append(sum(last_losses[-10:]) / 10)
+best = rates[ends.index(min(ends))]
+assert 1e-3 < best < 3e-2
+
+# %% tags=["folded"]
+# Picture: the loss after 100 steps, for each learning rate
+picture(
+    Lines(
+        "Loss after 100 steps",
+        torch.tensor(rates),
+        {"one layer": torch.tensor(ends)},
+        "learning rate",
+        "nats per character",
+    ),
+    alt="A valley along logarithmic axes. The loss is lowest near a rate "
+    "of 0.01, and higher on both sides.",
+)
+
+# %% [markdown]
+# ### More: why is my validation loss below my training loss?
+#
+# There are three common reasons, and none of them is a bug. Dropout is on while you train and off while you validate. The training loss that you print is often a mean over the last steps, when the model was worse than it is now. And a small validation text may just be easier. If the gap is large and stays large, check whether the validation text is also part of the training text.
+#
+# ### More: a batch that doesn't fit in memory
+#
+# Cut the batch into parts, and call `backward()` for each part before you take a single step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts.
+
+# %%
+x, y = get_batch(train_ids, 64, 8, generator)
+model = fresh(ladder["LayerNorm"])
+F.cross_entropy(model(x).flatten(0, 1), y.flatten()).backward()
+whole = [parameter.grad.clone() for parameter in model.parameters()]
+model.zero_grad()
+for part in (slice(0, 4), slice(4, 8)):
+    loss = F.cross_entropy(model(x[part]).flatten(0, 1), y[part].flatten())
+    (loss / 2).backward()
+for parameter, grad in zip(model.parameters(), whole):
+    torch.testing.assert_close(parameter.grad, grad, atol=1e-5, rtol=1e-3)
+
+# %% [markdown]
+# ### More: NaN after thousands of steps
+#
+# Usually one step was too large, because of a bad batch, a learning rate at the edge, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model.
+#
+# ### More: early stopping, underfitting, epochs, half precision
+#
+# Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. The table of pairs has almost no gap between its two losses, but both are far above the entropy. The remedy is a larger model, or longer training if the loss is still falling.
+#
+# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, and they miss a few characters.
+#
+# Where the hardware multiplies matrices faster in 16 bits, `train` uses 16 bits for the products and keeps the parameters in 32 (**mixed precision**).
+
+# %%
+seen_characters = recipe.steps * recipe.batch_size * block_size
+seen_characters / len(train_ids)  # epochs
 
 # %% [markdown]
 # ## Exercises
@@ -977,7 +1172,7 @@ def my_embed(ids, wte, wpe):
 check("embed", my_embed)
 
 # %% [markdown]
-# ### 4. A block
+# ### 4. A layer
 #
 # <!--task pre_norm_block-->
 
@@ -1011,39 +1206,79 @@ def my_generate(model, ids, block_size, draws):
 check("generate", my_generate)
 
 # %% [markdown]
-# ## Your own text
+# ## More: save a run, load it, resume it
 #
-# Any text will do, in any alphabet. `load_text` takes the path of a file. It also knows `"tiny-shakespeare"`, and downloads it the first time: 1.1<!--given--> million characters of plays.
+# `Trainer` takes one `step` at a time, and saves a **checkpoint**. A checkpoint is a file with all that you need to resume training, namely the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator.
+#
+# Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes both to step 20, and their losses are the same.
 
 # %%
+short = replace(recipe, steps=20, batch_size=4)
 with tempfile.TemporaryDirectory() as folder:
-    path = Path(folder) / "mine.txt"
-    path.write_text("Привет, мир! " * 200, encoding="utf-8")
-    mine = Data.of(load_text(path))  # put the path of your file here
-print(mine.tokenizer.characters)
-torch.manual_seed(0)
-my_gpt = GPT(GPTConfig(mine.tokenizer.vocab_size))
-few_steps = Recipe(steps=20, batch_size=8)  # take more
-_ = train(my_gpt, mine, few_steps, name="mine")
+    path = Path(folder) / "gpt.pt"
+    first = Trainer(fresh(ladder["second layer"]), data, short)
+    for _ in range(10):
+        first.step()
+    first.save(path)
+    second = Trainer(fresh(ladder["second layer"]), data, short)
+    second.load(path)
+    went_on = run(first, name="first, going on").losses
+    resumed = run(second, name="second, resumed").losses
+    loaded, its_tokenizer = load_model(path)
+assert went_on == resumed  # to the last bit
+assert its_tokenizer.characters == tokenizer.characters
 
 # %% [markdown]
-# For longer runs there is a command for the terminal. If it is stopped, the same command resumes from the checkpoint.
+# ## More: longer runs, in a terminal and on many machines
+#
+# The full recipe of the package, which the opening picture and rung {speed_run} use, takes three times as many steps as ours. For longer runs there is a command for the terminal. If you stop it, the same command resumes from the checkpoint.
 #
 # ```
 # python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt
 # ```
 #
-# A GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds on one core of a 2.8<!--given--> GHz Xeon. Many of its words are English, and it makes no sense.
+# A GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character on Tiny Shakespeare, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds on one core of a 2.8<!--given--> GHz Xeon. Many of its words are English, but the text makes no sense.
 #
-# Several processes share the work if `torchrun` starts them, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is that of one process, up to rounding.
+# If you start several processes with `torchrun`, they share the work, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is that of a single process, up to rounding.
 #
 # ```
 # torchrun --nproc-per-node=2 -m attention_course.training --text stories
 # ```
 #
-# ## From here to GPT-2
+# ## More: how close to the entropy, and bits per byte
 #
-# The code of the model does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The table says 117<!--given--> million; its authors corrected that later.) Without weight tying it would have {{50257 * 768 / 1e6:.1f}} million more.
+# The loss of our GPT is still about one and a half times the entropy. Most of the gap isn't the model's fault, because a block may begin in the middle of a story, and then nobody can know what was said before. If you give the model whole stories, all of them new, its loss is close to the entropy.
+#
+# Don't compare such a loss with that of a model that uses other tokens, because a loss per word is not a loss per character. What you can compare is the total in bits (nats divided by ln 2), divided by the number of bytes of the text, the **bits per byte**.
+
+# %% tags=["folded", "nbval-ignore-output", "long"]
+# Measure: the loss on 200 new stories, per character, word and byte
+told = [f"\n{story}\n" for story in new_stories[:200]]
+total = count = 0
+with torch.no_grad():
+    for story in told:
+        ids = tokenizer.encode(story)[None]
+        logits = gpt(ids[:, :-1])
+        total += F.cross_entropy(
+            logits[0], ids[0, 1:], reduction="sum"
+        ).item()
+        count += ids.shape[1] - 1  # one byte each
+per_word = total / len(" ".join(told).split())
+bits_per_byte = total / math.log(2) / count
+assert entropy * 0.97 < total / count < entropy * 1.2
+assert per_word > 4 * total / count
+assert 0.1 < bits_per_byte < 0.2
+print(
+    f"nats for each character {total / count:.3f}, "
+    f"{total / count / entropy:.2f} times the entropy\n"
+    f"nats for each word      {per_word:.3f}\n"
+    f"bits for each byte      {bits_per_byte:.3f}"
+)
+
+# %% [markdown]
+# ## More: from here to GPT-2
+#
+# The code of the model does not change. With the sizes of the smallest GPT-2 (Radford et al. 2019, table 2), ours has as many parameters as the model that was released. (The paper's table says 117<!--given--> million, which its authors corrected later. Some people count 85<!--given--> million, which leaves out the two tables of tokens and positions.) Without weight tying GPT-2 would have {{50257 * 768 / 1e6:.1f}} million more.
 
 # %% tags=["folded"]
 # Count: the parameters of ours and of GPT-2
@@ -1051,33 +1286,32 @@ with torch.device("meta"):  # shapes only: no memory is taken
     gpt_2 = GPT(
         GPTConfig(50257, 1024, n_layer=12, n_head=12, n_embd=768, bias=True)
     )
-sizes = [
+count_of = [
     sum(p.numel() for p in model.parameters()) for model in (gpt, gpt_2)
 ]
-assert sizes[1] == 124_439_808
+assert count_of[1] == 124_439_808
 print(
-    f"ours {sizes[0]:,}, GPT-2 {sizes[1]:,}: "
-    f"{sizes[1] / sizes[0]:,.0f} times as many"
+    f"ours {count_of[0]:,}, GPT-2 {count_of[1]:,}: "
+    f"{count_of[1] / count_of[0]:,.0f} times as many"
 )
 
 # %% [markdown]
 # Three large things separate ours from it.
 #
-# - **Size**: a thousand times as many parameters, 1024 tokens of context in place of {{block_size}}.
-# - **Data**: 40 GB of web pages in place of {{len(text) / 1e6:.1f}} MB of stories, and much more compute. (Training on plain text is called **pretraining**; a shorter run on one task, **fine-tuning**, may follow.)
-# - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**), in place of {{V}} characters. A piece holds about four characters of English, so a context reaches further.
+# - **Size**: a thousand times as many parameters, and 1024 tokens of context instead of {{block_size}}. GPT-2's four sizes grow in depth and width at once, from 12 layers of 768 channels to 48 layers of 1600<!--given-->.
+# - **Data**: 40 GB of web pages instead of {{len(text) / 1e6:.1f}} MB of stories, and much more compute. (Training on plain text is called **pretraining**, and a shorter run on one task, **fine-tuning**, may follow.)
+# - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**), instead of {{V}} characters. A piece holds about four characters of English, so a context reaches further.
 #
-# ## In the wild
+# ## More: in the wild
 #
-# - nanoGPT's `model.py` has the same parts under the same names: its parameters fit our `GPT` key by key.
+# - nanoGPT's `model.py` has the same parts under the same names, and its parameters fit our `GPT` key by key.
 # - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are most large language models since.
-# - Note what comes before, then look for the note: that is also how an **induction head** works (Olsson et al. 2022), which finds the earlier place where the same text appeared, and copies what followed.
 #
 # ## Three sentences to remember
 #
-# 1. A GPT is a bigram table that has learned to look back: attention moves information between tokens, the feed-forward part processes it, and the residual stream carries the results from layer to layer.
-# 2. In one layer, each character looks back once. In two, it can look at what others have noted. With one layer our GPT guessed who got it; with two it knows.
-# 3. Know the entropy before you train, if you can: a validation loss clearly below it means that there is a bug.
+# 1. Training is five lines, the same for a table and for a GPT.
+# 2. In one layer characters can only look at letters, but in two they can read each other's notes, and so the model finds Sam.
+# 3. Know what the loss should be before you train, and besides the loss measure what you want.
 #
 # Next: [rung {a_real_model}]({a_real_model}.ipynb), where a model with a thousand times as many parameters runs on the same code.
 #
