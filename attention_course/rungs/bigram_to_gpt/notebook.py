@@ -131,7 +131,7 @@ y = block[1:]
 x, y
 
 # %% [markdown]
-# Under the causal mask one forward pass answers all eight questions, because position t sees only x[0] to x[t]. A batch holds many such blocks, cut from the text at random places.
+# Under the causal mask one forward pass answers all eight, because position t sees only x[0] to x[t]. A batch holds many such blocks, cut from the text at random places.
 
 # %%
 generator = torch.Generator().manual_seed(0)
