@@ -149,7 +149,7 @@ def test_a_cropped_model_sees_the_last_128():
 
     gpt.generate(Spy(), torch.arange(499)[None], 1)
     first, last = int(seen[0][0]), int(seen[0][-1])
-    assert right("crop") == f"At the last {len(seen[0])}, the characters {first} to {last}"
+    assert right("crop") == f"At the last {len(seen[0])}, characters {first} to {last} (counting from 0)"
     model = gpt.GPT(gpt.GPTConfig(5, block_size=128, n_layer=1, n_head=1, n_embd=4))
     with pytest.raises(ValueError, match="block_size is 128"):
         model(torch.zeros(1, 499, dtype=torch.long))

@@ -182,7 +182,7 @@ def new_picture(explorer: Locator):
     before = explorer.evaluate(PIXELS)
     yield
     condition = f"([explorer, before]) => ({PIXELS})(explorer) !== before"
-    explorer.page.wait_for_function(condition, arg=[explorer.element_handle(), before], timeout=5_000)
+    explorer.page.wait_for_function(condition, arg=[explorer.element_handle(), before], timeout=30_000)
 
 
 def run_all(page: Page, timeout: float = 60_000) -> None:

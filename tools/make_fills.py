@@ -166,13 +166,20 @@ def shown_value(value: object) -> dict[str, Any]:
     """Return a tensor as rows of texts, at most two dimensions of it; anything else by its repr."""
     if not is_plain(value) or value.numel() == 0 or value.numel() > 4 * SHOWN:
         shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        if " at 0x" in shape:  # where it lies in memory, which says nothing
+            shape = f"a {type(value).__name__}"
         return {"text": shape if len(shape) < 40 else type(value).__name__}
     rows = value if value.numel() <= SHOWN else value[(0,) * max(0, value.dim() - 2)]
     rows = rows.reshape(-1, rows.shape[-1] if rows.dim() else 1)
     return {
         "shape": list(value.shape),
-        "rows": [[f"{number + 0:.3g}" for number in row] for row in rows.tolist()],
+        "rows": [[shown_number(number) for number in row] for row in rows.tolist()],
     }
+
+
+def shown_number(number: float) -> str:
+    """Return three digits of a number, and of a year all four."""
+    return f"{number + 0:{'.0f' if 999.5 <= abs(number) < 100_000 else '.3g'}}"
 
 
 def best_input(trial: Trial, puzzle: Puzzle) -> int:

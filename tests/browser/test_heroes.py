@@ -51,7 +51,7 @@ def changed(figure):
     before = figure.evaluate("(figure) => figure.innerHTML")
     yield
     condition = "([figure, before]) => figure.innerHTML !== before"
-    figure.page.wait_for_function(condition, arg=[figure.element_handle(), before], timeout=5_000)
+    figure.page.wait_for_function(condition, arg=[figure.element_handle(), before], timeout=30_000)
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,7 @@ def test_a_line_has_about_75_characters(opened, width):
         const characters = paragraph.clientWidth / (pen.measureText(letters).width / letters.length);
         return characters >= 60 && characters <= 100;
     }""",
-        timeout=5_000,
+        timeout=30_000,
     )
     opened.set_viewport_size({"width": 1280, "height": 800})
 
@@ -219,7 +219,7 @@ def test_the_gpt_has_trained_and_can_be_looked_into(notebook, page):
         press(page, handle, "Home")
         for _ in range(value):
             page.keyboard.press("ArrowRight")
-    looked.locator("[aria-live]").filter(has_text=f"head {head}").wait_for(timeout=5_000)
+    looked.locator("[aria-live]").filter(has_text=f"head {head}").wait_for(timeout=30_000)
 
 
 def test_a_training_is_watched_and_stopped(page):
@@ -234,5 +234,5 @@ def test_a_training_is_watched_and_stopped(page):
     after = page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output")
     assert after.count() == 0
     live.locator("button").click()
-    after.filter(has_text="stopped: True after as many losses as steps: True").wait_for(timeout=5_000)
+    after.filter(has_text="stopped: True after as many losses as steps: True").wait_for(timeout=30_000)
     expect(live.locator("button")).to_be_disabled()

@@ -327,7 +327,7 @@ FACTS = {  # words of a task or an insight, and whether they are true
     ("scale_for_variance", "the scale is half of 1/√head_size"): lambda f: (
         f(four, one, 64, 1.0) == 64**-0.5 / 2
     ),
-    ("predicted_variance", "what is left is var(q) · var(k)"): lambda f: equal(
+    ("predicted_variance", "var(q) · var(k) is left"): lambda f: equal(
         f(four, 3 * one, 64, 64**-0.5), 12 * one
     ),
     ("scaled_weights", "Dividing q alone by √head_size gives the same scores"): lambda f: equal(

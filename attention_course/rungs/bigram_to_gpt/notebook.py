@@ -18,9 +18,9 @@ hero("bigram_to_gpt")
 # %% [markdown]
 # **You need** [rung {scaling_variance}]({scaling_variance}.ipynb) for the loss, [rung {multi_head}]({multi_head}.ipynb) for heads.
 #
-# <!--time--> The machine trains for about two minutes in all.
+# <!--time--> Training takes about two minutes in all.
 #
-# ![The transformer as a drawing. Lit is what this rung builds: everything around attention: embedding, position, norm, feed-forward, the additions, logits.](images/transformer_bigram_to_gpt.svg)
+# ![The transformer as a drawing. Highlighted is everything that this rung builds around attention: embedding, position, norm, feed-forward, the additions, logits.](images/transformer_bigram_to_gpt.svg)
 #
 # ## A text is full of questions
 #
@@ -142,7 +142,7 @@ for row_x, row_y in zip(x, y):
 # %% [markdown]
 # ### More: who shifts, in other people's code
 #
-# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so check before you shift twice. If you do both, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far.
+# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so make sure you don't shift twice. If you do both, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far.
 #
 # The number of tokens that a model can look at, our block_size, is called the **context length** in papers.
 #
@@ -171,7 +171,7 @@ picture(
 # %% [markdown]
 # ### More: the floor by counting, and the entropy by hand
 #
-# The cell below counts the floor of all tables of pairs. `index_put_` adds a 1 at (before, after) for each pair of neighbours, `shares` turns each row into probabilities, and the loss is the mean of −ln p over the pairs of the text. After an "a", no other probabilities cost less on average than the shares with which the characters really follow an "a". Information theory calls this floor the conditional entropy.
+# The cell below finds the floor of the tables by counting pairs. `index_put_` adds a 1 at (before, after) for each pair of neighbours, `shares` turns each row into probabilities, and the loss is the mean of −ln p over the pairs of the text. After an "a", no other probabilities cost less on average than the shares with which the characters really follow an "a". Information theory calls this floor the conditional entropy.
 
 # %% tags=["nbval-ignore-output"]
 before, after = val_ids[:-1], val_ids[1:]
@@ -196,7 +196,7 @@ math.log(forms), math.log(forms) / per_story
 # %% [markdown]
 # ### More: what is a tenth of a nat worth?
 #
-# A loss that is lower by 0.1 means that the model gives each character, in the geometric mean, exp(0.1) times the probability, which is about a tenth more. That doesn't sound like much, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, while at a loss of 2 you won't notice it in the text.
+# A loss that is lower by 0.1 means that the model gives each character exp(0.1) times the probability on average (a geometric mean), so about a tenth more. That doesn't sound like much, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, while at a loss of 2 you won't notice it in the text.
 
 # %%
 math.exp(0.1), math.exp(0.1 * 100)
@@ -254,7 +254,7 @@ for x, y in batches:
     losses.append(loss.item())
 
 # %% [markdown]
-# That's all there is to training. Now look at the loss.
+# Now look at the loss.
 
 # %% tags=["folded"]
 # Picture: the loss of the table, step by step
@@ -274,7 +274,7 @@ assert floors["2-gram"] < reached < floors["2-gram"] + 0.03
 print(f"{reached:.2f}, and the floor is {floors['2-gram']:.2f}")
 
 # %% [markdown]
-# The table is nearly as good as a table can be. Let it write. `generate` draws a character from the model's probabilities, appends it, and runs the model again. And count the right answers. The **answer accuracy** is the share of answers in the validation text at which the model's highest logit is right for every letter. There are 8 names, 8 things and 8 places, so a guess is right once in eight.
+# The table is nearly as good as a table can be. Let it write. `generate` draws a character from the model's probabilities, appends it, and runs the model again. We also count the right answers. The **answer accuracy** is the share of answers in the validation text where, at every letter, the model's highest logit is the right one. There are 8 names, 8 things and 8 places, so a guess is right once in eight.
 
 # %% tags=["nbval-ignore-output"]
 newline = tokenizer.encode("\n")[None]  # (1, 1)
@@ -299,7 +299,7 @@ answer_accuracy(table, val_text, tokenizer)
 # %% [markdown]
 # ## The parts
 #
-# From here on all models have the same frame. One table gives each character a vector of 64 channels, another gives one to each position, and the two vectors are added. Some parts transform the sum, and its dot products with the vectors of all characters are the logits.
+# From here on all models have the same frame. One table gives each character a vector of 64 channels, another gives one to each position, and the two vectors are added. Some parts transform the sum, and the result's dot products with the vectors of all characters are the logits.
 
 
 # %% tags=["name:parts"]
@@ -341,11 +341,11 @@ class Attention(nn.Module):
 
 
 # %% [markdown]
-# Attention carries information between tokens, but once its weights are fixed a head can only add up values. The *feed-forward* part, often called `mlp`, works on each token by itself. It has two linear layers with a bend between them, so it can switch a channel on only when two others are on. (The bend is `gelu`, a rounded version of ReLU, which turns negative numbers into 0. Without a bend, two linear layers do no more than one.)
+# Attention carries information between tokens, but once its weights are fixed a head can only add up values. The *feed-forward* part, often called `mlp`, works on each token by itself. It has two linear layers with a bend between them, so it can, say, switch one channel on only if two others are on. (The bend is `gelu`, a rounded version of ReLU, which turns negative numbers into 0. Without a bend, two linear layers do no more than one.)
 #
 # A **residual connection** adds what a part computes to what was there, like the note in the margin of rung {query_key_value}. The vector that all parts read and add to is called the residual stream, and gradients run back along this stream past every part.
 #
-# The stream changes its size with every addition. So before a part reads a vector, **LayerNorm** shifts and scales its channels to mean 0 and variance 1.
+# Every addition changes how large the stream's numbers are. So before a part reads a vector, **LayerNorm** shifts and scales its channels to mean 0 and variance 1.
 
 
 # %% tags=["folded"]
@@ -411,7 +411,7 @@ ladder = {
 #
 # Here the same table is both the embedding and the output matrix (nanoGPT's `wte` and `lm_head`), which is called **weight tying** (Press & Wolf 2017). Tying saves a matrix. It also trains each row at every position, and not only where its character occurs, because softmax pushes *all* logits, the right one up and the others down.
 #
-# All models begin with random matrices of standard deviation 1/√n_embd, and positions begin as the sines and cosines of rung {query_key_value}. The last matrix of each part, `c_proj`, gets half of that. The GPT's four parts add four outputs to the stream, and a sum of four independent numbers has four times their variance (rung {scaling_variance}), so halving each standard deviation keeps the sum at the size of a single output. For n_layer layers the factor is 1/√(2 · n_layer).
+# All models but the table begin with random matrices of standard deviation 1/√n_embd, and positions begin as the sines and cosines of rung {query_key_value}. The last matrix of each part, `c_proj`, gets half of that. The GPT's four parts add four outputs to the stream, and a sum of four independent numbers has four times their variance (rung {scaling_variance}), so halving each standard deviation keeps the sum at the size of a single output. For n_layer layers the factor is 1/√(2 · n_layer).
 #
 # A LayerNorm before the part, as here, is **pre-norm**. In **post-norm**, which "Attention Is All You Need" used, the norm comes after the sum, *on* the stream, and no path leads around it. Xiong et al. (2020) explain why post-norm is hard to train. At initialization the gradients near the output are large, so large first steps do harm. Batch normalization would be worse still, because it takes mean and variance over the batch and over time, which lets the future in.
 
@@ -426,7 +426,7 @@ nn.LayerNorm(4)(v).detach()
 #
 # ## Run it
 #
-# All models get the same recipe, which means the same batches, 400 steps and the same learning rate (only the table needs a larger one). The models of the opening picture had three times as many steps, so their losses are lower. (The “one head” at the top of the page also has positions.) `train` runs your five lines, with a progress bar and two refinements that come below. Before you run it, write down which change you expect to bring nothing.
+# All models get the same recipe, which means the same batches, 400 steps and the same learning rate (only the table needs a larger one). The models in the opening picture had three times as many steps, so their losses are lower. (The “one head” at the top of the page also has positions.) `train` runs your five lines, with a progress bar and two refinements that we'll explain below. Before you run it, write down which change you think won't help.
 
 
 # %% tags=["folded", "name:parts"]
@@ -494,15 +494,15 @@ assert max(accuracies.values()) < 0.25
 # %% [markdown]
 # - The mean of the past no longer knows which character came last, so it's worse than the table.
 # - One head chooses where to look, and just beats the table. With positions a head knows where the letters are, and four heads look at several letters.
-# - Feed-forward brings nothing yet. Residual connections then more than halve the loss, because they give the gradient a way past every part.
-# - LayerNorm lowers the loss once more.
+# - Feed-forward doesn't help yet. Residual connections then more than halve the loss, at least in so few steps.
+# - LayerNorm adds little here.
 #
 # Now look at the column on the right. You have made seven changes, and the model still answers no better than a guess. One change is left, the same layer once more, and it doesn't look as if that could help.
 
 # %% [markdown]
 # ## Your loop, your GPT
 #
-# You train the last model yourself, with your five lines and two refinements. A bad batch can give a huge gradient, so you scale any gradient with a norm above 1 down to 1, which is called clipping. And since AdamW steps by running means, which rest on very few batches at first, the learning rate starts small and rises in a warm-up. Then the rate falls along half a wave, a cosine decay, so that the model can settle.
+# You train the last model yourself, with your five lines and two refinements. A bad batch can give a huge gradient, so you scale any gradient with a norm above 1 down to norm 1, which is called clipping. And since AdamW's steps depend on running means, which at first cover very few batches, the learning rate starts small and rises in a warm-up. Then the rate falls along half a wave, a cosine decay, so that the model can settle.
 
 # %%
 step = torch.arange(400)
@@ -616,9 +616,9 @@ picture(
 )
 
 # %% [markdown]
-# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, guessing would give about as many answers for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So besides the loss, measure what you want.
+# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, the model does no better than guessing for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So measure what you really want, not just the loss.
 #
-# Did the second layer do this, or just more parameters? The control is a single layer with as many parameters as the two have.
+# Did the second layer do this, or just more parameters? The control is a single layer with about as many parameters as the two.
 
 # %% tags=["long", "nbval-ignore-output"]
 models["second layer"] = gpt
@@ -634,7 +634,7 @@ assert accuracies["second layer"] > 0.95 > 0.25 > accuracies[control]
 assert abs(losses[control] - losses["LayerNorm"]) < 0.02
 
 # %% [markdown]
-# Stop here for a moment. None of your models before this one did better than a guess, and this one *knows*. The control also guesses, so size isn't what answers the question. (With three times as many steps, the single layer of the opening picture finds most things and places, but only 12<!--given--> % of the names.)
+# Stop here for a moment. None of your models before this one did better than a guess, but this one *knows*. The control also guesses, so size isn't what answers the question. (With three times as many steps, the single layer in the opening picture finds most things and places, but only 12<!--given--> % of the names.)
 #
 # ## Two layers, one lookup
 #
@@ -692,12 +692,12 @@ Picture.of(
 
 # %% [markdown]
 # - **Which letter?** An S has to follow the last “Poor”. But before the first layer, the S of Sam knows only itself, and nothing there says that “poor” came before.
-# - **Which note?** In layer 0 (above the line), a place just after the S looks back, most of all at the S, and several heads together write into its stream what they saw, “an S, and before it *poor*”. The space after the last “Poor” has also looked back.
+# - **Which note?** In layer 0 (above the line), a place just after the S looks back, most of all at the S, and several heads together note what they saw, “an S, and before it *poor*”. The space after the last “Poor” has also looked back.
 # - **Which query?** So in layer 1 (below the line) this space can ask for a note with *poor*, and finds it just after the S, where the value says S.
 #
-# The second step needs what the first has written, so a wider layer can't take both at once. A head that finds the earlier place where the same text stood, and copies what followed, is called an induction head (Olsson et al. 2022).
+# The second step needs what the first has written, so a wider layer can't take both at once. A head that finds an earlier place with the same text, and copies what followed it, is called an induction head (Olsson et al. 2022).
 #
-# Now you can read the jump. The curve “looks back” rises first, so by step 125 the notes are there, and only then can layer 1 learn to read them. Large models jump in the same way when their induction heads appear.
+# Now you can read the jump. The curve “looks back” rises first, so by step 125 there is something to read, and only then can layer 1 learn to read it. Large models make a similar jump while their induction heads appear.
 
 # %% tags=["folded"]
 # Explorer: the weights of each head over a new story
@@ -823,7 +823,7 @@ assert torch.equal(probe, causal_mask(9))
 ask("temperature_zero")
 
 # %% [markdown]
-# **Raise the temperature until words break. Then lower top-k until they heal.** The bars are the choice for the first character after “poor”, and the text is what follows.
+# **Raise the temperature until words break. Then lower top-k until they heal.** The bars show the choices for the first character after “poor”, and the text is what follows.
 
 # %% tags=["folded"]
 # Explorer: temperature, top-k, and what the GPT writes with them
@@ -831,7 +831,7 @@ prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# Now set the temperature back to 1 and look at the bar of A. Ann is the one who gives, and in our stories nobody gives herself anything. Does your model know that? If the bar of A is as high as the others, it doesn't. (The fold below prints the number.)
+# Now set the temperature back to 1 and look at the bar of A. Ann is the one who gives, and in our stories nobody gives themselves anything. Does your model know that? If the bar of A is as high as the others, it doesn't.
 
 # %% tags=["folded"]
 # Question
@@ -866,7 +866,7 @@ except ValueError as error:
 # %% [markdown]
 # ## Real text
 #
-# There's a real book on your disk, because every Python comes with the text of its own manual. Let a GPT of the same size read that book. Or put "tiny-shakespeare" below, which downloads 1.1<!--given--> million characters of plays, or the path of your own file.
+# There's a real book on your disk, because Python comes with much of its own manual. Let a GPT of the same size read that book. Or put "tiny-shakespeare" below, which downloads 1.1<!--given--> million characters of plays, or the path of your own file.
 
 # %% tags=["do"]
 source = "the manual of Python"  # or "tiny-shakespeare", or your file
@@ -886,7 +886,7 @@ print(
 print(words[:300])
 
 # %% [markdown]
-# Without its measurements, your own loop would do, with `real_gpt` for `gpt` and `real.train` for `train_ids`. `train` runs the same loop, plots the loss as it goes, and has a **Stop** button.
+# Your own loop would also work, without the measurements, with `real_gpt` for `gpt` and `real.train` for `train_ids`. `train` runs the same loop, plots the loss as it goes, and has a **Stop** button.
 
 # %% tags=["nbval-ignore-output", "long:400"]
 torch.manual_seed(0)
@@ -907,7 +907,7 @@ ids = generate(real_gpt, ids, 400, temperature=0.8, generator=draws)
 print(real.tokenizer.decode(ids[0]))
 
 # %% [markdown]
-# In less than a minute your GPT has found lines, indents and many short English words. But it has no idea what it's talking about, because it lacks size, time and text.
+# In less than a minute your GPT has found lines, indents and many short English words. But it has no idea what it's talking about, because it's too small, with too little time and text.
 #
 # ### More: what to do when the validation loss rises
 #
@@ -1042,11 +1042,11 @@ assert max(broken["E"][1]) > 2 * first["E"]
 # - D draws the same batch each time, because its generator is seeded inside the loop.
 # - E takes steps that are far too large. The loss jumps up, and after that the model learns only how frequent each letter is.
 #
-# C and D look like a triumph, but a loss below the entropy is an alarm, since nobody can know what chance has not yet drawn.
+# C and D look like a triumph, but a loss below the entropy is an alarm, since nobody can predict what chance will draw next.
 #
 # ### More: how to choose a learning rate
 #
-# Try a few that lie a factor of about three apart, for a few steps each, and plot the loss. On the left of the plot the steps are too small to get anywhere in this time, and on the right they jump over the valley. Choose a rate a little to the left of the lowest point, because a longer run is less forgiving. (Wider models need smaller rates.)
+# Try several rates for a few steps each, going up by a factor of about three, and plot the loss. On the left of the plot the steps are too small to get anywhere in this time, and on the right they jump over the valley. Choose a rate a little to the left of the lowest point, because a longer run is less forgiving. (Wider models need smaller rates.)
 
 # %%
 rates, ends = [3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1], []
@@ -1104,11 +1104,11 @@ for parameter, grad in zip(model.parameters(), whole):
 # %% [markdown]
 # ### More: NaN after thousands of steps
 #
-# Usually one step was too large, because of a bad batch, a learning rate at the edge, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model.
+# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model.
 #
 # ### More: early stopping, underfitting, epochs, half precision
 #
-# Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. The table of pairs has almost no gap between its two losses, but both are far above the entropy. The remedy is a larger model, or longer training if the loss is still falling.
+# Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling.
 #
 # One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, and they miss a few characters.
 #
@@ -1296,7 +1296,7 @@ print(
 )
 
 # %% [markdown]
-# Three large things separate ours from it.
+# Three big differences remain.
 #
 # - **Size**: a thousand times as many parameters, and 1024 tokens of context instead of {{block_size}}. GPT-2's four sizes grow in depth and width at once, from 12 layers of 768 channels to 48 layers of 1600<!--given-->.
 # - **Data**: 40 GB of web pages instead of {{len(text) / 1e6:.1f}} MB of stories, and much more compute. (Training on plain text is called **pretraining**, and a shorter run on one task, **fine-tuning**, may follow.)
@@ -1307,11 +1307,17 @@ print(
 # - nanoGPT's `model.py` has the same parts under the same names, and its parameters fit our `GPT` key by key.
 # - "Attention Is All You Need" (Vaswani et al. 2017) is post-norm. GPT-2 is pre-norm, and so are most large language models since.
 #
+# ## Where we are
+#
+# <!--step-->
+#
+# “Poor” has its answer, and you've built every part that found it.
+#
 # ## Three sentences to remember
 #
 # 1. Training is five lines, the same for a table and for a GPT.
-# 2. In one layer characters can only look at letters, but in two they can read each other's notes, and so the model finds Sam.
-# 3. Know what the loss should be before you train, and besides the loss measure what you want.
+# 2. With one layer, letters can only look at letters, but with two they can read each other's notes, so the model finds Sam.
+# 3. Before you train, know what the loss should be, and measure what you want, not just the loss.
 #
 # Next: [rung {a_real_model}]({a_real_model}.ipynb), where a model with a thousand times as many parameters runs on the same code.
 #

@@ -59,7 +59,7 @@ progress("cross_and_causal")
 #
 # In the head of rung {query_key_value}, one text both asks and answers. Now the text being written asks, and the text that was read answers. So which of the three matrices does each text need?
 #
-# Try it with numbers that you can check in your head. The date that was read has three tokens, a day, a month and a year. Each token has a 1 in the channel of its kind, and its number in the last channel. You write a year and then a month, so your two tokens say which kind they want, but their last channel is still empty.
+# Try it with numbers that you can check in your head. The date that was read has three tokens, a day, a month and a year. Each token has a 1 in the channel for its kind, and its number in the last channel. You write a year and then a month, so your two tokens say which kind they want, but their last channel is still empty.
 
 # %%
 context = torch.tensor([[1.0, 0, 0, 14], [0, 1, 0, 3], [0, 0, 1, 1879]])
@@ -109,7 +109,7 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# If a text is its own context, you're back at self-attention. To prove that, copy the parameters into a `Head`, whose linear layers have the same names.
+# If a text is its own context, you're back to self-attention. To prove that, copy the parameters into a `Head`, whose linear layers have the same names.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
@@ -276,7 +276,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## A model that rewrites dates
 #
-# Now let a model learn what you did by hand. Its tokens are characters. We draw 21,000 different dates at random from the years 1000 to 9999. The first 1,000 are **held out**, so the model never trains on them and is judged by them. Shorter dates are padded with spaces to 17 characters. `padding_mask` hides those spaces with one row per date, which all its queries share. A `>` marks the start of what the model writes.
+# Now let a model learn what you did by hand. Its tokens are characters. We draw 21,000 different dates at random from the years 1000 to 9999. The first 1,000 are **held out**, so the model never trains on them but is judged on them. Shorter dates are padded with spaces to 17 characters. `padding_mask` hides those spaces with one row per date, which all its queries share. A `>` marks the start of what the model writes.
 
 # %% tags=["folded", "name:dates"]
 # Data: 21,000 dates, and their characters as ids
@@ -313,7 +313,7 @@ assert {len(text) for text in targets} == {10}
 padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 
 # %% [markdown]
-# The encoder gives each character a learned vector and adds a vector for its position. Then two heads look at the two characters on either side, and what they find is appended to the character's channels. We keep the heads from looking farther so that each token stands for one place, which makes the map below readable.
+# The encoder gives each character a learned vector and adds a vector for its position. Then two heads look at each character and the two on either side, and what they find is appended to the character's channels. We keep the heads from looking farther so that each token stands for one place, which makes the map below readable.
 
 
 # %% tags=["name:model"]
@@ -344,7 +344,7 @@ class Encoder(nn.Module):
 ask("which_gets_the_mask")
 
 # %% [markdown]
-# What each of the decoder's heads finds is added to the token, because its values have as many channels as the token. Last comes a feed-forward network, two linear layers between which all negative numbers become 0. This network combines what was found into a logit for every character.
+# What each of the decoder's heads finds is added to the token, which works because the values have as many channels. Last comes a feed-forward network, which is two linear layers with all negative numbers set to 0 between them. This network combines what was found into a logit for every character.
 
 
 # %% tags=["name:model"]
@@ -394,7 +394,7 @@ shifted = torch.cat([start, target[:, :-1]], dim=-1)
 # %% [markdown]
 # The decoder reads `>1998-03-0`. Without the causal mask, each position could peek at the next one, which holds the answer.
 #
-# Now we give the model 64 dates and move its parameters a little downhill (rung {scaling_variance}), 800 times over and by smaller and smaller steps.
+# Now we give the model 64 dates at a time and move its parameters a little downhill (rung {scaling_variance}), 800 times over, in smaller and smaller steps.
 
 # %% tags=["name:training", "long:800"]
 torch.manual_seed(2)
@@ -407,6 +407,7 @@ for step in tqdm(range(800), bar_format="training {bar}"):
     batch = torch.randint(1_000, 21_000, (64,))
     context = encoder(source[batch], padding[batch])
     logits, _ = decoder(shifted[batch], context, padding[batch])
+    # flatten(0, 1): batch and time become one dimension
     loss = F.cross_entropy(logits.flatten(0, 1), target[batch].flatten())
     optimizer.zero_grad()
     loss.backward()
@@ -415,7 +416,7 @@ for step in tqdm(range(800), bar_format="training {bar}"):
 # %% [markdown]
 # ## Let it write
 #
-# Now there is no target to read. The decoder starts from `>`, appends the character with the highest logit, and runs again on what it has written. A model that reads its own output like this is **autoregressive**, and always taking the highest logit is called greedy decoding. The encoder runs only once, because the date doesn't change.
+# Now there's no target. The decoder starts from `>`, appends the character with the highest logit, and runs again on what it has written. A model that reads its own output like this is **autoregressive**, and always taking the highest logit is called greedy decoding. The encoder runs only once, because the date doesn't change.
 
 
 # %%
@@ -438,7 +439,7 @@ assert found == ["1998-03-03", "2024-12-24", "1066-07-07"]
 found
 
 # %% [markdown]
-# In training the model saw none of the 1,000 held-out dates, yet it gets all ten characters right in more than 98 % of them.
+# In training the model saw none of the 1,000 held-out dates, yet it gets more than 98 % of them completely right.
 #
 # Now write a date of your own, and then make the model fail. What will it make of `3 march 998`? The right answer is `0998-03-03`, but no year in training began with a 0.
 
@@ -480,7 +481,7 @@ picture(
 )
 
 # %% [markdown]
-# Nobody told the model where to find a year. Yet it takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. A map like this, which says what belongs to what in two texts, is an **alignment**.
+# Nobody told the model where to find a year. Yet it takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. A map like this, which shows which parts of two texts belong together, is an **alignment**.
 #
 # One date could be luck. What about all 1,000 held-out dates?
 
@@ -498,13 +499,13 @@ assert found[4:].min() > 0.5
 found
 
 # %% [markdown]
-# In {{100 * found[:4].mean():.0f}} % of the dates, a digit of the year looks most at that very digit. The month's last digit looks most at the month's name in {{100 * found[4]:.0f}} %, and the day's last digit at the day in {{100 * found[5]:.0f}} %.
+# In {{100 * found[:4].mean():.0f}} % of the dates, a written digit of the year looks most at that digit in the source. The month's last digit looks most at the month's name in {{100 * found[4]:.0f}} %, and the day's last digit at the day in {{100 * found[5]:.0f}} %.
 #
 # ## Does it need what it looks at?
 #
 # A map looks like an explanation, but a weight says only how much of a value went into the mix. Would the model have written something else without that value? To find out, take the value away, which is called an **ablation**.
 #
-# Suppose the map is right, and each digit of the year is read at its own place. Then a digit should go wrong when you hide the key at its place, but stay right when you hide another digit's key. Either could fail, because the encoder has told a digit's neighbours about it.
+# Suppose the map is right, and each digit of the year is read at its own place. Then a digit should go wrong when you hide the key at its place, but stay right when you hide another digit's key. Either prediction could fail, because the encoder has told a digit's neighbours about it.
 #
 # The next cell hides one key in each of the 1,000 dates. Row i hides digit i of the year, and column j says how often digit j is still right. (The decoder reads the true characters here, so one mistake can't cause another.) What do you expect on the diagonal, and what off it?
 
@@ -531,7 +532,7 @@ assert shares[~own].min() > 0.8
 shares
 
 # %% [markdown]
-# With its own key hidden, a digit is right in {{100 * shares[own].mean():.0f}} % of the dates, while guessing would get about one in ten. With another digit's key hidden, it's right in {{100 * shares[~own].mean():.0f}} %. So for the year you can believe the map.
+# With its own key hidden, a digit is right in {{100 * shares[own].mean():.0f}} % of the dates, as often as by guessing. With another digit's key hidden, it's right in {{100 * shares[~own].mean():.0f}} %. So for the year you can believe the map.
 #
 # What about the dashes? Their rows also sum to 1, so each dash has to look somewhere.
 
@@ -554,7 +555,7 @@ for row in (4, 7):  # the two dashes
 #
 # In each of the ten rounds of `rewrite`, the decoder runs on everything it has written, although only the last row is new. Earlier positions can't see the newest character, so their keys and values come out as before. A **KV cache** keeps these keys and values, so the decoder runs for the newest token only. Then T_q is 1, while T_k is the length of the text so far.
 #
-# The newest query may see everything, so it needs no mask. But what if you ask for a causal one? `F.scaled_dot_product_attention` makes it for you if you pass `is_causal=True`.
+# The newest query may see everything, so it needs no mask. But what if you ask for a causal one? `F.scaled_dot_product_attention` makes one for you if you pass `is_causal=True`.
 
 # %% tags=["folded"]
 # Question
@@ -567,7 +568,7 @@ F.scaled_dot_product_attention(
 )
 
 # %% [markdown]
-# With the identity as values, the output *is* the weights, and all the weight is on token 0. PyTorch lines up the *first* query with the first key, but here the *last* query belongs beside the last key. `causal_mask` puts it there, so if you append two tokens at once, their queries get the same outputs as in the whole text.
+# With the identity matrix as values, the output *is* the weights, and all the weight is on token 0. PyTorch lines up the *first* query with the first key, but here the *last* query belongs beside the last key. `causal_mask` puts it there, so if you append two tokens at once, their queries get the same outputs as in the whole text.
 
 # %%
 whole, _ = attention(tokens, tokens, tokens, causal_mask(5))
@@ -650,7 +651,7 @@ picture(
 )
 
 # %% [markdown]
-# ### More: the same by derivatives
+# ### More: the same table from derivatives
 #
 # `jacobian` returns the derivative of every output number with respect to every input number. If you sum the absolute values over the channels, you get the same kind of table. This table also says how strongly each output depends on each input. Here is its row 2.
 
@@ -790,7 +791,7 @@ with torch.no_grad():
 torch.testing.assert_close(hinted, unmasked)
 
 # %% [markdown]
-# `nn.Transformer` is a whole encoder-decoder. Two of its masks are easy to forget. `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells you whether you've set them all.
+# `nn.Transformer` is a whole encoder-decoder. Two things are easy to forget. `tgt_mask`, the causal one, is not set by default, and the padding of the source has to be hidden twice, in the encoder (`src_key_padding_mask`) and in cross-attention (`memory_key_padding_mask`). The probe tells you whether you've set them all.
 
 # %%
 torch.manual_seed(0)
@@ -880,7 +881,7 @@ check("leaks", my_leaks)
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has self-attention in the encoder, masked self-attention in the decoder, and "encoder-decoder attention", which is our cross-attention. Their encoder and decoder are several times as deep as ours, and every step of the decoder looks at what the encoder's last step has made. A task that turns one text into another, such as translation, is called sequence-to-sequence.
 # - BERT is only an encoder, and GPT is only a decoder, without cross-attention.
-# - Bahdanau, Cho and Bengio (2014) drew alignments of translations. Their scores were additive, between two recurrent networks.
+# - Bahdanau, Cho and Bengio (2014) drew alignments of translations. Their scores were additive, and both of their networks were recurrent.
 # - Longformer (Beltagy et al. 2020) uses windows, and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
 # - People disagree about how much attention maps explain. See "Attention is not Explanation" (Jain and Wallace 2019) and "Attention is not not Explanation" (Wiegreffe and Pinter 2019).
 #
@@ -888,7 +889,7 @@ check("leaks", my_leaks)
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the context, from which keys and values may come).](images/transformer_cross_and_causal.svg)
 #
-# Now a head can read any text, and by hiding keys you can test whether a model needs what it looks at. The model on our staircase is a decoder that reads only its own text. What it lacks is a second head, because after “Poor” one head can look for only one thing at a time.
+# Now a head can read any text, and by hiding keys you can test whether a model needs what it looks at. The model on our staircase is a decoder that reads only its own text. It still lacks other heads, because one head can look for only one thing at a time.
 #
 # ## Three sentences to remember
 #

@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” the model wants several things at once, such as the letters right before *and* the place where a name stands.
+# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” the model wants several things at once, such as the letters right before *and* the place where a name is.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then split one head into two
@@ -101,7 +101,7 @@ cards @ torch.tensor([0.75, 0.25])
 cards @ torch.tensor([10 / 11, 1 / 11]) * 11
 
 # %% [markdown]
-# Many weights do it, and 10/11 and 1/11 are the clearest. Multiplied by 11, each mixture is a two-digit number, whose digits are the cards. So the ring in the picture lies on one card at most, but one mixture can still *hold* two. That only helps if the next layer can take them apart. A linear layer can't, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}, two linear layers with a ReLU between them?
+# Many weights do it, and 10/11 and 1/11 are the clearest. Multiplied by 11, each mixture is a two-digit number, whose digits are the cards. So the ring in the picture lies on one card at most, but one mixture can still *hold* two. That only helps if what comes next can take them apart. A linear layer can't, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}, two linear layers with a ReLU between them?
 #
 # Let's train three models. Each question is one token, the sum of an embedding for each name. It looks at four tokens, each the embedding of a friend plus the embedding of a card. The first model has one head with head_size 32, followed by a linear layer. The second has two heads with head_size 16, so it has just as many parameters. The third has one head again, followed by the feed-forward network.
 
@@ -300,11 +300,11 @@ picture(
 # %% [markdown]
 # Each map has a row for each question, and each row sums to 1. A single head has to fit both friends into one row, so it divides its weight between them. Two heads have two rows, and each head follows one of the names.
 #
-# That's the reason for heads: **one softmax makes one pattern of weights, and several heads make several.** To spell our story, the model needs the last few letters. To answer the question, it needs the place where the right name stands. In a single row, every new pattern takes weight from the others, and one query has to ask for everything. A second head has a row of its own.
+# That's the reason for heads: **one softmax makes one pattern of weights, and several heads make several.** To spell our story, the model needs the last few letters. To answer the question, it needs the place where the right name is. In a single row, every new pattern takes weight from the others, and one query has to ask for everything. A second head has a row of its own.
 #
 # ### More: what the three models do with their weights
 #
-# The only head before the linear layer gives one friend a slightly larger share, and it's this friend's card that it gets right. Before the feed-forward network, one share is more than twice as large as the other, much like the tens and the ones of our number. In both models, the shares hardly depend on the cards. (In the four of twelve runs that failed, the head before the network gave nearly all its weight to one friend.)
+# The single head with the linear layer gives one friend a slightly larger share, and that's the friend whose card it gets right. With the feed-forward network, one share is more than twice as large as the other, much like the tens and the ones of our number. In both models, the shares hardly depend on the cards. (In the four of twelve runs that failed, the head before the network gave nearly all its weight to one friend.)
 
 # %% tags=["folded"]
 # Check: what each head looks at, and which answer the only head got
@@ -331,11 +331,11 @@ assert 2 * least < most < 5 * least
 # %% [markdown]
 # ## The heads share the width
 #
-# How wide should a head be? If each of four heads were as wide as a token, the output would be four times as wide as the token, and after four more heads sixteen times. So instead the heads *share* the width. A token comes out with as many channels as it went in with, n_embd, and each head gets its part of them:
+# How wide should a head be? If each of four heads were as wide as a token, they'd take four times the parameters and four times the work. So instead the heads *share* the width. A token comes out with as many channels as it went in with, n_embd, and each head gets its part of them:
 #
 # head_size = n_embd / n_head
 #
-# So more heads means smaller heads, and n_embd has to be divisible by n_head.
+# So more heads means smaller heads, and here n_embd has to be divisible by n_head.
 
 # %%
 [head_size_of(64, n_head) for n_head in (1, 2, 4, 16)]
@@ -389,7 +389,7 @@ torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 #
 # ## The output projection
 #
-# After the merge the heads are still strangers. With 32 channels and four heads, for instance, channels 0 to 7 hold only what head 0 found. So one more linear layer follows, the **output projection**, through which every head can write to every channel of the token. Several heads side by side, with a projection behind them: that is multi-head attention. (The names `c_proj` and `c_attn` come from nanoGPT.)
+# After the merge the heads are still strangers. With 32 channels and four heads, for instance, channels 0 to 7 hold only what head 0 found. So one more linear layer follows, the **output projection**, through which every head can write to every channel of the token. Several heads side by side, with a projection behind them: that is multi-head attention. (The name `c_proj` comes from nanoGPT, Karpathy's small GPT.)
 
 
 # %%
@@ -420,7 +420,7 @@ output, weights = heads(x, causal_mask(T))
 output.shape, weights.shape  # (B, T, n_embd) and (B, n_head, T, T)
 
 # %% [markdown]
-# Each text now has four maps of weights but one output. Nothing tells the heads to look for different things. They differ because they start with different random matrices, and training moves each head from where it is.
+# Each text now has four maps of weights but one output. Nothing tells the heads to look for different things. They differ because they start with different random matrices, and each head learns from its own starting point.
 #
 # ### More: what one head writes, and twins
 #
@@ -501,7 +501,7 @@ picture(
 )
 
 # %% [markdown]
-# The right map is what you cut by hand. To merge, undo the two steps, the last one first, so transpose and then join the last two dimensions. But the heads' outputs are new numbers, which lie in memory head after head, so after the transpose they're no longer in reading order. PyTorch says that such a tensor isn't **contiguous**. `view` refuses to merge it, while `reshape` makes a copy in the right order.
+# The map on the right is what you cut by hand. To merge, undo the two steps, the last one first, so transpose and then join the last two dimensions. But the heads' outputs are new numbers, which lie in memory head after head, so after the transpose they're no longer in reading order. PyTorch says that such a tensor isn't **contiguous**. `view` refuses to merge it, while `reshape` makes a copy in the right order.
 
 # %%
 found = heads_of_q.transpose(0, 1).contiguous()  # as if newly computed
@@ -515,7 +515,7 @@ tokens = found.transpose(0, 1)  # (T, n_head, head_size)
 tokens.reshape(3, 4)  # (T, n_head * head_size)
 
 # %% [markdown]
-# Here is the whole module. Look for your split, `view(...).transpose(1, 2)`, where `-1` leaves it to PyTorch to work out n_head, and for your merge, `transpose(1, 2).reshape(B, T, C)`. Between them, `attend` from the package computes the output of `attention`, if possible with a faster routine of PyTorch. `is_causal=True` stands for the causal mask.
+# Here is the whole module. Look for your split, `view(...).transpose(1, 2)`, where `-1` leaves it to PyTorch to work out n_head, and for your merge, `transpose(1, 2).reshape(B, T, C)`. Between them, `attend` from the package computes the output of `attention`, with a faster PyTorch routine if possible. `is_causal=True` stands for the causal mask.
 
 
 # %%
@@ -545,7 +545,7 @@ class MultiHeadAttention(nn.Module):
 #
 # ## Prove it
 #
-# Does the module compute the same as the list? Copy the parameters over, and compare. The block `with record_weights() as kept:` makes `attend` use our own `attention`, and collects the weights in the list `kept`. But a proof is only worth something if it can fail. So first swap "query" and "key" in `fuse`, run that cell and the next, and see what happens. Then swap back.
+# Does the module compute the same thing as the list? Copy the parameters over, and compare. Inside `with record_weights() as kept:`, `attend` uses our own `attention`, and the list `kept` collects the weights. But a proof is only worth something if it can fail. So first swap "query" and "key" in `fuse`, run that cell and the next, and see what happens. Then swap back.
 
 
 # %% tags=["do"]
@@ -772,7 +772,7 @@ assert not torch.equal(*twice)
 # %% [markdown]
 # ## How many heads?
 #
-# Let's see what heads are worth in our stories. This model is like the model of the staircase, but it sees only 32 letters and trains for a few seconds. Letters and positions have embeddings, your multi-head attention mixes them, and a linear layer predicts the next letter. We train it with 1, 2, 4 and 8 heads, each with three seeds, because a single run could be luck.
+# Let's see what heads are worth in our stories. This model is like the one in the staircase, but it sees only 32 letters and trains for a few seconds. Letters and positions have embeddings, your multi-head attention mixes them, and a linear layer predicts the next letter. We train it with 1, 2, 4 and 8 heads, each with three seeds, because a single run could be luck.
 
 # %% tags=["folded"]
 # Question
@@ -868,13 +868,13 @@ assert (near > 0.8).sum() == 2
 #
 # ### More: smaller and larger steps, and 64 heads
 #
-# Would the losses differ with smaller or larger steps? We also trained with steps about a third as large, and with steps three times as large. One head was the worst each time, with every seed. Which of the other numbers is best depends on the steps, and it'll be different in other models. At the far end, 64 heads of a single channel had a loss of about 0.36<!--given-->.
+# Would the losses differ with smaller or larger steps? We also trained with steps about a third as large, and with steps three times as large. One head was the worst each time, with every seed. Which larger number of heads is best depends on the steps, and it'll be different in other models. At the far end, 64 heads of a single channel had a loss of about 0.36<!--given-->.
 #
 # ## Explore
 #
 # **What does a head lose when it has too many jobs, and what does it lose when it has too few channels?**
 #
-# The text is “the cat sat”. We wrote its queries and keys by hand, for sixteen jobs of 4 channels each, such as finding the previous character, the vowels or the latest space. You decide how the channels are split. On the left are the maps of all heads, and on the right is one row of each map. (The “kinds” are vowel, consonant and space. For “what followed this letter earlier”, we wrote the letter before into each key, which usually takes another head in an earlier layer.)
+# The text is “the cat sat”. We wrote its queries and keys by hand, for sixteen jobs of 4 channels each, such as finding the previous character, the vowels or the latest space. You decide how the channels are split. On the left are the maps of all heads, and on the right is one row of each map. (The “kinds” are vowel, consonant and space. For “what followed this letter earlier”, we put the preceding letter into each key, which usually takes another head below this one.)
 #
 # Start at 16 heads, one for each job, and point at a map to read its job. Then go down to 1, and up to 64.
 
@@ -927,7 +927,7 @@ picture(
 #
 # ### More: two related bugs, and when PyTorch refuses
 #
-# Perhaps only the merge lacks its transpose, or both split and merge do. If both lack it, nothing leaks from the future, but later tokens don't see the first ones either. So compare the *whole* probe with the lower triangle, or compare the outputs with what a list of heads returns.
+# What if only the merge lacks its transpose, or both split and merge do? If both lack it, nothing leaks from the future, but later tokens don't see the first ones either. So compare the *whole* probe with the lower triangle, or compare the outputs with what a list of heads returns.
 
 
 # %% tags=["folded"]

@@ -3,11 +3,11 @@
 #
 # <!--ladder-->
 #
-# **You will build** the rule for how large scores get, and the one number that lets a wide head learn.
+# **You will build** the rule for how large scores get, and the number that lets a wide head learn.
 #
-# Our staircase is at one head and a loss of 0.38<!--given-->, and on these stories no model gets below 0.10<!--given-->. You'd expect a wider head to help. But left alone, it hardly learns.
+# Our staircase is at one head and a loss of 0.38<!--given-->, and on these stories no model gets below 0.10<!--given-->. You'd expect a wider head to help. But without scaling, it hardly learns.
 #
-# Guess first. Then drag the bell's edge to the smallest head_size at which one key has nearly everything.
+# Guess, then drag the bell's edge to the smallest head_size at which one key gets nearly all the weight.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then drag the edge of the bell
@@ -58,14 +58,14 @@ progress("scaling_variance")
 # %% [markdown]
 # ## A head that hardly learns
 #
-# Three heads learn to name the letter before each letter of our stories. One has 16 channels, and two have 256. One of the wide heads divides its scores by √256.
+# For each letter of our stories, three heads learn to name the one before it. One has 16 channels, and two have 256. One of the wide heads divides its scores by √256.
 
 # %% tags=["folded"]
 # Question
 ask("three_heads")
 
 # %% tags=["folded"]
-# One head of rung 4 and its training, which the next section explains
+# One head of rung {query_key_value} and its training, which the next section explains
 data = Data.of(load_text("stories"))
 V = data.tokenizer.vocab_size
 
@@ -95,6 +95,7 @@ def train(model, lr=0.01, steps=100):
         ids, _ = get_batch(data.train, 32, 8, generator)  # (8, 32)
         named = model(ids)[:, 1:]  # the first letter has none before it
         right = ids[:, :-1]
+        # average surprise; flatten joins the texts of the batch
         loss = F.cross_entropy(named.flatten(0, 1), right.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -133,7 +134,7 @@ picture(
 )
 
 # %% [markdown]
-# Without the division, the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two get close to 0. But a wide head could do all that the small head does. So the trouble is how it learns, and to see why, you need to know how training works.
+# Without the division, the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two get close to 0. But a wide head can do everything that the small head does. So the trouble lies in how it learns, and to see why, you need to know how training works.
 #
 # ## How a model learns
 #
@@ -149,7 +150,7 @@ def loss_at(w):
 loss_at(torch.tensor(-1.0))
 
 # %% [markdown]
-# Suppose w is −1. To see which way to move it, nudge it by 0.01. Divide the change of the loss by 0.01, and you get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink, so you always go *against* the slope. And because a steep slope promises a lot, let the step be 4 times the slope.
+# Suppose w is −1. To see which way to move it, nudge it by 0.01. Divide the change in the loss by 0.01, and you get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink. Either way, you go *against* the slope. And because a steep slope pays off quickly, make the step 4 times the slope.
 
 # %% tags=["folded"]
 # Fill in: one step downhill
@@ -163,7 +164,7 @@ w = w - 4 * slope
 w
 
 # %% [markdown]
-# Take such steps again and again, and you have **gradient descent**, which is how nearly every neural network learns. The number in front of the slope, here 4, is the **learning rate**.
+# Repeat such steps, and you have **gradient descent**, which is how nearly every neural network learns. The number in front of the slope, here 4, is the **learning rate**.
 #
 # What if w starts at −8, where Ben has nearly everything?
 
@@ -212,9 +213,9 @@ Picture.of(
 )
 
 # %% [markdown]
-# One point walks downhill. The other stays on a plateau, high up and wrong, because hardly any slope tells it where to go. From how far out can you start and still get down in 20 steps?
+# One point walks downhill. The other stays on a plateau, high up and wrong, because there's hardly any slope to tell it where to go. From how far out can you start and still get down in 20 steps?
 #
-# A real head has thousands of parameters, and the loss has a slope for each. All these slopes together are the **gradient**. Nudging the parameters one by one would take too long, so `loss.backward()` goes through the computation in reverse and applies the chain rule at every operation. This is **backpropagation**, which finds all slopes in one pass. Each parameter keeps its slope in `.grad`.
+# A real head has thousands of parameters, and the loss has a slope for each. All these slopes together are the **gradient**. Nudging the parameters one by one would take too long, so `loss.backward()` goes through the computation in reverse and applies the chain rule at every operation. This is **backpropagation**, which finds all the slopes in one pass. Each parameter keeps its slope in `.grad`.
 
 # %%
 w = torch.tensor(-1.0, requires_grad=True)  # keep track of w
@@ -223,13 +224,13 @@ assert (w.grad - slope).abs() < 0.01
 w.grad, slope
 
 # %% [markdown]
-# The two slopes agree, up to the size of your nudge. Then an **optimizer** changes the parameters. You can now read the loop in the folded cell. There `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Our optimizer, Adam, lengthens steps where slopes are small. But a slope of 0 gives it no direction.) Running a trained model, which needs none of this, is called **inference**.
+# The two slopes agree as closely as your nudge allows. Then an **optimizer** changes the parameters. You can now read the loop in `train` above, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Our optimizer, Adam, lengthens steps where slopes are small. But a slope of 0 gives it no direction.) Running a trained model, which needs none of this, is called **inference**.
 #
 # ## How large is a score?
 #
-# Up on the plateau, one score was 8 below the other. Where could such scores come from?
+# Where could scores as far apart as on the plateau come from?
 #
-# A score is a sum with one product per channel. Let a coin decide whether each number in q and k is 1 or −1. The coins are independent, which means that none says anything about another. With 2 channels, the four coins can fall in 16 ways.
+# A score is a sum with one product per channel. Let a coin decide whether each number in q and k is 1 or −1. The coins are independent, which means that no coin tells you anything about another. With 2 channels, the four coins can fall in 16 ways.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -253,11 +254,11 @@ q, k = 2.0 * torch.randint(2, (2, 4000, channels)) - 1  # 1 or -1
 ask("variance_of_a_score")
 
 # %% [markdown]
-# In a walk of 16 steps to the left or right, many steps cancel, so you typically end √16 = 4 steps away. Now let all entries of q and k be independent, with mean 0. Write E for the mean and var(q) for the variance of one entry of q. For independent numbers, the mean of a product is the product of the means.
+# In a walk of 16 steps to the left or right, many steps cancel, so you typically end up √16 = 4 steps away. Now let all entries of q and k be independent, with mean 0. Write E for the mean and var(q) for the variance of one entry of q. For independent numbers, the mean of a product is the product of the means.
 #
 # 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
-# 3. The sum of two such products a and b has variance $E[(a+b)^2] = E[a^2] + 2\,E[ab] + E[b^2]$. Because $E[ab] = E[a]\,E[b] = 0$, their variances add up, and a score has one product per channel.
+# 3. The sum of two such products a and b has variance $E[(a+b)^2] = E[a^2] + 2\,E[ab] + E[b^2]$. Because $E[ab] = E[a]\,E[b] = 0$, their variances add up, as do those of a score's products, one per channel.
 #
 # $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
 #
@@ -273,7 +274,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# All measured variances are within 10 % of the formula. Which factor brings the variance back to 1, with 64 channels?
+# All are within 10 % of the formula. With 64 channels, which factor brings the variance back to 1?
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -287,7 +288,7 @@ scaled = scores * head_size**-0.5
 scaled.var()
 
 # %% [markdown]
-# When you multiply scores by a number, their variance is multiplied by its *square*, so the factor is 1/√head_size. This factor is the `scale` of rung {query_key_value}, and the third head used it.
+# When you multiply scores by a number, their variance is multiplied by that number's *square*, so the factor is 1/√head_size. This factor is the `scale` of rung {query_key_value}, and the third head used it.
 
 
 # %% tags=["folded"]
@@ -324,7 +325,7 @@ picture(
 # %% [markdown]
 # ## What softmax does to large scores
 #
-# With head_size 100<!--given-->, scores spread ten times as far as with head_size 1. What does softmax make of such scores?
+# What does softmax make of scores that lie far apart?
 
 # %% tags=["folded"]
 # Question
@@ -355,7 +356,7 @@ picture(
 # %% [markdown]
 # A softmax that gives nearly everything to one key is **saturated**. Before training, the scores are random, and so is the winner. Can training correct it?
 #
-# How far does a weight move when you change a score? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If the key's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
+# How far does a weight move when you change a score? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If key i's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
 #
 # $$\frac{\partial p_i}{\partial s_i} = \frac{e^{s_i} Z - e^{s_i} e^{s_i}}{Z^2} = p_i (1 - p_i)$$
 #
@@ -373,7 +374,7 @@ table * 64
 ask("when_one_key_has_it_all")
 
 # %% [markdown]
-# There's your plateau, because backpropagation multiplies by this table. Suppose the loss has the slopes 3, 1 and 0 for the three weights. Score 0 moves all three, so by the chain rule its slope is (3 · 7 − 1 · 2 − 0 · 5) / 64 = 19/64<!--given-->. Below, the values are 3, 1 and 0, which gives these slopes. The first line has the weights above, while the second has all weight on key 2.
+# There's your plateau, because backpropagation multiplies by this table. Suppose the loss has the slopes 3, 1 and 0 for the three weights. Score 0 moves all three, so by the chain rule its slope is (3 · 7 − 1 · 2 − 0 · 5) / 64 = 19/64<!--given-->. Below, the values are 3, 1 and 0, which gives these slopes. The first line has the weights above, while the second has all the weight on key 2.
 
 # %%
 for scores in ([0.0, math.log(2), math.log(5)], [0.0, 0.0, 200.0]):
@@ -386,7 +387,7 @@ for scores in ([0.0, math.log(2), math.log(5)], [0.0, 0.0, 200.0]):
 assert not scores.grad.any()
 
 # %% [markdown]
-# In a saturated row almost nothing arrives at the scores, nor at q and k. The values are *not* cut off, because their way back doesn't lead through softmax. So such a row still learns what to hand over, but not where to look. How many channels does it take? Let's draw 1000 random queries with 8 keys each. For each measure you see the middle one of the 1000 values.
+# In a saturated row almost no gradient reaches the scores, or q and k. The values are *not* cut off, because their gradient doesn't pass through softmax. So such a row still learns what to hand over, but not where to look. How many channels saturate a row? Let's draw 1000 random queries with 8 keys each. For three measures, you'll see the middle one of the 1000 values.
 
 
 # %% tags=["folded"]
@@ -452,7 +453,7 @@ picture(
 #
 # ## Before and after training
 #
-# `nn.Linear` gives q and k of a fresh wide head variance 2/3<!--given-->. So by the formula you can expect 256 · 4/9<!--given-->, about {{256 * 4 / 9:.0f}}, without the scale, and 4/9<!--given--> with it. What does training make of them?
+# In a fresh wide head, `nn.Linear` gives q and k variance 2/3<!--given-->. So by the formula, scores have variance 256 · 4/9<!--given-->, about {{256 * 4 / 9:.0f}}, without the scale, and 4/9<!--given--> with it. How does training change that?
 
 # %% tags=["folded"]
 # Question
@@ -484,9 +485,9 @@ for name in list(models)[1:]:
         )
 
 # %% [markdown]
-# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and never found out where to look. Why did its scores still grow? At first, nearly half of its rows let a gradient through. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap.
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and never found out where to look. Why did its scores still grow? At first, nearly half of its rows let a gradient through. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap. So the scale does two things. It brings the first scores close together, and it keeps each step small.
 #
-# The scale promises nothing about later. It needn't, because a softmax may saturate once it has learned something.
+# Later on, a softmax may saturate, because then it has learned something.
 #
 # ### More: the middle of the rows, and their mean
 #
@@ -499,7 +500,7 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# The middle of all values is called the **median**. The median norm is below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on their way like this are called **vanishing gradients**. But the mean falls much more slowly, about like 1/√head_size, so it roughly halves with four times as many channels. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
+# The middle of all values is called the **median**. The median norm is below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on the way like this are called **vanishing gradients**. But the mean falls much more slowly, roughly as 1/√head_size, so it about halves with four times as many channels. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
 #
 # (So far we've looked at the Jacobian alone. The gradient of q and k also contains the scale, and leaving out the factor 1/√head_size makes that gradient larger. So on average the gradient doesn't fall with head_size, but in a typical row it does.)
 
@@ -570,7 +571,7 @@ assert start_small > 1.5
 start_small, losses["256 channels"][-1].item(), divided[-1].item()
 
 # %% [markdown]
-# The head ends at {{start_small:.1f}}, hardly better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves the scores 16 times as far. Soon the scores are up on the plateau. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.) So the scale does two things. It brings the first scores close together, and it keeps a step of the parameters from becoming a leap of the scores.
+# The head ends at {{start_small:.1f}}, hardly better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves the scores 16 times as far. Soon the scores are up on the plateau, so a good start isn't enough. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.)
 #
 # ## The softmax at the end
 #
@@ -629,9 +630,9 @@ assert abs(smaller - math.log(V)) < 0.002
 #
 # ### More: QK-norm, for when scores grow too large later
 #
-# In long runs of large models, the scores sometimes grow until training fails. **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score. It divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. Without the learned number, no key could get even a fifth of the weight among our 32 keys. At best, the key's score is 1 and the other 31 scores are −1, which gives the key e / (e + 31/e).
+# In long training runs of large models, the scores sometimes grow until training fails. **QK-norm** (Henry et al. 2020) takes the lengths of q and k out of the score. It divides each q and each k by its own length, and multiplies the scores by one learned number instead of 1/√head_size. Then the dot product is the cosine of an angle, from −1 to 1, however long q and k become. Without the learned number, no key could get even a fifth of the weight among our 32 keys. At best, the key's score is 1 and the other 31 scores are −1, which gives the key e / (e + 31/e).
 #
-# Many of today's models keep 1/√head_size and normalize q and k in another way. They divide each q and each k by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and then multiply each channel by a learned number (OLMo 2 and Qwen3 do this, and a vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm (rung {bigram_to_gpt}) for the same purpose). Neither method puts a fixed limit on the scores, since the learned numbers can grow. Gemma 2 does set a limit, with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
+# Many of today's models keep 1/√head_size and normalize q and k in another way. They divide each q and each k by the root of the mean of its squares, so that its numbers are about as large as a random start would make them, and then multiply each channel by a learned number. (Qwen3 does this in each head, and OLMo 2 with all heads together. A vision transformer of 22 billion parameters, Dehghani et al. 2023, used LayerNorm (rung {bigram_to_gpt}) for the same purpose.) Neither method puts a fixed limit on the scores, since the learned numbers can grow. Gemma 2 does set a limit, with a soft cap. It passes the scores through 50 · tanh(score / 50), which never gets beyond ±50.
 
 # %%
 assert 0.19 < math.e / (math.e + 31 / math.e) < 1 / 5
@@ -676,7 +677,7 @@ for name, variance in zip(
 # %% [markdown]
 # By the formula the scores have variance 4 · 4 · 4. Dividing them by √4 leaves a variance of {{predicted[2]:.0f}}, and you have to divide by 8 to get to {{predicted[3]:.0f}}.
 #
-# With the linear layers of rung {query_key_value} the variances are too small rather than too large. `nn.Linear` draws its numbers with variance 1/(3 · n_embd). So for tokens of variance 1, q and k have variance 1/3 at first, and the scaled scores have variance 1/9, whatever head_size is. So an untrained head takes almost the plain mean. (The tokens of our three heads had variance 2, because each was the sum of two vectors of variance 1. So their q and k had variance 2/3<!--given-->.) If a trained head still spreads its weights almost evenly, it has found nothing to look for, perhaps because its tokens don't know their positions.
+# With the linear layers of rung {query_key_value} the variances are too small rather than too large. `nn.Linear` draws its numbers with variance 1/(3 · n_embd). So for tokens of variance 1, q and k have variance 1/3 at first, and the scaled scores have variance 1/9, whatever head_size is. So an untrained head takes almost the plain mean. (The tokens of our three heads had variance 2, because each was the sum of two vectors of variance 1. So their q and k had variance 2/3<!--given-->.) If a trained head still spreads its weights almost evenly, it has probably found nothing to look for, perhaps because its tokens don't know their positions.
 
 # %% tags=["folded"]
 # Check: variances of 1/3 and 1/9 at three head sizes
@@ -776,7 +777,7 @@ def lecture_weights(x, query, key):
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights are only a little too even. But you see the bug if you measure the variance of the scores.
+# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights are only a little too even. But the bug shows once you measure the variance of the scores.
 
 # %%
 torch.manual_seed(0)
@@ -871,8 +872,8 @@ check("scale_for_variance", my_scale)
 # %% [markdown]
 # ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, which is our √head_size, and gives the formula in a footnote. The authors suspect the reason that we measured. For large scores, the derivatives of softmax are extremely small.
-# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for logits of variance 1 its entries need variance 1/n_embd. As embeddings, such entries would be tiny beside the sines and cosines. For the embeddings the paper multiplies the table by √d_model, but it doesn't say why.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) divides by √d_k, which is our √head_size, and gives the formula in a footnote. The authors suspect what we measured, that the derivatives of softmax are extremely small for large scores.
+# - The paper uses one table for the embeddings and for the logits (section 3.4). A logit is a dot product with a row of this table, so for logits of variance 1 its entries need variance 1/n_embd. As embeddings, such entries would be tiny beside the positions' sines and cosines. For the embeddings the paper multiplies the table by √d_model, but it doesn't say why.
 # - `F.scaled_dot_product_attention` has a parameter `scale`, which works like ours.
 # - In μP (Yang et al. 2022), a way to tune hyperparameters on a small model for a large one, the factor is 1/head_size up to a constant. *Trained* q and k point in related directions, so their dot product grows like head_size, not like its root.
 #
@@ -880,7 +881,7 @@ check("scale_for_variance", my_scale)
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the division by √head_size).](images/transformer_scaling_variance.svg)
 #
-# You can now make a head as wide as you like, and know how heads learn. The staircase hasn't moved, because the head of rung {query_key_value} already had its scale, and “Poor” still names the wrong person most of the time.
+# You can now make a head as wide as you like, and you know how heads learn. The staircase hasn't moved, because the head of rung {query_key_value} already had its scale, and “Poor” still names the wrong person most of the time.
 #
 # ## Three sentences to remember
 #
