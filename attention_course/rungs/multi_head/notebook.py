@@ -240,7 +240,7 @@ first, mixed - 10 * first
 #
 # No share satisfies both. The proof assumes two things, that the shares don't depend on the cards and that everything behind the head is linear.
 #
-# You can see this in the trained model. Where the two cards are equal, their order doesn't matter, and the single head with the linear layer gets more than nine questions out of ten right. Where the cards differ, it gets fewer than two out of ten.
+# You can see this in the trained model. Where the two cards are equal, their order doesn't matter, and the single head with the linear layer gets more than nine in ten right. Where the cards differ, it gets fewer than two out of ten.
 
 
 # %% tags=["folded"]
@@ -1086,7 +1086,7 @@ check("fuse_heads", my_fuse)
 # ## More: in the wild
 #
 # - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.2) uses h = 8 heads at d_model = 512<!--given-->, and calls the output projection W^O. Its reason for several heads is that a single head averages, which gets in the way of attending to different positions at once. In its table 3 (rows A), with the same amount of computation, one head was 0.9<!--given--> BLEU worse than eight, and 32 heads were 0.4<!--given--> worse than 16. (BLEU is a score for translations.)
-# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names for the two layers.
+# - nanoGPT's `CausalSelfAttention` is our fused module with a causal mask built in, and with dropout. `c_attn` and `c_proj` are its names for the two linear layers.
 # - `nn.MultiheadAttention` keeps `in_proj_weight`, with queries, keys and values in this order, and `out_proj`. The first dimension of its inputs is time unless `batch_first=True`.
 # - Raschka's article mentions the projection in words, while his `MultiHeadAttentionWrapper` ends with `torch.cat`.
 # - Heads may also share. In **multi-query attention** (Shazeer 2019) all heads use the same set of keys and values, while in **grouped-query attention** (Ainslie et al. 2023) each group of heads has its own set. Either way, the KV cache of rung {cross_and_causal} gets smaller.
