@@ -946,7 +946,7 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout.
+# This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout. No gap between the two losses is right or wrong in itself, so watch whether the validation loss still falls. (Moving the split adds little text, and a smaller validation text makes the measurement noisier.)
 #
 # ## Break it
 #
@@ -1046,7 +1046,7 @@ assert max(broken["E"][1]) > 2 * first["E"]
 #
 # ### More: how to choose a learning rate
 #
-# Try several rates for a few steps each, going up by a factor of about three, and plot the loss. On the left of the plot the steps are too small to get anywhere in this time, and on the right they jump over the valley. Choose a rate a little to the left of the lowest point, because a longer run is less forgiving. (Wider models need smaller rates.)
+# Try several rates for a few steps each, going up by a factor of about three, and plot the loss. On the left of the plot the steps are too small to get anywhere in this time, and on the right they jump over the valley. Choose a rate a little to the left of the lowest point, because a longer run is less forgiving. (Wider models need smaller rates.) How long should the warm-up be? You find that by trying as well. Ours takes 50<!--given--> of 400<!--given--> steps, and nanoGPT's takes 2,000<!--given--> of 600,000<!--given-->.
 
 # %%
 rates, ends = [3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1], []
@@ -1085,9 +1085,11 @@ picture(
 #
 # There are three common reasons, and none of them is a bug. Dropout is on while you train and off while you validate. The training loss that you print is often a mean over the last steps, when the model was worse than it is now. And a small validation text may just be easier. If the gap is large and stays large, check whether the validation text is also part of the training text.
 #
-# ### More: a batch that doesn't fit in memory
+# ### More: why random batches, and what if one doesn't fit in memory?
 #
-# Cut the batch into parts, and call `backward()` for each part before you take a single step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts.
+# Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is the mean of the blocks' losses.
+#
+# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts.
 
 # %%
 x, y = get_batch(train_ids, 64, 8, generator)
@@ -1104,13 +1106,13 @@ for parameter, grad in zip(model.parameters(), whole):
 # %% [markdown]
 # ### More: NaN after thousands of steps
 #
-# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model.
+# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model. In float16, try bfloat16 instead, whose numbers reach as far as those of float32.
 #
 # ### More: early stopping, underfitting, epochs, half precision
 #
 # Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling.
 #
-# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, and they miss a few characters.
+# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third.
 #
 # Where the hardware multiplies matrices faster in 16 bits, `train` uses 16 bits for the products and keeps the parameters in 32 (**mixed precision**).
 
@@ -1249,7 +1251,7 @@ assert its_tokenizer.characters == tokenizer.characters
 #
 # The loss of our GPT is still about one and a half times the entropy. Most of the gap isn't the model's fault, because a block may begin in the middle of a story, and then nobody can know what was said before. If you give the model whole stories, all of them new, its loss is close to the entropy.
 #
-# Don't compare such a loss with that of a model that uses other tokens, because a loss per word is not a loss per character. What you can compare is the total in bits (nats divided by ln 2), divided by the number of bytes of the text, the **bits per byte**.
+# Don't compare such a loss with that of a model that uses other tokens, because a loss per word is not a loss per character. Don't compare losses on two texts either, because one text is harder to predict than the other, and the one with more characters starts with a higher ln V. Compare each with its own floors. For one text and two kinds of tokens, what you can compare is the total in bits (nats divided by ln 2), divided by the number of bytes of the text, the **bits per byte**.
 
 # %% tags=["folded", "nbval-ignore-output", "long"]
 # Measure: the loss on 200 new stories, per character, word and byte
