@@ -134,7 +134,7 @@ picture(
 )
 
 # %% [markdown]
-# Without the division, the wide head ends at {{wide[-1]:.1f}} nats per letter, while the other two get close to 0. But a wide head can do everything that the small head does. So the trouble lies in how it learns, and to see why, you need to know how training works.
+# Without the division, the wide head ends above 1.5<!--given--> nats per letter, while the other two get close to 0. But a wide head can do everything that the small head does. So the trouble lies in how it learns, and to see why, you need to know how training works.
 #
 # ## How a model learns
 #
@@ -460,7 +460,7 @@ picture(
 ask("variance_after_training")
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def look(model):
     ids, _ = get_batch(data.train, 32, 64, torch.Generator().manual_seed(1))
     x = model.letter(ids) + model.position.weight
@@ -560,7 +560,7 @@ q, k = q.detach(), k.detach()
 #
 # And what if the wide head starts with queries and keys a quarter as large, so that its first scores are as small as with the scale?
 
-# %%
+# %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
 small = LetterBefore(256, 1.0)
 with torch.no_grad():  # a change that no gradient has to know about
@@ -571,7 +571,7 @@ assert start_small > 1.5
 start_small, losses["256 channels"][-1].item(), divided[-1].item()
 
 # %% [markdown]
-# The head ends at {{start_small:.1f}}, hardly better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves the scores 16 times as far. Soon the scores are up on the plateau, so a good start isn't enough. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.)
+# The head ends above 1.5, hardly better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves the scores 16 times as far. Soon the scores are up on the plateau, so a good start isn't enough. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.)
 #
 # ## The softmax at the end
 #
