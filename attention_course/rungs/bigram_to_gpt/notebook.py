@@ -196,7 +196,7 @@ math.log(forms), math.log(forms) / per_story
 # %% [markdown]
 # ### More: what is a tenth of a nat worth?
 #
-# A loss that is lower by 0.1 means that the model gives each character exp(0.1) times the probability on average (a geometric mean), so about a tenth more. That doesn't sound like much, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, while at a loss of 2 you won't notice it in the text.
+# A loss that is lower by 0.1 means that the model gives each character exp(0.1) times the probability on average (a geometric mean), so about a tenth more. That doesn't sound like much, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, while far above the entropy you won't notice it in the text. What counts is the distance to the floor. (Papers often report the perplexity, exp(loss), as in rung {masked_softmax}. A perplexity of V is a guess among all V characters. You train on the loss all the same.)
 
 # %%
 math.exp(0.1), math.exp(0.1 * 100)
@@ -946,7 +946,7 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout. No gap between the two losses is right or wrong in itself, so watch whether the validation loss still falls. (Moving the split adds little text, and a smaller validation text makes the measurement noisier.)
+# This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout, which sets random channels to 0 while you train, so that the model can't rely on any one of them. (If each text is read only about once, dropout only slows the learning down.) A model that has memorized ten texts returns them perfectly, so test it on texts that it hasn't read. No gap between the two losses is right or wrong in itself, so watch whether the validation loss still falls. (Moving the split adds little text, and a smaller validation text makes the measurement noisier.)
 #
 # ## Break it
 #
@@ -1110,7 +1110,7 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # ### More: early stopping, underfitting, epochs, half precision
 #
-# Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling.
+# Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling. A curve that looks flat often still falls, and with a cosine decay part of the gain comes only near the planned end.
 #
 # One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third.
 #

@@ -134,7 +134,7 @@ picture(
 )
 
 # %% [markdown]
-# Without the division, the wide head ends above 1.5<!--given--> nats per letter, while the other two get close to 0. But a wide head can do everything that the small head does. So the trouble lies in how it learns, and to see why, you need to know how training works.
+# Without the division, the wide head ends above 1.5 nats per letter, while the other two get close to 0. But a wide head can do everything that the small head does. So the trouble lies in how it learns, and to see why, you need to know how training works.
 #
 # ## How a model learns
 #
