@@ -28,7 +28,7 @@ live = LiveTraining(data.tokenizer, floors={"a floor": 1.5})
 display(live)
 history = train(model, data, Recipe(steps=1_000_000), callback=live)"""
 
-AFTER = "print('stopped:', history.stopped, 'after as many losses as steps:', len(history.losses) > 10)"
+AFTER = "print('stopped:', history.stopped, 'after as many losses as steps:', len(history.losses) > 1)"
 
 
 @pytest.fixture(scope="module")
