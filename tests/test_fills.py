@@ -87,6 +87,11 @@ def test_right_choices_are_not_told_by_their_place_or_their_length():
     assert all(signs[sign] < 0.5 * signs["gaps"] for sign in ("longest", "shortest", "first", "last")), signs
 
 
+def test_no_value_shows_where_it_lies_or_hides_a_year_in_a_power_of_ten():
+    for name, made in fills().items():
+        assert not re.search(r" at 0x|\de\+0\d", repr(made)), name
+
+
 def test_no_stored_text_has_the_number_of_a_rung():
     """A rung that moves would leave it wrong."""
     for rung in RUNGS:

@@ -95,7 +95,8 @@ def compare(page, name, explorer, count=RANDOM, data=None):
         explorer.draw(explorer.figure, **explorer.compute(**chosen, **scores))
         assert drawn["caption"] == explorer.figure.caption
         for one, panel in zip(drawn["panels"], explorer.figure.panels, strict=True):
-            alike(one, panel.state(), SHADE if one["kind"] == "Text" else 1e-6)
+            computed = 1e-6 if dragged or explorers.of_a_model(name) else 0
+            alike(one, panel.state(), SHADE if one["kind"] == "Text" else computed)
 
 
 COMPLETE = [name for name in EXPLORERS if not explorers.of_a_model(name)]
