@@ -23,7 +23,9 @@ ORDER = (
     "multi_head",
     "bigram_to_gpt",
     "a_real_model",
+    "looking_inside",
     "speed_run",
+    "bytes",
     "an_empty_page",
 )
 NUMBER = re.compile(r"\{(" + "|".join(ORDER) + r")\}(\.ipynb)?")

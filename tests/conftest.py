@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(items):
     cells = [item for item in items if isinstance(item, IPyNbCell)]
     for cell in cells:
         cell.output_timeout = 30
-    of_model = [cell for cell in cells if cell.path.stem == "09_a_real_model"]
+    of_model = [cell for cell in cells if cell.path.stem in ("09_a_real_model", "10_looking_inside")]
     if of_model and not os.environ.get("CI") and (reason := missing_model()):
         for cell in of_model:
             cell.add_marker(pytest.mark.skip(reason=reason))

@@ -103,7 +103,7 @@ def test_the_ladder_writes_gibberish_at_first_and_stories_at_the_end():
 @pytest.mark.slow
 def test_heads_are_those_of_the_real_model(smollm):
     model, tokenizer = smollm
-    data = hero("a_real_model").data
+    data = hero("looking_inside").data
     ids, T = tokenizer.encode("".join(data["tokens"])), len(data["tokens"])
     assert [tokenizer.decode(token[None]) for token in ids] == data["tokens"]
     weights = torch.zeros(*data["shape"], T, T)

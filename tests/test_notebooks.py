@@ -389,11 +389,12 @@ def test_every_cell_may_be_run_twice(path, shell, monkeypatch):
             assert shell.run_cell(shortened(cell)).success, cell.source
 
 
-def test_without_the_real_model_the_rest_runs(monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", ["09_a_real_model", "10_looking_inside"])
+def test_without_the_real_model_the_rest_runs(name, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    notebook = build.notebook_of(build.read(BY_NAME["09_a_real_model"]))
+    notebook = build.notebook_of(build.read(BY_NAME[name]))
     build.execute(notebook, NOTEBOOKS)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     (fetching,) = [cell for cell in code if tagged(cell, "name") == "fetch"]

@@ -229,7 +229,7 @@ def in_percent(shares: torch.Tensor) -> str:
     return base64.b64encode(bytes((100 * shares).round().int().flatten().tolist())).decode()
 
 
-def a_real_model() -> dict:
+def looking_inside() -> dict:
     """What each head of SmolLM2 reads in a sentence, and its scores there; keys up to the query."""
     model, tokenizer = load_smollm()
     ids = tokenizer.encode(SENTENCE)
@@ -363,7 +363,7 @@ RECORDED = {
         cross_and_causal,
         bigram_to_gpt,
         staircase,
-        a_real_model,
+        looking_inside,
         an_empty_page,
         speed_run,
     )

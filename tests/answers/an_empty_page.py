@@ -1,4 +1,4 @@
-"""Answers to the exercises of rung 11."""
+"""Answers to the exercises of an_empty_page."""
 
 import math
 

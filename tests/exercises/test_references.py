@@ -33,8 +33,9 @@ from attention_course.llama import Rotary
 from attention_course.rungs.a_real_model.exercises import Rotation
 from attention_course.rungs.an_empty_page import exercises as an_empty_page
 from attention_course.rungs.bigram_to_gpt.exercises import Model
+from attention_course.rungs.bytes.exercises import Blocks
 from attention_course.rungs.query_key_value.exercises import position_weights
-from attention_course.rungs.speed_run.exercises import MUON, Blocks
+from attention_course.rungs.speed_run.exercises import MUON
 from attention_course.smollm import SMOLLM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shapes_unchecked")]

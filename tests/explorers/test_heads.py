@@ -9,7 +9,7 @@ from explorers.words import seen, written
 from attention_course.explorers import explore
 from attention_course.heads import TARGETS, ablate, head_scores, read_weights
 from attention_course.plots import visible_character
-from attention_course.rungs.a_real_model import explorer_heads as heads
+from attention_course.rungs.looking_inside import explorer_heads as heads
 
 TEXT = "the cat and the cat"
 

@@ -323,8 +323,8 @@ def test_multi_head(show):
     assert_outputs()
 
 
-def test_a_real_model(show):
-    shown = show("a_real_model")
+def test_looking_inside(show):
+    shown = show("looking_inside")
     tokens, shape = shown.data["tokens"], shown.data["shape"]
     T, words = len(tokens), [token.strip() for token in tokens]
     ids = torch.tensor([tokens.index(token) for token in tokens])
