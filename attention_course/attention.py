@@ -328,9 +328,15 @@ def attend(
     if enable_gqa:  # neighbouring query heads get copies of the keys and values that they share
         k, v = (shared.repeat_interleave(q.shape[-3] // shared.shape[-3], dim=-3) for shared in (k, v))
     output, weights = attention(q, k, v, mask)
-    for layers in recordings:
-        layers.append(weights)
+    if recordings:
+        record(weights)
     return output
+
+
+def record(weights: Float[Tensor, "..."]) -> None:
+    """Add weights to each open recording; see `record_weights`."""
+    for layers in _recordings.get():
+        layers.append(weights)
 
 
 class Cache:
@@ -392,6 +398,8 @@ class MultiHeadAttention(nn.Module):
         bias: whether the two linear layers have a bias.
     """
 
+    attend = staticmethod(attend)  # `heads.attention_by` puts another in its place
+
     def __init__(self, n_embd: int, n_head: int, bias: bool = False):
         check_flags("MultiHeadAttention", bias=bias)
         super().__init__()
@@ -423,7 +431,7 @@ class MultiHeadAttention(nn.Module):
             k, v = cache.extend(self, k, v)
         if mask is not None and mask.dim() == 3:
             mask = mask[:, None]  # (B, 1, T_q, T_k): the same for every head
-        output = attend(q, k, v, mask, is_causal)
+        output = self.attend(q, k, v, mask, is_causal)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
 

@@ -1,9 +1,9 @@
-"""What a head looks at, in three scores, and models without some of their heads.
+"""What a head looks at, in three scores; models without some of their heads, and with attention of your own.
 
 A head is named by its layer and its place in that layer, (layer, head), both counted from 0.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from itertools import product
 
@@ -11,8 +11,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attention_course.attention import record_weights
-from attention_course.checks import check_ids, check_targets, check_type
+from attention_course.attention import causal_mask, record, record_weights
+from attention_course.checks import (
+    check_callable,
+    check_ids,
+    check_targets,
+    check_type,
+    describe,
+    is_float_tensor,
+)
 from attention_course.gpt import GPT, evaluating
 
 
@@ -95,3 +102,47 @@ def ablate(model: GPT, heads: Sequence[tuple[int, int]] | Set[tuple[int, int]]) 
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def attention_by(model: GPT, own: Callable) -> Iterator[None]:
+    """Let a function of your own compute attention, in every layer of a model.
+
+    Args:
+        model: a GPT or a Llama.
+        own: called as own(q, k, v, mask). q, k and v have the shape (B, n_head, T, head_size): heads that
+            share keys and values each get a copy. The mask has T_q rows and T_k columns, True where a query may
+            look. It returns the output, in the shape of q, or a tuple of output and weights as `attention`
+            does; `record_weights` then records these weights.
+
+    Raises:
+        ValueError: the output of `own` is no tensor of floats in the shape of q.
+    """
+    check_type(model, GPT, "attention_by", "model")
+    check_callable(own, "attention_by", "own")
+
+    def attend(q, k, v, mask=None, is_causal=False, enable_gqa=False):
+        k, v = (shared.repeat_interleave(q.shape[1] // shared.shape[1], dim=1) for shared in (k, v))
+        visible = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
+        if is_causal:
+            visible = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+        output = own(q, k, v, visible if mask is None else visible & mask)
+        if isinstance(output, tuple):
+            output, weights = output
+            record(weights)
+        if not is_float_tensor(output) or output.shape != q.shape:
+            raise ValueError(
+                f"attention_by: your function returned {describe(output)}, expected floats of the shape "
+                f"of q, {tuple(q.shape)}: (B, n_head, T, head_size)."
+            )
+        return output
+
+    layers = [block.get_submodule("attn") for block in model.transformer.h]
+    before = [layer.attend for layer in layers]
+    try:
+        for layer in layers:
+            layer.attend = attend
+        yield
+    finally:
+        for layer, kept in zip(layers, before, strict=True):
+            layer.attend = kept

@@ -118,6 +118,8 @@ class GroupedQueryAttention(nn.Module):
         bias: whether the two linear layers have a bias.
     """
 
+    attend = staticmethod(attend)
+
     def __init__(
         self,
         n_embd: int,
@@ -155,7 +157,7 @@ class GroupedQueryAttention(nn.Module):
             k, v = cache.extend(self, k, v)
         if mask is not None and mask.dim() == 3:
             mask = mask[:, None]
-        output = attend(q, k, v, mask, is_causal, enable_gqa=True)
+        output = self.attend(q, k, v, mask, is_causal, enable_gqa=True)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, -1))
 
 

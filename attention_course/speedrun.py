@@ -5,7 +5,8 @@ the optimizer is `Muon`, the schedule is linear; the text, the loop and the loss
 positions, Muon and a kind of token shift (smear) are in github.com/KellerJordan/modded-nanogpt, too.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from types import NoneType
@@ -275,3 +276,24 @@ def speedrun(
     optimizer = muon(model, recipe.weight_decay) if "muon" in on else None
     schedule = partial(linear_decay, recipe) if "schedule" in on else None
     return Trainer(model, data, recipe, optimizer, schedule)
+
+
+def in_turns(sides: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, list[float]]:
+    """Time functions in turns, so that what else the machine does slows all of them alike.
+
+    Each runs once before it counts: a first call often does more.
+
+    Returns:
+        For each name the seconds of its rounds, the shortest first.
+    """
+    check_type(sides, Mapping, "in_turns", "sides")
+    check_sizes("in_turns", 1, rounds=rounds)
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for side in sides.values():
+        side()
+    for _ in range(rounds):
+        for name, side in sides.items():
+            start = time.perf_counter()
+            side()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: sorted(each) for name, each in seconds.items()}

@@ -113,15 +113,20 @@ def read_text(path: Path) -> str:
     return text
 
 
-TEXTS = {"stories": write_stories, "tiny-shakespeare": tiny_shakespeare}
+def tale() -> str:
+    """Return a tale of 30 lines that no model has read, since it was written for this course."""
+    return read_text(Path(__file__).parent / "tale.txt")
+
+
+TEXTS = {"stories": write_stories, "tale": tale, "tiny-shakespeare": tiny_shakespeare}
 
 
 def load_text(name_or_path: str | PathLike) -> str:
     """Get a text by its name, or from a file.
 
     Args:
-        name_or_path: "stories" (generated), "tiny-shakespeare" (downloaded on first use), or the path of a
-            UTF-8 file. A file with one of these names needs its folder: "./stories".
+        name_or_path: "stories" (generated), "tale" (a page of English), "tiny-shakespeare" (downloaded on
+            first use), or the path of a UTF-8 file. A file with one of these names needs its folder: "./stories".
 
     Raises:
         FileNotFoundError: no text and no file has this name.

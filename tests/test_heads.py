@@ -8,11 +8,12 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention_course.attention import record_weights
-from attention_course.gpt import GPT, GPTConfig
+from attention_course.attention import Cache, attention, causal_mask, record_weights
+from attention_course.gpt import GPT, GPTConfig, evaluating
 from attention_course.heads import (
     TARGETS,
     ablate,
+    attention_by,
     first_token,
     followed_before,
     head_scores,
@@ -148,3 +149,44 @@ def test_one_head_that_looks_back_is_needed_and_the_other_is_not(smollm, twice):
     assert losses[18, 6] - losses[None] > 1
     assert losses[16, 0] - losses[None] > 2
     assert losses[11, 1] - losses[None] < 0.6
+
+
+# Attention of your own
+
+
+def test_your_own_attention_gives_the_logits_and_the_weights_of_ours(model):
+    ids = torch.randint(13, (2, 9))
+    with evaluating(model), record_weights() as theirs:
+        logits = model(ids)
+    with evaluating(model), attention_by(model, attention), record_weights() as yours:
+        torch.testing.assert_close(model(ids), logits)
+        cache = Cache()
+        one_by_one = [model(ids[:, t : t + 1], cache) for t in range(9)]
+        torch.testing.assert_close(torch.cat(one_by_one, dim=1), logits)
+    torch.testing.assert_close(yours[: len(theirs)], theirs)
+
+
+def test_a_bug_of_your_own_is_in_every_layer_and_gone_afterwards(model):
+    called = []
+
+    def no_mask(q, k, v, mask):
+        assert torch.equal(mask, causal_mask(9))
+        called.append(q.shape)
+        return attention(q, k, v)[0]
+
+    ids = torch.randint(13, (1, 9))
+    with evaluating(model):
+        before = model(ids)
+        with contextlib.suppress(ZeroDivisionError), attention_by(model, no_mask):
+            assert (model(ids)[0, 0] - before[0, 0]).abs().max() > 1e-4  # sees the future
+            raise ZeroDivisionError
+        assert called == [(1, 5, 9, 6)] * 3
+        torch.testing.assert_close(model(ids), before)
+
+
+@pytest.mark.parametrize(
+    "output", [lambda q: None, lambda q: q[..., 1:], lambda q: q.long(), lambda q: (q[0], q)]
+)
+def test_what_your_attention_must_return_is_said(model, output):
+    with attention_by(model, lambda q, k, v, mask: output(q)), pytest.raises(ValueError, match="of q"):
+        model(torch.zeros(1, 4, dtype=torch.long))
