@@ -111,8 +111,8 @@ def attention_by(model: GPT, own: Callable) -> Iterator[None]:
     Args:
         model: a GPT or a Llama.
         own: called as own(q, k, v, mask). q, k and v have the shape (B, n_head, T, head_size): heads that
-            share keys and values each get a copy. The mask has T_q rows and T_k columns, True where a query may
-            look. It returns the output, in the shape of q, or a tuple of output and weights as `attention`
+            share keys and values each get a copy. The mask, (T_q, T_k), is True where a query may look. It
+            returns the output, in the shape of q, or a tuple of output and weights as `attention`
             does; `record_weights` then records these weights.
 
     Raises:

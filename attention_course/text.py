@@ -126,7 +126,8 @@ def load_text(name_or_path: str | PathLike) -> str:
 
     Args:
         name_or_path: "stories" (generated), "tale" (a page of English), "tiny-shakespeare" (downloaded on
-            first use), or the path of a UTF-8 file. A file with one of these names needs its folder: "./stories".
+            first use), or the path of a UTF-8 file. A file with one of these names needs its folder:
+            "./stories".
 
     Raises:
         FileNotFoundError: no text and no file has this name.
