@@ -329,6 +329,18 @@ def test_no_absolute_path(path):
 # Pictures and links
 
 
+SHOWN = {"ask", "explore", "fill", "hero", "picture", "Picture"}
+
+
+def test_what_is_to_be_seen_is_the_last_line_of_its_cell(path):
+    """No other line of a cell shows itself: a picture with an assertion below it is never seen."""
+    for cell in source_of(path):
+        if cell.cell_type == "code":
+            for node in tree_of(cell.source).body[:-1]:
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                    assert ast.unparse(node.value.func) not in SHOWN, cell.source
+
+
 def test_every_picture_has_alt_text(path):
     for output in outputs(path):
         for mime in output.get("data", {}):

@@ -98,7 +98,7 @@ class Fill {
     element(this.main, "div", { className: "attention-stack" }, room, this.status);
     const values = element(this.main, "div", { className: "attention-values" });
     for (const [name, value] of Object.entries(this.fill.given)) values.append(shownValue(name, value));
-    values.append(shownValue("target", this.fill.target));
+    values.append(shownValue("target" in this.fill.given ? "wanted" : "target", this.fill.target));
     // Room for the largest results, so that the next one moves nothing.
     const size = ({ rows = [] }) => [rows.length, rows[0]?.length ?? 0];
     const rooms = [0, 1].map((side) => puzzle.results.reduce((a, b) => (size(b)[side] > size(a)[side] ? b : a), this.fill.target));
@@ -217,8 +217,10 @@ class Fill {
       const row = (line, at) => {
         const made = element(null, "div", { className: "attention-line", draggable: true, line });
         made.ondragstart = (event) => event.dataTransfer.setData(PIECE, all.indexOf(line));
-        const text = " ".repeat(4 * lines[line.slot].indent + (at === undefined ? 0 : 4)) + line.text;
+        const indent = 4 * lines[line.slot].indent + (at === undefined ? 0 : 4);
+        const text = " ".repeat(indent) + line.text;
         const piece = element(made, "button", { type: "button", textContent: text, onclick: () => move(line, at === undefined ? code.length : null, true) });
+        piece.style.setProperty("--indent", indent);
         piece.setAttribute("aria-label", at === undefined ? `Add ${line.text}` : `Line ${at + 1}: ${line.text}. Press to take it out, arrow keys to move it.`);
         if (at === undefined) return made;
         piece.onkeydown = (event) => {
@@ -231,7 +233,9 @@ class Fill {
         element(made, "button", { type: "button", textContent: "↓", label: `Move line ${at + 1} down`, disabled: at === code.length - 1, onclick: () => move(line, at + 2, true) });
         return made;
       };
-      program.replaceChildren(element(null, "pre", { textContent: head }), ...code.map(row));
+      const begun = head ? [element(null, "pre", { textContent: head })] : [];
+      const hint = code.length ? [] : [element(null, "p", { textContent: "Press a line below, and it comes here." })];
+      program.replaceChildren(...begun, ...hint, ...code.map(row));
       heap.replaceChildren(...all.filter((line) => !code.includes(line)).map((line) => row(line)));
     };
     const judge = () => {

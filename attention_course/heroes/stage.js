@@ -94,7 +94,10 @@ class Stage {
   }
 
   say(words) {
-    if (this.words.textContent !== words) this.words.textContent = words;
+    if (this.words.textContent === words) return;
+    this.words.textContent = words;
+    // The room that the longest took stays, so that the picture below does.
+    if (this.words.offsetHeight) this.words.style.minHeight = `${this.words.offsetHeight}px`;
   }
 
   // What the picture says in numbers; the tests compare it with what the package computes.
@@ -138,7 +141,7 @@ class Stage {
     this.play = async () => {
       if (playing) return stop();
       const walk = (playing = ++walks);
-      play.textContent = "⏸ Pause";
+      play.textContent = "❚❚ Pause";
       if (at === last) await to(0);
       while (playing === walk && at < last && this.figure.isConnected) {
         await to(at + 1);
@@ -146,7 +149,7 @@ class Stage {
       }
       if (playing === walk) stop();
     };
-    const play = this.button("▶ Play", this.play);
+    const play = this.button("▶ Play", this.play, { class: "play" });
     back.disabled = true;
     return { to, stop };
   }
@@ -160,8 +163,12 @@ class Stage {
         for (const each of buttons) each.disabled = true;
         button.setAttribute("aria-pressed", true);
         this.words.hidden = this.controls.hidden = false;
+        const told = `${at === right ? "Yes." : `Here the answer is “${choices[right]}”.`} ${then}`;
+        answer.textContent = told; // for a moment, to see what room it needs: the picture moves now, and not at its end
+        answer.style.minHeight = `${answer.offsetHeight}px`;
+        answer.textContent = "";
         await this.play?.();
-        answer.textContent = `${at === right ? "Yes." : `Here the answer is “${choices[right]}”.`} ${then}`;
+        answer.textContent = told;
       });
       return button;
     });

@@ -70,7 +70,7 @@ class Question(ipywidgets.VBox):
         grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": columns(choices)})
         grid.add_class("attention-choices")
         body = ipywidgets.VBox(
-            [grid, self._explanation], layout={"min_height": f"{lines(choices) * 1.5 + 4}em"}
+            [grid, self._explanation], layout={"min_height": f"{lines(choices) * 1.5 + 4.2}em"}
         )
         body.add_class("attention-body")
         super().__init__([head, body, self.corner])
@@ -159,7 +159,7 @@ def columns(choices: list[Choice]) -> str:
 
 def lines(choices: list[Choice]) -> int:
     """Estimate the lines of the longest explanation, so that showing it moves nothing below."""
-    return 1 + max(len(f"{SHOWN} {choice['explanation']}") for choice in choices) // 78
+    return 1 + max(len(f"{SHOWN} {choice['explanation']}") for choice in choices) // 72
 
 
 def marked(text: str) -> str:

@@ -93,7 +93,7 @@ def test_a_player_steps_to_its_end_and_back(player):
 
 def test_a_player_plays_to_its_end_and_pauses(player):
     player.do("play.fire('click')")
-    assert player.get("play.textContent") == "⏸ Pause"
+    assert player.get("play.textContent") == "❚❚ Pause"
     player.wait(150)
     player.do("play.fire('click')")
     assert player.get("steps") == [1, 2]

@@ -14,6 +14,11 @@ const STYLE = `
 .attention-course .jp-MarkdownOutput h2 { font-size: 20px; margin: 8px 0 4px; }
 .attention-course .jp-MarkdownOutput h3 { font-size: 16px; margin: 6px 0 2px; }
 .attention-course { --jp-cell-prompt-width: 56px; }
+[data-jp-theme-light="false"] .attention-course { --jp-mirror-editor-comment-color: #74b3b3; }
+.attention-course .jp-MarkdownOutput pre { white-space: pre; overflow-x: auto; }
+.attention-course .widget-hbox > .widget-html:has(+ .widget-hprogress) { min-width: 11em; } /* so that bars stand below each other */
+.attention-course .attention-explorer { padding-left: 5px; }
+.attention-course .attention-hero { margin-left: 5px; max-width: calc(100% - 5px); }
 .attention-course .jp-cell-toolbar { display: none; }
 .attention-course .jp-InputPlaceholder { opacity: 0.75; }
 .attention-course .jp-InputPlaceholder .jp-InputPrompt { padding: 0; }

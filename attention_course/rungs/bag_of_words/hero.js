@@ -34,7 +34,7 @@ function play(stage, { tokens, limit, orders }) {
     const dot = svg(stage.svg, "g");
     svg(dot, "circle", { r: 15, fill: "transparent" }); // a place to take hold of it
     svg(dot, "circle", { r: 8, fill: "var(--weight)", stroke: "var(--paper)" });
-    svg(dot, "text", { x: 11, y: -11, class: "start" }, "");
+    svg(dot, "text", { x: 11, y: -11, class: "start halo" }, "");
     stage.drag(dot, `token ${token}`, {
       at: () => [x(points[token][0]), y(points[token][1])],
       move: (px, py) => {
@@ -55,7 +55,7 @@ function play(stage, { tokens, limit, orders }) {
     const pixels = (list) => list.map(([a, b]) => `${x(a)},${y(b)}`).join(" ");
     dots.forEach((dot, token) => {
       dot.setAttribute("transform", `translate(${x(places[token][0])} ${y(places[token][1])})`);
-      dot.style.opacity = 0.35 + 0.65 * bagged[token];
+      dot.style.opacity = 0.5 + 0.5 * bagged[token];
       dot.lastChild.textContent = `t=${order().indexOf(token)}`;
     });
     set(path, { points: pixels([...trail, ...(trail.length ? [mean] : [])]) });

@@ -124,9 +124,9 @@ function play(stage, { floors, prompt, parts }) {
     svg(node, "text", { x: middle, y: 302 + 15 * (part % 2), class: "small" }, PARTS[part][0]);
     const rise = svg(node, "line", { x1: x(part), x2: x(part), class: "rise" });
     const tread = svg(node, "line", { x1: x(part), x2: x(part) + wide, class: "tread" });
-    const loss = svg(node, "text", { x: middle, class: "small" }, number(parts[part].loss, 3));
+    const loss = svg(node, "text", { x: middle, class: "small halo" }, number(parts[part].loss, 3));
     const bar = svg(node, "rect", { x: x(part) + 3, width: wide - 6, fill: "var(--weight)" });
-    const share = svg(node, "text", { x: middle, class: "small" }, percent(parts[part].accuracy));
+    const share = svg(node, "text", { x: middle, class: "small halo" }, percent(parts[part].accuracy));
     stage.point(node, part, PARTS[part][0], look);
     return { node, back, guess, rise, tread, loss, bar, share };
   });
@@ -136,6 +136,7 @@ function play(stage, { floors, prompt, parts }) {
     const low = name === "grammar"; // the staircase ends just above this one
     svg(stage.svg, "text", { x: low ? left + 6 : right, y: level - 8, class: `small muted ${low ? "start" : "end"}` }, label);
   }
+  for (const { loss, share } of stairs) svg(stage.svg, "g", { "pointer-events": "none" }).append(loss, share); // no line crosses them
   for (const { part, node } of pieces) {
     node.addEventListener("pointerenter", () => look(part));
     node.addEventListener("pointerleave", () => look(stage.pinned?.key ?? null));

@@ -170,9 +170,11 @@ function play(stage, { friends, cards, questions }) {
     query.textContent = `${pair.map((friend) => friends[friend]).join(", ")}: which cards?`;
     pair.forEach((friend, answer) => {
       const right = isRight(answeredBy(answer), answer);
-      const onTheLeft = cards[friend] < cards[pair[1 - answer]];
+      // Two marks that are close share no room: one is written to the left, the other to the right.
+      const apart = cards[friend] - cards[pair[1 - answer]];
+      const side = Math.abs(apart) < 2 ? Math.sign(apart) : 0;
       const [name, verdict] = marks[answer].lines;
-      for (const text of [name, verdict]) set(text, { x: onTheLeft ? 24 : -24, class: onTheLeft ? "end" : "start" });
+      for (const text of [name, verdict]) set(text, { x: -24 * side, class: ["end", "", "start"][side + 1] });
       name.textContent = `${friends[friend]}'s card`;
       verdict.textContent = right ? "✓ found" : "✗ missed";
       verdict.style.fill = right ? "var(--weight)" : "var(--wrong)";

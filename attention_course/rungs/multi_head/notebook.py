@@ -72,7 +72,7 @@ from attention_course.attention import causal_mask, head_size_of, leak_probe
 from attention_course.attention import record_weights
 from attention_course.exercises import check
 from attention_course.explorers import explore
-from attention_course.plots import Bars, Heatmap, Lines, picture
+from attention_course.plots import Bars, Heatmap, Lines, Text, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
 from attention_course.text import Data, get_batch, load_text
@@ -192,7 +192,8 @@ scores = [
     share_right(model).float().mean(dim=0)
     for model in (one_head, two_heads, one_head_relu)
 ]
-
+assert scores[0][2] < 0.4
+assert min(scores[1][2], scores[2][2]) > 0.95
 
 picture(
     *(
@@ -212,8 +213,6 @@ picture(
     "fewer than four questions in ten. With two heads they nearly always "
     "are, and also with one head and a feed-forward network behind it.",
 )
-assert scores[0][2] < 0.4
-assert min(scores[1][2], scores[2][2]) > 0.95
 
 # %% [markdown]
 # The single head with a linear layer gets both cards right in fewer than four questions out of ten. Two heads almost never miss. And here the single head with the feed-forward network almost never misses either.
@@ -852,16 +851,18 @@ prompt = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor "[
 with torch.no_grad(), record_weights() as kept:
     models[4](data.tokenizer.encode(prompt)[None])
 rows = kept[0][0, :, -1]  # (4, 32)
-names = list(prompt.replace(" ", "␣"))
-picture(
-    Heatmap("weights", rows, "head", "key", columns=names, limit=1),
-    alt="Four rows of weights, one for each head, on the last 32 letters. "
-    "Two heads look at the word Poor, and two at spaces.",
-)
 near = rows[:, -5:-1].sum(dim=-1)  # the weight on "Poor"
-spaces = rows[:, [name == "␣" for name in names]].sum(dim=-1)
+spaces = rows[:, [letter == " " for letter in prompt]].sum(dim=-1)
 assert ((near > 0.8) | (spaces > 0.8)).all()
 assert (near > 0.8).sum() == 2
+picture(
+    *(
+        Text(f"head {head}", prompt, row, limit=0.5, label="weight")
+        for head, row in enumerate(rows)
+    ),
+    alt="The last 32 letters, shaded by the weights of each of four heads. "
+    "Two heads look at the word Poor, and two at spaces.",
+)
 
 # %% [markdown]
 # Two of the heads look at the last word, “Poor”. The other two look at spaces, where words begin. And no head looks at a name, since there's none in these 32 letters.
