@@ -684,7 +684,7 @@ assert leak_probe(rounded, x).all()
 # %% [markdown]
 # ## Why attention won
 #
-# Early neural translators were recurrent networks. They read one word after another and passed on a single vector, so what they knew about the first word had to survive every step to the last. Bahdanau, Cho and Bengio (2014) let the decoder look back at all the words, and long sentences came out much better, because they no longer had to squeeze through one vector. Vaswani et al. then dropped the recurrence and kept the looking. Now any two words are one step apart, so gradients pass between them more easily. And in training no position has to wait for the one before it, so the model learned all ten characters of a date at once.
+# Early neural translators were recurrent networks. They read one word after another and passed on a single vector, so what they knew about the first word had to survive every step to the last. Bahdanau, Cho and Bengio (2014) let the decoder look back at all the words, and long sentences came out much better, because they no longer had to squeeze through one vector. Vaswani et al. then dropped the recurrence and kept the looking. Now any two words are one step apart, so gradients pass between them more easily. And in training no position has to wait for the one before it, so your model learned all ten characters of a date at once.
 #
 # ## Break it
 #

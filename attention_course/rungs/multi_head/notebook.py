@@ -868,16 +868,16 @@ assert (near > 0.8).sum() == 2
 #
 # ### More: does a GPT need several heads?
 #
-# The model above leaves out three things that a GPT has. It doesn't add what the heads find to the token (rung {query_key_value}), so even the newest letter can be read only through the weights. No feed-forward network follows the heads, and nothing is normalized. We put these things in, one after another, and trained each model with three seeds. Here are the mean losses, first after the 300 steps from above, and then after 1000 steps.
+# The model above leaves out three things that a GPT has. It doesn't add what the heads find to the token (rung {query_key_value}), so even the newest letter can be read only through the weights. No feed-forward network follows the heads, and nothing is normalized. We put these things in, one after another, and trained each model with three seeds. Here are the mean losses, first after the 300<!--given--> steps from above, and then after 1000<!--given--> steps.
 #
-# | the model | 1 head, 300 steps | 4 heads, 300 steps | 1 head, 1000 steps | 4 heads, 1000 steps |
+# | the model | 1 head, 300<!--given--> steps | 4 heads, 300<!--given--> steps | 1 head, 1000<!--given--> steps | 4 heads, 1000<!--given--> steps |
 # | --- | --- | --- | --- | --- |
 # | as above | 0.69<!--given--> | 0.33<!--given--> | 0.42<!--given--> | 0.27<!--given--> |
 # | what the heads find is added | 0.43<!--given--> | 0.31<!--given--> | 0.33<!--given--> | 0.27<!--given--> |
 # | and a feed-forward network | 0.35<!--given--> | 0.28<!--given--> | 0.32<!--given--> | 0.26<!--given--> |
 # | and everything normalized (rung {bigram_to_gpt}) | 0.30<!--given--> | 0.28<!--given--> | 0.26<!--given--> | 0.26<!--given--> |
 #
-# After 300 steps, each addition has made the gain smaller, and in the last row it's gone after 1000. So on a task this easy, several heads help a model learn faster, but a single head gets there too if the rest of the model can make up for it. On harder tasks the gain can remain. In the transformer of 2017<!--given-->, which has all of these parts, one head translated a little worse than eight (the numbers are at the end of this rung).
+# After 300<!--given--> steps, each addition has made the gain smaller, and in the last row it's gone after 1000<!--given-->. So on a task this easy, several heads help a model learn faster, but a single head also gets there if the rest of the model can make up for it. On harder tasks the gain can remain. In the transformer of 2017<!--given-->, which has all of these parts, one head translated a little worse than eight (the numbers are at the end of this rung).
 #
 # ### More: smaller and larger steps, and 64 heads
 #

@@ -591,14 +591,15 @@ model = start_small()
 layers = model.head.query, model.head.key
 slow = [layer.weight for layer in layers]
 others = [p for p in model.parameters() if not any(p is w for w in slow)]
-groups = [{"params": slow, "lr": 0.01 / 4}, {"params": others}]
-both = train(model, groups=groups)
+lr = 0.01
+groups = [{"params": slow, "lr": lr / 4}, {"params": others}]
+both = train(model, lr, groups=groups)
 scaled_head = losses["256 channels, scores / 16"]
 assert (both - scaled_head).abs().max() < 0.1
 both[-1].item(), scaled_head[-1].item()
 
 # %% [markdown]
-# The two heads learn alike, step by step. That's no accident, because a matrix W and a scale of 1/4 give the same numbers as the matrix W/4, and Adam's steps have the same length whatever the scale of the slopes. What the scale saves you is the tuning.
+# The two heads learn alike, step by step. That's no accident. Dividing q by 4 gives the same numbers as dividing its matrix by 4, and the length of Adam's steps doesn't depend on the scale of the slopes, so with the smaller matrix you need steps a quarter as long. The same goes for k. What the scale saves you is the tuning.
 #
 # ## The softmax at the end
 #
