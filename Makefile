@@ -85,6 +85,7 @@ stills: $(READY) ## take the still of each hero, for pages that run no scripts
 
 drawings: $(READY) ## draw the transformer and the staircase of each rung, in notebooks/images
 	$(RUN) tools/draw_transformer.py
+	$(RUN) tools/draw_encoder_decoder.py
 	$(RUN) tools/draw_staircase.py
 
 screenshots: $(READY) ## take screenshots of the notebooks; NAMES="01_bag_of_words" for one, THEME=dark for the dark theme

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import draw_encoder_decoder
 import draw_staircase
 import draw_transformer
 import pytest
@@ -62,6 +63,8 @@ def test_each_rung_has_its_drawings():
             drawn = tools[kind].drawing(rung) + "\n"
             assert stored.read_text(encoding="utf-8") == drawn, "make drawings"
             assert 'class="lit"' in drawn, "a rung builds a part, or is a step"
+    stored = ROOT / "notebooks" / "images" / "encoder_decoder.svg"
+    assert stored.read_text(encoding="utf-8") == draw_encoder_decoder.drawing() + "\n", "make drawings"
 
 
 # Another ladder, in a copy of the project

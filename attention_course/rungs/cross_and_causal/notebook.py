@@ -5,7 +5,7 @@
 #
 # **You will build** attention from one text to another and a small model that rewrites dates, and you'll learn what a mask's True means.
 #
-# So far our staircase has one head, a loss of 0.38<!--given-->, and a model that reads only its own text. Nothing in a text that begins with `1879-` says which month comes next. To turn `14 march 1879` into `1879-03-14`, a model has to read one text while it writes another.
+# So far our staircase has one head and a loss of 0.38<!--given-->, and its model reads only its own text. Nothing in a text that begins with `1879-` says which month comes next. To turn `14 march 1879` into `1879-03-14`, a model has to read one text while it writes another.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then type a date and cover a part
@@ -20,7 +20,7 @@ hero("cross_and_causal")
 #
 # ## Cover the year
 #
-# Type your birthday, and follow the beams. What if you drag over the year, so that nothing in the model can read it?
+# Type your birthday, and follow the beams. What if you drag over the year, so that the model can't read it?
 
 # %% tags=["folded"]
 # Question
@@ -276,7 +276,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## A model that rewrites dates
 #
-# Now let a model learn what you did by hand. Its tokens are characters. We draw 21,000 different dates at random from the years 1000 to 9999. The first 1,000 are **held out**, so the model never trains on them but is judged on them. Shorter dates are padded with spaces to 17 characters. `padding_mask` hides those spaces with one row per date, which all its queries share. A `>` marks the start of what the model writes.
+# Now let a model learn what you did by hand. Its tokens are characters. We draw 21,000 different dates from the years 1000 to 9999. The first 1,000 are **held out**, so the model never trains on them but is judged on them. Shorter dates are padded with spaces to 17 characters, and `padding_mask` hides those spaces. A `>` starts what the model writes.
 
 # %% tags=["folded", "name:dates"]
 # Data: 21,000 dates, and their characters as ids
@@ -344,7 +344,7 @@ class Encoder(nn.Module):
 ask("which_gets_the_mask")
 
 # %% [markdown]
-# What each of the decoder's heads finds is added to the token, which works because the values have as many channels. Last comes a feed-forward network, which is two linear layers with all negative numbers set to 0 between them. This network combines what was found into a logit for every character.
+# What each of the decoder's heads finds is added to the token, which works because the values have as many channels as a token. Last comes a feed-forward network, which is two linear layers with all negative numbers set to 0 between them. This network combines what was found into a logit for every character.
 
 
 # %% tags=["name:model"]
@@ -376,6 +376,12 @@ class Decoder(nn.Module):
 
 
 # %% [markdown]
+# Here is the model that yours is a small version of, the transformer of Vaswani et al. (2017). It reads from the bottom up.
+#
+# ![The transformer with its encoder on the left and its decoder on the right, read from the bottom up. In the encoder, tokens with their positions go through self-attention without a causal mask and a feed-forward network, six times over. In the decoder, they go through self-attention with a causal mask, cross-attention without one, and a feed-forward network, also six times over. After each of these parts, what it found is added to the token, and the sum is normalized. An arrow leads from the top of the encoder to the cross-attention, and carries the keys and values. At the top of the decoder, a linear layer and a softmax give the next character.](images/encoder_decoder.svg)
+#
+# Each frame is repeated six times, and every time the decoder looks at the encoder's final output. Dotted lines add the token to what was found for it, as in your decoder. (Rung {bigram_to_gpt} explains the norm.) Without the left column and the cross-attention, it's nearly a GPT.
+#
 # ## Train it
 #
 # The model learns all ten characters of a date at once. At each position the decoder reads the true characters so far, whatever it would have written itself, and has to predict the next character. This is called **teacher forcing**. So what does the decoder read if the target is `1998-03-03`?
@@ -416,7 +422,7 @@ for step in tqdm(range(800), bar_format="training {bar}"):
 # %% [markdown]
 # ## Let it write
 #
-# Now there's no target. The decoder starts from `>`, appends the character with the highest logit, and runs again on what it has written. A model that reads its own output like this is **autoregressive**, and always taking the highest logit is called greedy decoding. The encoder runs only once, because the date doesn't change.
+# Now the decoder starts from `>`, appends the character with the highest logit, and runs again on what it has written. A model that reads its own output like this is **autoregressive**, and always taking the highest logit is called greedy decoding. The encoder runs only once, because the date doesn't change.
 
 
 # %%
@@ -439,7 +445,7 @@ assert found == ["1998-03-03", "2024-12-24", "1066-07-07"]
 found
 
 # %% [markdown]
-# In training the model saw none of the 1,000 held-out dates, yet it gets more than 98 % of them completely right.
+# It gets more than 98 % of the 1,000 held-out dates completely right.
 #
 # Now write a date of your own, and then make the model fail. What will it make of `3 march 998`? The right answer is `0998-03-03`, but no year in training began with a 0.
 
@@ -458,7 +464,7 @@ right
 # %% [markdown]
 # ## Read its map
 #
-# Here are the beams again as a table, for your date. Each row is a written character, each column is a character that was read, and each cell is a weight in percent. Follow the dark cells from top to bottom, and see where they jump.
+# Here are the beams again as a table, for your date. Rows are written characters, columns are characters that were read, and each cell is a weight in percent. Follow the dark cells from top to bottom, and see where they jump.
 
 
 # %% tags=["folded", "do"]
@@ -483,7 +489,7 @@ picture(
 # %% [markdown]
 # Nobody told the model where to find a year. Yet it takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. A map like this, which shows which parts of two texts belong together, is an **alignment**.
 #
-# One date could be luck. What about all 1,000 held-out dates?
+# One date could be luck. What about all 1,000?
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Shares of the 1,000 dates: the year's four digits, the month, the day
@@ -507,7 +513,7 @@ found
 #
 # Suppose the map is right, and each digit of the year is read at its own place. Then a digit should go wrong when you hide the key at its place, but stay right when you hide another digit's key. Either prediction could fail, because the encoder has told a digit's neighbours about it.
 #
-# The next cell hides one key in each of the 1,000 dates. Row i hides digit i of the year, and column j says how often digit j is still right. (The decoder reads the true characters here, so one mistake can't cause another.) What do you expect on the diagonal, and what off it?
+# The next cell hides one key in each of the 1,000 dates. Row i hides digit i of the year, and column j says how often digit j is still right. What do you expect on the diagonal, and what off it?
 
 # %% tags=["do", "nbval-ignore-output"]
 held_out, position = slice(0, 1_000), torch.arange(17)
@@ -516,6 +522,7 @@ held_out, position = slice(0, 1_000), torch.arange(17)
 @torch.no_grad()
 def share_right(mask):
     context = encoder(source[held_out], padding[held_out])
+    # it reads the true characters, so one mistake can't cause another
     logits, _ = decoder(shifted[held_out], context, mask)
     return (logits.argmax(dim=-1) == target[held_out]).float().mean(dim=0)
 
@@ -550,7 +557,7 @@ for row in (4, 7):  # the two dashes
 # %% [markdown]
 # When you hide what a dash looks at most, the model still predicts a dash in more than 95 % of the dates. So here the weight doesn't explain what is written.
 #
-# There's one more caution. Column s stands for what the encoder has *made* of character s. We kept our encoder from looking far, but in a deep model a token may have gathered anything from anywhere.
+# One more caution: column s stands for what the encoder has *made* of character s. Our encoder can't look far, but in a deep model a token may have gathered anything from anywhere.
 #
 # ## Don't compute it twice
 #
@@ -677,11 +684,11 @@ assert leak_probe(rounded, x).all()
 # %% [markdown]
 # ## Why attention won
 #
-# Early neural translators were recurrent networks. Such a network reads one word after another and passes on a single vector, so what it knows about the first word has to survive every step to the last. Bahdanau, Cho and Bengio (2014) let the decoder look back at all the words that had been read, and long sentences came out much better, because they no longer had to squeeze through one vector. "Attention Is All You Need" (Vaswani et al. 2017) then dropped the recurrence and kept the looking. Now any two words are one step apart, so gradients pass between them more easily. And in training no position has to wait for the one before it, so a model learns from all ten characters of a date at once.
+# Early neural translators were recurrent networks. They read one word after another and passed on a single vector, so what they knew about the first word had to survive every step to the last. Bahdanau, Cho and Bengio (2014) let the decoder look back at all the words, and long sentences came out much better, because they no longer had to squeeze through one vector. Vaswani et al. then dropped the recurrence and kept the looking. Now any two words are one step apart, so gradients pass between them more easily. And in training no position has to wait for the one before it, so your model learned all ten characters of a date at once.
 #
 # ## Break it
 #
-# Here's a bug that all of us write sooner or later. This function is meant to be a causal head, its shapes are right, and there's no warning.
+# Here's a bug that all of us write sooner or later. This function is meant to be a causal head. Its shapes are right, and there's no warning.
 
 
 # %%
@@ -726,9 +733,9 @@ ask("who_gets_the_opposite")
 # | `F.scaled_dot_product_attention`, as `attn_mask` | look here |
 # | `scores.masked_fill(mask, ...)` | fill here: hide |
 # | `nn.MultiheadAttention` and `nn.Transformer`, as any mask | hide |
-# | PyTorch's functions, as a mask of floats | nothing, because floats are added to the scores, 0 to show and −∞ to hide |
+# | PyTorch's functions, as a mask of floats | nothing, since they add it to the scores: 0 shows, −∞ hides |
 #
-# Nobody remembers this table, so say aloud what True means before you pass a mask on.
+# Nobody remembers this table, so say aloud what True means.
 #
 # ### More: each row of the table, tried
 #
@@ -880,7 +887,7 @@ check("leaks", my_leaks)
 # %% [markdown]
 # ## More: in the wild
 #
-# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has self-attention in the encoder, masked self-attention in the decoder, and "encoder-decoder attention", which is our cross-attention. Their encoder and decoder are several times as deep as ours, and every step of the decoder looks at what the encoder's last step has made. A task that turns one text into another, such as translation, is called sequence-to-sequence.
+# - "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.3) has self-attention in the encoder, masked self-attention in the decoder, and "encoder-decoder attention", which is our cross-attention. A task that turns one text into another, such as translation, is called sequence-to-sequence.
 # - BERT is only an encoder, and GPT is only a decoder, without cross-attention.
 # - Bahdanau, Cho and Bengio (2014) drew alignments of translations. Their scores were additive, and both of their networks were recurrent.
 # - Longformer (Beltagy et al. 2020) uses windows, and Raffel et al. (2020, figure 3) compare full, causal and prefix masks.
@@ -890,7 +897,7 @@ check("leaks", my_leaks)
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the context, from which keys and values may come).](images/transformer_cross_and_causal.svg)
 #
-# Now a head can read any text, and by hiding keys you can test whether a model needs what it looks at. The model on our staircase is a decoder that reads only its own text. It still lacks other heads, because one head can look for only one thing at a time.
+# Now a head can read any text, and by hiding keys you can test whether a model needs what it looks at. The model on our staircase is a decoder that reads only its own text. Next it gets more heads, because a single head has only one pattern of weights for each letter.
 #
 # ## Three sentences to remember
 #

@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” the model wants several things at once, such as the letters right before *and* the place where a name is.
+# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” the model needs several things at once, such as the letters right before *and* the place where a name is.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then split one head into two
@@ -91,7 +91,7 @@ progress("multi_head")
 ask("two_cards_one_softmax")
 
 # %% [markdown]
-# Here is a pair of cards in each row. With weights of ¾ and ¼, the pairs (2, 6) and (3, 3) give the same mixture, so nobody could tell them apart afterwards. Can you find two weights, with a sum of 1, for which all four mixtures differ?
+# Each row below is a pair of cards. With weights of ¾ and ¼, the pairs (2, 6) and (3, 3) give the same mixture, so nobody could tell them apart afterwards. Can you find two weights, with a sum of 1, for which all four mixtures differ?
 
 # %% tags=["do"]
 cards = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
@@ -101,7 +101,7 @@ cards @ torch.tensor([0.75, 0.25])
 cards @ torch.tensor([10 / 11, 1 / 11]) * 11
 
 # %% [markdown]
-# Many weights do it, and 10/11 and 1/11 are the clearest. Multiplied by 11, each mixture is a two-digit number, whose digits are the cards. So the ring in the picture lies on one card at most, but one mixture can still *hold* two. That only helps if what comes next can take them apart. A linear layer can't, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}, two linear layers with a ReLU between them?
+# Many pairs work, and 10/11 and 1/11 are the clearest. Multiplied by 11, each mixture is a two-digit number, whose digits are the cards. So the ring in the picture lies on one card at most, but one mixture can still *hold* two. That only helps if what comes next can take them apart. A linear layer can't, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}, two linear layers with a ReLU between them?
 #
 # Let's train three models. Each question is one token, the sum of an embedding for each name. It looks at four tokens, each the embedding of a friend plus the embedding of a card. The first model has one head with head_size 32, followed by a linear layer. The second has two heads with head_size 16, so it has just as many parameters. The third has one head again, followed by the feed-forward network.
 
@@ -217,7 +217,7 @@ picture(
 # %% [markdown]
 # The single head with a linear layer gets both cards right in fewer than four questions out of ten. Two heads almost never miss. And here the single head with the feed-forward network almost never misses either.
 #
-# How can a network take a mixture apart? A ReLU replaces negative numbers by 0, so relu(m − 19) − relu(m − 20) is 0 up to m = 19, and 1 from 20 on. This step tells you whether m has reached 20. Nine such steps count the tens, and what's left are the ones. Try other numbers below 100.
+# How can a network take a mixture apart? A ReLU replaces negative numbers with 0, so relu(m − 19) − relu(m − 20) is 0 up to m = 19, and 1 from 20 on. This step tells you whether m has reached 20. Nine such steps count the tens, and what's left are the ones. Try other numbers below 100.
 
 # %% tags=["do"]
 mixed = torch.tensor([26.0, 62.0, 44.0, 33.0])  # 11 times the mixtures
@@ -839,7 +839,7 @@ assert (gains[0] > 2 * gains[1]).all()
 assert (gains[2].abs() < 0.04).all()  # from 4 to 8, hardly anything
 
 # %% [markdown]
-# The loss falls without a single new parameter. Most of the drop comes with the second head and a little more with the next two, but from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So up to a point, several patterns are worth more than one wide head. But couldn't a feed-forward network make up for them, as with the cards? We added one, and the loss still fell, from 0.48<!--given--> with one head to 0.30<!--given--> with four.
+# The loss falls without a single new parameter. Most of the drop comes with the second head and a little more with the next two, but from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So here several patterns are worth more than one wide head. But this model has nothing else. In a GPT, what the heads find is added to the token, and a feed-forward network follows. With both, one head reached 0.35<!--given--> and four 0.28<!--given-->, a much smaller gain. (The fold below says when it's gone.)
 #
 # And what are the patterns? With four heads, here is where the model looks after “Poor” and a space.
 
@@ -866,6 +866,19 @@ picture(
 
 # %% [markdown]
 # Two of the heads look at the last word, “Poor”. The other two look at spaces, where words begin. And no head looks at a name, since there's none in these 32 letters.
+#
+# ### More: does a GPT need several heads?
+#
+# The model above leaves out three things that a GPT has. It doesn't add what the heads find to the token (rung {query_key_value}), so even the newest letter can be read only through the weights. No feed-forward network follows the heads, and nothing is normalized. We put these things in, one after another, and trained each model with three seeds. Here are the mean losses, first after the 300<!--given--> steps from above, and then after 1000<!--given--> steps.
+#
+# | the model | 1 head, 300<!--given--> steps | 4 heads, 300<!--given--> steps | 1 head, 1000<!--given--> steps | 4 heads, 1000<!--given--> steps |
+# | --- | --- | --- | --- | --- |
+# | as above | 0.69<!--given--> | 0.33<!--given--> | 0.42<!--given--> | 0.27<!--given--> |
+# | what the heads find is added | 0.43<!--given--> | 0.31<!--given--> | 0.33<!--given--> | 0.27<!--given--> |
+# | and a feed-forward network | 0.35<!--given--> | 0.28<!--given--> | 0.32<!--given--> | 0.26<!--given--> |
+# | and everything normalized (rung {bigram_to_gpt}) | 0.30<!--given--> | 0.28<!--given--> | 0.26<!--given--> | 0.26<!--given--> |
+#
+# After 300<!--given--> steps, each addition has made the gain smaller, and in the last row it's gone after 1000<!--given-->. So on a task this easy, several heads help a model learn faster, but a single head also gets there if the rest of the model can make up for it. On harder tasks the gain can remain. In the transformer of 2017<!--given-->, which has all of these parts, one head translated a little worse than eight (the numbers are at the end of this rung).
 #
 # ### More: smaller and larger steps, and 64 heads
 #

@@ -5,9 +5,9 @@
 #
 # **You will build** the rule for how large scores get, and the number that lets a wide head learn.
 #
-# Our staircase is at one head and a loss of 0.38<!--given-->, and on these stories no model gets below 0.10<!--given-->. You'd expect a wider head to help. But without scaling, it hardly learns.
+# With one head, our staircase is at a loss of 0.38<!--given-->, and on these stories no model gets below 0.10<!--given-->. You'd expect a wider head to help. But without scaling, it hardly learns.
 #
-# Guess, then drag the bell's edge to the smallest head_size at which one key gets nearly all the weight.
+# Guess, then drag the bell's edge to the smallest head_size where one key gets nearly all the weight.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then drag the edge of the bell
@@ -58,7 +58,7 @@ progress("scaling_variance")
 # %% [markdown]
 # ## A head that hardly learns
 #
-# For each letter of our stories, three heads learn to name the one before it. One has 16 channels, and two have 256. One of the wide heads divides its scores by √256.
+# For each letter of our stories, three heads learn to name the letter before it. One has 16 channels and two have 256, and one of the wide ones divides its scores by √256.
 
 # %% tags=["folded"]
 # Question
@@ -87,8 +87,8 @@ class LetterBefore(nn.Module):
         return self.out(found)  # what each letter found -> V scores
 
 
-def train(model, lr=0.01, steps=100):
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+def train(model, lr=0.01, steps=100, groups=None):
+    optimizer = torch.optim.Adam(groups or model.parameters(), lr=lr)
     generator = torch.Generator().manual_seed(0)
     losses = torch.zeros(steps)
     for step in range(steps):
@@ -134,7 +134,7 @@ picture(
 )
 
 # %% [markdown]
-# Without the division, the wide head ends above 1.5 nats per letter, while the other two get close to 0. But a wide head can do everything that the small head does. So the trouble lies in how it learns, and to see why, you need to know how training works.
+# Without the division, the wide head ends above 1.5 nats per letter, while the other two get close to 0. A wide head can do everything a narrow one can, so the trouble must lie in how it learns. To see why, you need to know how training works.
 #
 # ## How a model learns
 #
@@ -150,7 +150,7 @@ def loss_at(w):
 loss_at(torch.tensor(-1.0))
 
 # %% [markdown]
-# Suppose w is −1. To see which way to move it, nudge it by 0.01. Divide the change in the loss by 0.01, and you get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink. Either way, you go *against* the slope. And because a steep slope pays off quickly, make the step 4 times the slope.
+# Suppose w is −1. To see which way to move it, nudge it by 0.01. Divide the change in the loss by 0.01, and you nearly get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink. Either way, you go *against* the slope. And because a step pays off more where the slope is steep, make the step 4 times the slope.
 
 # %% tags=["folded"]
 # Fill in: one step downhill
@@ -164,7 +164,7 @@ w = w - 4 * slope
 w
 
 # %% [markdown]
-# Repeat such steps, and you have **gradient descent**, which is how nearly every neural network learns. The number in front of the slope, here 4, is the **learning rate**.
+# Repeat such steps, and you have **gradient descent**. Nearly every neural network learns by some form of it. The number in front of the slope, here 4, is the **learning rate**.
 #
 # What if w starts at −8, where Ben has nearly everything?
 
@@ -224,13 +224,13 @@ assert (w.grad - slope).abs() < 0.01
 w.grad, slope
 
 # %% [markdown]
-# The two slopes agree as closely as your nudge allows. Then an **optimizer** changes the parameters. You can now read the loop in `train` above, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. (Our optimizer, Adam, lengthens steps where slopes are small. But a slope of 0 gives it no direction.) Running a trained model, which needs none of this, is called **inference**.
+# The two slopes agree as closely as your nudge allows. With the slopes in hand, an **optimizer** changes the parameters. You can now read the loop in `train` above, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. Running a trained model, which needs none of this, is called **inference**.
 #
 # ## How large is a score?
 #
-# Where could scores as far apart as on the plateau come from?
+# Where could scores so far apart come from?
 #
-# A score is a sum with one product per channel. Let a coin decide whether each number in q and k is 1 or −1. The coins are independent, which means that no coin tells you anything about another. With 2 channels, the four coins can fall in 16 ways.
+# A score is a sum with one product per channel. Let a coin decide whether each number in q and k is 1 or −1. The coins are independent, which means that no coin tells you anything about the others. With 2 channels, the four coins can fall in 16 ways.
 
 # %%
 coins = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4)  # (16, 4)
@@ -254,15 +254,15 @@ q, k = 2.0 * torch.randint(2, (2, 4000, channels)) - 1  # 1 or -1
 ask("variance_of_a_score")
 
 # %% [markdown]
-# In a walk of 16 steps to the left or right, many steps cancel, so you typically end up √16 = 4 steps away. Now let all entries of q and k be independent, with mean 0. Write E for the mean and var(q) for the variance of one entry of q. For independent numbers, the mean of a product is the product of the means.
+# Think of a score as a walk of 16 random steps to the left or right. Many steps cancel, so you typically end up √16 = 4 steps away. Now let all entries of q and k be independent, with mean 0. Write E for the mean and var(q) for the variance of one entry of q. For independent numbers, the mean of a product is the product of the means.
 #
 # 1. One product has mean 0, because $E[q_i k_i] = E[q_i]\,E[k_i] = 0$.
 # 2. So its variance is the mean of its square, $E[q_i^2 k_i^2] = E[q_i^2]\,E[k_i^2] = \operatorname{var}(q)\,\operatorname{var}(k)$.
-# 3. The sum of two such products a and b has variance $E[(a+b)^2] = E[a^2] + 2\,E[ab] + E[b^2]$. Because $E[ab] = E[a]\,E[b] = 0$, their variances add up, as do those of a score's products, one per channel.
+# 3. The sum of two such products a and b has variance $E[(a+b)^2] = E[a^2] + 2\,E[ab] + E[b^2]$. Because $E[ab] = E[a]\,E[b] = 0$, their variances add up. So do those of all products in a score, one per channel.
 #
 # $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
 #
-# Let's test the formula on 4000 random queries and keys.
+# Test the formula on 4000 random queries and keys.
 
 # %%
 torch.manual_seed(0)
@@ -274,7 +274,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# All are within 10 % of the formula. With 64 channels, which factor brings the variance back to 1?
+# All eleven are within 10 % of the formula. With 64 channels, which factor brings the variance back to 1?
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -288,7 +288,7 @@ scaled = scores * head_size**-0.5
 scaled.var()
 
 # %% [markdown]
-# When you multiply scores by a number, their variance is multiplied by that number's *square*, so the factor is 1/√head_size. This factor is the `scale` of rung {query_key_value}, and the third head used it.
+# When you multiply scores by a number, their variance is multiplied by that number's *square*, so the factor is 1/√head_size. It's the `scale` of rung {query_key_value}, which our third head used.
 
 
 # %% tags=["folded"]
@@ -374,7 +374,11 @@ table * 64
 ask("when_one_key_has_it_all")
 
 # %% [markdown]
-# There's your plateau, because backpropagation multiplies by this table. Suppose the loss has the slopes 3, 1 and 0 for the three weights. Score 0 moves all three, so by the chain rule its slope is (3 · 7 − 1 · 2 − 0 · 5) / 64 = 19/64<!--given-->. Below, the values are 3, 1 and 0, which gives these slopes. The first line has the weights above, while the second has all the weight on key 2.
+# There's your plateau, because backpropagation multiplies by this table. In a saturated row almost no gradient reaches the scores, or q and k. The values are *not* cut off, because their gradient doesn't pass through softmax. So such a row still learns what to hand over, but not where to look.
+#
+# ### More: the plateau in numbers
+#
+# Suppose the loss has the slopes 3, 1 and 0 for the three weights. Score 0 moves all three, so by the chain rule its slope is (3 · 7 − 1 · 2 − 0 · 5) / 64 = 19/64<!--given-->. Below, the values are 3, 1 and 0, so the output has these slopes. The first line is for the weights above, and in the second, key 2 has all the weight.
 
 # %%
 for scores in ([0.0, math.log(2), math.log(5)], [0.0, 0.0, 200.0]):
@@ -387,7 +391,11 @@ for scores in ([0.0, math.log(2), math.log(5)], [0.0, 0.0, 200.0]):
 assert not scores.grad.any()
 
 # %% [markdown]
-# In a saturated row almost no gradient reaches the scores, or q and k. The values are *not* cut off, because their gradient doesn't pass through softmax. So such a row still learns what to hand over, but not where to look. How many channels saturate a row? Let's draw 1000 random queries with 8 keys each. For three measures, you'll see the middle one of the 1000 values.
+# In the second line no gradient is left for the scores, while the values get theirs.
+#
+# ### How many channels saturate a row?
+#
+# Let's draw 1000 random queries with 8 keys each, and for each of three measures take the middle one of the 1000 values.
 
 
 # %% tags=["folded"]
@@ -485,9 +493,27 @@ for name in list(models)[1:]:
         )
 
 # %% [markdown]
-# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and never found out where to look. Why did its scores still grow? At first, nearly half of its rows let a gradient through. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap. So the scale does two things. It brings the first scores close together, and it keeps each step small.
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and never found out where to look. Why did its scores still grow? About half of its rows let a gradient through at first. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap. So the scale does two things. It brings the first scores close together, and it keeps each step small. (Later on, softmax may saturate, because by then it has learned something.)
 #
-# Later on, a softmax may saturate, because then it has learned something.
+# Then why not just start with smaller numbers? Divide the wide head's matrices for q and k by 4, and its first scores are the same as with the scale.
+
+
+# %% tags=["nbval-ignore-output"]
+def start_small():
+    torch.manual_seed(0)
+    model = LetterBefore(256, 1.0)
+    with torch.no_grad():  # a change that no gradient has to know about
+        model.head.query.weight /= 4
+        model.head.key.weight /= 4
+    return model
+
+
+small = train(start_small())[-1].item()
+assert small > 1.5
+small, losses["256 channels"][-1].item(), divided[-1].item()
+
+# %% [markdown]
+# A small start cures only the start, and the head still ends above 1.5. Its first step moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves them 16 times as far. Smaller steps for both matrices would help, but every width would need its own.
 #
 # ### More: the middle of the rows, and their mean
 #
@@ -500,7 +526,7 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# The middle of all values is called the **median**. The median norm is below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on the way like this are called **vanishing gradients**. But the mean falls much more slowly, roughly as 1/√head_size, so it about halves with four times as many channels. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
+# The middle of all values is called the **median**. The median norm is below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on the way like this are called **vanishing gradients**. But the mean falls much more slowly, roughly as 1/√head_size, so with four times as many channels it roughly halves. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
 #
 # (So far we've looked at the Jacobian alone. The gradient of q and k also contains the scale, and leaving out the factor 1/√head_size makes that gradient larger. So on average the gradient doesn't fall with head_size, but in a typical row it does.)
 
@@ -556,22 +582,24 @@ q, k = q.detach(), k.detach()
 # %% [markdown]
 # ### More: isn't that only a bad learning rate?
 #
-# It's a fair objection. We also trained both wide heads at the learning rates 0.001<!--given-->, 0.003<!--given--> and 0.03<!--given-->, and each time the head without the scale ended with the higher loss. You can repeat that with `train(LetterBefore(256, 1.0), lr=0.003)`.
+# It's a fair objection. We also trained both wide heads at the learning rates 0.001<!--given-->, 0.003<!--given--> and 0.03<!--given-->, and each time the head without the scale ended with the higher loss. You can repeat that with `train(LetterBefore(256, 1.0), lr=0.003)`. (Our optimizer, Adam, already lengthens steps where slopes are small. But a slope of 0 gives it no direction.)
 #
-# And what if the wide head starts with queries and keys a quarter as large, so that its first scores are as small as with the scale?
+# With a small start, the learning rate matters more. At 0.003<!--given-->, the small start helps somewhat, but the scale helps more, and at 0.001<!--given--> both are about equally slow. So here is the small start again, with steps for q and k that are a quarter as large.
 
 # %% tags=["nbval-ignore-output"]
-torch.manual_seed(0)
-small = LetterBefore(256, 1.0)
-with torch.no_grad():  # a change that no gradient has to know about
-    small.head.query.weight /= 4
-    small.head.key.weight /= 4
-start_small = train(small)[-1].item()
-assert start_small > 1.5
-start_small, losses["256 channels"][-1].item(), divided[-1].item()
+model = start_small()
+layers = model.head.query, model.head.key
+slow = [layer.weight for layer in layers]
+others = [p for p in model.parameters() if not any(p is w for w in slow)]
+lr = 0.01
+groups = [{"params": slow, "lr": lr / 4}, {"params": others}]
+both = train(model, lr, groups=groups)
+scaled_head = losses["256 channels, scores / 16"]
+assert (both - scaled_head).abs().max() < 0.1
+both[-1].item(), scaled_head[-1].item()
 
 # %% [markdown]
-# The head ends above 1.5, hardly better than without the smaller start. Its first step already moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves the scores 16 times as far. Soon the scores are up on the plateau, so a good start isn't enough. (At a learning rate of 0.003<!--given-->, the smaller start does help somewhat, but the scale helps more.)
+# The two heads learn alike, step by step. That's no accident. Dividing q by 4 gives the same numbers as dividing its matrix by 4, and the length of Adam's steps doesn't depend on the scale of the slopes, so with the smaller matrix you need steps a quarter as long. The same goes for k. What the scale saves you is the tuning.
 #
 # ## The softmax at the end
 #
@@ -596,7 +624,7 @@ torch.testing.assert_close(logits.grad, p - y)
 logits.grad
 
 # %% [markdown]
-# The more wrong a model is, the harder it is pulled back. The softmax inside a head isn't followed by such a logarithm, so the scale has to keep it off the plateau.
+# The more wrong a model is, the harder the gradient pulls it back. The softmax inside a head isn't followed by such a logarithm, so the scale has to keep it off the plateau.
 #
 # ### More: the first loss of a model is ln V, or a little more
 #
@@ -725,14 +753,14 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key get nearly all the weight, and which scale brings the others back?**
 #
-# With the scale on "none", drag head_size to the right until one bar is almost 1. What has become of the Jacobian? Then press "1/√head_size", and look for another scale that is right at both ends of the slider. Last, set the variance of q to 4, and work out which scale you need now.
+# With the scale on "none", drag head_size to the right until one bar is almost 1. What has become of the Jacobian? Then press "1/√head_size", and look for another scale that is right at both ends of the slider. Finally, set the variance of q to 4, and work out which scale you need now.
 
 # %% tags=["folded"]
 # Explorer: scores, weights and Jacobian over head_size
 explore("scaling_variance")
 
 # %% [markdown]
-# No other scale is right at both ends. 1/head_size makes the weights ever more even, and 1/√n_embd is right only at 64, which is n_embd here. With var(q) = 4 you need half of 1/√head_size.
+# Only 1/√head_size is right at both ends, and with var(q) = 4 you need half of it. (At 64 channels, 1/√n_embd is also right, because n_embd is 64.)
 #
 # ### More: how common is a collapse?
 #
@@ -777,7 +805,7 @@ def lecture_weights(x, query, key):
 ask("find_the_odd_line")
 
 # %% [markdown]
-# The shapes are right, the rows sum to 1, and the leak probe finds no leak. The weights are only a little too even. But the bug shows once you measure the variance of the scores.
+# Shapes, sums and the leak probe all look right, and the weights are only a little too even. But measure the variance of the scores, and the bug shows.
 
 # %%
 torch.manual_seed(0)
