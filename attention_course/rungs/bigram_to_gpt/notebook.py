@@ -1147,7 +1147,7 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # If the loss jumps up and soon comes back, let it run. If it doesn't come back, do what the authors of PaLM did (Chowdhery et al. 2022, section 5.1). They went back about a hundred steps and skipped a few hundred batches. The batches alone weren't to blame, because they did no harm when the model read them in another state.
 #
-# Why clip at 1? It's a custom, which nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the exact number matters little, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. What clipping prevents is that a single huge gradient fills the running means.
+# Why clip at 1? It's a custom, which nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the number matters less than you might think, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. What clipping prevents is that a single huge gradient fills the running means.
 #
 # ### More: my loss doesn't fall, or every run ends elsewhere
 #
