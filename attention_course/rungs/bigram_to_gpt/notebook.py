@@ -279,7 +279,7 @@ print(f"{reached:.2f}, and the floor is {floors['2-gram']:.2f}")
 
 # %% tags=["nbval-ignore-output"]
 @torch.no_grad()
-def write(model, ids, characters, draws, temperature=1.0):
+def write_on(model, ids, characters, draws, temperature=1.0):
     for _ in range(characters):
         logits = model(ids[:, -model.block_size :])  # (B, T, V)
         of_next = (logits[:, -1] / temperature).softmax(dim=-1)
@@ -290,7 +290,7 @@ def write(model, ids, characters, draws, temperature=1.0):
 
 newline = tokenizer.encode("\n")[None]  # (1, 1)
 draws = torch.Generator().manual_seed(1)
-written = write(table, newline, 100, draws)
+written = write_on(table, newline, 100, draws)
 draws.manual_seed(1)
 assert torch.equal(written, generate(table, newline, 100, generator=draws))
 print(tokenizer.decode(written[0, 1:]))
