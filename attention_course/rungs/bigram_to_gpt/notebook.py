@@ -274,19 +274,26 @@ assert floors["2-gram"] < reached < floors["2-gram"] + 0.03
 print(f"{reached:.2f}, and the floor is {floors['2-gram']:.2f}")
 
 # %% [markdown]
-# The table is nearly as good as a table can be. Let it write. `generate` draws a character from the model's probabilities, appends it, and runs the model again. We also count the right answers. The **answer accuracy** is the share of answers in the validation text where, at every letter, the model's highest logit is the right one. There are 8 names, 8 things and 8 places, so a guess is right once in eight.
+# The table is nearly as good as a table can be. Let it write. The loop below, the core of `generate`, draws a character from the model's probabilities, appends it, and runs the model again. We also count the right answers. The **answer accuracy** is the share of answers in the validation text where, at every letter, the model's highest logit is the right one. There are 8 names, 8 things and 8 places, so a guess is right once in eight.
+
 
 # %% tags=["nbval-ignore-output"]
+@torch.no_grad()
+def write_on(model, ids, characters, draws, temperature=1.0):
+    for _ in range(characters):
+        logits = model(ids[:, -model.block_size :])  # (B, T, V)
+        of_next = (logits[:, -1] / temperature).softmax(dim=-1)
+        drawn = torch.multinomial(of_next, 1, generator=draws)  # (B, 1)
+        ids = torch.cat([ids, drawn], dim=1)
+    return ids
+
+
 newline = tokenizer.encode("\n")[None]  # (1, 1)
-
-
-def sample(model, characters=100, prompt=newline):
-    draws = torch.Generator().manual_seed(1)
-    ids = generate(model, prompt, characters, generator=draws)
-    return tokenizer.decode(ids[0, 1:])
-
-
-print(sample(table))
+draws = torch.Generator().manual_seed(1)
+written = write_on(table, newline, 100, draws)
+draws.manual_seed(1)
+assert torch.equal(written, generate(table, newline, 100, generator=draws))
+print(tokenizer.decode(written[0, 1:]))
 answer_accuracy(table, val_text, tokenizer)
 
 # %% [markdown]
@@ -345,7 +352,7 @@ class Attention(nn.Module):
 #
 # A **residual connection** adds what a part computes to what was there, like the note in the margin of rung {query_key_value}. The vector that all parts read and add to is called the residual stream, and gradients run back along this stream past every part.
 #
-# Every addition changes how large the stream's numbers are. So before a part reads a vector, **LayerNorm** shifts and scales its channels to mean 0 and variance 1.
+# Every addition changes how large the stream's numbers are. So before a part reads a vector, **LayerNorm** shifts and scales its channels to mean 0 and variance 1. Then it multiplies each channel by a learned scale (`weight`) and may add a learned `bias` (ours doesn't).
 
 
 # %% tags=["folded"]
@@ -383,7 +390,7 @@ def normed(part):
 
 
 # %% [markdown]
-# From "one head" on, each model is the one above it with one change. Attention and feed-forward together are called a **layer**. The last line is the package's `GPT`, which has the same parts and two layers.
+# From "one head" on, each model is the one above it with one change, up to the package's `GPT`. Attention and feed-forward together are called a **layer**.
 
 # %% tags=["name:parts"]
 config = GPTConfig(V, block_size, n_layer=2, n_head=4, n_embd=n_embd)
@@ -497,7 +504,21 @@ assert max(accuracies.values()) < 0.25
 # - Feed-forward doesn't help yet. Residual connections then more than halve the loss, at least in so few steps.
 # - LayerNorm adds little here.
 #
-# Now look at the column on the right. You have made seven changes, and the model still answers no better than a guess. One change is left, the same layer once more, and it doesn't look as if that could help.
+# Now look at the column on the right. You have made seven changes, and the model still answers no better than a guess. One change is left, the same layer once more, and it doesn't look as if that could help. Here is the whole model in your own parts. With the same parameters it computes what `GPT` does.
+
+
+# %% tags=["proof"]
+def layer():
+    return Residual(normed(Attention(4))), Residual(normed(MLP(n_embd)))
+
+
+by_hand = Model(*layer(), *layer(), norm(), position=True)
+packaged = GPT(config)
+pairs_of = zip(by_hand.parameters(), packaged.parameters(), strict=True)
+for mine, theirs in pairs_of:
+    mine.data = theirs.data
+ids = val_ids[None, :block_size]
+torch.testing.assert_close(by_hand(ids), packaged(ids))
 
 # %% [markdown]
 # ## Your loop, your GPT
@@ -616,7 +637,7 @@ picture(
 )
 
 # %% [markdown]
-# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, the model does no better than guessing for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So measure what you really want, not just the loss.
+# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, the model does no better than guessing for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So measure what you want, not just the loss.
 #
 # Did the second layer do this, or just more parameters? The control is a single layer with about as many parameters as the two.
 
@@ -753,6 +774,15 @@ for thing in ("map", "cup", "kite", "bell"):
     assert answer == f"{thing}."
 
 # %% [markdown]
+# ### More: should I add layers, or make them wider?
+#
+# For our questions the answer is layers, because a lookup takes two steps. Your model answers nearly all of them, while the control, a single layer with about as many parameters, has to guess.
+#
+# From two layers on, there is no such sharp answer. Kaplan et al. (2020, section 3.1) trained many shapes with about the same number of parameters (not counting the tables of tokens and positions). Over a wide range of shapes the loss differed by a few percent only, and 6 layers of 4288<!--given--> channels came within 3<!--given--> % of 48 layers of 1600<!--given-->, the largest GPT-2. The models that did fall out of line had fewer than two layers, like our control, or an extreme shape. So decide how many parameters you can afford, and then take a shape that others have used.
+#
+# With the same number of parameters, wide models are usually faster, because one layer has to wait for another, while the channels of a layer can be computed side by side. And all this is about the loss. As you have seen, a small difference in the loss can hide whether a model answers.
+
+# %% [markdown]
 # ### More: what residual connections and norms do for two layers
 #
 # An ablation shows what they do. Train two layers with neither of them ("bare"), with post-norm, and with pre-norm, for 150 steps each. (A single layer gains only speed from residual connections, because with three times as many steps the bare model of the table above catches up.)
@@ -866,10 +896,11 @@ except ValueError as error:
 # %% [markdown]
 # ## Real text
 #
-# There's a real book on your disk, because Python comes with much of its own manual. Let a GPT of the same size read that book. Or put "tiny-shakespeare" below, which downloads 1.1<!--given--> million characters of plays, or the path of your own file.
+# There's a real book on your disk, because Python comes with much of its own manual. Let a GPT of the same size read it. Or put "tiny-shakespeare" below, which downloads 1.1<!--given--> million characters of plays.
 
 # %% tags=["do"]
-source = "the manual of Python"  # or "tiny-shakespeare", or your file
+# or "tiny-shakespeare", or the path of a text file of your own
+source = "the manual of Python"
 
 # %% tags=["nbval-ignore-output"]
 if source == "the manual of Python":
@@ -886,7 +917,7 @@ print(
 print(words[:300])
 
 # %% [markdown]
-# Your own loop would also work, without the measurements, with `real_gpt` for `gpt` and `real.train` for `train_ids`. `train` runs the same loop, plots the loss as it goes, and has a **Stop** button.
+# `train` runs the loop that you know, plots the loss, and has a **Stop** button.
 
 # %% tags=["nbval-ignore-output", "long:400"]
 torch.manual_seed(0)
@@ -897,6 +928,7 @@ real_floors = {
 live = LiveTraining(real.tokenizer, floors=real_floors)
 shown = display(live, display_id=True)
 real_recipe = replace(RECIPES["stories"], steps=400)
+# or your own loop, with real_gpt for gpt and real.train for train_ids
 history = train(real_gpt, real, real_recipe, callback=live)
 shown.update(live)  # as it is now, for a page without a kernel
 
@@ -907,7 +939,7 @@ ids = generate(real_gpt, ids, 400, temperature=0.8, generator=draws)
 print(real.tokenizer.decode(ids[0]))
 
 # %% [markdown]
-# In less than a minute your GPT has found lines, indents and many short English words. But it has no idea what it's talking about, because it's too small, with too little time and text.
+# In less than a minute your GPT has found lines, indents and many short English words. But it's too small, with too little time and text, to know what it's talking about.
 #
 # ### More: what to do when the validation loss rises
 #
@@ -930,6 +962,7 @@ short_text = train(
 of_training = torch.tensor(short_text.losses).view(-1, 20).mean(dim=-1)
 of_validation = torch.tensor(short_text.val_losses)
 assert of_training[-1] < 0.4 * of_validation[-1]
+assert of_validation[0] > 1.2 * of_validation.min()
 assert of_validation[-1] > of_validation.min()
 picture(
     Lines(
@@ -947,6 +980,8 @@ picture(
 
 # %% [markdown]
 # This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout, which sets random channels to 0 while you train, so that the model can't rely on any one of them. (If each text is read only about once, dropout only slows the learning down.) A model that has memorized ten texts returns them perfectly, so test it on texts that it hasn't read. No gap between the two losses is right or wrong in itself, so watch whether the validation loss still falls. (Moving the split adds little text, and a smaller validation text makes the measurement noisier.)
+#
+# Is a model with more parameters than its text has characters bound to overfit? No, you can't tell from the two numbers alone. This one has {{sizes["second layer"]:,}} parameters for 1,500 characters, and at first its validation loss falls all the same. It turns around later, when the model has read the same text many times. By the end it's {{200 * 8 * 128 / 1500:.0f}} times.
 #
 # ## Break it
 #
@@ -1085,11 +1120,13 @@ picture(
 #
 # There are three common reasons, and none of them is a bug. Dropout is on while you train and off while you validate. The training loss that you print is often a mean over the last steps, when the model was worse than it is now. And a small validation text may just be easier. If the gap is large and stays large, check whether the validation text is also part of the training text.
 #
+# What switches dropout off is `model.eval()`, and `model.train()` switches it on again. Neither has anything to do with gradients, which `torch.no_grad()` leaves out. Our GPT has no dropout, so both modes give the same logits. But if yours has, call `eval()` before you validate or write, and `train()` before you go on, or the rest of the training runs without dropout. (The package's `evaluate` and `generate` do both for you.)
+#
 # ### More: why random batches, and what if one doesn't fit in memory?
 #
 # Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is the mean of the blocks' losses.
 #
-# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts.
+# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. (A larger batch allows a larger rate, up to a point.) If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts.
 
 # %%
 x, y = get_batch(train_ids, 64, 8, generator)
@@ -1104,15 +1141,29 @@ for parameter, grad in zip(model.parameters(), whole):
     torch.testing.assert_close(parameter.grad, grad, atol=1e-5, rtol=1e-3)
 
 # %% [markdown]
-# ### More: NaN after thousands of steps
+# ### More: NaN, or a jump of the loss, after thousands of steps
 #
 # Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model. In float16, try bfloat16 instead, whose numbers reach as far as those of float32.
+#
+# If the loss jumps up and soon comes back, let it run. If it doesn't come back, do what the authors of PaLM did (Chowdhery et al. 2022, section 5.1). They went back about a hundred steps and skipped a few hundred batches. The batches alone weren't to blame, because they did no harm when the model read them in another state.
+#
+# Why clip at 1? It's a custom, which nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the number matters less than you might think, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. What clipping prevents is that a single huge gradient fills the running means.
+#
+# ### More: my loss doesn't fall, or every run ends elsewhere
+#
+# Where the loss stays tells you what to look for. If it stays where it began, at ln V or a bit above, the model learns nothing. Perhaps the optimizer holds other parameters (as in loop B), or the learning rate is next to 0. If it stays at the floor of single characters, the model has only learned how frequent each character is. Perhaps a step was far too large (loop E), or the targets don't belong to the inputs. If it stays at the floor of pairs, nothing from further back arrives. Perhaps the model just needs more steps, as yours did. If it doesn't, look at the mask and the positions.
+#
+# A good test of a new loop is loop D on purpose. Give it the same small batch each time. A sound loop memorizes that batch within a few hundred steps, and its loss falls far below the entropy. If yours doesn't, look for the bug before you train on more.
+#
+# Two runs with different seeds end at different losses, because they start from other parameters and see other batches. A difference between two models is worth something only if it's larger than that, so train each of them with a few seeds (rung {speed_run} does). On another machine even the same seed ends a little differently, because sums are rounded in another order.
 #
 # ### More: early stopping, underfitting, epochs, half precision
 #
 # Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling. A curve that looks flat often still falls, and with a cosine decay part of the gain comes only near the planned end.
 #
 # One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third.
+#
+# How much text does a model need? If you have a certain amount of computing, spend it on about 20 tokens per parameter (Hoffmann et al. 2022). Small models that many people will use are trained on far more, because a small model is cheaper to run. And if your text is short, up to four epochs are worth nearly as much as new text (Muennighoff et al. 2023). These are measurements of large models, so for a small one let the validation loss decide.
 #
 # Where the hardware multiplies matrices faster in 16 bits, `train` uses 16 bits for the products and keeps the parameters in 32 (**mixed precision**).
 
