@@ -63,7 +63,7 @@ progress("an_empty_page")
 #
 # <!--task gpt-->
 #
-# Don't write it all at once. Begin with one table. In `__init__`, write `self.table = nn.Embedding(vocab_size, vocab_size)`, and let `forward` return `self.table(ids)`. Run the cell and read what the check finds wrong with it, then add the next part.
+# Don't write it all at once. Begin with one table: in `__init__`, write `self.table = nn.Embedding(vocab_size, vocab_size)`, and let `forward` return `self.table(ids)`. Run the cell and read what the check finds wrong with it, then add the next part.
 
 
 # %% tags=["do"]
@@ -330,20 +330,18 @@ def my_copies(page, theirs):
 
 
 # %% [markdown]
-# `theirs` is a dictionary of names and tensors, and the table says what is in it. `i` counts the 30<!--given--> layers, and each matrix is what `nn.Linear` expects, (out, in).
+# `theirs` is a dictionary of names and tensors, and the table says what is in it. V is 49,152<!--given-->, C is 576<!--given--> and H, the width of the hidden layer, 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> queries, 3<!--given--> keys and 3<!--given--> values of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighbouring channels make a pair.
 #
 # | name | shape | what it is |
 # | --- | --- | --- |
-# | `transformer.wte.weight` | (49152<!--given-->, 576<!--given-->) | the embedding, also the output matrix |
-# | `transformer.h.{i}.ln_1.weight` | (576<!--given-->) | RMSNorm before attention, eps 1e-5<!--given--> |
-# | `transformer.h.{i}.attn.c_attn.weight` | (576 + 192 + 192<!--given-->, 576<!--given-->) | 9<!--given--> queries, 3<!--given--> keys, 3<!--given--> values of 64<!--given--> channels |
-# | `transformer.h.{i}.attn.c_proj.weight` | (576<!--given-->, 576<!--given-->) | the output of attention |
-# | `transformer.h.{i}.ln_2.weight` | (576<!--given-->) | RMSNorm before the gate |
-# | `transformer.h.{i}.mlp.c_fc.weight` | (1536 + 1536<!--given-->, 576<!--given-->) | the gate, then the hidden layer |
-# | `transformer.h.{i}.mlp.c_proj.weight` | (576<!--given-->, 1536<!--given-->) | back to the residual stream |
-# | `transformer.ln_f.weight` | (576<!--given-->) | the last RMSNorm |
-#
-# The rotary base is 100,000<!--given-->, and neighbouring channels make a pair.
+# | `transformer.wte.weight` | (V, C) | the embedding, which is also the output matrix |
+# | `transformer.h.{i}.ln_1.weight` | (C,) | RMSNorm before attention; its eps is `1e-5` |
+# | `transformer.h.{i}.attn.c_attn.weight` | (queries + keys + values, C) | three matrices, one above the other |
+# | `transformer.h.{i}.attn.c_proj.weight` | (C, C) | the output of attention |
+# | `transformer.h.{i}.ln_2.weight` | (C,) | RMSNorm before the gate |
+# | `transformer.h.{i}.mlp.c_fc.weight` | (H + H, C) | the gate, then the hidden layer |
+# | `transformer.h.{i}.mlp.c_proj.weight` | (C, H) | back to the residual stream |
+# | `transformer.ln_f.weight` | (C,) | the last RMSNorm |
 #
 # ### More: our page of today
 #
@@ -352,21 +350,26 @@ def my_copies(page, theirs):
 
 # %% tags=["name:today"]
 class TodaysBlock(nn.Module):
-    def __init__(self, C=576, n_head=9, n_kv_head=3, n_hidden=1536):
+    def __init__(self, sizes):
         super().__init__()
-        self.size, self.group = C // n_head, n_head // n_kv_head
+        C, n_hidden, self.base = sizes.n_embd, sizes.n_hidden, sizes.base
+        self.size = C // sizes.n_head
+        self.group = sizes.n_head // sizes.n_kv_head
+        kept = (
+            sizes.n_kv_head * self.size
+        )  # channels of keys, and of values
         self.norm_1 = nn.RMSNorm(C, eps=1e-5)
         self.norm_2 = nn.RMSNorm(C, eps=1e-5)
         self.query = nn.Linear(C, C, bias=False)
-        self.key = nn.Linear(C, n_kv_head * self.size, bias=False)
-        self.value = nn.Linear(C, n_kv_head * self.size, bias=False)
+        self.key = nn.Linear(C, kept, bias=False)
+        self.value = nn.Linear(C, kept, bias=False)
         self.out = nn.Linear(C, C, bias=False)
         self.gate = nn.Linear(C, n_hidden, bias=False)
         self.hidden = nn.Linear(C, n_hidden, bias=False)
         self.down = nn.Linear(n_hidden, C, bias=False)
 
     def turned(self, x):
-        speeds = 100_000 ** -(torch.arange(0, self.size, 2) / self.size)
+        speeds = self.base ** -(torch.arange(0, self.size, 2) / self.size)
         angles = torch.arange(x.shape[-2])[:, None] * speeds
         a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
         cos, sin = angles.cos(), angles.sin()
@@ -394,11 +397,12 @@ class TodaysBlock(nn.Module):
 
 
 class PageOfToday(nn.Module):
-    def __init__(self):
+    def __init__(self, sizes):
         super().__init__()
-        self.table = nn.Embedding(49_152, 576)
-        self.blocks = nn.ModuleList(TodaysBlock() for _ in range(30))
-        self.norm = nn.RMSNorm(576, eps=1e-5)
+        self.table = nn.Embedding(sizes.vocab_size, sizes.n_embd)
+        layers = range(sizes.n_layer)
+        self.blocks = nn.ModuleList(TodaysBlock(sizes) for _ in layers)
+        self.norm = nn.RMSNorm(sizes.n_embd, eps=1e-5)
 
     def forward(self, ids):
         x = self.table(ids)
@@ -415,16 +419,13 @@ def copies(page, theirs):
         def of(name):
             return theirs[f"transformer.h.{i}.{name}.weight"]
 
-        q, k, v = of("attn.c_attn").split([576, 192, 192])
-        gate, hidden = of("mlp.c_fc").split([1536, 1536])
+        three = (block.query.weight, block.key.weight, block.value.weight)
+        two = (block.gate.weight, block.hidden.weight)
+        yield from zip(three, of("attn.c_attn").split([*map(len, three)]))
+        yield from zip(two, of("mlp.c_fc").split([*map(len, two)]))
         yield block.norm_1.weight, of("ln_1")
-        yield block.query.weight, q
-        yield block.key.weight, k
-        yield block.value.weight, v
         yield block.out.weight, of("attn.c_proj")
         yield block.norm_2.weight, of("ln_2")
-        yield block.gate.weight, gate
-        yield block.hidden.weight, hidden
         yield block.down.weight, of("mlp.c_proj")
 
 
@@ -446,7 +447,7 @@ with torch.no_grad():
         page, numbers = MyPageOfToday(), my_copies
         pairs = list(numbers(page, theirs))
     except NotImplementedError:
-        page = PageOfToday()
+        page = PageOfToday(smollm.config)
         pairs = list(copies(page, theirs))
     for mine, number in pairs:
         assert mine.shape == number.shape, (mine.shape, number.shape)
