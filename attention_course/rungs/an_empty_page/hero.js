@@ -143,8 +143,8 @@ function play(stage, { lines, findings, pages }) {
     if (!on.includes(true)) return "An empty page. Press Step for the next line of a GPT, or press a line to write it.";
     const change = last === null ? "" : `${on[last] ? "Written" : "Left out"}: ${lines[last]}. `;
     const wrong = [...verdicts].findIndex((verdict) => WRONG.includes(verdict));
-    if (wrong >= 0) return `${change}✗ ${on[0] ? CAUSES[wrong] : "Tokens have no vectors, so nothing can be computed"}.${last === null || on[last] ? " Which line mends it?" : ""}`;
-    if (on.includes(false)) return `${change}All ✓, and yet not all lines are there: these five questions cannot tell.`;
+    if (wrong >= 0) return `${change}✗ ${on[0] ? CAUSES[wrong] : "Tokens have no vectors, so nothing can be computed"}.${last === null || on[last] ? " Which line fixes it?" : ""}`;
+    if (on.includes(false)) return `${change}All ✓, and yet not all lines are there. These five questions can't tell.`;
     return "All ✓: a GPT. Press a line to leave it out, and see what finds that it is missing.";
   };
 

@@ -3,25 +3,28 @@
 #
 # <!--ladder-->
 #
-# **You will build** a GPT, from nothing, on one empty page. A tool examines it from outside, after every attempt, and says what to mend first. At the end your model learns the stories, and writes one.
+# **You will build** a GPT on one empty page, and at the end that page talks to you.
+#
+# You have built every part of a language model, but each one into code that we had prepared. Can you write all of it, starting from nothing? And how will you know that it's right, when a wrong model has the same shapes and its loss falls just as nicely?
 
 # %% tags=["hero", "folded"]
-# The opening picture: a page, and what is asked about it
+# The opening picture: leave out one line, and see who notices
 from attention_course.heroes import hero
 
 hero("an_empty_page")
 
 # %% [markdown]
-# **You need** all rungs up to [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb). One cell examines the model of [rung {a_real_model}]({a_real_model}.ipynb).
+# **You need** all rungs up to [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb). Only the end needs [rung {a_real_model}]({a_real_model}.ipynb), because your page then takes the parameters of a real model.
 #
-# <!--time--> Most of it is yours: the page.
+# <!--time--> Most of it is yours, on the page.
 #
 # ![The transformer as a drawing. Lit is what this rung builds: all of it.](images/transformer_an_empty_page.svg)
 
-# %% [markdown]
-# ## The question
-#
-# You have built each part of a GPT. Can you write one without looking? And how would you know that it is right? A wrong one has the same shapes, it trains, and its loss falls.
+# %% tags=["folded"]
+# Question
+from attention_course.questions import ask
+
+ask("smallest_page")
 
 # %% tags=["folded"]
 # Imports
@@ -34,18 +37,21 @@ import torch.nn as nn
 import torch.nn.functional as F
 from IPython.display import display
 
-from attention_course.attention import causal_mask
 from attention_course.examine import examine
 from attention_course.examine.planted import BUGS, draw_bugs, plant
 from attention_course.examine.subject import Subject
 from attention_course.exercises import EXERCISES, check
-from attention_course.fills import fill
 from attention_course.explorers import LiveTraining, explore
+from attention_course.fills import fill
 from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.plots import Heatmap, picture
 from attention_course.progress import progress
-from attention_course.questions import ask
-from attention_course.smollm import load_smollm, skip_cells, smollm_path
+from attention_course.smollm import (
+    chat,
+    load_smollm,
+    skip_cells,
+    smollm_path,
+)
 from attention_course.stories import answer_accuracy, stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import RECIPES, train
@@ -53,26 +59,46 @@ from attention_course.training import RECIPES, train
 progress("an_empty_page")
 
 # %% [markdown]
-# ## What a GPT needs
+# ## The page
 #
-# 1. **A vector for each token.** A table has a row for each id.
-# 2. **Positions.** Something says where a token is.
-# 3. **Causal attention with heads.** Each position takes from itself and its past what it looks for, never from its future.
-# 4. **Residual additions.** A part adds to the vector that it read. It does not replace it.
-# 5. **A feed-forward network.** After each attention, it processes each token by itself.
-# 6. **Norms.** One before each part, one at the end.
-# 7. **Logits.** One number for each token of the vocabulary, at every position.
+# <!--task gpt-->
+#
+# Don't write it all at once. Begin with one table: in `__init__`, write `self.table = nn.Embedding(vocab_size, vocab_size)`, and let `forward` return `self.table(ids)`. Run the cell and read what the check finds wrong with it, then add the next part.
+
+
+# %% tags=["do"]
+class MyGPT(nn.Module):
+    def __init__(self, vocab_size, block_size):
+        super().__init__()
+        raise NotImplementedError
+
+    def forward(self, ids):
+        raise NotImplementedError
+
+
+check("gpt", MyGPT)
+
+# %% [markdown]
+# These are the seven parts, in the order in which you met them. The hints take the same way, one part at a time.
+#
+# 1. A vector for each token, which comes from a table with a row for each id.
+# 2. Positions, because attention by itself doesn't know which token came first.
+# 3. Causal attention with several heads, each looking for something else in the past.
+# 4. Residual additions, so that a part adds to what it has read instead of replacing it.
+# 5. A feed-forward network after each attention, which works on each token alone.
+# 6. Norms, one before each part and one at the end, so that the numbers stay in a range.
+# 7. Logits, which means a score for each token of the vocabulary, at every position.
+#
+# If a finding is an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see the line. Would you rather use an editor? Beside this notebook lies an empty page, `my_gpt.py`. Write there, and replace the cell above by `%run my_gpt.py` and `check("gpt", MyGPT)`.
 
 # %% tags=["folded"]
 # Question
 ask("one_part_missing")
 
 # %% [markdown]
-# ## Asked from outside
+# ## How can it know?
 #
-# Your GPT will have other names than ours, and other code. So a test of it cannot read its source. It treats the model as a **black box**: ids (B, T) go in, logits (B, T, V) come out, and gradients, if one asks for them. Much can be learned from that.
-#
-# The leak probe of rung {bag_of_words} changed one input at a time, and looked at which outputs moved. Here the inputs are tokens: put another one in the place of token s, and compare the logits.
+# The check has never seen your code, and your names are your own. It treats the model as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we swap one token for another and compare the logits.
 
 
 # %% tags=["name:tables"]
@@ -93,28 +119,9 @@ rung_8 = GPT(GPTConfig(V, block_size))
 moved(rung_8, ids, V).int()
 
 # %% [markdown]
-# Row t is an output, column s a changed token. It is the triangle that you know: no later token moves an output, and every earlier one does.
-
-# %% tags=["folded"]
-# Check: the table of a GPT is the causal mask
-assert torch.equal(moved(rung_8, ids, V), causal_mask(6))
-
-# %% [markdown]
-# (All copies go in as one batch. If the texts of a batch met in a model, that would look like a leak, so it has to be asked first.)
+# Each row is an output, and each column a token that was changed. It's the triangle that you know, because no later token moves an output and every earlier one does.
 #
-# Another question changes nothing. A new model cannot know the next token, so on random tokens its loss is near ln V (rung {scaling_variance}). Much more, for the examination more than ln V + 1, means that it is sure without a reason.
-
-# %%
-random_text = torch.randint(V, (8, block_size + 1))
-with torch.no_grad():
-    logits = rung_8(random_text[:, :-1])
-loss = F.cross_entropy(logits.flatten(0, 1), random_text[:, 1:].flatten())
-print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
-
-# %% [markdown]
-# {{loss:.1f}} beside {{math.log(V):.1f}}: logits with a standard deviation of about 1 cost about half a nat.
-#
-# The package has another GPT, written in one file, into which a bug can be planted. The next one has a mask that is off by one.
+# Now we plant a bug. In the next model the mask is off by one, so that each query sees one token too many.
 
 # %% tags=["folded"]
 # Question
@@ -127,38 +134,23 @@ ids_of_its = torch.randint(buggy.vocab_size, (6,))
 moved(lambda ids: buggy(ids)[0], ids_of_its, buggy.vocab_size).int()
 
 # %% [markdown]
-# ## The examination
+# The two models have the same shapes, and both losses would fall. The table tells them apart in a second, and without any training.
 #
-# `examine` asks such questions, one after the other, in the order of the rungs. Are the logits finite? Does a text change with the others in its batch? Does the future leak? Is the past used, and its order? Does the first token of a full block still reach the last output? Is the first loss near ln V? Does every parameter get a gradient?
-#
-# It takes any model. Here is what it says of rung {bigram_to_gpt}'s.
+# A second question changes nothing at all. A new model can't know the next token, so its loss on random tokens should be near ln V (rung {scaling_variance}). If it's much higher, the model is confident about something that it has no reason to believe.
 
 # %%
-sizes = {"vocab_size": V, "block_size": block_size}
-report = examine(rung_8, **sizes, train=False)
-assert report
-print(report.headline)
-
-# %% [markdown]
-# What was not asked makes no sense here: this model returns no loss of its own, and has no method `generate`.
-#
-# A test that never complains is worth nothing, and neither is one that complains about what is right. So the examiner was tried both ways, on right models, ours and others', and on models with planted bugs. It called none of those right models wrong. It does call BigBird of `transformers` wrong, which has parameters that it never uses, and some right models doubtful: you will meet two of them below. Some of the planted bugs it does not find, and some it only calls doubtful; `attention_course/examine/bugs.md` lists them, with the reason.
-
-# %%
-found = [bug for bug in BUGS.values() if bug.finding]
-print(f"{len(BUGS)} bugs, {len(found)} of them found")
-
-# %% [markdown]
-# Do not take this for the examiner's score. We wrote its questions for these very bugs, so like a training loss it says little about anything new: how many bugs the examiner finds that nobody thought of, you cannot know from this.
+random_text = torch.randint(V, (8, block_size + 1))
+with torch.no_grad():
+    logits = rung_8(random_text[:, :-1])
+loss = F.cross_entropy(logits.flatten(0, 1), random_text[:, 1:].flatten())
+print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
 
 # %% tags=["folded"]
 # Question
-ask("what_outside_cannot_see")
+ask("first_loss_of_42")
 
 # %% [markdown]
-# ## Reading a report
-#
-# This is the report on the mask that is off by one.
+# `examine` asks many such questions of any model, in the order of the rungs. Do the texts of a batch influence each other, and does the future leak? Is the past used, and its order? Can the first token of a long text still reach the last output? Does every parameter get a gradient? Here is its report on the mask that is off by one.
 
 # %% tags=["nbval-ignore-output"]
 report = examine(
@@ -172,58 +164,64 @@ assert report.findings[0].name == "No leak from the future"
 report
 
 # %% [markdown]
-# - **The first line is what to mend.** All others can wait: run the examination again afterwards.
-# - The words in bold say what a right model does. ✗ is wrong. A question mark is doubtful: unusual, and perhaps meant so. A dash was not asked, and the line says why.
-# - Then comes what was measured. For what is not right, the next line says what it should be, the usual cause and its cure, and the rung to read.
-# - “This follows from” names an earlier finding that explains this one. Mend that first.
+# The words in bold say what a right model does, and ✗ marks what yours doesn't. A question mark means doubtful, which is unusual but perhaps intended. Fix the first line, then ask again, because one bug often causes several findings, and then the report says “This follows from”.
 
 # %% tags=["folded"]
 # Question
 ask("which_is_mended_first")
 
 # %% [markdown]
-# ## The page
+# ### More: how far can you trust the examiner?
 #
-# <!--task gpt-->
-#
-# The hints come in the order of the ladder. Small steps are best: a table and a linear layer first, then the next part. The examination says of each step what is still missing.
-
+# A test that never complains is worth nothing, and neither is one that complains about a right model. So we tried it both ways, on right models, ours and others', and on models with planted bugs. It called none of those right models wrong. It does call BigBird of `transformers` wrong, because that model has parameters that it never uses, and it finds some right models doubtful. It misses some of the planted bugs; `attention_course/examine/bugs.md` lists them, with the reason.
 
 # %%
-class MyGPT(nn.Module):
-    def __init__(self, vocab_size, block_size):
-        super().__init__()
-        raise NotImplementedError
-
-    def forward(self, ids):
-        raise NotImplementedError
-
-
-check("gpt", MyGPT)
+found = [bug for bug in BUGS.values() if bug.finding]
+print(f"{len(BUGS)} bugs, {len(found)} of them found")
 
 # %% [markdown]
-# As long as the page is empty, the check says “not tried yet”. If a finding is an error, call your model in a cell of its own, `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))`, to see the line.
-#
-# Do you prefer an editor? Beside this notebook lies an empty page, `my_gpt.py`. Write there, and let the cell above be these two lines: `%run my_gpt.py` and `check("gpt", MyGPT)`. Or examine it in a terminal:
-#
-# ```
-# python -m attention_course.examine my_gpt.py:MyGPT --vocab-size 33 --block-size 128
-# ```
-#
-# This also trains it, which takes up to two minutes; `--no-train` leaves that out.
+# Don't take this for its score. We wrote the questions for these very bugs, so like a training loss, the figure says little about anything new.
 
 # %% tags=["folded"]
 # Question
-ask("first_loss_of_42")
+ask("what_outside_cannot_see")
 
 # %% [markdown]
+# You can also examine a page in a terminal. Without `--no-train` the model is trained as well, which takes up to two minutes.
+#
+# ```
+# python -m attention_course.examine my_gpt.py:MyGPT --vocab-size 33 --block-size 128 --no-train
+# ```
+#
+# ### More: examine something you did not write
+#
+# `examine` knows nothing about this course. If `transformers` is installed, here is its GPT-2 with random parameters, at a small size.
+
+# %% tags=["nbval-ignore-output"]
+if find_spec("transformers"):
+    from transformers import GPT2Config, GPT2LMHeadModel, logging
+
+    logging.set_verbosity_error()
+    small = {"n_positions": block_size, "n_embd": 64, "n_head": 4}
+    ends = {"bos_token_id": 0, "eos_token_id": None}
+    config = GPT2Config(vocab_size=V, n_layer=2, **small, **ends)
+    its = {"vocab_size": V, "block_size": block_size}
+    report = examine(GPT2LMHeadModel(config), **its, train=False)
+    assert report
+    print(report.headline)
+    print(report.findings[0])
+
+# %% [markdown]
+# Its `generate` stops with an error where the one of rung {bigram_to_gpt} crops the text. That's doubtful, and intended.
+#
 # ## It learns
 #
-# Until nothing is wrong with yours, the cells below use a page that we wrote. They look for your model each time you run them.
+# Back to your page. Until nothing is wrong with it, the cells below use one that we wrote; they look for yours each time you run them. The model reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1200, because how soon a model learns depends on its first parameters.
 
 # %% tags=["folded"]
 # Model: yours if nothing is wrong with it, and ours until then
 torch.manual_seed(0)
+sizes = {"vocab_size": V, "block_size": block_size}
 written = EXERCISES["gpt"].reference(V, block_size)
 is_yours = False
 try:
@@ -241,28 +239,28 @@ if is_yours:
 model = Subject(written, V, block_size)  # logits, whatever else it returns
 print("The cells below use", "your model." if is_yours else "our page.")
 
-# %% [markdown]
-# The text is that of rung {bigram_to_gpt}: the stories. So are its floors. The recipe is rung {bigram_to_gpt}'s. Yours gets twice as many steps, because how fast a model learns depends on its initial parameters.
-
-# %%
-text = load_text("stories")
-data = Data.of(text)
+# %% tags=["folded"]
+# Data: the stories, and the losses of simpler models
+data = Data.of(load_text("stories"))
 tokenizer = data.tokenizer
 val_text = tokenizer.decode(data.val)
-recipe = RECIPES["stories"]
-if is_yours:
-    recipe = replace(recipe, steps=2 * recipe.steps)
-
-# %% tags=["nbval-ignore-output", "long"]
 floors = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
 floors["entropy"] = stories_entropy(val_text[val_text.index("\n") + 1 :])
+
+# %% tags=["nbval-ignore-output", "long"]
+recipe = replace(RECIPES["stories"], steps=1200 if is_yours else 800)
 live = LiveTraining(tokenizer, floors=floors)
 shown = display(live, display_id=True)
 history = train(model, data, recipe, callback=live)
 shown.update(live)  # as it is now, for a page without a kernel
 
 # %% [markdown]
-# Does it find the answers in the stories?
+# `Kind Ben gave poor Sam a drum at the farm. Who got it?` That was the first question of this course, and the first model, a table of letter pairs, answered it with gibberish. Ask your page.
+
+# %% tags=["nbval-ignore-output", "do"]
+question = "\nKind Ben gave poor Sam a drum at the farm. Who got it? Poor "
+told = generate(model, tokenizer.encode(question)[None], 60, temperature=0)
+print(tokenizer.decode(told[0]).strip())
 
 # %%
 share = answer_accuracy(model, val_text, tokenizer)
@@ -271,21 +269,13 @@ if not is_yours:
 print("above 0.9" if share > 0.9 else f"{share:.2f}: not yet")
 
 # %% [markdown]
-# “Not yet” has two usual reasons. With one layer the names are hard to find: in rung {speed_run} two of six single layers got there without token shift, and all six with it, on the parts and the optimizer of that rung. Or your model has hardly begun: how soon it learns depends on its first parameters. `nn.Embedding` is initialized with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# Change the story and ask again. It's a good moment to look back: rung {bag_of_words} averaged the past with two loops, and the same idea, with weights that depend on what the tokens say, now answers questions on a page that you wrote.
 #
-# And does it write?
-
-# %% tags=["nbval-ignore-output"]
-newline = tokenizer.encode("\n")[None]
-told = generate(
-    model, newline, 200, generator=torch.Generator().manual_seed(1)
-)
-print(tokenizer.decode(told[0]))
-
-# %% [markdown]
-# ## Into rung {bigram_to_gpt}'s GPT
+# If it says “not yet”, there are two usual reasons. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn: `nn.Embedding` starts with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
-# A trained model is its parameters: numbers, with names. Do they fit into the GPT of rung {bigram_to_gpt}?
+# ## Into another model
+#
+# A trained model is its parameters, and these are numbers with names. Will yours fit into the GPT of rung {bigram_to_gpt}?
 
 # %% tags=["folded"]
 # Question
@@ -303,11 +293,11 @@ except RuntimeError as error:
     print("They do not fit:", str(error).splitlines()[1].strip()[:300])
 
 # %% [markdown]
-# If yours do not fit, nothing is wrong with it. Names and shapes are a choice: separate matrices for q, k and v, biases, another order. Then a few lines have to translate.
+# If yours don't fit, nothing is wrong with your model, because names are a choice. A few lines then have to translate, and that's what we'll do now, with the parameters of a real model.
 #
-# ## Prove
+# ### More: prove it for new parameters
 #
-# Our page and rung {bigram_to_gpt}'s GPT were written apart: loops, masks and classes differ. With the same parameters they are the same function. And the examination finds nothing in either.
+# Our page and rung {bigram_to_gpt}'s GPT were written apart, so their loops, masks and classes differ. With the same parameters they are the same function.
 
 # %% tags=["proof"]
 page = EXERCISES["gpt"].reference(V, block_size)
@@ -319,20 +309,186 @@ for each in (page, rung_8):
     assert examine(each, **sizes, train=False)
 
 # %% [markdown]
-# ## Explore
+# ## Your page talks
 #
-# **Which bugs look alike from outside, and which question tells them apart?**
-#
-# Choose a bug, and look at the table first. Find two bugs with the same table, and then the panel in which they differ.
+# This is the last step of the climb. Take your page and exchange the four parts of rung {a_real_model}: RMSNorm, rotary positions, grouped queries and the gate. Then copy the 135<!--given--> million numbers of SmolLM2 into it, and it speaks English. Give yourself an evening for this one. Until you've written it, the cells below use our page of today, which is folded underneath.
 
-# %% tags=["folded"]
-# Explorer: planted bugs, and what is seen of them from outside
-explore("planted_bugs")
+
+# %% tags=["do"]
+class MyPageOfToday(nn.Module):
+    def __init__(self):
+        super().__init__()
+        raise NotImplementedError
+
+    def forward(self, ids):
+        raise NotImplementedError
+
+
+def my_copies(page, theirs):
+    """Yield pairs: a parameter of the page, and the tensor it gets."""
+    raise NotImplementedError
+
 
 # %% [markdown]
+# `theirs` is a dictionary of names and tensors, and the table says what is in it. V is 49,152<!--given-->, C is 576<!--given--> and H, the width of the hidden layer, 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> queries, 3<!--given--> keys and 3<!--given--> values of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighbouring channels make a pair.
+#
+# | name | shape | what it is |
+# | --- | --- | --- |
+# | `transformer.wte.weight` | (V, C) | the embedding, which is also the output matrix |
+# | `transformer.h.{i}.ln_1.weight` | (C,) | RMSNorm before attention; its eps is `1e-5` |
+# | `transformer.h.{i}.attn.c_attn.weight` | (queries + keys + values, C) | three matrices, one above the other |
+# | `transformer.h.{i}.attn.c_proj.weight` | (C, C) | the output of attention |
+# | `transformer.h.{i}.ln_2.weight` | (C,) | RMSNorm before the gate |
+# | `transformer.h.{i}.mlp.c_fc.weight` | (H + H, C) | the gate, then the hidden layer |
+# | `transformer.h.{i}.mlp.c_proj.weight` | (C, H) | back to the residual stream |
+# | `transformer.ln_f.weight` | (C,) | the last RMSNorm |
+#
+# ### More: our page of today
+#
+# It keeps queries, keys and values apart, and gate and hidden layer too, so its names don't fit, and the copies have to split two matrices in each layer.
+
+
+# %% tags=["name:today"]
+class TodaysBlock(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        C, n_hidden, self.base = sizes.n_embd, sizes.n_hidden, sizes.base
+        self.size = C // sizes.n_head
+        self.group = sizes.n_head // sizes.n_kv_head
+        kept = (
+            sizes.n_kv_head * self.size
+        )  # channels of keys, and of values
+        self.norm_1 = nn.RMSNorm(C, eps=1e-5)
+        self.norm_2 = nn.RMSNorm(C, eps=1e-5)
+        self.query = nn.Linear(C, C, bias=False)
+        self.key = nn.Linear(C, kept, bias=False)
+        self.value = nn.Linear(C, kept, bias=False)
+        self.out = nn.Linear(C, C, bias=False)
+        self.gate = nn.Linear(C, n_hidden, bias=False)
+        self.hidden = nn.Linear(C, n_hidden, bias=False)
+        self.down = nn.Linear(n_hidden, C, bias=False)
+
+    def turned(self, x):
+        speeds = self.base ** -(torch.arange(0, self.size, 2) / self.size)
+        angles = torch.arange(x.shape[-2])[:, None] * speeds
+        a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
+        cos, sin = angles.cos(), angles.sin()
+        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1)
+        return turned.flatten(-2)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        normed = self.norm_1(x)
+        q, k, v = (
+            part(normed).view(B, T, -1, self.size).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        q, k = self.turned(q), self.turned(k)
+        k = k.repeat_interleave(self.group, dim=1)
+        v = v.repeat_interleave(self.group, dim=1)
+        scores = q @ k.transpose(-2, -1) / self.size**0.5
+        hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
+        x = x + self.out((weights @ v).transpose(1, 2).reshape(B, T, C))
+        normed = self.norm_2(x)
+        return x + self.down(
+            F.silu(self.gate(normed)) * self.hidden(normed)
+        )
+
+
+class PageOfToday(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.table = nn.Embedding(sizes.vocab_size, sizes.n_embd)
+        layers = range(sizes.n_layer)
+        self.blocks = nn.ModuleList(TodaysBlock(sizes) for _ in layers)
+        self.norm = nn.RMSNorm(sizes.n_embd, eps=1e-5)
+
+    def forward(self, ids):
+        x = self.table(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) @ self.table.weight.T
+
+
+def copies(page, theirs):
+    yield page.table.weight, theirs["transformer.wte.weight"]
+    yield page.norm.weight, theirs["transformer.ln_f.weight"]
+    for i, block in enumerate(page.blocks):
+
+        def of(name):
+            return theirs[f"transformer.h.{i}.{name}.weight"]
+
+        three = (block.query.weight, block.key.weight, block.value.weight)
+        two = (block.gate.weight, block.hidden.weight)
+        yield from zip(three, of("attn.c_attn").split([*map(len, three)]))
+        yield from zip(two, of("mlp.c_fc").split([*map(len, two)]))
+        yield block.norm_1.weight, of("ln_1")
+        yield block.out.weight, of("attn.c_proj")
+        yield block.norm_2.weight, of("ln_2")
+        yield block.down.weight, of("mlp.c_proj")
+
+
+# %% [markdown]
+# ### Copy, compare, talk
+#
+# How will you know that the numbers have arrived where they belong? Compare your logits with those of rung {a_real_model}'s model on the same text.
+
+# %%
+if not smollm_path().exists():
+    skip_cells("# With SmolLM2:")
+
+# %%
+# With SmolLM2: every parameter is copied, and the logits are the same.
+smollm, smollm_tokenizer = load_smollm()
+theirs = smollm.state_dict()
+with torch.no_grad():
+    try:
+        page, numbers = MyPageOfToday(), my_copies
+        pairs = list(numbers(page, theirs))
+    except NotImplementedError:
+        page = PageOfToday(smollm.config)
+        pairs = list(copies(page, theirs))
+    for mine, number in pairs:
+        assert mine.shape == number.shape, (mine.shape, number.shape)
+        mine.copy_(number)
+    some = smollm_tokenizer.encode("The capital of France is")[None]
+    away = (page(some) - smollm(some)).abs().amax(dim=(0, 2))
+copied = sum(mine.numel() for mine, _ in pairs)
+print(f"{copied:,} numbers copied")
+print("largest difference of the logits at each token:", away)
+
+# %% [markdown]
+# If your differences are large, their places help you to find the bug. At token 0 there's nothing else to look at and nothing to turn, so if the difference is large already there, look at the norms, the gate, or the order of the matrices that you split. If it's right at token 0 and wrong from token 1 on, look at the rotation, the mask, or which key belongs to which query.
+
+# %% tags=["folded", "lesson"]
+# With SmolLM2: the differences are rounding errors.
+assert copied == sum(p.numel() for p in smollm.parameters())
+assert away.max() < 1e-2
+
+# %% [markdown]
+# They are the same function. So all that's left is to let it write, one token at a time, with the loop of rung {bigram_to_gpt} and the chat template of rung {a_real_model}. Ask it whatever you like.
+
+# %% tags=["nbval-ignore-output", "do"]
+# With SmolLM2: it answers.
+ids_so_far = smollm_tokenizer.encode(chat("What is the moon?"))[None]
+end = smollm_tokenizer.encode("<|im_end|>")
+with torch.no_grad():
+    for _ in range(30):
+        best = page(ids_so_far)[:, -1].argmax(dim=-1, keepdim=True)
+        if best == end:
+            break
+        print(smollm_tokenizer.decode(best[0]), end="", flush=True)
+        ids_so_far = torch.cat([ids_so_far, best], dim=1)
+
+# %% [markdown]
+# Every line between your question and that answer is on this page. That was the promise of the first rung, and you have kept it.
+#
+# (It stops after 30 tokens and slows down as it writes, because your page has no cache. That would be a good next line to write.)
+#
 # ## Break it
 #
-# Three models, each with one bug, drawn anew whenever you run the cell. Say which, before you examine.
+# Three models, each with one bug, drawn anew whenever you run the cell. Look at their tables, ask whatever else you like, and make your guesses before the examiner speaks. A second call with the same ids, the first loss and the gradients are good questions, and `broken[0](torch.arange(8)[None])[0]` are logits. (`print(*BUGS)` lists all names.)
 
 # %% tags=["nbval-ignore-output"]
 generator = torch.Generator()
@@ -341,9 +497,6 @@ bugs, broken = draw_bugs(3, generator), []
 for bug in bugs:
     torch.manual_seed(0)
     broken.append(plant(bug))
-
-# %% [markdown]
-# Ask them. Here are their tables; a model whose logits have another shape has none. What would you ask next? A second call with the same ids, the same text in a batch, the first loss, the gradients: `broken[0](torch.arange(8)[None])[0]` are logits. (Or read the code: `print(source_of(bugs[0]))`, from `attention_course.examine.planted`. `print(*BUGS)` lists all names.)
 
 # %% tags=["folded", "nbval-ignore-output", "name:tables"]
 # Picture: which outputs of the three change with which tokens
@@ -364,7 +517,7 @@ picture(
     "a column for a changed token.",
 )
 
-# %%
+# %% tags=["do"]
 my_guesses = ["", "", ""]  # which bug has which model?
 
 # %% tags=["nbval-ignore-output"]
@@ -376,50 +529,20 @@ for bug, each, guess in zip(bugs, broken, my_guesses):
     print(report.findings[0], end="\n\n")
 
 # %% [markdown]
-# The first finding is the one that is meant for the bug. It names the place where to look, not the line: a leak may come from the mask, from `view` without `transpose`, or from a norm over time.
+# The examiner names the place where you should look and not the line, because a leak may come from the mask, from `view` without `transpose`, or from a norm that runs over time.
 #
-# ## Examine something you did not write
+# ## Explore: bugs that look alike
 #
-# `examine` knows nothing about this course. If `transformers` is installed, here is its GPT-2 with random parameters, at a small size.
+# **Which bugs look alike from outside, and which question tells them apart?** Choose a bug and look at its table first. Then find a second bug with the same table, and the panel in which the two differ.
 
-# %% tags=["nbval-ignore-output"]
-if find_spec("transformers"):
-    from transformers import GPT2Config, GPT2LMHeadModel, logging
-
-    logging.set_verbosity_error()
-    small = {"n_positions": block_size, "n_embd": 64, "n_head": 4}
-    ends = {"bos_token_id": 0, "eos_token_id": None}
-    config = GPT2Config(vocab_size=V, n_layer=2, **small, **ends)
-    report = examine(GPT2LMHeadModel(config), **sizes, train=False)
-    assert report
-    print(report.headline)
-    print(report.findings[0])
+# %% tags=["folded"]
+# Explorer: planted bugs, and what is seen of them from outside
+explore("planted_bugs")
 
 # %% [markdown]
-# Its `generate` stops with an error where rung {bigram_to_gpt}'s crops the text: doubtful, and meant so.
-#
-# And the real model of rung {a_real_model}, if it was fetched there. A block of 16 tokens is enough to ask, and takes about half a minute.
-
-# %%
-if not smollm_path().exists():
-    skip_cells("# With SmolLM2:")
-
-# %% tags=["nbval-ignore-output"]
-# With SmolLM2: nothing is wrong, and one finding is doubtful.
-real, its_tokenizer = load_smollm()
-report = examine(
-    real, vocab_size=its_tokenizer.vocab_size, block_size=16, train=False
-)
-assert report
-print(report.headline)
-print(report.findings[0])
-
-# %% [markdown]
-# Doubtful is the first loss: on random tokens it is far above ln V. Nothing has to be mended. This model is trained, and a trained model is sure of what comes next, also where nothing makes sense. The report says so in brackets.
-#
 # ## Exercises
 #
-# The page was the first. Two questions of an examiner follow. Both treat the model as a black box.
+# The page was the first. Now write two of the examiner's questions yourself. Both treat the model as a black box.
 #
 # ### 2. Does it know the order?
 #
@@ -457,23 +580,23 @@ check("context_length", my_context_length)
 # %% [markdown]
 # ## In the wild
 #
-# - Andrej Karpathy (2019) does the same by hand, in "A Recipe for Training Neural Networks": verify the first loss, overfit one batch, and find by gradients which outputs depend on which inputs.
-# - `transformers` tests each of its models from outside, too: a text in a batch has to give what it gives alone, and a cache what no cache gives.
-# - Our questions need seconds. With `train=True`, the default, `examine` also lets the model learn one batch by heart, and then the stories; it warns if the loss falls below their entropy.
+# - Andrej Karpathy (2019) asks the same questions by hand in "A Recipe for Training Neural Networks": check the first loss, overfit one batch, and find out by gradients which outputs depend on which inputs.
+# - `transformers` also tests its models from outside. A text in a batch has to give what it gives alone, and a cache what the model gives without one.
+# - People who write GPT-2 anew use the names of its parameters, because then the released numbers load without a translation. Careful: four matrices of each block are stored there as (in, out).
 #
 # ## What to read, what to build
 #
-# - nanoGPT, `model.py`: read it from top to bottom, beside your page. It is 330<!--given--> lines long.
-# - "Attention Is All You Need" (Vaswani et al. 2017), and the report on GPT-2 (Radford et al. 2019). You know every part of the models in them, but you will have to look up beam search, label smoothing and BLEU.
-# - "A Mathematical Framework for Transformer Circuits" (Elhage et al. 2021), for what heads do together.
-# - Build: your page on a text of your own (rung {bigram_to_gpt} has the command), with byte pairs in place of characters, with the cache and the rotary positions of rung {a_real_model}. Examine it after each change.
+# - nanoGPT's `model.py`: read it from top to bottom, beside your page. It's 330<!--given--> lines long.
+# - "Attention Is All You Need" (Vaswani et al. 2017), and the report on GPT-2 (Radford et al. 2019). You know every part of the models in them, but you'll have to look up beam search, label smoothing and BLEU.
+# - "A Mathematical Framework for Transformer Circuits" (Elhage et al. 2021), if you want to know more about what heads do together.
+# - Build your page on a text of your own (rung {bigram_to_gpt} has the command), with byte pairs instead of characters, or with a cache. Examine it after each change.
 #
 # ## Three sentences to remember
 #
-# 1. A GPT is seven parts on one page; attention is the only one in which tokens meet.
-# 2. Right shapes and a falling loss prove little: ask what each output depends on, and what it must not depend on.
-# 3. Mend the first finding, then ask again.
+# 1. A GPT is seven parts on one page, and attention is the only one in which tokens meet.
+# 2. Right shapes and a falling loss prove little, so ask what each output depends on, and what it must not depend on.
+# 3. Fix the first finding, then ask again.
 #
-# That is the last rung. The first one was a mean of the past, in two loops.
+# You began with a mean of the past, in two loops, and this is where the ladder ends.
 #
 # <!--neighbours-->
