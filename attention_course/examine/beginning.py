@@ -364,7 +364,7 @@ def written_by(subject: Subject, ids: Tensor, max_new_tokens: int, seed: int = 0
     return written.cpu()
 
 
-@asks("It writes on beyond its block")
+@asks("It keeps writing past its block")
 def generates(candidate: Candidate) -> Finding:
     """Let it write on after a full block."""
     given, T = candidate.given, candidate.given.block_size

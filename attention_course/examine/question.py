@@ -147,7 +147,7 @@ class Question:
 
     def moot(self, name: str) -> Finding:
         """Return that the question was not asked because of another finding."""
-        return Finding(self.name, "not asked", f"First mend “{name}”.", rung=self.rung, follows_from=name)
+        return Finding(self.name, "not asked", f"First fix “{name}”.", rung=self.rung, follows_from=name)
 
 
 def asks(name: str) -> Callable[[Callable[[Any], Finding]], Question]:

@@ -25,7 +25,7 @@ class Finding:
         expected: what it should be.
         cause: the usual cause, and its cure.
         rung: the number of the rung that explains it.
-        follows_from: the name of a finding that explains this one, and is to be mended first.
+        follows_from: the name of a finding that explains this one, and is to be fixed first.
         panel: a picture of the measurement.
     """
 
@@ -43,7 +43,7 @@ class Finding:
         """What is expected, why it is missed, and where to read about it; empty unless wrong or doubtful."""
         if self.verdict in ("right", "not asked"):
             return ""
-        first = f"This follows from “{self.follows_from}”: mend that first."
+        first = f"This follows from “{self.follows_from}”: fix that first."
         return f"Expected: {self.expected} {first if self.follows_from else self.cause} (Rung {self.rung})"
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Report:
     is wrong.
 
     Attributes:
-        findings: what is to be mended first comes first, then what follows from it, what is doubtful, what is
+        findings: what is to be fixed first comes first, then what follows from it, what is doubtful, what is
             right, and what could not be asked; each in the order of the questions.
         stopped: whether the examination was stopped before its end.
         remarks: sentences on the examination itself.
@@ -91,13 +91,13 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """How many findings there are of each verdict, and which to mend, or to look at, first."""
+        """How many findings there are of each verdict, and which to fix, or to look at, first."""
         counts = Counter(finding.verdict for finding in self.findings)
         said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in SIGNS if counts[verdict])
         if self.stopped:
             said = f"{said or 'nothing found'}; stopped before the end"
         if self.wrong:
-            return f"{said}. Mend this first: {self.findings[0].name}."
+            return f"{said}. Fix this first: {self.findings[0].name}."
         if not self.enough:
             return f"{said}. That is too little to judge it by."
         return f"{said}. Look at this: {self.findings[0].name}." if counts["doubtful"] else f"{said}."

@@ -78,7 +78,7 @@ def table() -> str:
             "doubtful. It does call a model wrong that makes parameters and never uses them, even if its "
             "outputs are right: BigBird of `transformers`, for example, has such a pooler.",
             "",
-            "| bug | source | mend first | also not right |",
+            "| bug | source | fix first | also not right |",
             "| --- | --- | --- | --- |",
             *rows,
             "",

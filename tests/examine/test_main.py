@@ -98,7 +98,7 @@ def file(tmp_path):
 )
 def test_the_exit_status(file, capsys, name, status):
     assert examined(f"{file}:{name}") == status
-    assert ("Mend this first" in capsys.readouterr().out) == bool(status)
+    assert ("Fix this first" in capsys.readouterr().out) == bool(status)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_exit_status(file, capsys, name, status):
         ("ends_at_once", 1, "Its process ended without an answer"),
         ("crashes", 1, "Its process ended without an answer"),
         ("never_returns", 1, "No answer within"),
-        ("EndsWriting", 1, "Mend this first: It writes on beyond its block."),
+        ("EndsWriting", 1, "Fix this first: It keeps writing past its block."),
         ("EndsInInit", 2, "examine: EndsInInit(vocab_size=29, block_size=24) raised SystemExit."),
         ("EndsAtOnceInInit", 2, "my_gpt.py ended its process before there was a model."),
         ("NeverMade", 2, "my_gpt.py made no model within"),

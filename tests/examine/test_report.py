@@ -26,8 +26,8 @@ def test_what_is_to_be_mended_first_comes_first():
     )
     assert not report
     assert "".join(f.name for f in report.findings) == "ecdab"
-    assert report.headline == "2 wrong, 1 doubtful, 1 right, 1 not asked. Mend this first: e."
-    assert "This follows from “e”: mend that first." in report.findings[1].advice
+    assert report.headline == "2 wrong, 1 doubtful, 1 right, 1 not asked. Fix this first: e."
+    assert "This follows from “e”: fix that first." in report.findings[1].advice
     assert all(sign in repr(report) for sign in SIGNS.values())
 
 
@@ -36,7 +36,7 @@ def test_what_waits_for_a_finding_takes_one_line():
     report = Report((finding("a", "wrong"), finding("b", "not asked"), *waiting))
     for shown in (repr(report), report._repr_mimebundle_()["text/html"]):
         assert shown.count("not asked") == 2, "the headline's, and b's"
-        assert shown.count("– First mend “a”. 5 more questions wait.") == 1
+        assert shown.count("– First fix “a”. 5 more questions wait.") == 1
 
 
 def test_doubts_are_not_faults():

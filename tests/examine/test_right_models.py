@@ -13,9 +13,9 @@ REFUSE = {
     "GPTNeo",
     "OPT",
 }  # a table of positions, and a generate of transformers', which does not crop
-DOUBTS = {name: {"It writes on beyond its block"} for name in REFUSE} | {
+DOUBTS = {name: {"It keeps writing past its block"} for name in REFUSE} | {
     "Mistral": {"The context is as long as it says"},  # a window: it cannot be told from a bug
-    "Roberta": {"It writes on beyond its block", "Gradients are of one size"},
+    "Roberta": {"It keeps writing past its block", "Gradients are of one size"},
     "LSTM": {"Attention begins even"},
     "GRU": {"Attention begins even"},
     "cache, token by token": {"With a cache the logits are the same"},

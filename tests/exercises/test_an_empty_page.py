@@ -86,24 +86,24 @@ def cut(vocab_size, block_size):
         (nn.Linear(33, 128), "not yet: wrong type", "The class itself is expected, but this is a"),
         (lambda vocab_size, block_size: 3, "not yet: wrong type", "returned int, where an `nn.Module`"),
         (NoSuper, "not yet: it raises an error", "AttributeError: "),
-        (Page, "not yet: mend “It answers ids with logits”", "SystemExit"),
+        (Page, "not yet: fix “It answers ids with logits”", "SystemExit"),
         (Stops, "stopped", "was stopped before its end"),
-        (lambda vocab_size, block_size: rung.gpt(33, 128), "not yet: mend “It answers ids with logits”", ""),
-        (cut, "not yet: mend “It reads a full block”", "IndexError"),
-        (NoLayers, "not yet: mend “The past is used”", "(Rung "),
+        (lambda vocab_size, block_size: rung.gpt(33, 128), "not yet: fix “It answers ids with logits”", ""),
+        (cut, "not yet: fix “It reads a full block”", "IndexError"),
+        (NoLayers, "not yet: fix “The past is used”", "(Rung "),
     ],
 )
 def test_what_is_no_gpt_is_told_in_words(page, headline, says):
     verdict = check("gpt", page, seed=0)
     assert (verdict.passed, verdict.headline) == (False, headline)
     assert says in verdict.message
-    assert all(f"mend “{name}”" in headline for name in verdict.mistakes)
+    assert all(f"fix “{name}”" in headline for name in verdict.mistakes)
 
 
 def test_the_report_is_one_click_away():
     page = check("gpt", cut, seed=0)._repr_html_()
     assert "<details><summary>The report</summary>" in page
-    assert "First mend “It reads a full block”." in page
+    assert "First fix “It reads a full block”." in page
 
 
 def test_sizes_are_new_each_time_and_no_size_of_ours():

@@ -187,7 +187,7 @@ def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -
         return Verdict(page.name, True, (), f"passed: {report.headline}", message, details)
     first = (far or report.findings)[0]
     message = f"{first.measured} {first.advice}"
-    return Verdict(page.name, False, (first.name,), f"not yet: mend “{first.name}”", message, details)
+    return Verdict(page.name, False, (first.name,), f"not yet: fix “{first.name}”", message, details)
 
 
 # Models of which the last output is to be asked

@@ -3,9 +3,9 @@
 #
 # <!--ladder-->
 #
-# **You will build** a GPT on one empty page, and at the end that page talks to you.
+# **You will build** a GPT on one empty page, and at the end a page of yours talks to you.
 #
-# You have built every part of a language model, but each one into code that we had prepared. Can you write all of it, starting from nothing? And how will you know that it's right, when a wrong model has the same shapes and its loss falls just as nicely?
+# You have built every part of a language model, but each time inside code that we'd prepared. Can you write all of it, starting from nothing? And how will you know that it's right, when a wrong model has the same shapes and its loss falls just as smoothly?
 
 # %% tags=["hero", "folded"]
 # The opening picture: leave out one line, and see who notices
@@ -63,7 +63,7 @@ progress("an_empty_page")
 #
 # <!--task gpt-->
 #
-# Don't write it all at once. Begin with one table: in `__init__`, write `self.table = nn.Embedding(vocab_size, vocab_size)`, and let `forward` return `self.table(ids)`. Run the cell and read what the check finds wrong with it, then add the next part.
+# Don't write it all at once. Begin with one table, so in `__init__` replace the `raise` with `self.table = nn.Embedding(vocab_size, vocab_size)`, and let `forward` return `self.table(ids)`. Run the cell, read what the check finds wrong, then add the next part.
 
 
 # %% tags=["do"]
@@ -79,17 +79,17 @@ class MyGPT(nn.Module):
 check("gpt", MyGPT)
 
 # %% [markdown]
-# These are the seven parts, in the order in which you met them. The hints take the same way, one part at a time.
+# These are the seven parts. The hints add them one at a time, in nearly this order.
 #
-# 1. A vector for each token, which comes from a table with a row for each id.
+# 1. A vector for each token, from a table with a row for each id.
 # 2. Positions, because attention by itself doesn't know which token came first.
-# 3. Causal attention with several heads, each looking for something else in the past.
+# 3. Causal attention with several heads, each looking for something different in the past.
 # 4. Residual additions, so that a part adds to what it has read instead of replacing it.
 # 5. A feed-forward network after each attention, which works on each token alone.
 # 6. Norms, one before each part and one at the end, so that the numbers stay in a range.
-# 7. Logits, which means a score for each token of the vocabulary, at every position.
+# 7. Logits, a score for each token of the vocabulary at every position.
 #
-# If a finding is an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see the line. Would you rather use an editor? Beside this notebook lies an empty page, `my_gpt.py`. Write there, and replace the cell above by `%run my_gpt.py` and `check("gpt", MyGPT)`.
+# If the check reports an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see the line. If you'd rather use an editor, write in the empty file `my_gpt.py` beside this notebook, and replace the cell above with `%run my_gpt.py` and `check("gpt", MyGPT)`.
 
 # %% tags=["folded"]
 # Question
@@ -98,7 +98,7 @@ ask("one_part_missing")
 # %% [markdown]
 # ## How can it know?
 #
-# The check has never seen your code, and your names are your own. It treats the model as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we swap one token for another and compare the logits.
+# The check never reads your code, and you chose the names in it. It treats the model as a **black box**: ids go in, logits come out, and that's enough to learn a lot. In rung {bag_of_words} you changed one input at a time and watched which outputs moved. Here the inputs are tokens, so we swap one token for another and compare the logits.
 
 
 # %% tags=["name:tables"]
@@ -119,9 +119,9 @@ rung_8 = GPT(GPTConfig(V, block_size))
 moved(rung_8, ids, V).int()
 
 # %% [markdown]
-# Each row is an output, and each column a token that was changed. It's the triangle that you know, because no later token moves an output and every earlier one does.
+# Each row is an output, and each column a token that was changed. It's the triangle you know, because no later token moves an output, while every earlier one does.
 #
-# Now we plant a bug. In the next model the mask is off by one, so that each query sees one token too many.
+# Now we plant a bug. In the next model the mask is off by one.
 
 # %% tags=["folded"]
 # Question
@@ -134,9 +134,9 @@ ids_of_its = torch.randint(buggy.vocab_size, (6,))
 moved(lambda ids: buggy(ids)[0], ids_of_its, buggy.vocab_size).int()
 
 # %% [markdown]
-# The two models have the same shapes, and both losses would fall. The table tells them apart in a second, and without any training.
+# The two models have the same shapes, and both losses would fall. The table tells them apart in a second, without any training.
 #
-# A second question changes nothing at all. A new model can't know the next token, so its loss on random tokens should be near ln V (rung {scaling_variance}). If it's much higher, the model is confident about something that it has no reason to believe.
+# A second question doesn't even change a token. A new model can't know the next token, so its loss on random tokens should be near ln V (rung {scaling_variance}). If it's much higher, the model is confident about something it has no reason to believe.
 
 # %%
 random_text = torch.randint(V, (8, block_size + 1))
@@ -150,7 +150,7 @@ print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
 ask("first_loss_of_42")
 
 # %% [markdown]
-# `examine` asks many such questions of any model, in the order of the rungs. Do the texts of a batch influence each other, and does the future leak? Is the past used, and its order? Can the first token of a long text still reach the last output? Does every parameter get a gradient? Here is its report on the mask that is off by one.
+# `examine` asks many questions like these about any model, in the order of the rungs. Do the texts of a batch influence each other, and does the future leak? Is the past used, and its order? Can the first token of a long text still reach the last output? Does every parameter get a gradient? Here's its report on the model whose mask is off by one.
 
 # %% tags=["nbval-ignore-output"]
 report = examine(
@@ -164,30 +164,30 @@ assert report.findings[0].name == "No leak from the future"
 report
 
 # %% [markdown]
-# The words in bold say what a right model does, and ✗ marks what yours doesn't. A question mark means doubtful, which is unusual but perhaps intended. Fix the first line, then ask again, because one bug often causes several findings, and then the report says “This follows from”.
+# Each line names something that a right model does, and ✗ marks what this one doesn't. A question mark means doubtful, so unusual but perhaps intended. Fix the first line, then ask again, because one bug often causes several findings, which the report marks with “This follows from”.
 
 # %% tags=["folded"]
 # Question
-ask("which_is_mended_first")
+ask("which_is_fixed_first")
 
 # %% [markdown]
 # ### More: how far can you trust the examiner?
 #
-# A test that never complains is worth nothing, and neither is one that complains about a right model. So we tried it both ways, on right models, ours and others', and on models with planted bugs. It called none of those right models wrong. It does call BigBird of `transformers` wrong, because that model has parameters that it never uses, and it finds some right models doubtful. It misses some of the planted bugs; `attention_course/examine/bugs.md` lists them, with the reason.
+# A test that never complains is worthless, and so is one that complains about a right model. So we tried it on right models, ours and other people's, and on models with planted bugs. It called some of those right models doubtful and none wrong. It does call BigBird from `transformers` wrong, because BigBird has parameters that it never uses. It misses some of the planted bugs; `attention_course/examine/bugs.md` lists those with the reasons.
 
 # %%
 found = [bug for bug in BUGS.values() if bug.finding]
 print(f"{len(BUGS)} bugs, {len(found)} of them found")
 
 # %% [markdown]
-# Don't take this for its score. We wrote the questions for these very bugs, so like a training loss, the figure says little about anything new.
+# Don't take this as its score. We wrote the questions for these very bugs, so like a training loss, the figure says little about anything new.
 
 # %% tags=["folded"]
 # Question
 ask("what_outside_cannot_see")
 
 # %% [markdown]
-# You can also examine a page in a terminal. Without `--no-train` the model is trained as well, which takes up to two minutes.
+# You can also examine a page in a terminal. Without `--no-train` the model is also trained, which takes up to two minutes.
 #
 # ```
 # python -m attention_course.examine my_gpt.py:MyGPT --vocab-size 33 --block-size 128 --no-train
@@ -195,7 +195,7 @@ ask("what_outside_cannot_see")
 #
 # ### More: examine something you did not write
 #
-# `examine` knows nothing about this course. If `transformers` is installed, here is its GPT-2 with random parameters, at a small size.
+# `examine` knows nothing about this course. If you've installed `transformers`, here's a small version of its GPT-2 with random parameters.
 
 # %% tags=["nbval-ignore-output"]
 if find_spec("transformers"):
@@ -212,11 +212,11 @@ if find_spec("transformers"):
     print(report.findings[0])
 
 # %% [markdown]
-# Its `generate` stops with an error where the one of rung {bigram_to_gpt} crops the text. That's doubtful, and intended.
+# Its `generate` stops with an error where rung {bigram_to_gpt}'s crops the text, which is unusual but intended.
 #
 # ## It learns
 #
-# Back to your page. Until nothing is wrong with it, the cells below use one that we wrote; they look for yours each time you run them. The model reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1200, because how soon a model learns depends on its first parameters.
+# Back to your page. Until the check finds nothing wrong with it, the cells below use ours, but they look for yours each time you run them. The model reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1200, because how soon a model learns depends on its initial parameters.
 
 # %% tags=["folded"]
 # Model: yours if nothing is wrong with it, and ours until then
@@ -255,7 +255,7 @@ history = train(model, data, recipe, callback=live)
 shown.update(live)  # as it is now, for a page without a kernel
 
 # %% [markdown]
-# `Kind Ben gave poor Sam a drum at the farm. Who got it?` That was the first question of this course, and the first model, a table of letter pairs, answered it with gibberish. Ask your page.
+# `Kind Ben gave poor Sam a drum at the farm. Who got it?` That was the first question of this course, and the first model, a table of letter pairs, answered it with gibberish. Now ask your page.
 
 # %% tags=["nbval-ignore-output", "do"]
 question = "\nKind Ben gave poor Sam a drum at the farm. Who got it? Poor "
@@ -271,11 +271,11 @@ print("above 0.9" if share > 0.9 else f"{share:.2f}: not yet")
 # %% [markdown]
 # Change the story and ask again. It's a good moment to look back: rung {bag_of_words} averaged the past with two loops, and the same idea, with weights that depend on what the tokens say, now answers questions on a page that you wrote.
 #
-# If it says “not yet”, there are two usual reasons. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn: `nn.Embedding` starts with a standard deviation of 1, and with PyTorch's default initialization our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# “Not yet” usually has one of two causes. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
 # ## Into another model
 #
-# A trained model is its parameters, and these are numbers with names. Will yours fit into the GPT of rung {bigram_to_gpt}?
+# A trained model comes down to its parameters, which are numbers with names. Will yours fit into the GPT of rung {bigram_to_gpt}?
 
 # %% tags=["folded"]
 # Question
@@ -293,11 +293,11 @@ except RuntimeError as error:
     print("They do not fit:", str(error).splitlines()[1].strip()[:300])
 
 # %% [markdown]
-# If yours don't fit, nothing is wrong with your model, because names are a choice. A few lines then have to translate, and that's what we'll do now, with the parameters of a real model.
+# If your names don't fit, nothing is wrong with your model, because names are a choice. You need a few lines that translate, and you'll write them at the end of this rung, for the parameters of a real model.
 #
 # ### More: prove it for new parameters
 #
-# Our page and rung {bigram_to_gpt}'s GPT were written apart, so their loops, masks and classes differ. With the same parameters they are the same function.
+# Our page and rung {bigram_to_gpt}'s GPT were written separately, so their loops, masks and classes differ. With the same parameters they are the same function.
 
 # %% tags=["proof"]
 page = EXERCISES["gpt"].reference(V, block_size)
@@ -309,9 +309,103 @@ for each in (page, rung_8):
     assert examine(each, **sizes, train=False)
 
 # %% [markdown]
+# ## Break it
+#
+# Here are three models, each with one bug, drawn anew whenever you run the cell. Look at their tables, test whatever else you like, and guess before the examiner speaks. Good tests are a second call with the same ids, the first loss and the gradients. `broken[0](ids, targets)` returns logits and a loss.
+
+# %% tags=["nbval-ignore-output"]
+generator = torch.Generator()
+generator.seed()  # other bugs each time
+six = draw_bugs(6, generator)
+bugs, broken = six[:3], []
+for bug in bugs:
+    torch.manual_seed(0)
+    broken.append(plant(bug))
+print("Three of these:", *sorted(bug.name for bug in six), sep="\n- ")
+
+# %% tags=["folded", "nbval-ignore-output", "name:tables"]
+# Picture: which outputs of the three change with which tokens
+panels = []
+for number, each in enumerate(broken, start=1):
+    each.eval()
+    some = torch.arange(8)
+    logits, _ = each(some[None])
+    if logits.shape != (1, 8, each.vocab_size):
+        print(f"model {number}: logits of shape {tuple(logits.shape)}")
+        continue
+    table = moved(lambda ids: each(ids)[0], some, each.vocab_size)
+    title = f"model {number}"
+    panels.append(Heatmap(title, table.float(), "output", "token"))
+picture(
+    *panels,
+    alt="Tables of the three models, each with a row for an output and "
+    "a column for a changed token.",
+)
+
+# %% tags=["do"]
+my_guesses = ["", "", ""]  # which model has which bug?
+
+# %% tags=["nbval-ignore-output"]
+for bug, each, guess in zip(bugs, broken, my_guesses):
+    its = {"vocab_size": each.vocab_size, "block_size": each.block_size}
+    report = examine(each, **its, train=False)
+    assert report.findings[0].name == bug.finding
+    print(f"You said: {guess or 'nothing yet'}. It is: {bug.name}.")
+    print(report.findings[0], end="\n\n")
+
+# %% [markdown]
+# The examiner tells you where to look but not which line is wrong, because a leak may come from the mask, from `view` without `transpose`, or from a norm that runs over time.
+#
+# ## Explore: bugs that look alike
+#
+# **Which bugs look alike from outside, and which question tells them apart?** Choose a bug and look at its table first. Then find a second bug with the same table, and the panel that tells the two apart.
+
+# %% tags=["folded"]
+# Explorer: planted bugs, and what is seen of them from outside
+explore("planted_bugs")
+
+# %% [markdown]
+# ## Exercises
+#
+# The page was the first exercise. Now write two of the examiner's questions yourself, both of which treat the model as a black box.
+#
+# ### 2. Does it know the order?
+#
+# <!--task swaps_noticed-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("swaps_noticed")
+
+
+# %%
+def my_swaps_noticed(model, ids):
+    raise NotImplementedError
+
+
+check("swaps_noticed", my_swaps_noticed)
+
+# %% [markdown]
+# ### 3. How far does it see?
+#
+# <!--task context_length-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("context_length")
+
+
+# %%
+def my_context_length(model, ids):
+    raise NotImplementedError
+
+
+check("context_length", my_context_length)
+
+# %% [markdown]
 # ## Your page talks
 #
-# This is the last step of the climb. Take your page and exchange the four parts of rung {a_real_model}: RMSNorm, rotary positions, grouped queries and the gate. Then copy the 135<!--given--> million numbers of SmolLM2 into it, and it speaks English. Give yourself an evening for this one. Until you've written it, the cells below use our page of today, which is folded underneath.
+# This is the last step of the climb. Take your page and swap in the four parts of rung {a_real_model}, which are RMSNorm, rotary positions, grouped queries and the gate. Then copy the 135<!--given--> million numbers of SmolLM2 into it, and it speaks English. Give yourself an evening for this one. Until you've written both the page and `my_copies`, the cells below use ours, which is folded underneath.
 
 
 # %% tags=["do"]
@@ -336,7 +430,7 @@ def my_copies(page, theirs):
 # | --- | --- | --- |
 # | `transformer.wte.weight` | (V, C) | the embedding, which is also the output matrix |
 # | `transformer.h.{i}.ln_1.weight` | (C,) | RMSNorm before attention; its eps is `1e-5` |
-# | `transformer.h.{i}.attn.c_attn.weight` | (queries + keys + values, C) | three matrices, one above the other |
+# | `transformer.h.{i}.attn.c_attn.weight` | (queries + keys + values, C) | three matrices, stacked in this order |
 # | `transformer.h.{i}.attn.c_proj.weight` | (C, C) | the output of attention |
 # | `transformer.h.{i}.ln_2.weight` | (C,) | RMSNorm before the gate |
 # | `transformer.h.{i}.mlp.c_fc.weight` | (H + H, C) | the gate, then the hidden layer |
@@ -345,7 +439,7 @@ def my_copies(page, theirs):
 #
 # ### More: our page of today
 #
-# It keeps queries, keys and values apart, and gate and hidden layer too, so its names don't fit, and the copies have to split two matrices in each layer.
+# It keeps queries, keys and values in separate matrices, and the gate and hidden layer too, so its names don't fit, and `copies` has to split two matrices in each layer.
 
 
 # %% tags=["name:today"]
@@ -432,7 +526,7 @@ def copies(page, theirs):
 # %% [markdown]
 # ### Copy, compare, talk
 #
-# How will you know that the numbers have arrived where they belong? Compare your logits with those of rung {a_real_model}'s model on the same text.
+# How will you know that the numbers ended up where they belong? Compare your logits with those of rung {a_real_model}'s model on the same text.
 
 # %%
 if not smollm_path().exists():
@@ -444,30 +538,32 @@ smollm, smollm_tokenizer = load_smollm()
 theirs = smollm.state_dict()
 with torch.no_grad():
     try:
-        page, numbers = MyPageOfToday(), my_copies
-        pairs = list(numbers(page, theirs))
+        page = MyPageOfToday()
+        pairs = list(my_copies(page, theirs))
+        whose = "your page"
     except NotImplementedError:
         page = PageOfToday(smollm.config)
         pairs = list(copies(page, theirs))
+        whose = "our page"
     for mine, number in pairs:
         assert mine.shape == number.shape, (mine.shape, number.shape)
         mine.copy_(number)
     some = smollm_tokenizer.encode("The capital of France is")[None]
     away = (page(some) - smollm(some)).abs().amax(dim=(0, 2))
 copied = sum(mine.numel() for mine, _ in pairs)
-print(f"{copied:,} numbers copied")
+print(f"{copied:,} numbers copied into {whose}")
 print("largest difference of the logits at each token:", away)
 
 # %% [markdown]
-# If your differences are large, their places help you to find the bug. At token 0 there's nothing else to look at and nothing to turn, so if the difference is large already there, look at the norms, the gate, or the order of the matrices that you split. If it's right at token 0 and wrong from token 1 on, look at the rotation, the mask, or which key belongs to which query.
+# If your differences are large, where they begin helps you find the bug. Token 0 can only attend to itself and isn't rotated, so if the difference is already large there, check the norms, the gate, the order of the matrices that you split, or which value belongs to which query. If it begins at token 1, check the rotation, the scaling, the mask, or which key belongs to which query.
 
 # %% tags=["folded", "lesson"]
 # With SmolLM2: the differences are rounding errors.
 assert copied == sum(p.numel() for p in smollm.parameters())
-assert away.max() < 1e-2
+assert away.max() < 5e-3
 
 # %% [markdown]
-# They are the same function. So all that's left is to let it write, one token at a time, with the loop of rung {bigram_to_gpt} and the chat template of rung {a_real_model}. Ask it whatever you like.
+# Up to rounding, the two models agree. All that's left is to let yours write, one token at a time, with the loop of rung {bigram_to_gpt} and the chat template of rung {a_real_model}. Ask it anything.
 
 # %% tags=["nbval-ignore-output", "do"]
 # With SmolLM2: it answers.
@@ -482,107 +578,15 @@ with torch.no_grad():
         ids_so_far = torch.cat([ids_so_far, best], dim=1)
 
 # %% [markdown]
-# Every line between your question and that answer is on this page. That was the promise of the first rung, and you have kept it.
+# Between the ids of your question and those of the answer, every line of the model is on this page. That was the promise of the first rung, and it's kept once the page is yours.
 #
-# (It stops after 30 tokens and slows down as it writes, because your page has no cache. That would be a good next line to write.)
+# (It stops after 30 tokens because the loop does, and it slows down as it writes because the page has no cache. A cache would be a good next thing to write.)
 #
-# ## Break it
-#
-# Three models, each with one bug, drawn anew whenever you run the cell. Look at their tables, ask whatever else you like, and make your guesses before the examiner speaks. A second call with the same ids, the first loss and the gradients are good questions, and `broken[0](torch.arange(8)[None])[0]` are logits. (`print(*BUGS)` lists all names.)
-
-# %% tags=["nbval-ignore-output"]
-generator = torch.Generator()
-generator.seed()  # other bugs each time
-bugs, broken = draw_bugs(3, generator), []
-for bug in bugs:
-    torch.manual_seed(0)
-    broken.append(plant(bug))
-
-# %% tags=["folded", "nbval-ignore-output", "name:tables"]
-# Picture: which outputs of the three change with which tokens
-panels = []
-for number, each in enumerate(broken, start=1):
-    each.eval()
-    some = torch.arange(8)
-    logits, _ = each(some[None])
-    if logits.shape != (1, 8, each.vocab_size):
-        print(f"model {number}: logits of shape {tuple(logits.shape)}")
-        continue
-    table = moved(lambda ids: each(ids)[0], some, each.vocab_size)
-    title = f"model {number}"
-    panels.append(Heatmap(title, table.float(), "output", "token"))
-picture(
-    *panels,
-    alt="Tables of the three models, each with a row for an output and "
-    "a column for a changed token.",
-)
-
-# %% tags=["do"]
-my_guesses = ["", "", ""]  # which bug has which model?
-
-# %% tags=["nbval-ignore-output"]
-for bug, each, guess in zip(bugs, broken, my_guesses):
-    its = {"vocab_size": each.vocab_size, "block_size": each.block_size}
-    report = examine(each, **its, train=False)
-    assert report.findings[0].name == bug.finding
-    print(f"You said: {guess or 'nothing yet'}. It is: {bug.name}.")
-    print(report.findings[0], end="\n\n")
-
-# %% [markdown]
-# The examiner names the place where you should look and not the line, because a leak may come from the mask, from `view` without `transpose`, or from a norm that runs over time.
-#
-# ## Explore: bugs that look alike
-#
-# **Which bugs look alike from outside, and which question tells them apart?** Choose a bug and look at its table first. Then find a second bug with the same table, and the panel in which the two differ.
-
-# %% tags=["folded"]
-# Explorer: planted bugs, and what is seen of them from outside
-explore("planted_bugs")
-
-# %% [markdown]
-# ## Exercises
-#
-# The page was the first. Now write two of the examiner's questions yourself. Both treat the model as a black box.
-#
-# ### 2. Does it know the order?
-#
-# <!--task swaps_noticed-->
-
-# %% tags=["folded"]
-# Fill in, or go on and write it all
-fill("swaps_noticed")
-
-
-# %%
-def my_swaps_noticed(model, ids):
-    raise NotImplementedError
-
-
-check("swaps_noticed", my_swaps_noticed)
-
-# %% [markdown]
-# ### 3. How far does it see?
-#
-# <!--task context_length-->
-
-# %% tags=["folded"]
-# Fill in, or go on and write it all
-fill("context_length")
-
-
-# %%
-def my_context_length(model, ids):
-    raise NotImplementedError
-
-
-check("context_length", my_context_length)
-
-# %% [markdown]
 # ## In the wild
 #
-# - Andrej Karpathy (2019) asks the same questions by hand in "A Recipe for Training Neural Networks": check the first loss, overfit one batch, and find out by gradients which outputs depend on which inputs.
-# - `transformers` also tests its models from outside. A text in a batch has to give what it gives alone, and a cache what the model gives without one.
-# - People who write GPT-2 anew use the names of its parameters, because then the released numbers load without a translation. Careful: four matrices of each block are stored there as (in, out).
+# - Andrej Karpathy (2019) asks the same questions by hand in "A Recipe for Training Neural Networks": check the first loss, overfit one batch, and use gradients to find out which outputs depend on which inputs.
+# - `transformers` also tests its models from outside. A text has to give the same result in a batch as alone, and with a cache as without one.
+# - People who rewrite GPT-2 often keep its parameter names, because then they hardly need to translate to load the released numbers. They still have to transpose four matrices of each block, which are stored as (in, out).
 #
 # ## What to read, what to build
 #
@@ -597,6 +601,6 @@ check("context_length", my_context_length)
 # 2. Right shapes and a falling loss prove little, so ask what each output depends on, and what it must not depend on.
 # 3. Fix the first finding, then ask again.
 #
-# You began with a mean of the past, in two loops, and this is where the ladder ends.
+# You began with two loops that averaged the past, and you end with a GPT that you can write from nothing and test without reading its code.
 #
 # <!--neighbours-->

@@ -109,7 +109,7 @@ class CrossAttentionHead(nn.Module):
 
 
 # %% [markdown]
-# If a text is its own context, you're back to self-attention. To prove that, copy the parameters into a `Head`, whose linear layers have the same names.
+# If a text is its own context, you're back to self-attention. To check that, copy the parameters into a `Head`, whose linear layers have the same names.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
@@ -208,7 +208,7 @@ without = second(head(x)[0])[0]
 (with_mask - without)[-1].detach()
 
 # %% [markdown]
-# For the same reason a model such as BERT, which is only an encoder and reads in both directions (it is **bidirectional**), isn't made for continuing a text. Each new word would change what all earlier positions have made of the text.
+# For the same reason a model such as BERT, which is only an encoder and reads in both directions (it is **bidirectional**), isn't suited to continuing a text. Each new word would change what all earlier positions have made of the text.
 #
 # ### More: windows, prefixes and padding, a gallery of masks
 #
@@ -313,7 +313,7 @@ assert {len(text) for text in targets} == {10}
 padding = padding_mask(lengths, 17)  # (21000, 1, 17)
 
 # %% [markdown]
-# The encoder gives each character a learned vector and adds a vector for its position. Then two heads look at each character and the two on either side, and what they find is appended to the character's channels. We keep the heads from looking farther so that each token stands for one place, which makes the map below readable.
+# The encoder gives each character a learned vector and adds a vector for its position. Then two heads look at each character, the two before it and the two after it, and what they find is appended to the character's channels. We keep the heads from looking farther so that each token stands for one place, which makes the map below readable.
 
 
 # %% tags=["name:model"]
@@ -344,7 +344,7 @@ class Encoder(nn.Module):
 ask("which_gets_the_mask")
 
 # %% [markdown]
-# What each of the decoder's heads finds is added to the token, which works because the values have as many channels as a token. Last comes a feed-forward network, which is two linear layers with all negative numbers set to 0 between them. This network combines what was found into a logit for every character.
+# What each decoder head finds is added to the token, which works because the values have as many channels as a token. Last comes a feed-forward network, which is two linear layers with all negative numbers set to 0 between them. This network combines what was found into a logit for every character.
 
 
 # %% tags=["name:model"]
@@ -376,11 +376,11 @@ class Decoder(nn.Module):
 
 
 # %% [markdown]
-# Here is the model that yours is a small version of, the transformer of Vaswani et al. (2017). It reads from the bottom up.
+# Yours is a small version of this model, the transformer of Vaswani et al. (2017). Read the drawing from the bottom up.
 #
 # ![The transformer with its encoder on the left and its decoder on the right, read from the bottom up. In the encoder, tokens with their positions go through self-attention without a causal mask and a feed-forward network, six times over. In the decoder, they go through self-attention with a causal mask, cross-attention without one, and a feed-forward network, also six times over. After each of these parts, what it found is added to the token, and the sum is normalized. An arrow leads from the top of the encoder to the cross-attention, and carries the keys and values. At the top of the decoder, a linear layer and a softmax give the next character.](images/encoder_decoder.svg)
 #
-# Each frame is repeated six times, and every time the decoder looks at the encoder's final output. Dotted lines add the token to what was found for it, as in your decoder. (Rung {bigram_to_gpt} explains the norm.) Without the left column and the cross-attention, it's nearly a GPT.
+# Each frame is repeated six times, and each time the decoder looks at the encoder's final output. Dotted lines add the token to what was found for it, as in your decoder. (Rung {bigram_to_gpt} explains the norm.) Without the left column and the cross-attention, it's nearly a GPT.
 #
 # ## Train it
 #
@@ -445,7 +445,7 @@ assert found == ["1998-03-03", "2024-12-24", "1066-07-07"]
 found
 
 # %% [markdown]
-# It gets more than 98 % of the 1,000 held-out dates completely right.
+# It gets more than 98% of the 1,000 held-out dates completely right.
 #
 # Now write a date of your own, and then make the model fail. What will it make of `3 march 998`? The right answer is `0998-03-03`, but no year in training began with a 0.
 
@@ -487,7 +487,7 @@ picture(
 )
 
 # %% [markdown]
-# Nobody told the model where to find a year. Yet it takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. A map like this, which shows which parts of two texts belong together, is an **alignment**.
+# Nobody told the model where to find a year. Yet it takes four steps along the year at the end of the date, jumps to the name of the month, and then to the day at the start. A map like this, of which parts of two texts belong together, is called an **alignment**.
 #
 # One date could be luck. What about all 1,000?
 
@@ -505,7 +505,7 @@ assert found[4:].min() > 0.5
 found
 
 # %% [markdown]
-# In {{100 * found[:4].mean():.0f}} % of the dates, a written digit of the year looks most at that digit in the source. The month's last digit looks most at the month's name in {{100 * found[4]:.0f}} %, and the day's last digit at the day in {{100 * found[5]:.0f}} %.
+# In {{100 * found[:4].mean():.0f}}% of the dates, a written digit of the year looks most at that digit in the source. The month's last digit looks most at the month's name in {{100 * found[4]:.0f}}%, and the day's last digit at the day in {{100 * found[5]:.0f}}%.
 #
 # ## Does it need what it looks at?
 #
@@ -540,7 +540,7 @@ assert shares[~own].min() > 0.8
 shares
 
 # %% [markdown]
-# With its own key hidden, a digit is right in about one date in ten, as often as by guessing. With another digit's key hidden, it's right in {{100 * shares[~own].mean():.0f}} %. So for the year you can believe the map.
+# With its own key hidden, a digit is right in about one date in ten, as often as by guessing. With another digit's key hidden, it's right in {{100 * shares[~own].mean():.0f}}%. So for the year you can believe the map.
 #
 # What about the dashes? Their rows also sum to 1, so each dash has to look somewhere.
 
@@ -555,7 +555,7 @@ for row in (4, 7):  # the two dashes
     assert shares[row] > 0.95
 
 # %% [markdown]
-# When you hide what a dash looks at most, the model still predicts a dash in more than 95 % of the dates. So here the weight doesn't explain what is written.
+# When you hide what a dash looks at most, the model still predicts a dash in more than 95% of the dates. So here the weight doesn't explain what is written.
 #
 # One more caution: column s stands for what the encoder has *made* of character s. Our encoder can't look far, but in a deep model a token may have gathered anything from anywhere.
 #
@@ -600,7 +600,7 @@ explore("cross_and_causal")
 #
 # ### More: the leak probe, and how far a change travels
 #
-# The leak probe, which you have used since rung {bag_of_words}, adds noise to one position after another and compares the outputs bit by bit. (The probe adds a different number to each channel, because a model that sees only differences between channels wouldn't notice the same number in all of them.) The result has a row for each output and a column for each input.
+# The leak probe, which you've used since rung {bag_of_words}, adds noise to one position after another and compares the outputs bit by bit. (The probe adds a different number to each channel, because a model that sees only differences between channels wouldn't notice the same number in all of them.) The result has a row for each output and a column for each input.
 
 
 # %%
@@ -688,7 +688,7 @@ assert leak_probe(rounded, x).all()
 #
 # ## Break it
 #
-# Here's a bug that all of us write sooner or later. This function is meant to be a causal head. Its shapes are right, and there's no warning.
+# Here's a bug that's easy to write and hard to notice. This function is meant to be a causal head. Its shapes are right, and there's no warning.
 
 
 # %%
@@ -897,13 +897,13 @@ check("leaks", my_leaks)
 #
 # ![The transformer as a drawing. Highlighted: what this rung builds (the context, from which keys and values may come).](images/transformer_cross_and_causal.svg)
 #
-# Now a head can read any text, and by hiding keys you can test whether a model needs what it looks at. The model on our staircase is a decoder that reads only its own text. Next it gets more heads, because a single head has only one pattern of weights for each letter.
+# Now a head can read another text, and by hiding keys you can test whether a model needs what it looks at. The model on our staircase is a decoder that reads only its own text. Next it gets more heads, because a single head has only one pattern of weights for each letter.
 #
 # ## Three sentences to remember
 #
 # 1. In cross-attention the queries come from the text being written, and the keys and values come from the text that was read.
-# 2. The self-attention of an encoder and of a decoder differs only in the mask, so say what True means before you pass a mask on, and probe the result.
-# 3. A weight says what went into the mix, so read a map as a guess about what the model uses, and test that guess by taking something away.
+# 2. Self-attention in an encoder and in a decoder differs only in the mask, so say what True means before you pass a mask on, and probe the result.
+# 3. A weight says only how much went into the mix, so read a map as a guess about what the model uses, and test that guess by taking something away.
 #
 # Next: [rung {multi_head}]({multi_head}.ipynb), where several heads look at once.
 #

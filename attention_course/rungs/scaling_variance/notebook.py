@@ -224,7 +224,7 @@ assert (w.grad - slope).abs() < 0.01
 w.grad, slope
 
 # %% [markdown]
-# The two slopes agree as closely as your nudge allows. With the slopes in hand, an **optimizer** changes the parameters. You can now read the loop in `train` above, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. Running a trained model, which needs none of this, is called **inference**.
+# The two slopes agree as closely as your nudge allows. With the slopes in hand, an **optimizer**, here Adam, changes the parameters. You can now read the loop in `train` above, where `zero_grad()` clears the old slopes, `backward()` finds the new ones, and `step()` moves every parameter. Running a trained model, which needs none of this, is called **inference**.
 #
 # ## How large is a score?
 #
@@ -239,9 +239,9 @@ scores = (q * k).sum(dim=-1)
 scores
 
 # %% [markdown]
-# The mean of these scores is 0. To measure how far they spread, square each score's distance from the mean, and average. The result is the **variance**. Eight scores are 0 and eight are 2 or −2, so the variance is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}, and its root is the standard deviation, √2.
+# The mean of these scores is 0. To measure how far they spread, square each score's distance from the mean, and average the squares. The result is the **variance**. Eight scores are 0 and eight are 2 or −2, so the variance is (8 · 0 + 8 · 4) / 16 = {{scores.var(correction=0):.0f}}, and its root is the standard deviation, √2.
 #
-# Now toss the coins 4000 times. Try 8 channels, then 32<!--given--> and 128<!--given-->, and look for the rule.
+# Now toss the coins 4,000 times. Try 8 channels, then 32<!--given--> and 128<!--given-->, and look for the rule.
 
 # %% tags=["do"]
 channels = 2  # then 8, 32, 128
@@ -262,7 +262,7 @@ ask("variance_of_a_score")
 #
 # $$\operatorname{var}(q \cdot k) = \text{head\_size} \cdot \operatorname{var}(q) \cdot \operatorname{var}(k)$$
 #
-# Test the formula on 4000 random queries and keys.
+# Test the formula on 4,000 random queries and keys.
 
 # %%
 torch.manual_seed(0)
@@ -274,7 +274,7 @@ measured = torch.stack(
 torch.testing.assert_close(measured, head_sizes.float(), rtol=0.1, atol=0)
 
 # %% [markdown]
-# All eleven are within 10 % of the formula. With 64 channels, which factor brings the variance back to 1?
+# All eleven are within 10% of the formula. With 64 channels, which factor brings the variance back to 1?
 
 # %% tags=["folded"]
 # Fill in: scores of variance 1
@@ -325,7 +325,7 @@ picture(
 # %% [markdown]
 # ## What softmax does to large scores
 #
-# What does softmax make of scores that lie far apart?
+# What does softmax do with scores that lie far apart?
 
 # %% tags=["folded"]
 # Question
@@ -354,7 +354,7 @@ picture(
 )
 
 # %% [markdown]
-# A softmax that gives nearly everything to one key is **saturated**. Before training, the scores are random, and so is the winner. Can training correct it?
+# A softmax that gives nearly everything to one key is **saturated**. Before training, the scores are random, and so is the winner. Can training still put it right?
 #
 # How far does a weight move when you change a score? Write $p_i = e^{s_i} / Z$, where $Z$ is the sum of all exponentials. If key i's own score grows, so do $e^{s_i}$ and $Z$. If another score grows, only $Z$ does. The quotient rule gives
 #
@@ -395,7 +395,7 @@ assert not scores.grad.any()
 #
 # ### How many channels saturate a row?
 #
-# Let's draw 1000 random queries with 8 keys each, and for each of three measures take the middle one of the 1000 values.
+# Let's draw 1,000 random queries with 8 keys each, and take the middle one of the 1,000 values for each of three measures.
 
 
 # %% tags=["folded"]
@@ -457,11 +457,11 @@ picture(
 )
 
 # %% [markdown]
-# (The norm is the root of the sum of all squared derivatives.) Without a scale all three measures collapse. At head_size 64, the largest weight is typically {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}}. With the scale, hardly anything changes from 1 channel to 1024.
+# (The norm is the root of the sum of all squared derivatives.) Without a scale, all three measures collapse. At head_size 64, the largest weight is typically {{rows_of_weights(64, 1.0).amax(dim=-1).median():.2f}}. With the scale, hardly anything changes from 1 channel to 1024.
 #
 # ## Before and after training
 #
-# In a fresh wide head, `nn.Linear` gives q and k variance 2/3<!--given-->. So by the formula, scores have variance 256 · 4/9<!--given-->, about {{256 * 4 / 9:.0f}}, without the scale, and 4/9<!--given--> with it. How does training change that?
+# In a fresh wide head, q and k (as a section below works out) have variance 2/3<!--given-->. So by the formula, scores have variance 256 · 4/9<!--given-->, about {{256 * 4 / 9:.0f}}, without the scale, and 4/9<!--given--> with it. How does training change that?
 
 # %% tags=["folded"]
 # Question
@@ -493,7 +493,7 @@ for name in list(models)[1:]:
         )
 
 # %% [markdown]
-# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half of the time before it had read a line, and never found out where to look. Why did its scores still grow? About half of its rows let a gradient through at first. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap. So the scale does two things. It brings the first scores close together, and it keeps each step small. (Later on, softmax may saturate, because by then it has learned something.)
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half the time before it had read a line, and never found out where to look. Why did its scores still grow? About half of its rows let a gradient through at first. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap. So the scale does two things. It brings the first scores close together, and it keeps each step small. (Later on, softmax may saturate, because by then the head has learned something.)
 #
 # Then why not just start with smaller numbers? Divide the wide head's matrices for q and k by 4, and its first scores are the same as with the scale.
 
@@ -513,11 +513,11 @@ assert small > 1.5
 small, losses["256 channels"][-1].item(), divided[-1].item()
 
 # %% [markdown]
-# A small start cures only the start, and the head still ends above 1.5. Its first step moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves them 16 times as far. Smaller steps for both matrices would help, but every width would need its own.
+# A small start cures only the start, and the head still ends above 1.5. Its first step moves the scores 4 times as far as with the scale, and once q and k have grown, a step moves them 16 times as far. Smaller steps for both matrices would help, but every width would need a different size.
 #
 # ### More: the middle of the rows, and their mean
 #
-# The gradients of many queries add up, so the mean of the norms matters as well, and it tells a milder story than the middle value.
+# The gradients of many queries add up, so the mean of the norms matters too, and it tells a milder story.
 
 # %%
 for d in (1, 64, 256, 1024):
@@ -526,9 +526,9 @@ for d in (1, 64, 256, 1024):
     print(f"head_size {d:4}: {both}")
 
 # %% [markdown]
-# The middle of all values is called the **median**. The median norm is below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on the way like this are called **vanishing gradients**. But the mean falls much more slowly, roughly as 1/√head_size, so with four times as many channels it roughly halves. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change of the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
+# The middle of all values is called the **median**. The median norm is below 0.1 at head_size 64, and practically 0 at 1024. Gradients that get lost on the way like this are called **vanishing gradients**. But the mean falls much more slowly, roughly as 1/√head_size, so with four times as many channels it roughly halves. At 1024 nearly all of the mean comes from a fifth of the rows, the ones in which two scores nearly tie, because there a small change in the scores still moves the weights. So a saturated head isn't cut off entirely. A few of its rows still tell it something, and its values learn anyway.
 #
-# (So far we've looked at the Jacobian alone. The gradient of q and k also contains the scale, and leaving out the factor 1/√head_size makes that gradient larger. So on average the gradient doesn't fall with head_size, but in a typical row it does.)
+# (So far we've looked at the Jacobian alone. The gradient for q and k also contains the scale, and leaving out the factor 1/√head_size makes that gradient larger. So on average the gradient doesn't fall with head_size, but in a typical row it does.)
 
 # %% tags=["folded"]
 # Check: before and after training; median and mean of the norms
@@ -580,7 +580,7 @@ assert wide.mean() > 0.8 * narrow.mean()
 q, k = q.detach(), k.detach()
 
 # %% [markdown]
-# ### More: isn't that only a bad learning rate?
+# ### More: isn't that just a bad learning rate?
 #
 # It's a fair objection. We also trained both wide heads at the learning rates 0.001<!--given-->, 0.003<!--given--> and 0.03<!--given-->, and each time the head without the scale ended with the higher loss. You can repeat that with `train(LetterBefore(256, 1.0), lr=0.003)`. (Our optimizer, Adam, already lengthens steps where slopes are small. But a slope of 0 gives it no direction.)
 #
@@ -753,7 +753,7 @@ torch.testing.assert_close(
 #
 # **At which head_size does one key get nearly all the weight, and which scale brings the others back?**
 #
-# With the scale on "none", drag head_size to the right until one bar is almost 1. What has become of the Jacobian? Then press "1/√head_size", and look for another scale that is right at both ends of the slider. Finally, set the variance of q to 4, and work out which scale you need now.
+# With the scale on "none", drag head_size to the right until one bar is almost 1. What happens to the Jacobian? Then press "1/√head_size", and see whether any other scale is right at both ends of the slider. Finally, set the variance of q to 4, and work out which scale you need now.
 
 # %% tags=["folded"]
 # Explorer: scores, weights and Jacobian over head_size
@@ -783,7 +783,7 @@ for d, least in ((16, 1 / 5), (64, 1 / 2)):
     print(f"head_size {d}: {none:.1%} without a scale, {roots:.1%} with it")
 
 # %% [markdown]
-# Without a scale one key takes over in more than a fifth of the rows at head_size 16, and in more than half at 64. With 1/√head_size, the other keys come back in nearly every row. (Row 6 of the explorer is an exception at head_size 64, where one key keeps most of the weight.)
+# Without a scale, one key takes over in more than a fifth of the rows at head_size 16, and in more than half at 64. With 1/√head_size, the other keys come back in nearly every row. (Row 6 of the explorer is an exception at head_size 64, where one key keeps most of the weight.)
 #
 # ## Break it
 #
