@@ -24,7 +24,7 @@ hero("bigram_to_gpt")
 #
 # ## A text is full of questions
 #
-# Training takes questions with known answers. Cover the end of a text, guess the next letter, and you have such a question. A model looks at **block_size** characters at most, and a piece of text of that length is a block.
+# Training needs questions with known answers. Cover the end of a text, guess the next letter, and you have such a question. A model looks at **block_size** characters at most, and a piece of text of that length is a block.
 
 # %% tags=["folded"]
 # Question
@@ -142,7 +142,7 @@ for row_x, row_y in zip(x, y):
 # %% [markdown]
 # ### More: who shifts, in other people's code
 #
-# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so make sure you don't shift twice. If you do both, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far.
+# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so make sure you don't shift twice. If you do, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far.
 #
 # The number of tokens that a model can look at, our block_size, is called the **context length** in papers.
 #
@@ -196,7 +196,7 @@ math.log(forms), math.log(forms) / per_story
 # %% [markdown]
 # ### More: what is a tenth of a nat worth?
 #
-# A loss that is lower by 0.1 means that the model gives each character exp(0.1) times the probability on average (a geometric mean), so about a tenth more. That doesn't sound like much, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, while far above the entropy you won't notice it in the text. What counts is the distance to the floor. (Papers often report the perplexity, exp(loss), as in rung {masked_softmax}. A perplexity of V is a guess among all V characters. You train on the loss all the same.)
+# A loss that is lower by 0.1 means that the model gives each character exp(0.1) times the probability on average (a geometric mean), so about a tenth more. That doesn't sound like much, but over a story of a hundred characters the factors multiply. So near the entropy a small difference can decide whether the answers are right, while far above the entropy you won't notice it in the text. What counts is the distance to the floor. (Papers often report the perplexity, exp(loss), as in rung {masked_softmax}. A perplexity of V is a guess among all V characters. You still train on the loss.)
 
 # %%
 math.exp(0.1), math.exp(0.1 * 100)
@@ -274,7 +274,7 @@ assert floors["2-gram"] < reached < floors["2-gram"] + 0.03
 print(f"{reached:.2f}, and the floor is {floors['2-gram']:.2f}")
 
 # %% [markdown]
-# The table is nearly as good as a table can be. Let it write. The loop below, the core of `generate`, draws a character from the model's probabilities, appends it, and runs the model again. We also count the right answers. The **answer accuracy** is the share of answers in the validation text where, at every letter, the model's highest logit is the right one. There are 8 names, 8 things and 8 places, so a guess is right once in eight.
+# The table is nearly as good as a table can be. Let it write. The loop below, the core of `generate`, draws a character from the model's probabilities, appends it, and runs the model again. We also count the right answers. The **answer accuracy** is the share of answers in the validation text where, at every letter, the model's highest logit is the right one. There are 8 names, 8 things and 8 places, so a guess is right one time in eight.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -348,7 +348,7 @@ class Attention(nn.Module):
 
 
 # %% [markdown]
-# Attention carries information between tokens, but once its weights are fixed a head can only add up values. The *feed-forward* part, often called `mlp`, works on each token by itself. It has two linear layers with a bend between them, so it can, say, switch one channel on only if two others are on. (The bend is `gelu`, a rounded version of ReLU, which turns negative numbers into 0. Without a bend, two linear layers do no more than one.)
+# Attention carries information between tokens, but once its weights are fixed a head can only add up values. The *feed-forward* part, often called `mlp`, works on each token by itself. It has two linear layers with a bend between them, so it can, say, switch one channel on only if two others are on. (The bend, or nonlinearity, is `gelu`, a rounded version of ReLU. Without it, two linear layers do no more than one.)
 #
 # A **residual connection** adds what a part computes to what was there, like the note in the margin of rung {query_key_value}. The vector that all parts read and add to is called the residual stream, and gradients run back along this stream past every part.
 #
@@ -500,11 +500,11 @@ assert max(accuracies.values()) < 0.25
 
 # %% [markdown]
 # - The mean of the past no longer knows which character came last, so it's worse than the table.
-# - One head chooses where to look, and just beats the table. With positions a head knows where the letters are, and four heads look at several letters.
+# - One head chooses where to look, and just beats the table. With positions a head knows where the letters are, and four heads can look at several at once.
 # - Feed-forward doesn't help yet. Residual connections then more than halve the loss, at least in so few steps.
 # - LayerNorm adds little here.
 #
-# Now look at the column on the right. You have made seven changes, and the model still answers no better than a guess. One change is left, the same layer once more, and it doesn't look as if that could help. Here is the whole model in your own parts. With the same parameters it computes what `GPT` does.
+# Now look at the column on the right. You've made seven changes, and the model still answers no better than a guess. One change is left, the same layer once more, and it doesn't look as if that could help. Here is the whole model in your own parts. With the same parameters it computes what `GPT` does.
 
 
 # %% tags=["proof"]
@@ -607,7 +607,7 @@ for i in range(steps):
 # %% [markdown]
 # ## The moment it clicks
 #
-# Your model babbles, then it spells, then it guesses names, until at some step it says Sam and stays with Sam. Was that luck? The picture shows the loss, the answer accuracy, the weight that layer 0 puts on the previous letter, and the weight that layer 1 puts on the answer when it's asked for.
+# Your model babbles, then it spells, then it guesses names, until at some step it says Sam and sticks with Sam. Was that luck? The picture shows the loss, the answer accuracy, the weight that layer 0 puts on the previous letter, and the weight that layer 1 puts on the answer when it's asked for.
 
 # %% tags=["folded", "given"]
 # Picture: loss, answers, and two heads, over the steps of your run
@@ -655,7 +655,7 @@ assert accuracies["second layer"] > 0.95 > 0.25 > accuracies[control]
 assert abs(losses[control] - losses["LayerNorm"]) < 0.02
 
 # %% [markdown]
-# Stop here for a moment. None of your models before this one did better than a guess, but this one *knows*. The control also guesses, so size isn't what answers the question. (With three times as many steps, the single layer in the opening picture finds most things and places, but only 12<!--given--> % of the names.)
+# Stop here for a moment. None of your models before this one did better than a guess, but this one *knows*. The control also guesses, so size doesn't make the difference. (With three times as many steps, the single layer in the opening picture finds most things and places, but only 12<!--given--> % of the names.)
 #
 # ## Two layers, one lookup
 #
@@ -707,18 +707,18 @@ axes.axis("off")
 Picture.of(
     figure,
     alt="The story, letter by letter. Above it, layer 0: arrows from the S "
-    "of Sam and letters near it to a place just behind the S. Below it, "
+    "of Sam and letters near it to a place just after the S. Below it, "
     "layer 1: a thick arrow from that place to the space after “Poor”.",
 )
 
 # %% [markdown]
 # - **Which letter?** An S has to follow the last “Poor”. But before the first layer, the S of Sam knows only itself, and nothing there says that “poor” came before.
-# - **Which note?** In layer 0 (above the line), a place just after the S looks back, most of all at the S, and several heads together note what they saw, “an S, and before it *poor*”. The space after the last “Poor” has also looked back.
+# - **Which note?** In layer 0 (above the line), a letter just after the S looks back, most of all at the S, and several heads together note what they saw, “an S, and before it *poor*”. The space after the last “Poor” has also looked back.
 # - **Which query?** So in layer 1 (below the line) this space can ask for a note with *poor*, and finds it just after the S, where the value says S.
 #
 # The second step needs what the first has written, so a wider layer can't take both at once. A head that finds an earlier place with the same text, and copies what followed it, is called an induction head (Olsson et al. 2022).
 #
-# Now you can read the jump. The curve “looks back” rises first, so by step 125 there is something to read, and only then can layer 1 learn to read it. Large models make a similar jump while their induction heads appear.
+# Now you can read the jump. The curve “looks back” rises first, so by step 125 there is something to read, and only then can layer 1 learn to read it. Large models make a similar jump as their induction heads form.
 
 # %% tags=["folded"]
 # Explorer: the weights of each head over a new story
@@ -778,14 +778,14 @@ for thing in ("map", "cup", "kite", "bell"):
 #
 # For our questions the answer is layers, because a lookup takes two steps. Your model answers nearly all of them, while the control, a single layer with about as many parameters, has to guess.
 #
-# From two layers on, there is no such sharp answer. Kaplan et al. (2020, section 3.1) trained many shapes with about the same number of parameters (not counting the tables of tokens and positions). Over a wide range of shapes the loss differed by a few percent only, and 6 layers of 4288<!--given--> channels came within 3<!--given--> % of 48 layers of 1600<!--given-->, the largest GPT-2. The models that did fall out of line had fewer than two layers, like our control, or an extreme shape. So decide how many parameters you can afford, and then take a shape that others have used.
+# From two layers on, there is no such sharp answer. Kaplan et al. (2020, section 3.1) trained many shapes with about the same number of parameters (not counting the tables of tokens and positions). Over a wide range of shapes the loss differed by only a few percent, and 6 layers of 4288<!--given--> channels came within 3<!--given--> % of 48 layers of 1600<!--given-->, the largest GPT-2. The exceptions had fewer than two layers, like our control, or an extreme shape. So decide how many parameters you can afford, and then take a shape that others have used.
 #
-# With the same number of parameters, wide models are usually faster, because one layer has to wait for another, while the channels of a layer can be computed side by side. And all this is about the loss. As you have seen, a small difference in the loss can hide whether a model answers.
+# With the same number of parameters, wide models are usually faster, because each layer has to wait for the one before, while the channels of a layer can be computed side by side. And all this is about the loss. As you have seen, a small difference in the loss can hide whether a model answers.
 
 # %% [markdown]
 # ### More: what residual connections and norms do for two layers
 #
-# An ablation shows what they do. Train two layers with neither of them ("bare"), with post-norm, and with pre-norm, for 150 steps each. (A single layer gains only speed from residual connections, because with three times as many steps the bare model of the table above catches up.)
+# An ablation, where you leave parts out, shows what they do. Train two layers with neither of them ("bare"), with post-norm, and with pre-norm, for 150 steps each. (A single layer gains only speed from residual connections, because with three times as many steps the bare model of the table above catches up.)
 
 
 # %%
@@ -861,7 +861,7 @@ prompt = "\nKind Ann gave poor "
 explore("sampling", model=gpt, tokenizer=tokenizer, prompt=prompt)
 
 # %% [markdown]
-# Now set the temperature back to 1 and look at the bar of A. Ann is the one who gives, and in our stories nobody gives themselves anything. Does your model know that? If the bar of A is as high as the others, it doesn't.
+# Now set the temperature back to 1 and look at the bar for A. Ann is the one who gives, and in our stories nobody gives themselves anything. Does your model know that? If it's as high as the others, it doesn't.
 
 # %% tags=["folded"]
 # Question
@@ -896,7 +896,7 @@ except ValueError as error:
 # %% [markdown]
 # ## Real text
 #
-# There's a real book on your disk, because Python comes with much of its own manual. Let a GPT of the same size read it. Or put "tiny-shakespeare" below, which downloads 1.1<!--given--> million characters of plays.
+# There's a real book on your disk, because Python comes with much of its own manual. Let a GPT of the same size read it. Or set `source` to "tiny-shakespeare", which downloads 1.1<!--given--> million characters of plays.
 
 # %% tags=["do"]
 # or "tiny-shakespeare", or the path of a text file of your own
@@ -939,7 +939,7 @@ ids = generate(real_gpt, ids, 400, temperature=0.8, generator=draws)
 print(real.tokenizer.decode(ids[0]))
 
 # %% [markdown]
-# In less than a minute your GPT has found lines, indents and many short English words. But it's too small, with too little time and text, to know what it's talking about.
+# In less than a minute your GPT has learned line breaks, indents and many short English words. But it's too small, with too little time and text, to know what it's talking about.
 #
 # ### More: what to do when the validation loss rises
 #
@@ -981,11 +981,11 @@ picture(
 # %% [markdown]
 # This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout, which sets random channels to 0 while you train, so that the model can't rely on any one of them. (If each text is read only about once, dropout only slows the learning down.) A model that has memorized ten texts returns them perfectly, so test it on texts that it hasn't read. No gap between the two losses is right or wrong in itself, so watch whether the validation loss still falls. (Moving the split adds little text, and a smaller validation text makes the measurement noisier.)
 #
-# Is a model with more parameters than its text has characters bound to overfit? No, you can't tell from the two numbers alone. This one has {{sizes["second layer"]:,}} parameters for 1,500 characters, and at first its validation loss falls all the same. It turns around later, when the model has read the same text many times. By the end it's {{200 * 8 * 128 / 1500:.0f}} times.
+# Is a model with more parameters than its text has characters bound to overfit? You can't tell from the two numbers alone. This one has {{sizes["second layer"]:,}} parameters for 1,500 characters, and at first its validation loss falls all the same. It turns around later, when the model has read the same text many times. By the end it's {{200 * 8 * 128 / 1500:.0f}} times.
 #
 # ## Break it
 #
-# A buggy loop hardly ever crashes, so you have to recognize it by its curve. Here are five loops with one bug each. The dashed line is the entropy.
+# A buggy loop rarely crashes, so you have to recognize it by its curve. Here are five loops with one bug each. The dashed line is the entropy.
 
 
 # %% tags=["folded"]
@@ -1071,7 +1071,7 @@ assert abs(last["B"] - first["B"]) < 0.3
 assert max(broken["E"][1]) > 2 * first["E"]
 
 # %% [markdown]
-# - A forgot to reset the gradients, so they pile up and point where they pointed long ago.
+# - A forgot to reset the gradients, so old ones pile up and drown out the new one.
 # - B gave the optimizer the parameters of another model, so nothing changes except the luck of each batch. (Untrained, it may also repeat a letter, but its loss stays high.)
 # - C didn't shift the targets, so the model repeats what it sees.
 # - D draws the same batch each time, because its generator is seeded inside the loop.
@@ -1147,15 +1147,15 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # If the loss jumps up and soon comes back, let it run. If it doesn't come back, do what the authors of PaLM did (Chowdhery et al. 2022, section 5.1). They went back about a hundred steps and skipped a few hundred batches. The batches alone weren't to blame, because they did no harm when the model read them in another state.
 #
-# Why clip at 1? It's a custom, which nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the number matters less than you might think, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. What clipping prevents is that a single huge gradient fills the running means.
+# Why clip at 1? It's a convention that nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the number matters less than you might think, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. Clipping keeps a single huge gradient from filling the running means.
 #
-# ### More: my loss doesn't fall, or every run ends elsewhere
+# ### More: my loss doesn't fall, or every run ends differently
 #
-# Where the loss stays tells you what to look for. If it stays where it began, at ln V or a bit above, the model learns nothing. Perhaps the optimizer holds other parameters (as in loop B), or the learning rate is next to 0. If it stays at the floor of single characters, the model has only learned how frequent each character is. Perhaps a step was far too large (loop E), or the targets don't belong to the inputs. If it stays at the floor of pairs, nothing from further back arrives. Perhaps the model just needs more steps, as yours did. If it doesn't, look at the mask and the positions.
+# Where the loss gets stuck tells you what to look for. If it stays where it began, at ln V or a bit above, the model learns nothing. Perhaps the optimizer holds other parameters (as in loop B), or the learning rate is next to 0. If it stays at the floor of single characters, the model has only learned how frequent each character is. Perhaps a step was far too large (loop E), or the targets don't belong to the inputs. If it stays at the floor of pairs, nothing from further back arrives. Perhaps the model just needs more steps, as yours did. If it doesn't, look at the mask and the positions.
 #
-# A good test of a new loop is loop D on purpose. Give it the same small batch each time. A sound loop memorizes that batch within a few hundred steps, and its loss falls far below the entropy. If yours doesn't, look for the bug before you train on more.
+# To test a new loop, run loop D on purpose. Give it the same small batch each time. A correct loop memorizes that batch within a few hundred steps, and its loss falls far below the entropy. If yours doesn't, look for the bug before you train on more.
 #
-# Two runs with different seeds end at different losses, because they start from other parameters and see other batches. A difference between two models is worth something only if it's larger than that, so train each of them with a few seeds (rung {speed_run} does). On another machine even the same seed ends a little differently, because sums are rounded in another order.
+# Two runs with different seeds end at different losses, because they start from other parameters and see other batches. A difference between two models means something only if it's larger than that, so train each of them with a few seeds (rung {speed_run} does). On another machine even the same seed ends a little differently, because sums are rounded in another order.
 #
 # ### More: early stopping, underfitting, epochs, half precision
 #
@@ -1163,7 +1163,7 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third.
 #
-# How much text does a model need? If you have a certain amount of computing, spend it on about 20 tokens per parameter (Hoffmann et al. 2022). Small models that many people will use are trained on far more, because a small model is cheaper to run. And if your text is short, up to four epochs are worth nearly as much as new text (Muennighoff et al. 2023). These are measurements of large models, so for a small one let the validation loss decide.
+# How much text does a model need? If your compute is limited, spend it on about 20 tokens per parameter (Hoffmann et al. 2022). Small models that many people will use are trained on far more, because a small model is cheaper to run. And if your text is short, up to four epochs are worth nearly as much as new text (Muennighoff et al. 2023). These are measurements of large models, so for a small one let the validation loss decide.
 #
 # Where the hardware multiplies matrices faster in 16 bits, `train` uses 16 bits for the products and keeps the parameters in 32 (**mixed precision**).
 

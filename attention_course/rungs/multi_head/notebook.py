@@ -7,7 +7,7 @@
 #
 # <!--staircase-->
 #
-# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” the model needs several things at once, such as the letters right before *and* the place where a name is.
+# One head has one softmax, so each letter gets one pattern of weights. But after “Poor” the model needs several things at once, such as the last few letters *and* the place where a name is.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then split one head into two
@@ -91,7 +91,7 @@ progress("multi_head")
 ask("two_cards_one_softmax")
 
 # %% [markdown]
-# Each row below is a pair of cards. With weights of ¾ and ¼, the pairs (2, 6) and (3, 3) give the same mixture, so nobody could tell them apart afterwards. Can you find two weights, with a sum of 1, for which all four mixtures differ?
+# Each row below is a pair of cards. With weights of ¾ and ¼, the pairs (2, 6) and (3, 3) give the same mixture, so afterwards you can't tell them apart. Can you find two weights that sum to 1 and make all four mixtures differ?
 
 # %% tags=["do"]
 cards = torch.tensor([[2.0, 6.0], [6.0, 2.0], [4.0, 4.0], [3.0, 3.0]])
@@ -101,7 +101,7 @@ cards @ torch.tensor([0.75, 0.25])
 cards @ torch.tensor([10 / 11, 1 / 11]) * 11
 
 # %% [markdown]
-# Many pairs work, and 10/11 and 1/11 are the clearest. Multiplied by 11, each mixture is a two-digit number, whose digits are the cards. So the ring in the picture lies on one card at most, but one mixture can still *hold* two. That only helps if what comes next can take them apart. A linear layer can't, whatever its parameters (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}, two linear layers with a ReLU between them?
+# Many pairs work, but 10/11 and 1/11 are the easiest to read. Multiplied by 11, each mixture is a two-digit number, whose digits are the cards. So the ring in the picture lies on one card at most, but one mixture can still *hold* two. That only helps if what comes next can take them apart. A linear layer can't if the weights ignore the cards (the fold below proves it). What about the feed-forward network of rung {cross_and_causal}, two linear layers with a ReLU between them?
 #
 # Let's train three models. Each question is one token, the sum of an embedding for each name. It looks at four tokens, each the embedding of a friend plus the embedding of a card. The first model has one head with head_size 32, followed by a linear layer. The second has two heads with head_size 16, so it has just as many parameters. The third has one head again, followed by the feed-forward network.
 
@@ -167,7 +167,7 @@ one_head_relu = train_cards(1, feed_forward=True)
 
 
 # %% [markdown]
-# Before you look at the result, which of the three models will answer new questions correctly?
+# Before you look, which of the three models will answer new questions correctly?
 
 # %% tags=["folded"]
 # Question
@@ -215,9 +215,9 @@ picture(
 )
 
 # %% [markdown]
-# The single head with a linear layer gets both cards right in fewer than four questions out of ten. Two heads almost never miss. And here the single head with the feed-forward network almost never misses either.
+# The single head with a linear layer gets both cards right in fewer than four questions out of ten. Two heads almost never miss, and in this run neither does the single head with the feed-forward network.
 #
-# How can a network take a mixture apart? A ReLU replaces negative numbers with 0, so relu(m − 19) − relu(m − 20) is 0 up to m = 19, and 1 from 20 on. This step tells you whether m has reached 20. Nine such steps count the tens, and what's left are the ones. Try other numbers below 100.
+# How can a network take a mixture apart? A ReLU replaces negative numbers with 0, so relu(m − 19) − relu(m − 20) is 0 up to m = 19, and 1 from 20 on. This step tells you whether m has reached 20. Nine such steps count the tens, and what's left is the ones. Try other whole numbers below 100.
 
 # %% tags=["do"]
 mixed = torch.tensor([26.0, 62.0, 44.0, 33.0])  # 11 times the mixtures
@@ -303,7 +303,7 @@ picture(
 #
 # ### More: what the three models do with their weights
 #
-# The single head with the linear layer gives one friend a slightly larger share, and that's the friend whose card it gets right. With the feed-forward network, one share is more than twice as large as the other, much like the tens and the ones of our number. In both models, the shares hardly depend on the cards. (In the four of twelve runs that failed, the head before the network gave nearly all its weight to one friend.)
+# The single head with the linear layer gives one friend a slightly larger share, and that's the friend whose card it gets right. With the feed-forward network, one share is more than twice as large as the other, much like the tens and the ones of our number. In both models, the shares hardly depend on the cards. (In the four runs out of twelve that failed, the head before the network gave nearly all its weight to one friend.)
 
 # %% tags=["folded"]
 # Check: what each head looks at, and which answer the only head got
@@ -330,7 +330,7 @@ assert 2 * least < most < 5 * least
 # %% [markdown]
 # ## The heads share the width
 #
-# How wide should a head be? If each of four heads were as wide as a token, they'd take four times the parameters and four times the work. So instead the heads *share* the width. A token comes out with as many channels as it went in with, n_embd, and each head gets its part of them:
+# How wide should a head be? If each of four heads were as wide as a token, they'd take four times the parameters and four times the work. So instead the heads *share* the width. A token comes out with as many channels as it went in with, n_embd, and each head gets an equal share:
 #
 # head_size = n_embd / n_head
 #
@@ -388,7 +388,7 @@ torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 #
 # ## The output projection
 #
-# After the merge the heads are still strangers. With 32 channels and four heads, for instance, channels 0 to 7 hold only what head 0 found. So one more linear layer follows, the **output projection**, through which every head can write to every channel of the token. Several heads side by side, with a projection behind them: that is multi-head attention. (The name `c_proj` comes from nanoGPT, Karpathy's small GPT.)
+# After the merge the heads are still strangers. With 32 channels and four heads, for instance, channels 0 to 7 hold only what head 0 found. So one more linear layer follows, the **output projection**, through which every head can write to every channel of the token. Several heads side by side, followed by a projection, make up multi-head attention. (The name `c_proj` is GPT-2's, via nanoGPT, Karpathy's small GPT.)
 
 
 # %%
@@ -449,7 +449,7 @@ for a, b in zip(one.parameters(), other.parameters(), strict=True):
 # %% [markdown]
 # ## All heads in one product
 #
-# The list multiplies the same `x` by twelve small matrices, three for each head. `nn.Linear` stores a matrix with a row for each *output* channel and computes `x @ W.T`, so here each of the twelve has shape (8, 32). Every row makes its channel by itself, so you can stack all the rows into one tall matrix, the queries first, then the keys, then the values. The twelve matrices are **fused** into one, from C channels to 3C.
+# The list multiplies the same `x` by twelve small matrices, three for each head. `nn.Linear` stores a matrix with a row for each *output* channel and computes `x @ W.T`, so here each of the twelve has shape (8, 32). Each row produces its own channel, so you can stack all the rows into one tall matrix, the queries first, then the keys, then the values. The twelve matrices are **fused** into one, from C channels to 3C.
 
 # %%
 layers = [
@@ -464,7 +464,7 @@ torch.testing.assert_close(x @ joined.T, one_by_one)
 # %% [markdown]
 # `split` cuts the result into q, k and v, each of shape (B, T, C). The tokens themselves aren't cut, so every head still reads all their channels.
 #
-# To do without the loop, you need the (T, head_size) tables of all heads at once, and there's a tempting shortcut.
+# To get rid of the loop, you need the (T, head_size) tables of all heads at once, and there's a tempting shortcut.
 
 # %% tags=["folded"]
 # Question
@@ -474,7 +474,7 @@ ask("who_gets_row_zero")
 q.view(2, 3, 2)[0]  # head 0?
 
 # %% [markdown]
-# Everybody writes this bug once. `view` reads the numbers as they lie in memory, token after token, and only cuts that line in other places. So head 0 gets all of token 0 and half of token 1, and nothing complains, because the shape is right.
+# Nearly everyone writes this bug once. `view` reads the numbers as they lie in memory, token after token, and only cuts that line in other places. So head 0 gets all of token 0 and half of token 1, and you get no error, because the shape is right.
 #
 # How do you split properly? Leave T where it is and cut only the last dimension. Now the heads are in the middle dimension, so you bring them to the front.
 
@@ -544,7 +544,7 @@ class MultiHeadAttention(nn.Module):
 #
 # ## Prove it
 #
-# Does the module compute the same thing as the list? Copy the parameters over, and compare. Inside `with record_weights() as kept:`, `attend` uses our own `attention`, and the list `kept` collects the weights. But a proof is only worth something if it can fail. So first swap "query" and "key" in `fuse`, run that cell and the next, and see what happens. Then swap back.
+# Does the module compute the same thing as the list? Copy the parameters over, and compare. Inside `with record_weights() as kept:`, `attend` uses our own `attention`, and the list `kept` collects the weights. But a check is only worth something if it can fail. So first swap "query" and "key" in `fuse`, run that cell and the next, and see what happens. Then swap back.
 
 
 # %% tags=["do"]
@@ -602,9 +602,9 @@ for B, T, C, n_head in sizes:
 # %% [markdown]
 # All four ways agree. They are the list, the module with our `attention`, the module with PyTorch's fast routine `F.scaled_dot_product_attention` (SDPA), and PyTorch's own `nn.MultiheadAttention`.
 #
-# ### More: gradients and weights agree as well
+# ### More: gradients and weights also agree
 #
-# Equal outputs are only half of the proof, because training needs equal gradients too. And the weights? Inside `with record_weights() as kept:`, each call of the module appends a tensor of shape (B, n_head, T, T) to the list `kept`. (`nn.MultiheadAttention` averages the weights over the heads unless you pass `average_attn_weights=False`.)
+# Equal outputs aren't enough, because training needs equal gradients too. And the weights? Inside `with record_weights() as kept:`, each call of the module appends a tensor of shape (B, n_head, T, T) to the list `kept`. (`nn.MultiheadAttention` averages the weights over the heads unless you pass `average_attn_weights=False`.)
 
 # %% tags=["folded"]
 # Check: PyTorch's weights, and the gradients of tokens and parameters
@@ -839,9 +839,9 @@ assert (gains[0] > 2 * gains[1]).all()
 assert (gains[2].abs() < 0.04).all()  # from 4 to 8, hardly anything
 
 # %% [markdown]
-# The loss falls without a single new parameter. Most of the drop comes with the second head and a little more with the next two, but from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So here several patterns are worth more than one wide head. But this model has nothing else. In a GPT, what the heads find is added to the token, and a feed-forward network follows. With both, one head reached 0.35<!--given--> and four 0.28<!--given-->, a much smaller gain. (The fold below says when it's gone.)
+# The loss falls without a single new parameter. Most of the drop comes with the second head and a little more with the next two, but from 4 to 8 almost nothing changes. The order of 1, 2 and 4 is the same for all three seeds. So here several patterns are worth more than one wide head. But this model has nothing else. In a GPT, what the heads find is added to the token, and a feed-forward network follows. With both, one head reached 0.35<!--given--> and four 0.28<!--given-->, a much smaller gain. (The fold below shows when it disappears.)
 #
-# And what are the patterns? With four heads, here is where the model looks after “Poor” and a space.
+# And what are the patterns? Here is where the model with four heads looks after “Poor” and a space.
 
 # %% tags=["folded"]
 # Picture: where the last letter looks, in each of four heads
@@ -869,7 +869,7 @@ picture(
 #
 # ### More: does a GPT need several heads?
 #
-# The model above leaves out three things that a GPT has. It doesn't add what the heads find to the token (rung {query_key_value}), so even the newest letter can be read only through the weights. No feed-forward network follows the heads, and nothing is normalized. We put these things in, one after another, and trained each model with three seeds. Here are the mean losses, first after the 300<!--given--> steps from above, and then after 1000<!--given--> steps.
+# The model above leaves out three things that a GPT has. It doesn't add what the heads find to the token (rung {query_key_value}), so even the newest letter can be read only through the weights. No feed-forward network follows the heads, and nothing is normalized. We put them in one at a time, and trained each model with three seeds. Here are the mean losses, first after the 300<!--given--> steps from above, and then after 1000<!--given--> steps.
 #
 # | the model | 1 head, 300<!--given--> steps | 4 heads, 300<!--given--> steps | 1 head, 1000<!--given--> steps | 4 heads, 1000<!--given--> steps |
 # | --- | --- | --- | --- | --- |
@@ -882,7 +882,7 @@ picture(
 #
 # ### More: smaller and larger steps, and 64 heads
 #
-# Would the losses differ with smaller or larger steps? We also trained with steps about a third as large, and with steps three times as large. One head was the worst each time, with every seed. Which larger number of heads is best depends on the steps, and it'll be different in other models. At the far end, 64 heads of a single channel had a loss of about 0.36<!--given-->.
+# Would the losses differ with smaller or larger steps? We also trained with steps about a third as large, and with steps three times as large. One head was the worst each time, with every seed. Whether 2, 4 or 8 heads are best depends on the step size, and it'll differ in other models. At the far end, 64 heads of a single channel had a loss of about 0.36<!--given-->.
 #
 # ## Explore
 #
@@ -1111,7 +1111,7 @@ check("fuse_heads", my_fuse)
 #
 # <!--step-->
 #
-# With four heads the model spells nearly every word, but it still guesses who got the drum. More heads side by side won't change that, because the answer takes heads that build on what other heads have found, as in rung {bigram_to_gpt}.
+# With four heads the model spells nearly every word, but it still guesses who got the drum. More heads side by side won't change that, because finding the name after “poor” takes heads that build on what other heads have found, as in rung {bigram_to_gpt}.
 #
 # ## Three sentences to remember
 #
