@@ -150,7 +150,7 @@ def loss_at(w):
 loss_at(torch.tensor(-1.0))
 
 # %% [markdown]
-# Suppose w is −1. To see which way to move it, nudge it by 0.01. Divide the change in the loss by 0.01, and you nearly get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink. Either way, you go *against* the slope. And because a step pays off more where the slope is steep, make the step 4 times the slope.
+# Suppose w is −1. To see which way to move it, nudge it by 0.01. Divide the change in the loss by 0.01, and you nearly get the slope of the loss, its derivative. Where the slope is negative, the loss falls as w grows, so you let w grow. Where it's positive, you let w shrink. Either way, you go *against* the slope. Because a step pays off more where the slope is steep, make the step 4 times the slope.
 
 # %% tags=["folded"]
 # Fill in: one step downhill
@@ -493,7 +493,7 @@ for name in list(models)[1:]:
         )
 
 # %% [markdown]
-# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half the time before it had read a line, and never found out where to look. Why did its scores still grow? About half of its rows let a gradient through at first. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap. So the scale does two things. It brings the first scores close together, and it keeps each step small. (Later on, softmax may saturate, because by then the head has learned something.)
+# The columns are the variance of the scores, how often one letter has more than 0.95 of the weight, and the weight of the letter that the head should find. Both heads end up confident. But the head with the scale began without an opinion, and became confident *because* it found the right letter. The other was confident half the time before it had read a line, and never found out where to look. Why did its scores still grow? About half of its rows let a gradient through at first. But without the scale, the same step of q and k moves the scores 16 times as far, so each step is a leap. So the scale does two things. It brings the first scores close together, and it keeps each step small.
 #
 # Then why not just start with smaller numbers? Divide the wide head's matrices for q and k by 4, and its first scores are the same as with the scale.
 
