@@ -461,7 +461,7 @@ picture(
 #
 # ## Before and after training
 #
-# In a fresh wide head, q and k (as a section below works out) have variance 2/3<!--given-->. So by the formula, scores have variance 256 · 4/9<!--given-->, about {{256 * 4 / 9:.0f}}, without the scale, and 4/9<!--given--> with it. How does training change that?
+# In a fresh wide head, q and k (shown below) have variance 2/3<!--given-->. So by the formula, scores have variance 256 · 4/9<!--given-->, about {{256 * 4 / 9:.0f}}, without the scale, and 4/9<!--given--> with it. How does training change that?
 
 # %% tags=["folded"]
 # Question
