@@ -92,7 +92,7 @@ for name, side in {"old": old, "new": new}.items():
     start = time.perf_counter()
     side()
     seconds[name] = time.perf_counter() - start
-print(f"new is {seconds['old'] / seconds['new']:.1f} times as fast")
+print(f"new is {seconds['old'] / seconds['new']:.4g} times as fast")
 
 # %% tags=["folded"]
 # Question
@@ -109,7 +109,7 @@ ask("unfair_start")
 
 # %% tags=["nbval-ignore-output", "do"]
 device = ThreadPoolExecutor(max_workers=1)
-q, k, v = torch.randn(3, 1024, 64)
+q, k, v = torch.randn(3, 4096, 64)
 device.submit(attention, q, k, v).result()  # both have run once
 attention(q, k, v)
 
@@ -137,7 +137,7 @@ ask("unfair_end")
 data = Data.of(load_text("stories"))
 V = data.tokenizer.vocab_size
 fast = speedrun(data, TRICKS)
-run(fast, name="all tricks")
+history = run(fast, name="all tricks")
 
 # %% tags=["folded"]
 # Models: two recipes, and the stories of the validation text
@@ -185,10 +185,10 @@ ask("fewer_steps")
 # %% [markdown]
 # 1. **The same task.** All recipes learn from the same text, and all are measured in the same way. Ours have to reach an answer accuracy of 0.95<!--given--> on the first 8,192<!--given--> characters of the validation text. That is the mark.
 # 2. **Seconds until the mark, not steps.** The clock stops when the work is done, not when it has been handed over.
-# 3. **In turns.** Every candidate runs once before the clock starts. Then they take turns, so that whatever else your machine is doing slows all of them down.
-# 4. **Several rounds and several seeds**, because a single number says nothing about chance.
-# 5. **Each at its best.** Every recipe gets its own learning rate and number of steps, tuned on a held-out part of the *training* text, because whoever tunes on the text that decides has seen the exam.
-# 6. **The machine beside the number**, because another machine may have another winner.
+# 3. **In turns.** Every candidate runs once before the clock starts. Then they take turns, so that other work on your machine slows all of them down.
+# 4. **Several rounds and several seeds.** A single number says nothing about chance, since you can't see how far the next one would be from it.
+# 5. **Each at its best.** Every recipe gets its own learning rate and number of steps, tuned on a held-out part of the *training* text, because tuning on the text that decides is like seeing the exam first.
+# 6. **The machine beside the number.** On another machine another recipe may win, so say which one you used.
 #
 # Rules 3 and 4 fit into one function, which the package has too.
 
@@ -219,7 +219,7 @@ took = in_turns({"one": lambda: x @ x, "the same": lambda: x @ x})
 for name, each in took.items():
     print(f"{name:10}", *(f"{1000 * second:6.2f}" for second in each), "ms")
 chip = torch.cpu.get_capabilities().get("cpu_name", platform.machine())
-print(f"{chip}, {torch.get_num_threads()} threads, {torch.__version__}")
+print(f"{chip}, threads: {torch.get_num_threads()}, {torch.__version__}")
 
 # %% [markdown]
 # ## A difference, or chance?
@@ -241,7 +241,7 @@ print(f"p = {p:.4f}, so a difference? {p < LEVEL}")
 #
 # ## The recipe to beat
 #
-# `speedrun(data, tricks)` makes a trainer with the tricks that you name. Without any you get rung {bigram_to_gpt}'s GPT with the package's full recipe, `RECIPES["stories"]`. That's AdamW with the same learning rate as in your own loop, for three times as many steps. (Your loop reached the mark with its 400<!--given--> steps. Other seeds need more, and the recipe has to work for all of them.)
+# `speedrun(data, tricks)` makes a trainer with the tricks that you name. Without any you get rung {bigram_to_gpt}'s GPT with the package's full recipe, `RECIPES["stories"]`. That's AdamW with the same learning rate as in your own loop, for three times as many steps. (Your loop reached the mark with its 400<!--given--> steps. Rule 5 chose more of them, so that other seeds get there too.)
 
 # %%
 plain = speedrun(data, [])
@@ -251,7 +251,7 @@ for trick, reason in TRICKS.items():
     print(f"{trick:12} {reason}")
 
 # %% [markdown]
-# You can look at the reason behind each trick, and we'll do that before we measure any of them.
+# Before we measure them, look at the reason behind each.
 #
 # ## Token shift
 #
@@ -344,7 +344,7 @@ Picture.of(
 # %% [markdown]
 # The circle becomes an ellipse. An arrow of length 1 is a direction, and there are two directions, at right angles, that become the long and the short half of the ellipse. How far M stretches each of them are its **singular values**, here {{S[0]:.2f}} and {{S[1]:.2f}}. Now change M so that the ellipse collapses into a line.
 #
-# (Any matrix with one row that is a multiple of the other will do. Then the second singular value is 0.)
+# (If one row is a multiple of the other, the second singular value is 0.)
 #
 # `torch.linalg.svd` takes a matrix of any size apart into a turn, a stretch along the axes, and another turn, `U @ S.diag() @ Vh`. A turn keeps lengths and right angles, so the dot products of U's columns with each other, `U.T @ U`, are 1 on the diagonal and 0 elsewhere, and in a longer product this table drops out.
 #
