@@ -120,7 +120,7 @@ here = time.perf_counter() - start
 start = time.perf_counter()
 answer = device.submit(attention, q, k, v)
 there = time.perf_counter() - start
-print(f"the device is {here / there:.1f} times as fast")
+print(f"the device is {here / there:.0f} times as fast")
 
 # %% tags=["folded"]
 # Question
@@ -235,7 +235,7 @@ p = p_value(one, other)
 print(f"p = {p:.4f}, so a difference? {p < LEVEL}")
 
 # %% [markdown]
-# We'll call something a difference if p is below {{LEVEL}}. Change the 5.0 to 6.5, so that one time overlaps. Is it still a difference?
+# We'll call something a difference if p is below {{LEVEL}}. Change the 5.0 to 6.5<!--given-->, so that one time overlaps. Is it still a difference?
 #
 # No, p is 0.016<!--given--> now. Five rounds on each side are so few that a single overlap is too much.
 #
@@ -313,14 +313,14 @@ S
 # Picture: a circle, and what two matrices make of it
 angle = torch.linspace(0, 2 * torch.pi, 101)
 circle = torch.stack([angle.cos(), angle.sin()])  # (2, 101)
-even = newton_schulz(M)
+even = U @ Vh  # both stretches are 1
 figure = Figure(figsize=(7.2, 2.6), layout="constrained")
 for axes, (title, matrix) in zip(
     figure.subplots(1, 3, sharey=True),
     {
         "a circle": torch.eye(2),
         "M times the circle": M,
-        "M as Muon changes it": even,
+        "both set to 1": even,
     }.items(),
 ):
     axes.plot(*(matrix @ circle), color="grey")
@@ -337,8 +337,8 @@ Picture.of(
     figure,
     alt="Left, a circle with two arrows at right angles, 1 and 2. In the "
     "middle M has made an ellipse of it. Arrow 1 has become its long half, "
-    "and arrow 2 its short half. Right, the ellipse is nearly a circle, "
-    "and both arrows point where they point in the middle.",
+    "and arrow 2 its short half. Right, it is a circle again, and both "
+    "arrows point where they point in the middle.",
 )
 
 # %% [markdown]
@@ -359,7 +359,7 @@ loss.backward()
 gradient = plain.model.transformer.h[0].mlp.c_fc.weight.grad  # (256, 64)
 turn, stretch, turn_back = torch.linalg.svd(gradient, full_matrices=False)
 share = stretch[:4].square().sum() / stretch.square().sum()
-print(f"4 of {len(stretch)} directions: {100 * share:.0f} % of all squares")
+print(f"4 of {len(stretch)} directions: {100 * share:.1f} % of all squares")
 assert share > 0.5
 
 # %% [markdown]
@@ -367,7 +367,7 @@ assert share > 0.5
 #
 # One batch holds only a few stories, so its gradient is noisy. **Momentum** is a running mean of the gradients, in which much of the noise cancels and what the batches agree on remains.
 #
-# **Muon** (Jordan et al. 2024) takes the momentum, keeps its directions, and sets all singular values to about 1, as in the picture on the right. Then a step goes about equally far along every direction. It does that for the matrices inside the layers, and leaves embeddings and norms to AdamW.
+# **Muon** (Jordan et al. 2024) takes the momentum, keeps its directions, and sets all singular values to about 1, nearly as in the picture on the right. Then a step goes about equally far along every direction. It does that for the matrices inside the layers, and leaves embeddings and norms to AdamW.
 #
 # ### Without an SVD
 #
