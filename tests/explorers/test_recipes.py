@@ -148,7 +148,7 @@ def test_both_races_are_drawn_over_their_own_seconds_and_put_into_words(made_up)
             assert y.tolist() == pytest.approx(stored[of][seed])
     assert explorer.figure.panels[1].x_limits == (0, 30.0)
     baseline = "baseline: the mark after 29.0 s (10.0 s to never). "
-    about = "Medians of 3 seeds, the range in brackets. The curves are the run next to the median."
+    about = "Medians of 3 seeds, with the range in brackets. The curves show the run next to the median."
     shape = "+ shape: the mark after 5.0 s (2.5 s to 7.5 s). With p = 0.1000 chance may have done it. "
     assert explorer.figure.caption == f"{baseline}{shape}{about} Measured on an abacus, one thread."
     explorer.controls["recipe"].value = "baseline"

@@ -302,7 +302,7 @@ for back in (1, 5):
 # %% [markdown]
 # ## Muon
 #
-# Muon is another optimizer. To see what it does, look at what a matrix does. Multiply every point of a circle by this one.
+# The third trick is another optimizer. To see what it does, look at what a matrix does, and multiply every point of a circle by this one.
 
 # %% tags=["do"]
 M = torch.tensor([[1.5, 0.8], [0.2, 0.9]])
@@ -390,7 +390,7 @@ for step in range(1, 6):
     print(step, s)
 
 # %% [markdown]
-# Small values grow in each step, and large ones jump around 1 without settling, which is near enough. Try 0.001<!--given--> instead of 0.01. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
+# Small values grow in each step, and large ones jump around 1 without settling, which is near enough. Try 0.001 instead of 0.01. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
 
 # %% tags=["lesson", "proof"]
 lifted = stretch / gradient.norm()
