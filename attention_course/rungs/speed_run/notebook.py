@@ -300,7 +300,7 @@ for back in (1, 5):
     )
 
 # %% [markdown]
-# ## Muon
+# ## The directions of a matrix
 #
 # The third trick is another optimizer. To see what it does, look at what a matrix does, and multiply every point of a circle by this one.
 
@@ -552,7 +552,7 @@ for name in (every, *(name for name in recipes if name not in adding)):
 #
 # `torch.compile(model)` is one line, and it promises speed. At the first step it records which operations your model runs, merges them into a few larger functions, writes these in C++ (for a GPU, in another language), and has them compiled. From the second step on, Python has less to do, and numbers that the next operation needs don't have to travel to memory and back.
 #
-# Does it pay here? On the machine of the table, a step of the recipe to beat took 42<!--given--> ms of processor time without it and 36<!--given--> ms with it. But the first step took 30<!--given--> seconds, nearly all of it for recording, merging and the C++ compiler. At 6<!--given--> ms per step you need about 5,000<!--given--> steps to get that back, and the whole training has 1,200. (One run each, taking turns after the first step.) In a training of hours the first step doesn't count, and on a GPU the gain is usually larger. So the rule about first calls has a price tag here. Leave the compilation out of the clock if you ask how fast a step is, and count it if you ask when your model is ready.
+# Does it pay here? On the machine of the table, a step of the recipe to beat took 42<!--given--> ms of processor time without it and 36<!--given--> ms with it. But the first step took 30<!--given--> seconds, nearly all of it for recording, merging and the C++ compiler. At 6<!--given--> ms per step you need about 5,000<!--given--> steps to get that back, and the whole training has 1,200<!--given-->. (One run each, taking turns after the first step.) In a training of hours the first step doesn't count, and on a GPU the gain is usually larger. So the rule about first calls has a price tag here. Leave the compilation out of the clock if you ask how fast a step is, and count it if you ask when your model is ready.
 #
 # ## More: in the wild
 #
