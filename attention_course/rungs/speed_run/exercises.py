@@ -84,15 +84,11 @@ class MadeUpClock:
     COSTS = MappingProxyType({"old": 3.0, "new": 2.0})  # seconds of a call
     FIRST = 7.0  # more, for the first call of a side
     QUIET = 6  # calls before the machine gets busy, and each takes twice as long
-    now, called = 0.0, ()  # the seconds, and which side ran in each call
+    now: float = 0.0  # the seconds
+    called: tuple[str, ...] = ()  # which side ran in each call
 
     def __repr__(self) -> str:
         return "a made-up clock"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MadeUpClock)
-
-    __hash__ = None
 
     def perf_counter(self) -> float:
         """Return the seconds, as `time.perf_counter` does."""
