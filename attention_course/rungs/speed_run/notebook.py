@@ -432,7 +432,7 @@ picture(
 #
 # ## The schedule and the shape
 #
-# The last two tricks are quick to explain. `schedule` lets the learning rate fall along a straight line instead of a cosine. And if token shift makes notes for free, one layer may be enough. So `shape` uses one layer, which halves the cost of a step. It also makes the batches smaller, from 24 to 16 blocks.
+# `schedule` lets the learning rate fall along a straight line instead of a cosine. And if token shift makes notes for free, one layer may be enough. So `shape` uses one layer, which halves the cost of a step. It also makes the batches smaller, from 24 to 16 blocks.
 #
 
 # %% tags=["folded"]
