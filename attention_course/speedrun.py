@@ -37,11 +37,11 @@ from attention_course.text import Data
 from attention_course.training import RECIPES, SIZES, Recipe, Trainer
 
 TRICKS = {
-    "token_shift": "Attention and MLP also see the token before: finding it costs no layer.",
-    "rotary": "Rotary positions say how far back a token is: what is learned at one place holds at all.",
-    "muon": "Muon makes each matrix's step orthogonal: rare directions learn as fast as frequent ones.",
-    "schedule": "A short warmup, then a straight line to zero: all of a short run is spent well.",
-    "shape": "One layer, on fewer tokens a step: a step takes a fraction of the time.",
+    "token_shift": "Attention and MLP also see the token before, so no layer is needed to find it.",
+    "rotary": "Rotary positions say how far back a token is, so what is learned at one place holds at all.",
+    "muon": "Muon evens out the step of each matrix, so rare directions learn as fast as frequent ones.",
+    "schedule": "After a short warm-up the rate falls along a straight line, so few steps are tiny.",
+    "shape": "One layer, and fewer tokens per step, so a step takes a fraction of the time.",
 }
 
 FAST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the model, and changes of the recipe

@@ -267,7 +267,9 @@ def as_cell(made: dict[str, Any]) -> None:
     """Show the fill of a step as a cell, without the function around it."""
     parts = made["gaps"]["parts"]
     parts[0] = parts[0].partition("\n")[2].removeprefix(" " * 4)
-    made["gaps"]["parts"] = [re.sub(r"\breturn ", "", part.replace("\n    ", "\n")) for part in parts]
+    made["gaps"]["parts"] = [
+        re.sub(r"^return ", "", part.replace("\n    ", "\n"), flags=re.M) for part in parts
+    ]
     if "blocks" in made:
         made["blocks"]["head"] = ""
         made["blocks"]["choices"][-1] = [

@@ -1,4 +1,4 @@
-"""The explorer of rung 10: each recipe shows its own measured race, beside that of any other."""
+"""The explorer of the race: each recipe shows its own measured race, beside that of any other."""
 
 import json
 import math
@@ -75,6 +75,28 @@ def test_what_is_stored_are_races_of_each_recipe_up_to_the_mark():
             assert accuracy[-1] >= recipes.MARK or len(seconds) == turns
 
 
+def test_what_the_rung_says_of_the_races():
+    runs = {name: recipes.run_of(name) for name in recipes.measured()["recipes"]}
+    marks = {name: run["marks"] for name, run in runs.items()}
+    adding = ["baseline", *(f"+ {trick}" for trick in TRICKS)]
+    differ = [recipes.p_value(marks[a], marks[b]) < recipes.LEVEL for a, b in pairwise(adding)]
+    assert differ == [False] * 4 + [True], "only the last trick differs from the row above"
+    for name in adding[1:-1]:
+        assert recipes.p_value(marks[name], marks["baseline"]) >= recipes.LEVEL
+    every, without = marks["+ shape"], {trick: marks[f"without {trick}"] for trick in list(TRICKS)[:-1]}
+    assert every.max() < marks["+ schedule"].min()
+    assert 0.4 < runs["+ shape"]["median"] / runs["baseline"]["median"] < 0.5
+    assert runs["+ token_shift"]["median"] > runs["baseline"]["median"]
+    medians = [runs[name]["median"] for name in adding[1:]]
+    assert medians == sorted(medians, reverse=True)
+    missed = {trick: recipes.p_value(times, every) < recipes.LEVEL for trick, times in without.items()}
+    assert missed == {"token_shift": True, "rotary": True, "muon": True, "schedule": False}
+    for trick in ("token_shift", "rotary"):
+        assert without[trick].isinf().sum() > 3
+        assert recipes.measured()["recipes"][f"without {trick}"]["steps"] == 1200
+    assert runs["without muon"]["median"] > 2 * runs["+ shape"]["median"]
+
+
 @pytest.mark.parametrize(
     ("reached", "middle", "shown"),
     [([10.0, INF, 29.0], 29.0, 29.0), ([4.0, 1.0, 3.0, 9.0], 3.5, 4.0), ([4.0, 1.0, INF, INF], INF, INF)],
@@ -126,8 +148,8 @@ def test_both_races_are_drawn_over_their_own_seconds_and_put_into_words(made_up)
             assert y.tolist() == pytest.approx(stored[of][seed])
     assert explorer.figure.panels[1].x_limits == (0, 30.0)
     baseline = "baseline: the mark after 29.0 s (10.0 s to never). "
-    about = "Median of 3 seeds, the range in brackets; the curves show the run at or just above it."
-    shape = "+ shape: the mark after 5.0 s (2.5 s to 7.5 s). p = 0.1000: chance may have done it. "
+    about = "Medians of 3 seeds, with the range in brackets. The curves show the run next to the median."
+    shape = "+ shape: the mark after 5.0 s (2.5 s to 7.5 s). With p = 0.1000 chance may have done it. "
     assert explorer.figure.caption == f"{baseline}{shape}{about} Measured on an abacus, one thread."
     explorer.controls["recipe"].value = "baseline"
     assert explorer.figure.caption == f"{baseline}{about} Measured on an abacus, one thread."

@@ -420,7 +420,7 @@ ladder = {
 #
 # All models but the table begin with random matrices of standard deviation 1/√n_embd, and positions begin as the sines and cosines of rung {query_key_value}. The last matrix of each part, `c_proj`, gets half of that. The GPT's four parts add four outputs to the stream, and a sum of four independent numbers has four times their variance (rung {scaling_variance}), so halving each standard deviation keeps the sum at the size of a single output. For n_layer layers the factor is 1/√(2 · n_layer).
 #
-# A LayerNorm before the part, as here, is **pre-norm**. In **post-norm**, which "Attention Is All You Need" used, the norm comes after the sum, *on* the stream, and no path leads around it. Xiong et al. (2020) explain why post-norm is hard to train. At initialization the gradients near the output are large, so large first steps do harm. Batch normalization would be worse still, because it takes mean and variance over the batch and over time, which lets the future in.
+# A LayerNorm before the part, as here, is **pre-norm**. It normalizes only what a part reads. The stream itself isn't normalized until the end, so it would grow with every part, which is why `c_proj` starts smaller. In **post-norm**, which "Attention Is All You Need" used, the norm comes after the sum, *on* the stream, and no path leads around it. Xiong et al. (2020) explain why post-norm is hard to train. At initialization the gradients near the output are large, so large first steps do harm. Batch normalization would be worse still, because it takes mean and variance over the batch and over time, which lets the future in.
 
 # %%
 v = torch.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0]])
@@ -778,7 +778,7 @@ for thing in ("map", "cup", "kite", "bell"):
 #
 # For our questions the answer is layers, because a lookup takes two steps. Your model answers nearly all of them, while the control, a single layer with about as many parameters, has to guess.
 #
-# From two layers on, there is no such sharp answer. Kaplan et al. (2020, section 3.1) trained many shapes with about the same number of parameters (not counting the tables of tokens and positions). Over a wide range of shapes the loss differed by only a few percent, and 6 layers of 4288<!--given--> channels came within 3<!--given--> % of 48 layers of 1600<!--given-->, the largest GPT-2. The exceptions had fewer than two layers, like our control, or an extreme shape. So decide how many parameters you can afford, and then take a shape that others have used.
+# From two layers on, there is no such sharp answer. Kaplan et al. (2020, section 3.1) trained many shapes with about the same number of parameters (not counting the tables of tokens and positions). Over a wide range of shapes the loss differed by only a few percent, and 6 layers of 4288<!--given--> channels came within 3<!--given--> % of 48 layers of 1600<!--given-->, the largest GPT-2. The exceptions had fewer than two layers, like our control, or an extreme shape. So decide how many parameters you can afford, and then take a shape that others have used. The smallest GPT-2 has 64<!--given--> channels for each layer and the largest 33<!--given-->, so 48<!--given--> layers of 64<!--given--> channels would be extreme.
 #
 # With the same number of parameters, wide models are usually faster, because each layer has to wait for the one before, while the channels of a layer can be computed side by side. And all this is about the loss. As you have seen, a small difference in the loss can hide whether a model answers.
 
@@ -1120,13 +1120,13 @@ picture(
 #
 # There are three common reasons, and none of them is a bug. Dropout is on while you train and off while you validate. The training loss that you print is often a mean over the last steps, when the model was worse than it is now. And a small validation text may just be easier. If the gap is large and stays large, check whether the validation text is also part of the training text.
 #
-# What switches dropout off is `model.eval()`, and `model.train()` switches it on again. Neither has anything to do with gradients, which `torch.no_grad()` leaves out. Our GPT has no dropout, so both modes give the same logits. But if yours has, call `eval()` before you validate or write, and `train()` before you go on, or the rest of the training runs without dropout. (The package's `evaluate` and `generate` do both for you.)
+# What switches dropout off is `model.eval()`, and `model.train()` switches it on again. Neither has anything to do with gradients, which `torch.no_grad()` leaves out. Our GPT has no dropout, so both modes give the same logits. But if yours has, call `eval()` before you validate or write, and `train()` before you go on, or the rest of the training runs without dropout. (The package's `evaluate` and `generate` do both for you.) `eval()` reaches only modules such as `nn.Dropout`. `F.dropout` and the `dropout_p` of `F.scaled_dot_product_attention` know nothing of it, so pass them `training=self.training`, and `p if self.training else 0.0`.
 #
 # ### More: why random batches, and what if one doesn't fit in memory?
 #
 # Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is the mean of the blocks' losses.
 #
-# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. (A larger batch allows a larger rate, up to a point.) If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts.
+# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. (A larger batch allows a larger rate, up to a point.) If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts. How you cut the batch changes only memory and time. What the model learns depends on the number of tokens per step, which is parts × batch × block_size.
 
 # %%
 x, y = get_batch(train_ids, 64, 8, generator)
@@ -1143,7 +1143,7 @@ for parameter, grad in zip(model.parameters(), whole):
 # %% [markdown]
 # ### More: NaN, or a jump of the loss, after thousands of steps
 #
-# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model. In float16, try bfloat16 instead, whose numbers reach as far as those of float32.
+# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model. In float16, try bfloat16, or float32 on a card that doesn't have it instead, whose numbers reach as far as those of float32.
 #
 # If the loss jumps up and soon comes back, let it run. If it doesn't come back, do what the authors of PaLM did (Chowdhery et al. 2022, section 5.1). They went back about a hundred steps and skipped a few hundred batches. The batches alone weren't to blame, because they did no harm when the model read them in another state.
 #
@@ -1161,9 +1161,9 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling. A curve that looks flat often still falls, and with a cosine decay part of the gain comes only near the planned end.
 #
-# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third.
+# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third. (To miss nothing, cut the text into blocks without overlap and shuffle them.)
 #
-# How much text does a model need? If your compute is limited, spend it on about 20 tokens per parameter (Hoffmann et al. 2022). Small models that many people will use are trained on far more, because a small model is cheaper to run. And if your text is short, up to four epochs are worth nearly as much as new text (Muennighoff et al. 2023). These are measurements of large models, so for a small one let the validation loss decide.
+# How much text does a model need? If your compute is limited, spend it on about 20 tokens per parameter (Hoffmann et al. 2022). Small models that many people will use are trained on far more, because a small model is cheaper to run. And if your text is short, up to four epochs are worth nearly as much as new text (Muennighoff et al. 2023). These are measurements of large models, so for a small one let the validation loss decide. From 80<!--given--> kB a small model learns to spell, and then memorizes. If you want sentences that make sense, start from a model that somebody else trained, and train it briefly on your text with a small learning rate (nanoGPT's `finetune_shakespeare.py` takes 20<!--given--> steps at 3e-5<!--given-->).
 #
 # Where the hardware multiplies matrices faster in 16 bits, `train` uses 16 bits for the products and keeps the parameters in 32 (**mixed precision**).
 

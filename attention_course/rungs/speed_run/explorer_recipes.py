@@ -140,10 +140,12 @@ def words(chosen: dict[str, Any], other: dict[str, Any], names: tuple[str, str],
     """Return the caption: when both reached the mark, whether that is a difference, and the machine."""
     said = f"{names[1]}: {reach(other)}. "
     if names[0] != names[1]:
-        verdict = "a difference" if p < LEVEL else "chance may have done it"
-        said += f"{names[0]}: {reach(chosen)}. p = {p:.4f}: {verdict}. "
+        verdict = "that is a difference" if p < LEVEL else "chance may have done it"
+        said += f"{names[0]}: {reach(chosen)}. With p = {p:.4f} {verdict}. "
     seeds = len(chosen["marks"])
-    about = f"Median of {seeds} seeds, the range in brackets; the curves show the run at or just above it."
+    about = (
+        f"Medians of {seeds} seeds, with the range in brackets. The curves show the run next to the median."
+    )
     return f"{said}{about} Measured on {measured()['machine']}."
 
 

@@ -24,7 +24,7 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
   const time = (seconds) => zero + ((end - zero) * seconds) / total;
   const said = (seconds) => `${seconds.toFixed(1)} s`;
   const percent = (accuracy) => `${Math.round(100 * accuracy)} %`;
-  const name = ({ trick }) => (trick ? `+ ${trick}` : "rung {bigram_to_gpt}’s recipe");
+  const name = ({ trick }) => (trick ? `+ ${trick}` : "rung {bigram_to_gpt}’s GPT");
   let at = 0; // which of the moments
   let looked = null; // the runner that is pointed at
 
@@ -102,7 +102,7 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
       return stage.say(`${name(runners[looked])}. ${why} ${end}.`);
     }
     const there = runners.filter((runner) => isDone(runner, now)).length;
-    const rest = isDone(runners[0], now) ? "Point at a lane to see why." : `Rung {bigram_to_gpt}’s recipe answers ${percent(accuracyAt(runners[0], now))} of the questions.`;
+    const rest = isDone(runners[0], now) ? "Point at a lane to see why." : `Rung {bigram_to_gpt}’s GPT answers ${percent(accuracyAt(runners[0], now))} of the questions.`;
     stage.say(`After ${said(now)}, ${there || "none"} of ${runners.length} ${there === 1 ? "has" : "have"} reached the mark. ${rest}`);
   };
 
@@ -136,5 +136,5 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
     step: (end - zero) / moments,
   });
   go(0, 0);
-  stage.say("The same text, the same clock, one trick more in each lane: which helps most? Guess, then press Play, or drag the ring of the clock.");
+  stage.say("All learn from the same text and run by the same clock. Press Play, or drag the ring of the clock.");
 }
