@@ -5,7 +5,7 @@
 #
 # **You will build** attention that never makes its table of scores, and measure how fast your machine could be.
 #
-# Your GPT reads 128<!--given--> letters at a time. Give it a chapter of a book, 8,192<!--given--> tokens, and every head makes a table with a score for each pair of them. You soon run out of memory. And even a chip that has enough of it multiplies so quickly that it mostly waits for such tables to arrive. So in this rung we count bytes.
+# Your GPT reads 128<!--given--> letters at a time. Give it a chapter of a book, 8,192<!--given--> tokens, and every head makes a table with a score for each pair of them. You soon run out of memory. And even a chip with enough memory multiplies so quickly that it mostly waits for such tables to arrive. So in this rung we count bytes.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then let the scores arrive
@@ -49,7 +49,7 @@ torch.set_printoptions(precision=3, sci_mode=False)
 progress("bytes")
 
 # %% [markdown]
-# ## A softmax in two blocks
+# ## How large is the table?
 
 # %% tags=["folded"]
 # Question
@@ -63,6 +63,8 @@ f"{table:.0f} MB and {inputs:.0f} MB"
 
 # %% [markdown]
 # And this table travels. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. The memory of an H100, a GPU that many models were trained on, delivers 3.35<!--given--> TB per second. That sounds like a lot, but while one 16-bit number arrives, the chip could do nearly 600<!--given--> multiplications and additions. So the arithmetic is cheap, and moving bytes is what costs.
+#
+# ## A softmax in two blocks
 #
 # Rung {multi_head} said that FlashAttention does without the table. How? Each output needs the softmax over a whole row, and the softmax needs the row's largest score and its sum. Can we compute them without ever holding the whole row?
 #
@@ -94,6 +96,7 @@ result = new_output / new_total
 
 # %% tags=["do"]
 whole_row = torch.softmax(scores, dim=-1) @ values
+torch.testing.assert_close(result, whole_row)
 result, whole_row
 
 # %% [markdown]
@@ -188,7 +191,7 @@ log_sum = larger + new_total.log()
 weights = (scores - log_sum).exp()
 
 # %% [markdown]
-# That number is the logarithm of the sum of all exp(score), which is called **logsumexp**. The forward pass keeps it for each query, 8,192<!--given--> numbers instead of 67<!--given--> million, and the backward pass makes each block of weights anew. So some products are done twice, which takes less time than fetching their results would.
+# That number is the logarithm of the sum of all exp(score), or `torch.logsumexp` for short. The forward pass keeps it for each query, 8,192<!--given--> numbers instead of 67<!--given--> million, and the backward pass makes each block of weights anew. So some products are done twice. On a GPU that takes less time than fetching their results would.
 
 # %% tags=["proof"]
 torch.testing.assert_close(log_sum, torch.logsumexp(scores, dim=-1))
@@ -284,11 +287,11 @@ picture(
 )
 
 # %% [markdown]
-# The memory of the table grows with the square of T, that of the others with T. In time, ours does well against the table on long texts, because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each block still goes through Python and through memory. On a GPU, a block stays in a small fast memory right beside the processor. That's the point of the paper, which saves no multiplication at all and moves fewer bytes.
+# The memory of the table grows with the square of T, that of the others with T. In time, ours does well against the table on long texts, because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each block still goes through Python and through memory. On a GPU, a block stays in a small fast memory right beside the processor. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
 #
 # ## Writing: read at once, then token by token
 #
-# With a cache (rung {a_real_model}), a model never computes the keys and values of old tokens again. Answering a prompt then has two phases. In the **prefill** it reads the prompt, all tokens at once. After that it writes, one token at a time.
+# With a cache (rung {a_real_model}), a model never computes the keys and values of old tokens again. Answering a prompt then has two phases. In the **prefill** it reads the prompt, all tokens at once. After that it writes, one token at a time, which is called decoding.
 
 # %% tags=["folded"]
 # Question
@@ -349,7 +352,7 @@ picture(
 )
 
 # %% [markdown]
-# Reading takes less time per token, although each token goes through the same matrices. When you read, a matrix is fetched once and used for every token of the prompt. When you write, it's fetched for a single one. (Without a cache, each written token would cost as much as reading the whole text.)
+# Reading takes less time per token, although each token goes through the same matrices. When you read, a matrix is fetched once and used for every token of the prompt. When you write, it's fetched for a single one. (Without a cache, each written token would cost as much as reading the whole text. Grouped keys hardly show at these lengths, because nearly all that's fetched are parameters.)
 #
 # The cache has a price in memory. For each token and each layer it holds a key and a value for every key head.
 
@@ -361,22 +364,25 @@ print(f"{per_token:,} numbers per token")
 print(f"{in_16_bits / 1e6:.0f} MB for {SMOLLM.block_size} tokens")
 
 # %% [markdown]
-# That's SmolLM2 with its 3 key heads instead of 9. How many texts a computer can write at the same time depends on how many such caches fit beside the parameters. And as all of it has to be read for each new token, fewer bytes also mean less waiting. Quantization (rung {a_real_model}) does the same for the parameters.
+# That's SmolLM2 with its 3 key heads instead of 9. How many texts a computer can write at the same time depends on how many such caches fit beside the parameters. And because each new token reads its whole cache, fewer bytes also mean less waiting. Quantization (rung {a_real_model}) shrinks the parameters in the same way.
 #
 # ## Explore: where the memory goes
 #
-# These are SmolLM2's sizes. **From which T on is the table of one layer larger than all parameters? Then set T = 8192. How many texts can the model write at once before their caches outgrow its parameters, with 9 key heads, with 3, and with 1?** What you find doesn't depend on the type of the numbers, because that changes all bars alike.
+# These are SmolLM2's sizes. **From which T on is the table of one layer larger than all parameters? Then set T to 8192<!--given-->. How many texts can the model write at once before their caches outgrow its parameters, with 9 key heads, with 3, and with 1?** Does the type of the numbers change your answers?
 
 # %% tags=["folded"]
 # Explorer: bytes of the table, a block, the cache and the parameters
 explore("bytes")
 
 # %% [markdown]
+# The table overtakes the parameters at 4,096<!--given--> tokens. With 9 key heads not even one text fits, with 3 there is room for one, and with a single key head for four. The type of the numbers changes all four bars alike, so it changes none of these answers, but it decides whether all of it fits into your memory.
+
+# %% [markdown]
 # ## The roof of your machine
 #
 # How fast could a computation be at best? Two numbers of your machine say a lot. How many multiplications and additions does it do per second if everything is at hand, and how many bytes can it fetch from memory per second?
 #
-# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever the hardware multiplies it faster, and `autocast_dtype` knows whether yours does.
+# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever the hardware multiplies it faster, and `autocast_dtype` knows whether yours does. (Where the hardware has no instructions for it, bfloat16 can be far slower than float32.)
 
 # %% tags=["do", "nbval-ignore-output"]
 dtype = autocast_dtype(torch.device("cpu"))  # try torch.float32
@@ -396,7 +402,7 @@ print(f"{most_bytes / 1e9:.1f} billion bytes per second")
 print(f"{most_flops / most_bytes:.0f} FLOPs per byte")
 
 # %% [markdown]
-# If a computation does f FLOPs with each byte that it fetches, memory allows f times the bytes per second, and the processor allows its own maximum. The smaller of the two is the roof. Plot it against f and you get a slope that bends into a level line, the **roofline** (Williams et al. 2009). Under the slope, the processor waits for memory, and a computation that reaches the slope is **memory-bound**. One that reaches the level part is **compute-bound**.
+# If a computation does f FLOPs with each byte that it fetches, memory allows f times the bytes per second, and the processor allows its own maximum. The smaller of the two is the roof. Plot it against f and you get a slope that bends into a level line, the **roofline** (Williams et al. 2009). It bends at the number of FLOPs per byte that you've just printed. With fewer, the processor waits for memory, and a computation that reaches the slope is **memory-bound**. With more, the memory waits for the processor, and a computation that reaches the level part is **compute-bound**.
 #
 # Where do the parts of a training step stand, and where does writing?
 
@@ -519,7 +525,7 @@ print(slope.item(), f"{scaled.float().item() / 65536:.1e}")
 #
 # ### More: why a model in 8 bits can be slower
 #
-# Quantized parameters take half or a quarter of the bytes, but most hardware multiplies 16-bit numbers. So each parameter has to be turned back first, which is work. That pays off where you wait for bytes, as when one text is written. For a long prompt or many texts at once, where a matrix is fetched once for all of them, the saved bytes save no time and the work remains.
+# Quantized parameters take half or a quarter of the bytes, but often each of them is turned back into a 16-bit number before it's multiplied, which is work. That pays off where you wait for bytes, as when one text is written. For a long prompt or many texts at once, where a matrix is fetched once for all of them, the saved bytes save no time and the work remains.
 #
 # ### More: how many FLOPs a training step takes, and how many your machine could do
 #
@@ -538,7 +544,7 @@ print(f"counted {counted:,}, by the rule {rule:,}")
 assert 1.1 < counted / rule < 1.5
 
 # %% [markdown]
-# The count is larger, because the rule leaves out attention's own products, scores and weighted sums, which have no parameters. (`record_weights` makes the model compute its table, where the counter can see it.) How much is that in general? The matrices of a block with C channels have 12 C² parameters, so they take 24 C² FLOPs per token, while a token's scores and weighted sums over T keys take 4 T C. The two are equal at T = 6 C. For short texts attention's table is a small part of the work, and for long ones it's nearly all.
+# The count is larger, because the rule leaves out attention's own products, scores and weighted sums, which have no parameters. (`record_weights` makes the model compute its table, where the counter can see it.) How much is that in general? The matrices of a layer with C channels have 12 C² parameters, 4 C² in attention and 8 C² in the MLP. So they take 24 C² FLOPs per token, while a token's scores and weighted sums over T keys take 4 T C. The two are equal at T = 6 C. For short texts attention's table is a small part of the work, and for long ones it's nearly all.
 #
 # How much of what is possible does a training step reach?
 
@@ -548,7 +554,7 @@ per_second = counted / quickest_step
 print(f"{100 * per_second / most_flops:.0f} % of the ceiling")
 
 # %% [markdown]
-# Both numbers are for the same type of number, which is the only fair way to divide them. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak that the maker promises. Large runs reach about 40 %<!--given-->. Ours reaches less, and we haven't measured where the rest goes; small products, calls that take longer than what they compute, and Python are likely.
+# Both numbers are for the same type of number, which is the only fair way to divide them. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak that the maker promises. Large runs reach about 40 %<!--given-->. We haven't measured where the rest of ours goes, but small products, calls that take longer than what they compute, and Python are likely.
 
 # %% [markdown]
 # ## Exercises
