@@ -19,7 +19,7 @@ def says(out, T, texts, n_kv_head, dtype):
     assert parameters == pytest.approx(134_515_008)
     yield f"With {T} tokens"
     yield from (f"{written(each)} MB" for each in out["megabytes"][[0, 2, 3]])
-    yield "all of it is one block" if T == 128 else f"a block of it {written(out['megabytes'][1])} MB"
+    yield "all of them in one block" if T == 128 else f"and a block of them {written(out['megabytes'][1])} MB"
     yield f"{written(caches / parameters)} times as much as the parameters"
     yield "The cache of the text takes" if texts == 1 else f"The caches of the {texts} texts take"
 

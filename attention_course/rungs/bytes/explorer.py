@@ -47,7 +47,7 @@ def draw(figure: LiveFigure, megabytes: Tensor, T: Tensor, texts: Tensor) -> Non
     """Show four bars; the caption compares the table with its blocks, and the caches with the parameters."""
     table, block, caches, parameters = megabytes.tolist()
     whose = "The cache of the text takes" if texts == 1 else f"The caches of the {int(texts)} texts take"
-    saved = "all of it is one block" if T <= BLOCK else f"a block of it {format_number(block)} MB"
+    saved = "all of them in one block" if T <= BLOCK else f"and a block of them {format_number(block)} MB"
     figure.show(
         Bars("MB", megabytes, LABELS, "what is kept", (0, 1.1 * max(megabytes.tolist()))),
         caption=(
