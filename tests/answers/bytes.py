@@ -35,3 +35,65 @@ def online_of_a_list(blocks):
 
 
 wrong("online_softmax", online_by_index=lambda blocks: blocks[0][0].softmax(0) @ blocks[0][1])
+
+
+@right("cache_bytes")
+def bytes_of_keys_and_of_values(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    of_a_head = T * (n_embd // n_head) * torch.empty(0, dtype=dtype).element_size()
+    keys = values = n_layer * n_kv_head * of_a_head
+    return keys + values
+
+
+@right("cache_bytes")
+def bytes_of_real_tensors(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    with torch.device("meta"):
+        caches = [torch.empty(2, n_layer, n_kv_head, t, n_embd // n_head, dtype=dtype) for t in T.tolist()]
+    return torch.tensor([cache.nbytes for cache in caches])
+
+
+@wrong("cache_bytes", "every_head_has_keys")
+def bytes_of_all_channels(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    return 2 * T * n_layer * n_embd * dtype.itemsize
+
+
+@wrong("cache_bytes", "keys_alone")
+def bytes_of_keys(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    return sum(T * n_kv_head * n_embd // n_head * dtype.itemsize for _ in range(n_layer))
+
+
+@wrong("cache_bytes")
+def bytes_of_all_texts_together(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    return 2 * T.sum() * n_layer * n_kv_head * (n_embd // n_head) * dtype.itemsize
+
+
+@wrong("cache_bytes")
+def head_size_rounded_after(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    return 2 * T * n_layer * (n_kv_head // n_head) * n_embd * dtype.itemsize
+
+
+@right("roof")
+def roof_by_the_longer_time(flops, moved, most_flops, most_bytes):
+    return flops / torch.maximum(flops / most_flops, moved / most_bytes)
+
+
+@right("roof")
+def roof_part_by_part(flops, moved, most_flops, most_bytes):
+    return torch.tensor(
+        [min(most_flops, f / b * most_bytes) for f, b in zip(flops.tolist(), moved.tolist(), strict=True)]
+    )
+
+
+@wrong("roof", "times_added")
+def roof_one_after_the_other(flops, moved, most_flops, most_bytes):
+    seconds = flops / most_flops + moved / most_bytes
+    return flops / seconds
+
+
+@wrong("roof", "seconds")
+def roof_in_seconds(flops, moved, most_flops, most_bytes):
+    return torch.maximum(flops / most_flops, moved / most_bytes)
+
+
+@wrong("roof", "larger_of_the_two")
+def roof_by_the_shorter_time(flops, moved, most_flops, most_bytes):
+    return flops / torch.minimum(flops / most_flops, moved / most_bytes)

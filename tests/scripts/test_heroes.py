@@ -426,6 +426,63 @@ def solid_blocks(shown) -> list[str]:
     )
 
 
+def kept_of(scores, values):
+    """Return the largest score, the sum of exps, and that of exps times values."""
+    if not len(scores):
+        return -math.inf, 0.0, 0.0
+    exps = (scores - scores.max()).exp()
+    return scores.max().item(), exps.sum().item(), (exps @ values).item()
+
+
+def test_bytes(show):
+    shown = show("bytes")
+    values = torch.tensor(shown.data["values"]).double()
+
+    def assert_kept():
+        scores = torch.tensor(shown["scores"]).double()
+        close(shown["whole"], scores.softmax(dim=-1) @ values)
+        for step in range(9):
+            assert shown["step"] == step
+            block = 0 if step == 1 else (step + 1) // 3 if step < 8 else 2
+            seen = scores[: 2 * block + 2 * (step % 3 == 1 or step == 8)] if step else scores[:0]
+            largest, total, mix = kept_of(seen, values[: len(seen)])
+            if step % 3 == 0 and step:  # corrected, and not yet added: relative to the new maximum
+                newer = max(largest, scores[2 * block : 2 * block + 2].max().item())
+                factor = math.exp(largest - newer)
+                assert shown["factor"] == pytest.approx(factor)
+                largest, total, mix = newer, factor * total, factor * mix
+                words = f"= {factor:.2f}" if factor < 1 else "the factor is exp(0) = 1"
+                assert words in shown.words
+            if step:
+                close([shown["largest"], shown["total"], shown["mix"]], [largest, total, mix])
+                close(shown["output"], mix / total)
+            shown.press("Step")
+        close(shown["output"], scores.softmax(dim=-1) @ values)
+        assert "that row was never there" in shown.words
+        shown.press("Start over")
+
+    assert shown["largest"] is None
+    assert_kept()
+    shown.key("score 5", *8 * ["ArrowUp"])  # the last is the largest now
+    assert shown["scores"] == [1, 3, 2, 5, 4, 6]
+    assert_kept()
+    shown.key("score 0", *20 * ["ArrowUp"])  # as large as the last, from the first block on
+    assert shown["scores"][0] == 6
+    assert_kept()
+
+
+def test_bytes_the_bars_shrink_by_the_factor_and_their_old_length_is_dashed(show):
+    shown = show("bytes")
+    for _ in range(2):
+        shown.press("Step")
+    (before, *_), (mixed, *_) = shown.drawn("class", "old", "width")
+    shown.press("Step")
+    bars = [float(width) for (width,) in shown.drawn("class", "old", "width")]
+    close(bars, math.exp(-2) * torch.tensor([float(before), float(mixed)]))
+    dashed = shown.drawn("stroke-dasharray", "3 3", "width", "opacity")
+    close([[float(each) for each in pair] for pair in dashed], [[float(before), 1], [float(mixed), 1]])
+
+
 def test_bigram_to_gpt(show):
     shown = show("bigram_to_gpt")
     parts, prompt = shown.data["parts"], shown.data["prompt"]

@@ -1,11 +1,11 @@
-"""A softmax over blocks."""
+"""A softmax over blocks, the bytes of a cache, and the roof of a machine."""
 
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from attention_course.exercises.comparing import close
@@ -113,4 +113,112 @@ OF_AN_AVERAGE = (
     ),
 )
 
-EXERCISES = (exercise(__name__, online_softmax, draw_blocks, OF_AN_AVERAGE),)
+
+def cache_bytes(
+    T: Int[Tensor, " texts"], n_layer: int, n_head: int, n_kv_head: int, n_embd: int, dtype: torch.dtype
+) -> Int[Tensor, " texts"]:
+    """Return how many bytes the KV cache of each text takes.
+
+    Args:
+        T: tokens of each text, shape (texts,).
+        n_layer: layers of the model.
+        n_head: query heads of a layer.
+        n_kv_head: heads that have keys and values of their own.
+        n_embd: channels of a token.
+        dtype: of the numbers in the cache.
+
+    Returns:
+        The bytes of each text, shape (texts,).
+    """
+    head_size = n_embd // n_head
+    numbers = 2 * T * n_layer * n_kv_head * head_size  # keys and values
+    return numbers * dtype.itemsize
+
+
+def roof(
+    flops: Float[Tensor, " parts"], moved: Float[Tensor, " parts"], most_flops: float, most_bytes: float
+) -> Float[Tensor, " parts"]:
+    """Return how many FLOPs per second each part of a computation can reach at most.
+
+    Args:
+        flops: the FLOPs of each part, shape (parts,).
+        moved: the bytes that it fetches and stores, shape (parts,).
+        most_flops: FLOPs per second of the processor.
+        most_bytes: bytes per second of the memory.
+
+    Returns:
+        FLOPs per second, shape (parts,).
+    """
+    per_byte = flops / moved
+    slope = per_byte * most_bytes
+    return slope.clamp(max=most_flops)
+
+
+def draw_sizes(generator: torch.Generator) -> list[tuple]:
+    """Draw sizes of models: all heads alone, one for all, and groups; 16, 32 and 8 bits."""
+
+    def draw(low, high):
+        return int(torch.randint(low, high, (), generator=generator))
+
+    given = [
+        (torch.tensor([5]), 2, 3, 1, 12, torch.float32),
+        (torch.tensor([2, 3]), 3, 4, 2, 12, torch.bfloat16),
+        (torch.tensor([7, 1, 9]), 2, 4, 4, 8, torch.float16),
+        (torch.tensor([100, 2000]), 30, 9, 3, 576, torch.bfloat16),
+        (torch.tensor([6, 2, 12]), 3, 10, 5, 70, torch.int8),
+    ]
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        n_kv_head, group, head_size = draw(2, 5), draw(2, 5), draw(3, 9)
+        n_head = n_kv_head * group
+        T = torch.randint(11, 40, (3,), generator=generator)
+        given.append((T, draw(3, 8), n_head, n_kv_head, n_head * head_size, dtype))
+    return given
+
+
+def draw_parts(generator: torch.Generator) -> list[tuple]:
+    """Draw parts on both sides of the edge of a roof, all on one side, and one at the edge itself."""
+
+    def draw(low, high):
+        """Draw FLOPs and bytes of five parts, with powers of 2 from low to high of the one over the other."""
+        moved = torch.randint(2, 50, (5,), generator=generator).float()
+        powers = torch.linspace(low, high, 5)[torch.randperm(5, generator=generator)]
+        return moved * 2**powers, moved
+
+    return [
+        (torch.tensor([2.0, 80.0]), torch.tensor([4.0, 10.0]), 12.0, 3.0),
+        (torch.tensor([10.0]), torch.tensor([5.0]), 8.0, 4.0),
+        (*draw(-3, 5), 20.0, 5.0),
+        (*draw(-2, 1), 60.0, 6.0),
+        (*draw(4, 7), 50.0, 25.0),
+        (*draw(-3, 8), 90.0, 7.0),
+    ]
+
+
+OF_A_CACHE = (
+    Property(
+        "Twice the tokens take twice the bytes.",
+        lambda f, T, *sizes: close(2 * f(T, *sizes), f(2 * T, *sizes)),
+    ),
+    Property(
+        "bfloat16 takes half of float32.",
+        lambda f, *sizes: close(f(*sizes[:-1], torch.float32), 2 * f(*sizes[:-1], torch.bfloat16)),
+    ),
+)
+OF_A_ROOF = (
+    Property(
+        "No part is faster than the processor.",
+        lambda f, flops, moved, most_flops, most_bytes: (
+            f(flops, moved, most_flops, most_bytes) <= 1.001 * most_flops
+        ).all(),
+    ),
+    Property(
+        "Twice the FLOPs for twice the bytes changes nothing.",
+        lambda f, flops, moved, *most: close(f(flops, moved, *most), f(2 * flops, 2 * moved, *most)),
+    ),
+)
+
+EXERCISES = (
+    exercise(__name__, online_softmax, draw_blocks, OF_AN_AVERAGE),
+    exercise(__name__, cache_bytes, draw_sizes, OF_A_CACHE),
+    exercise(__name__, roof, draw_parts, OF_A_ROOF),
+)

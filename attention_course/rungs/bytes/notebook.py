@@ -3,34 +3,23 @@
 #
 # <!--ladder-->
 #
-# **You will build** a smaller GPT that learns to answer nearly all questions in about half of the time that rung {bigram_to_gpt}'s takes, one trick at a time, and attention that never makes its table of scores. You will also build the clock for it: a measurement that one can believe.
+# **You will build** attention that never makes its table of scores, and measure how fast your machine could be.
+#
+# Your GPT reads 128<!--given--> letters at a time. Give it a chapter of a book, 8,192<!--given--> tokens, and every head makes a table with a score for each pair of them. You soon run out of memory. And even a chip with enough memory multiplies so quickly that it mostly waits for such tables to arrive. So in this rung we count bytes.
 
 # %% tags=["hero", "folded"]
-# The opening picture: the race of the recipes
+# The opening picture: guess first, then let the scores arrive
 from attention_course.heroes import hero
 
 hero("bytes")
 
 # %% [markdown]
-# **You need** [rung {query_key_value}]({query_key_value}.ipynb) for attention, [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the GPT and its recipe, [rung {a_real_model}]({a_real_model}.ipynb) for rotary positions and the cache.
+# **You need** [rung {masked_softmax}]({masked_softmax}.ipynb) for softmax, [rung {query_key_value}]({query_key_value}.ipynb) for attention, and [rung {a_real_model}]({a_real_model}.ipynb) for the cache and grouped keys.
 #
 # <!--time-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds anew: the inside of attention, from the scores to the weighted values, without a table between them.](images/transformer_bytes.svg)
-
-# %% [markdown]
-# ## The question
-#
-# The GPT of rung {bigram_to_gpt} trains in about a minute. Large models train for months, and each hour costs money. How much of that computing is needed? And if somebody says “twice as fast”, how would you know?
 
 # %% tags=["folded"]
 # Imports
-import platform
-import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
-
 import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -40,58 +29,46 @@ from attention_course.attention import (
     attend,
     attention,
     causal_mask,
-    leak_probe,
     record_weights,
 )
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.fills import fill
-from attention_course.rungs.speed_run.explorer_recipes import (
-    LEVEL,
-    MARK,
-    measured,
-    p_value,
-    run_of,
-    said,
-)
-from attention_course.flash import (
-    MemoryMeter,
-    flash_attention,
-)
+from attention_course.flash import MemoryMeter, flash_attention
 from attention_course.gpt import autocast_dtype, evaluating
-from attention_course.llama import Llama, LlamaConfig, Rotary
+from attention_course.llama import Llama, LlamaConfig
 from attention_course.plots import Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
-from attention_course.speedrun import (
-    TRICKS,
-    TokenShift,
-    newton_schulz,
-    speedrun,
-)
-from attention_course.stories import answer_accuracy
+from attention_course.smollm import SMOLLM
+from attention_course.speedrun import in_turns, speedrun
 from attention_course.text import Data, get_batch, load_text
-from attention_course.training import RECIPES, evaluate, run
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
 progress("bytes")
 
 # %% [markdown]
-# ## Attention without its table
-#
-# Now a single call. The attention of rung {query_key_value} makes a table of T × T scores. With T = 8192 that is 67,108,864 numbers for each head: 268 MB in float32.
+# ## How large is the table?
+
+# %% tags=["folded"]
+# Question
+ask("size_of_the_table")
 
 # %%
-T = 8192
-table = T * T, round(4 * T * T / 1e6)  # numbers, and MB
-assert table == (67_108_864, 268)
-table
+T, head_size = 8192, 64
+table = 4 * T * T / 1e6  # MB, of the scores of one head in float32
+inputs = 4 * 3 * T * head_size / 1e6  # of its queries, keys and values
+f"{table:.0f} MB and {inputs:.0f} MB"
 
 # %% [markdown]
-# Rung {multi_head} said that FlashAttention does without it. How? Each output needs softmax over a whole row, and the softmax needs the largest score and the sum of the row. Can one have these without ever having the row?
+# And this table travels. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. The memory of an H100, a GPU that many models were trained on, delivers 3.35<!--given--> TB per second. That sounds like a lot, but while one 16-bit number arrives, the chip could do nearly 600<!--given--> multiplications and additions. So the arithmetic is cheap, and moving bytes is what costs.
 #
-# Here is a row of four scores, with a value for each. Only two at a time may be looked at.
+# ## A softmax in two blocks
+#
+# Rung {multi_head} said that FlashAttention does without the table. How? Each output needs the softmax over a whole row, and the softmax needs the row's largest score and its sum. Can we compute them without ever holding the whole row?
+#
+# Here is a row of four scores, with a value for each. You may only look at two at a time.
 
 # %%
 scores = torch.tensor([1.0, 3.0, 2.0, 5.0])
@@ -102,33 +79,68 @@ total, output = exp.sum(), exp @ values[:2]
 print(f"largest {largest}, sum {total:.2f}, weighted sum {output:.2f}")
 
 # %% [markdown]
-# (As in rung {masked_softmax}, the largest score is subtracted before exp, so that nothing overflows.) If the row ended here, the output would be the weighted sum divided by the sum. But two more scores come, and one of them is larger.
+# (As in rung {masked_softmax}, we subtract the largest score before exp, so that nothing overflows.) If the row ended here, the output would be the weighted sum divided by the sum. But two more scores come, and one of them is larger. Everything so far was counted from 3, and now it should be counted from 5.
 
 # %% tags=["folded"]
-# Question
-ask("a_larger_maximum")
+# Fill in: correct what came before
+fill("correct_what_came_before")
 
-# %%
+# %% tags=["folded", "name:correct_what_came_before"]
+# The second block
 larger = torch.maximum(largest, scores[2:].max())
 correction = (largest - larger).exp()  # what was counted from 3, from 5
 exp = (scores[2:] - larger).exp()
 new_total = total * correction + exp.sum()
 new_output = output * correction + exp @ values[2:]
-print(f"output {new_output / new_total:.2f}")
+result = new_output / new_total
 
-# %% tags=["lesson"]
-weights = torch.softmax(scores, dim=-1)
-torch.testing.assert_close(new_output / new_total, weights @ values)
+# %% tags=["do"]
+whole_row = torch.softmax(scores, dim=-1) @ values
+torch.testing.assert_close(result, whole_row)
+result, whole_row
 
 # %% [markdown]
-# A running maximum, a running sum, and one factor that corrects what came before. That is the **online softmax** (Milakov & Gimelshein 2018). It takes any number of blocks: before the first one the maximum is −∞, and its factor exp(−∞) is 0.
+# The two agree, although nobody ever held the whole row. Each old term was exp(score − 3) and should be exp(score − 5). That's the same factor for all of them, exp(3 − 5), so you can forget the terms and correct their sum. Put other scores and values into the row, with the largest first or last, and run the cells again.
 #
-# `flash_attention` cuts queries and keys into blocks of 128<!--given-->, and makes one block of scores at a time. Blocks that the causal mask hides are skipped.
+# A running maximum, a running sum, and one factor that corrects what came before. That is the **online softmax** (Milakov & Gimelshein 2018). It takes any number of blocks, because before the first one the maximum is −∞, and its factor exp(−∞) is 0.
+#
+# ## Build: attention in blocks
+#
+# Now let many queries do this at once, and cut the queries into blocks as well. Then a block of scores is all that's ever there. This is FlashAttention (Dao et al. 2022), only its forward pass, and without a mask.
+
+
+# %%
+def in_blocks(q, k, v, size=128, correct=True):
+    T, scale = len(k), q.shape[-1] ** -0.5
+    output, log_sums = torch.empty_like(v), torch.empty(T, 1)
+    for first in range(0, T, size):
+        asking = slice(first, first + size)  # some of the queries
+        largest = torch.full_like(log_sums[asking], float("-inf"))
+        total, mix = torch.zeros_like(largest), 0.0
+        for start in range(0, T, size):
+            seen = slice(start, start + size)  # some of the keys
+            scores = q[asking] @ k[seen].T * scale
+            before, top = largest, scores.amax(dim=-1, keepdim=True)
+            largest = torch.maximum(before, top)
+            exp = (scores - largest).exp()
+            correction = (before - largest).exp() if correct else 1.0
+            total = total * correction + exp.sum(dim=-1, keepdim=True)
+            mix = mix * correction + exp @ v[seen]
+        output[asking] = mix / total
+        log_sums[asking] = largest + total.log()
+    return output, log_sums
+
+
+torch.manual_seed(0)
+q, k, v = torch.randn(3, 300, 16)
+torch.testing.assert_close(in_blocks(q, k, v)[0], attention(q, k, v)[0])
+
+# %% [markdown]
+# `flash_attention` adds the mask, and skips the blocks that a causal mask hides. (You can read it in [flash.py](../attention_course/flash.py).)<!--notebook-->
 #
 # **Prove.** It equals the `attention` of rung {query_key_value}, with any mask.
 
 # %% tags=["proof"]
-torch.manual_seed(0)
 q, k, v = torch.randn(3, 2, 300, 16)  # two heads, 300 tokens
 visible = torch.rand(300, 300) > 0.3
 visible[7] = False  # query 7 may look nowhere
@@ -141,11 +153,52 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# Training needs the gradient, too, and backpropagation needs the weights. Are they to be kept after all? No: they are made anew, block by block. For that, the forward pass keeps one number for each query: the logarithm of its sum of exps. A weight is exp(score − that number). So some products are done twice, to save memory.
+# ## Break it: leave the correction out
+#
+# Suppose you forget the correction, so that old sums stay as they are. You test your function on 64 tokens, then on 128, and both times its numbers are right.
+
+# %% tags=["folded"]
+# Question
+ask("without_the_correction")
+
+# %% [markdown]
+# Try other numbers of tokens, and other sizes of a block.
+
+# %% tags=["do"]
+torch.manual_seed(0)
+for T in (64, 128, 129, 300):  # try 256, 257, 1000
+    q, k, v = torch.randn(3, T, 16)
+    broken = in_blocks(q, k, v, size=128, correct=False)[0]
+    off = (broken - attention(q, k, v)[0]).abs().amax(dim=-1) > 1e-4
+    print(f"{T:4} tokens: {off.sum():3} queries wrong")
+
+# %% [markdown]
+# With a single block there is nothing to correct. With one token more, only the queries that find their largest score in the last, tiny block go wrong. No error is raised, and every number looks reasonable. A test of blocks has to have several of them, and the largest score has to come late.
+#
+# ## Backward: weights made anew
+#
+# Training needs gradients too, and backpropagation through softmax needs the weights (rung {scaling_variance}). We've just thrown them away. Do we have to keep the table after all?
+#
+# We don't, because a block of scores is quickly computed again, and one more number per query turns scores into weights. Softmax divides exp(score − largest) by the total. Can you put both, the largest score and the total, into a single number that you subtract?
+
+# %% tags=["folded"]
+# Fill in: weights from one number
+fill("weights_from_one_number")
+
+# %% tags=["folded", "name:weights_from_one_number"]
+# One number for the row, and its weights
+log_sum = larger + new_total.log()
+weights = (scores - log_sum).exp()
+
+# %% [markdown]
+# That number is the logarithm of the sum of all exp(score), or `torch.logsumexp` for short. The forward pass keeps it for each query, 8,192<!--given--> numbers instead of 67<!--given--> million, and the backward pass makes each block of weights anew. So some products are done twice. On a GPU that takes less time than fetching their results would.
 
 # %% tags=["proof"]
+torch.testing.assert_close(log_sum, torch.logsumexp(scores, dim=-1))
+torch.testing.assert_close(weights, torch.softmax(scores, dim=-1))
+torch.manual_seed(0)
+q, k, v, towards = torch.randn(4, 2, 300, 16)
 inputs = [part.requires_grad_() for part in (q, k, v)]
-towards = torch.randn(2, 300, 16)
 by_table = torch.autograd.grad(
     (attention(*inputs, causal_mask(300))[0] * towards).sum(), inputs
 )
@@ -155,19 +208,24 @@ by_blocks = torch.autograd.grad(
 torch.testing.assert_close(by_blocks, by_table)
 
 # %% [markdown]
-# And the memory? `MemoryMeter` watches all tensors that are made.
+# ## What it saves
+#
+# `MemoryMeter` counts the bytes of every tensor that's made.
+
+# %% tags=["folded"]
+# Question
+ask("largest_tensor")
 
 # %%
+T = 8192
 q, k, v = torch.randn(3, T, 64)
 with MemoryMeter() as meter:
     flash_attention(q, k, v, is_causal=True)
 print(f"the largest tensor has {meter.largest / 4:,.0f} numbers")
-assert meter.largest / 4 < T * T / 100
+assert meter.largest / 4 == T * 64
 
 # %% [markdown]
-# That is T × 64, the output. No block of scores is larger.
-#
-# How does it do beside the others? SDPA has the same idea, in one compiled routine. Ours is a loop in Python. (The meter does not see what a compiled routine uses inside.)
+# How does it do beside the others? SDPA, PyTorch's own, has the same idea in one compiled routine, while ours is a loop in Python. (The meter doesn't see what a compiled routine uses inside.)
 
 
 # %% tags=["folded", "nbval-ignore-output"]
@@ -187,20 +245,21 @@ ways = {
     ),
 }
 lengths = torch.tensor([256, 512, 1024, 2048])
-medians = {name: [] for name in ways}
+seconds = {name: [] for name in ways}
 peaks = {name: [] for name in ways}
 for length in lengths.tolist():
     sides = {
         name: lambda way=way: attend_by(way, length)
         for name, way in ways.items()
     }
-    for name, seconds in in_turns(sides, rounds=3).items():
-        medians[name].append(seconds[1])
+    for name, took in in_turns(sides, rounds=5).items():
+        seconds[name].append(took[0])
         with MemoryMeter() as meter:
             sides[name]()
         peaks[name].append(meter.peak / 1e6)
 for name in ways:
-    print(f"{name:16}{1000 * medians[name][-1]:6.0f} ms, T = {length}")
+    took, peak = 1000 * seconds[name][-1], peaks[name][-1]
+    print(f"{name:16}{took:6.0f} ms, {peak:5.0f} MB, T = {length}")
 
 # %% tags=["folded"]
 # Picture: seconds and memory of three ways, on your machine
@@ -217,7 +276,7 @@ picture(
             label,
         )
         for title, of, label in (
-            ("Time", medians, "seconds"),
+            ("Time", seconds, "seconds"),
             ("Memory", peaks, "MB"),
         )
     ),
@@ -227,121 +286,137 @@ picture(
 )
 
 # %% [markdown]
-# The memory of the table grows with the square of T, that of the others with T. In time ours beats the table on long texts: it skips the blocks that the mask hides, nearly half of the products. And it is slower than SDPA: the same products, but each block goes through Python, and through memory. On a GPU the block stays in a small fast memory beside the processor, and that is the point of the paper (Dao et al. 2022): not fewer products, but fewer bytes moved.
-
-
-# %% [markdown]
-# ## Writing
+# The memory of the table grows with the square of T, that of the others with T. In time, ours does well against the table on long texts, because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each block still goes through Python and through memory. On a GPU, a block stays in a small fast memory right beside the processor. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
 #
-# Training reads a whole text at once. Writing makes one token at a time, and the cache of rung {a_real_model} saves most of the work. With the cache, what is left? All parameters are read for each token, and so are all keys and values of each text. Grouped queries have fewer keys to read.
+# ## Writing: read at once, then token by token
+#
+# With a cache (rung {a_real_model}), a model never computes the keys and values of old tokens again. Answering a prompt then has two phases. In the **prefill** it reads the prompt, all tokens at once. After that it writes, one token at a time, which is called decoding.
+
+# %% tags=["folded"]
+# Question
+ask("reading_and_writing")
 
 
 # %% tags=["folded", "nbval-ignore-output"]
-# Measure: ms for one more token of 8 texts that have T tokens
-def writer(model, T, with_cache):
-    ids = torch.randint(33, (8, T + 1))
+# Measure: ms to read T tokens at once, and ms to write one more
+def one_more(model, T):
+    ids = torch.randint(33, (1, T + 1))
     cache = Cache()
-    if with_cache:
-        model(ids[:, :T], cache)
+    model(ids[:, :T], cache)
 
     def step():
-        if with_cache:
-            cache._length = T  # the same token again
-            return model(ids[:, T:], cache)
-        return model(ids)[:, -1:]
+        cache._length = T  # the same token again
+        return model(ids[:, T:], cache)
 
     return step, cache
 
 
 lengths = torch.tensor([64, 128, 256, 512])
-config = dict(block_size=1024, n_layer=2, n_head=8, n_embd=256)
+config = dict(block_size=1024, n_layer=2, n_head=8, n_embd=512)
+torch.manual_seed(0)
 every, grouped = (
-    Llama(LlamaConfig(V, n_kv_head=heads, n_hidden=680, **config))
+    Llama(LlamaConfig(33, n_kv_head=heads, n_hidden=1360, **config))
     for heads in (8, 2)
 )
-ways = {
-    "no cache": (every, False),
-    "cache": (every, True),
-    "cache, grouped keys": (grouped, True),
-}
-ms = {name: [] for name in ways}
+ms = {"read T tokens": [], "write one, cache": [], "grouped keys": []}
 with evaluating(every), evaluating(grouped):
     for length in lengths.tolist():
-        steps = {
-            name: writer(model, length, with_cache)[0]
-            for name, (model, with_cache) in ways.items()
-        }
-        for name, seconds in in_turns(steps, rounds=3).items():
-            ms[name].append(1000 * seconds[1])
-    kept = [
-        writer(model, length, True)[1].numel() for model in (every, grouped)
-    ]
-for name, each in ms.items():
-    print(f"{name:20}{each[-1]:7.1f} ms, T = {length}")
+        ids = torch.randint(33, (1, length))
+        (write, of_every), (with_groups, of_groups) = (
+            one_more(model, length) for model in (every, grouped)
+        )
+        steps = [lambda ids=ids: every(ids), write, with_groups]
+        for name, took in in_turns(
+            dict(zip(ms, steps, strict=True)), 3
+        ).items():
+            ms[name].append(1000 * took[0])
+assert of_every.numel() == 4 * of_groups.numel()
+print(f"read {length} tokens at once: ", end="")
+print(f"{ms['read T tokens'][-1] / length:.2f} ms per token")
+print(f"write with a cache: {ms['write one, cache'][-1]:.2f} ms per token")
 
 # %% tags=["folded"]
-# Picture: ms a token over T; with grouped keys the cache is a fourth
-assert kept[0] == 4 * kept[1]
+# Picture: milliseconds over T
 picture(
     Lines(
-        "One more token of 8 texts",
+        "Reading, and one more token",
         lengths,
         {name: torch.tensor(each) for name, each in ms.items()},
         "tokens so far",
         "ms",
     ),
-    alt="Milliseconds for one more token over the tokens so far, both axes "
-    "logarithmic. Without a cache the line climbs, far above the two "
-    "with a cache.",
+    alt="Milliseconds over the tokens so far, both axes logarithmic. "
+    "Reading all tokens takes longer the more there are. One more token "
+    "with a cache takes far less, with grouped keys or without.",
 )
 
 # %% [markdown]
-# With two heads of keys in place of eight, the cache is a fourth as large, and there is less to read. It matters most where many long texts are written at once: then the keys are most of what has to be read, and most of the memory.
+# Reading takes less time per token, although each token goes through the same matrices. When you read, a matrix is fetched once and used for every token of the prompt. When you write, it's fetched for a single one. (Without a cache, each written token would cost as much as reading the whole text. Grouped keys hardly show at these lengths, because nearly all that's fetched are parameters.)
+#
+# The cache has a price in memory. For each token and each layer it holds a key and a value for every key head.
 
+# %%
+kv_head = SMOLLM.n_embd // SMOLLM.n_head  # channels of a key
+per_token = 2 * SMOLLM.n_layer * SMOLLM.n_kv_head * kv_head
+in_16_bits = 2 * per_token * SMOLLM.block_size
+print(f"{per_token:,} numbers per token")
+print(f"{in_16_bits / 1e6:.0f} MB for {SMOLLM.block_size} tokens")
 
 # %% [markdown]
-# ## Under the roof
+# That's SmolLM2 with its 3 key heads instead of 9. How many texts a computer can write at the same time depends on how many such caches fit beside the parameters. And because each new token reads its whole cache, fewer bytes also mean less waiting. Quantization (rung {a_real_model}) shrinks the parameters in the same way.
 #
-# How fast could it be? Two numbers of a machine say a lot. How many products can it do per second, if everything it needs is at hand? And how many bytes can it fetch from memory per second?
+# ## Explore: where the memory goes
 #
-# A product and a sum are two **FLOPs**, floating-point operations. A matrix product (n, k) @ (k, m) takes 2 · n · k · m of them. `FlopCounterMode` counts those of all matrix products. The ceiling depends on the type of the numbers, so we measure it with the one in which our training multiplies on your machine.
+# These are SmolLM2's sizes. **From which T on is the table of one layer larger than all parameters? Then set T to 8192<!--given-->. How many texts can the model write at once before their caches outgrow its parameters, with 9 key heads, with 3, and with 1?** Does the type of the numbers change your answers?
 
-# %% tags=["nbval-ignore-output"]
-cpu = torch.device("cpu")
-dtype = autocast_dtype(cpu)  # in which the run multiplies on this machine
-n = 1024
+# %% tags=["folded"]
+# Explorer: bytes of the table, a block, the cache and the parameters
+explore("bytes")
+
+# %% [markdown]
+# The table overtakes the parameters at 4,096<!--given--> tokens. With 9 key heads not even one text fits, with 3 there is room for one, and with a single key head for four. The type of the numbers changes all four bars alike, so it changes none of these answers, but it decides whether all of it fits into your memory.
+
+# %% [markdown]
+# ## The roof of your machine
+#
+# How fast could a computation be at best? Two numbers of your machine say a lot. How many multiplications and additions does it do per second if everything is at hand, and how many bytes can it fetch from memory per second?
+#
+# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever the hardware multiplies it faster, and `autocast_dtype` knows whether yours does. (Where the hardware has no instructions for it, bfloat16 can be far slower than float32.)
+
+# %% tags=["do", "nbval-ignore-output"]
+dtype = autocast_dtype(torch.device("cpu"))  # try torch.float32
+n = 512
 a, b, c = torch.randn(3, n, n).to(dtype)
-long = torch.randn(2, 2**24)
+long, row = torch.randn(2, 4096, 4096), torch.randn(4096)
 sides = {
     "product": lambda: torch.mm(a, b, out=c),
     "copy": lambda: long[0].copy_(long[1]),
+    "read": lambda: long @ row,
 }
-quickest = {name: each[0] for name, each in in_turns(sides).items()}
+quickest = {name: took[0] for name, took in in_turns(sides, 40).items()}
 most_flops = 2 * n**3 / quickest["product"]
-most_bytes = long.nbytes / quickest["copy"]  # half read, half written
+most_bytes = long.nbytes / min(quickest["copy"], quickest["read"])
 print(f"{most_flops / 1e9:.0f} billion FLOPs per second in {dtype}")
 print(f"{most_bytes / 1e9:.1f} billion bytes per second")
-
-# %% tags=["folded"]
-# Check: what FlopCounterMode counts
-with FlopCounterMode(display=False) as counter:
-    a @ b
-    F.layer_norm(a, (n,))
-assert counter.get_total_flops() == 2 * n**3  # nothing for LayerNorm
+print(f"{most_flops / most_bytes:.0f} FLOPs per byte")
 
 # %% [markdown]
-# A step that does many FLOPs with each byte that it fetches can be limited by the first number, and is then **compute-bound**. A step that does few can be waiting for its bytes, and is then **memory-bound**. Draw what is possible over the FLOPs for each byte, and you get a slope and a ceiling: the **roofline** (Williams et al. 2009). At f FLOPs for each byte, memory allows f times its bytes a second, and the processor its most; the smaller of the two is the roof.
+# If a computation does f FLOPs with each byte that it fetches, memory allows f times the bytes per second, and the processor allows its own maximum. The smaller of the two is the roof. Plot it against f and you get a slope that bends into a level line, the **roofline** (Williams et al. 2009). It bends at the number of FLOPs per byte that you've just printed. With fewer, the processor waits for memory, and a computation that reaches the slope is **memory-bound**. With more, the memory waits for the processor, and a computation that reaches the level part is **compute-bound**.
 #
-# Where do the parts of our recipe stand?
-
+# Where do the parts of a training step stand, and where does writing?
 
 # %% tags=["folded", "nbval-ignore-output"]
-# Measure: FLOPs, bytes and seconds of four parts of a training step
-n_embd, batch = sizes.n_embd, plain.recipe.batch_size
+# Measure: FLOPs, bytes and seconds of five computations
+data = Data.of(load_text("stories"))
+plain = speedrun(data, [])  # rung {bigram_to_gpt}'s model and recipe
+for _ in range(3):
+    plain.step()
+n_embd, batch = plain.model.config.n_embd, plain.recipe.batch_size
 rows, hidden = batch * 128, 4 * n_embd  # tokens of a batch
 x = torch.randn(rows, n_embd)
 into = torch.randn(hidden, n_embd).to(dtype)
 heads = torch.randn(3, batch, 4, 128, n_embd // 4).to(dtype)
+matrix, token = torch.randn(4096, 4096), torch.randn(1, 4096)
 numbers = sum(p.numel() for p in plain.model.parameters())
 size = into.element_size()
 parts = {  # what is run, its FLOPs, its bytes
@@ -355,6 +430,11 @@ parts = {  # what is run, its FLOPs, its bytes
         2 * heads[0].numel() * (128 + 1),  # query t has t + 1 keys
         size * 4 * heads[0].numel(),
     ),
+    "one token": (
+        lambda: F.linear(token, matrix),
+        2 * matrix.numel(),
+        matrix.nbytes,
+    ),
     "LayerNorm": (
         lambda: F.layer_norm(x, (n_embd,)),
         8 * x.numel(),
@@ -363,14 +443,11 @@ parts = {  # what is run, its FLOPs, its bytes
     "AdamW": (plain.optimizer.step, 12 * numbers, 4 * 7 * numbers),
 }
 with torch.no_grad():
-    with FlopCounterMode(display=False) as counter:
-        parts["matrix product"][0]()
-    assert counter.get_total_flops() == parts["matrix product"][1]
-    took = in_turns({name: part[0] for name, part in parts.items()}, 20)
+    took = in_turns({name: part[0] for name, part in parts.items()}, 30)
 print(f"{'':16}per byte    roof reached  (billion FLOPs per second)")
 for name, (_, flops, count) in parts.items():
     roof = min(flops / count * most_bytes, most_flops) / 1e9
-    reached = flops / took[name][10] / 1e9
+    reached = flops / took[name][0] / 1e9
     print(f"{name:16}{flops / count:8.1f}{roof:8.1f}{reached:8.1f}")
 
 # %% tags=["folded"]
@@ -379,7 +456,7 @@ per_byte = torch.tensor([f / b for _, f, b in parts.values()])
 assert per_byte[2:].max() <= 1
 assert per_byte[:2].min() > 15
 speed = torch.tensor(
-    [f / took[name][10] / 1e9 for name, (_, f, _) in parts.items()]
+    [f / took[name][0] / 1e9 for name, (_, f, _) in parts.items()]
 )
 edge = most_flops / most_bytes
 x_axis = torch.cat([torch.tensor([0.1, edge, 1000.0]), per_byte])
@@ -402,51 +479,81 @@ picture(
                 for name, point in points.items()
             },
         },
-        "FLOPs for each byte",
-        "billion FLOPs a second",
+        "FLOPs per byte",
+        "billion FLOPs per second",
     ),
     alt="The roofline, both axes logarithmic: a slope that bends into a "
-    "ceiling. LayerNorm and AdamW are far to the left, under the slope; "
-    "attention and the matrix product are far to the right, under the "
-    "ceiling.",
+    "level line. LayerNorm, AdamW and writing one token are far to the "
+    "left, at most one FLOP per byte; attention and the matrix product "
+    "are far to the right.",
 )
 
 # %% [markdown]
-# (FLOPs and bytes of LayerNorm and AdamW are counted by hand, of the others by their shapes: a part reads its inputs and writes its output once. Attention needs only the products that the causal mask leaves, about half. A processor also has a small fast memory, its cache. What fits in there can stand above the slope.)
+# Writing one token multiplies one row by a whole matrix, LayerNorm and the optimizer touch each number once or twice, and all three do at most one FLOP per byte. So at best they are as fast as their bytes arrive. The matrix product of a whole batch and attention do more than 15.
 #
-# LayerNorm and AdamW do at most one FLOP for each byte. They stand under the slope, so at best they are as fast as their bytes arrive. The matrix product and attention do more than 15, and stand under the ceiling.
-#
-# Which side a part is on is only half of what the picture says. A part is memory-bound if it *reaches* the slope, and compute-bound if it reaches the ceiling. One that stays far below both is bound by neither, and a faster memory would do little for it. In a model as small as ours a call is over so soon that starting it can take longer than the work.
+# Which side a part is on is only half of the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in there can stand above the slope.)
 
 # %% tags=["folded"]
 # Question
 ask("which_roof")
 
 # %% [markdown]
-# How many FLOPs is a whole training step? There is a rule of thumb (Kaplan et al. 2020): for each parameter and each token, a forward pass takes 2 FLOPs, one product and one sum, and the backward pass twice as many. That makes 6.
+# ### More: float16, bfloat16, and what a GradScaler is for
+#
+# There are two ways to spend 16 bits. float16 has more digits, and bfloat16 has more range. What becomes of a small gradient, and of a number just above 1?
 
 # %%
-x, y = get_batch(data.train, 128, 16, torch.Generator().manual_seed(0))
+small, near_one = 2e-8, 1.003
+for kind in (torch.float16, torch.bfloat16):
+    print(
+        f"{kind!s:15}",
+        f"{torch.tensor(small, dtype=kind).item():.1e}",
+        f"{torch.tensor(near_one, dtype=kind).item():.4f}",
+    )
+
+# %% [markdown]
+# float16 makes the small number 0, an underflow, while bfloat16 keeps it. On the other hand, bfloat16 can't tell 1.003 from 1. For training, range turned out to matter more, because many gradients are tiny. If your hardware only has float16, use **loss scaling**. Multiply the loss by a large number before `backward()`, and by the chain rule every gradient grows by as much and is no longer rounded to 0. Then divide the gradients by that number before the step.
+
+# %%
+slope = torch.tensor(small, dtype=torch.float16)
+scaled = torch.tensor(small * 65536, dtype=torch.float16)
+print(slope.item(), f"{scaled.float().item() / 65536:.1e}")
+
+# %% [markdown]
+# PyTorch's `torch.amp.GradScaler` does this, and also finds the number. If a gradient overflows it skips the step and halves the number, and when all goes well for a while it doubles it. With bfloat16 you need none of this.
+#
+# ### More: why a model in 8 bits can be slower
+#
+# Quantized parameters take half or a quarter of the bytes, but often each of them is turned back into a 16-bit number before it's multiplied, which is work. That pays off where you wait for bytes, as when one text is written. For a long prompt or many texts at once, where a matrix is fetched once for all of them, the saved bytes save no time and the work remains.
+#
+# ### More: how many FLOPs a training step takes, and how many your machine could do
+#
+# There is a rule of thumb (Kaplan et al. 2020). For each parameter and each token, the forward pass takes 2 FLOPs, a multiplication and an addition, and the backward pass takes twice as many. That makes 6.
+
+# %%
+x, y = get_batch(data.train, 128, batch, torch.Generator().manual_seed(0))
 with record_weights(), FlopCounterMode(display=False) as counter:
-    F.cross_entropy(fast.model(x).flatten(0, 1), y.flatten()).backward()
-matrices = [p for p in fast.model.parameters() if p.dim() == 2]
-in_products = sum(p.numel() for p in matrices)
+    F.cross_entropy(plain.model(x).flatten(0, 1), y.flatten()).backward()
+plain.optimizer.zero_grad()
+matrices = [p for p in plain.model.parameters() if p.dim() == 2]
+positions = plain.model.transformer.wpe.weight.numel()  # looked up
+in_products = sum(p.numel() for p in matrices) - positions
 counted, rule = counter.get_total_flops(), 6 * in_products * x.numel()
 print(f"counted {counted:,}, by the rule {rule:,}")
 assert 1.1 < counted / rule < 1.5
 
 # %% [markdown]
-# The count is larger, because the rule leaves out attention's own products, scores and weighted sums, which have no parameters. (`record_weights` makes the model compute its table, where the counter can see it. Inside a fused kernel on a CPU it counts nothing.)
+# The count is larger, because the rule leaves out attention's own products, scores and weighted sums, which have no parameters. (`record_weights` makes the model compute its table, where the counter can see it.) How much is that in general? The matrices of a layer with C channels have 12 C² parameters, 4 C² in attention and 8 C² in the MLP. So they take 24 C² FLOPs per token, while a token's scores and weighted sums over T keys take 4 T C. The two are equal at T = 6 C. For short texts attention's table is a small part of the work, and for long ones it's nearly all.
 #
-# How much of what is possible did the run reach?
+# How much of what is possible does a training step reach?
 
 # %% tags=["nbval-ignore-output"]
-flops_per_second = counted / (fast.seconds / fast.steps_done)
-print(f"{100 * flops_per_second / most_flops:.0f} % of the ceiling")
+quickest_step = in_turns({"step": plain.step}, 10)["step"][0]
+per_second = counted / quickest_step
+print(f"{100 * per_second / most_flops:.0f} % of the ceiling")
 
 # %% [markdown]
-# Both numbers are for the same type of number, which is the only fair way to divide them. We have not measured where the rest goes; small products, calls that take longer than what they compute, and Python are likely. Larger models come closer to the ceiling, because their products are larger.
-
+# Both numbers are for the same type of number, which is the only fair way to divide them. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak that the maker promises. Large runs reach about 40 %<!--given-->. We haven't measured where the rest of ours goes, but small products, calls that take longer than what they compute, and Python are likely.
 
 # %% [markdown]
 # ## Exercises
@@ -468,24 +575,59 @@ def my_online_softmax(blocks):
 check("online_softmax", my_online_softmax)
 
 # %% [markdown]
-# ## In the wild
+# ### 2. The bytes of a cache
 #
-# - modded-nanogpt is a race to train, on eight H100 GPUs, a model as good as a replication of GPT-2 small: from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include the ones that you used here: everybody reads the same text, and a new record needs enough runs to show, at p < 0.01<!--given-->, that the mean loss is reached. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and a kind of token shift is in it, called smear.
-# - `torch.optim.Muon` is in PyTorch. Large models have been trained with variants of it: Kimi K2 has a trillion parameters.
-# - `F.scaled_dot_product_attention` chooses between FlashAttention and other kernels. On a GPU, a mask tensor rules out FlashAttention; `is_causal=True` does not.
-# - vLLM serves many people at once. It cuts the cache into pages, so that texts of any length share the memory (Kwon et al. 2023). How many texts fit beside the parameters is a matter of their keys and values.
-# - What papers report for a training run is close to this share of the ceiling: model FLOPs utilization (MFU) adds attention's products to the rule of 6, and divides by the peak that the maker promises. Large runs reach about 40 %<!--given-->.
+# <!--task cache_bytes-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("cache_bytes")
+
+
+# %%
+def my_cache_bytes(T, n_layer, n_head, n_kv_head, n_embd, dtype):
+    raise NotImplementedError
+
+
+check("cache_bytes", my_cache_bytes)
 
 # %% [markdown]
+# ### 3. The roof
+#
+# <!--task roof-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("roof")
+
+
+# %%
+def my_roof(flops, moved, most_flops, most_bytes):
+    raise NotImplementedError
+
+
+check("roof", my_roof)
+
+# %% [markdown]
+# ## In the wild
+#
+# - `F.scaled_dot_product_attention` chooses between FlashAttention and other kernels. On a GPU, a mask tensor rules out FlashAttention, but `is_causal=True` doesn't.
+# - vLLM serves many people at once. It cuts the cache into pages, so that texts of any length share the memory (Kwon et al. 2023).
+# - Several GPUs can share one long text, each with some of its keys. Each computes its part of the output and its logsumexp, and the parts are put together with the correction that you filled in (ring attention; Liu et al. 2023).
+# - GPT-2's vocabulary has 50,257<!--given--> tokens, but nanoGPT's embedding has 50,304<!--given--> rows, a multiple of 64<!--given-->. GPUs multiply in tiles of fixed sizes, and a matrix that doesn't fill its last tiles can cost more than one that's a little larger.
+#
+# ## Where we are
+#
+# ![The transformer as a drawing. Highlighted: what this rung computes in another way (the inside of attention, from the scores to the weighted values, without a table between them).](images/transformer_bytes.svg)
+#
+# Nothing was added to the model here. It computes the same numbers, with a fraction of the memory, and you know what it waits for. Could you write all of it down, from nothing?
+#
 # ## Three sentences to remember
 #
-# 1. Five tricks together take about half of the time. Added one after the other, only the last makes a clear difference; taken out one at a time, all but the schedule are missed. What a trick is worth depends on the others, so measure.
-# 2. Softmax needs no whole row: a running maximum, a running sum and one correction are enough, and memory grows like T.
-# 3. A speed-up counts if both sides did the same work, to the same mark, in turns, and the clock waited for both.
+# 1. Softmax never needs the whole row, because a running maximum, a running sum and one correction are enough, and so attention's memory grows with T and not with its square.
+# 2. Reading uses each matrix for many tokens, while writing fetches all of it, and the cache, for a single one.
+# 3. Count FLOPs and bytes before you optimize, for what waits for memory gets faster only with fewer bytes.
 #
-# Next: [rung {an_empty_page}]({an_empty_page}.ipynb), where you write the GPT yourself.
+# Next: [rung {an_empty_page}, an empty page]({an_empty_page}.ipynb).
 #
 # <!--neighbours-->
-
-
