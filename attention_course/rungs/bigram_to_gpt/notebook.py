@@ -882,7 +882,7 @@ assert of_next[tokenizer.encode("A")].item() > 0.05
 # %% [markdown]
 # ### More: the order of top-k and temperature, and top-p
 #
-# `generate` first keeps the k best and then divides the logits by the temperature. For top-k the order makes no difference, because dividing by a positive number leaves the k largest logits the largest. For **top-p**, or nucleus sampling, the order does matter. Top-p keeps the smallest set of characters whose probabilities add up to at least p, and the size of this set depends on the temperature.
+# `generate` first keeps the k best and then divides the logits by the temperature. For top-k the order makes no difference, because dividing by a positive number leaves the k largest logits the largest. For **top-p**, or nucleus sampling, the order does matter. Top-p keeps the smallest set of characters whose probabilities add up to at least p, and the size of this set depends on the temperature. The seed decides only what is drawn, so it has nothing to do with the seed of the training. Don't judge a model by one text, because a greedy one can fall into a loop while the loss still falls. Draw several, from the same prompts.
 #
 # The model itself refuses a text that is longer than its table of positions.
 
@@ -1143,7 +1143,7 @@ for parameter, grad in zip(model.parameters(), whole):
 # %% [markdown]
 # ### More: NaN, or a jump of the loss, after thousands of steps
 #
-# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model. In float16, try bfloat16, or float32 on a card that doesn't have it instead, whose numbers reach as far as those of float32.
+# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model. In float16, try bfloat16 instead, whose numbers reach as far as those of float32. A card without it is left with float32, which is slower. (If you stay with float16 and a `GradScaler`, call `unscale_` before you clip, or you clip the scaled gradients.)
 #
 # If the loss jumps up and soon comes back, let it run. If it doesn't come back, do what the authors of PaLM did (Chowdhery et al. 2022, section 5.1). They went back about a hundred steps and skipped a few hundred batches. The batches alone weren't to blame, because they did no harm when the model read them in another state.
 #
