@@ -5,7 +5,7 @@
 #
 # **You will build** tools that look into a running model, and the tests that tell you whether to believe what they show.
 #
-# In rung {a_real_model} you loaded SmolLM2 and let your own attention run inside it. It writes English, but you can't say why it writes *this* word. Nobody programmed that into it. Let's find the parts that did it.
+# In rung {a_real_model} you loaded SmolLM2 and let your own attention run inside it. It writes English, but you can't say why it writes *this* word, because nobody programmed that. So let's find the parts that do it.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then point at one of 270 heads
@@ -69,7 +69,7 @@ except OSError as error:
     skip_cells("# With SmolLM2:")
 
 # %% [markdown]
-# SmolLM2 has never read one of our stories. Who got the drum?
+# SmolLM2 has never read one of our stories, so does it know who got the drum?
 
 # %% tags=["do"]
 # With SmolLM2: " Sam" gets 0.4, and " Ben", who gave the drum, 0.3.
@@ -80,7 +80,7 @@ for share, i in zip(shares, ids):
     print(f"{tokenizer.decode(i[None])!r:8} {share:.1f}")
 
 # %% [markdown]
-# It says Sam. Put your own names in, and see whether it still finds them.
+# It says Sam, and Ben comes second. Put your own names into the story, and see whether the model still finds the right one.
 #
 # How much can it learn from what it reads? Give it story after story in one long text, and look at its loss on each. To judge the result we need a level that could prove us wrong. Imagine a reader who knows which words occur and how often, but nothing about their order. On average a word costs this reader the entropy of that list.
 
@@ -96,6 +96,10 @@ nats_per_word = -(word_shares * word_shares.log()).sum().item()
 words_only = nats_per_word * counts.total() / len(long_text)
 print(f"{nats_per_word:.2f} nats per word")
 print(f"{words_only:.2f} nats per character")
+
+# %% tags=["folded"]
+# Question
+ask("what_would_prove_it")
 
 
 # %%
@@ -211,7 +215,7 @@ own = model.lm_head(model.transformer.ln_f(stream[-1]))
 torch.testing.assert_close(own, model(ids), atol=1e-3, rtol=0)
 
 # %% [markdown]
-# For a clean test, draw 30 words at random and write them twice. In the second copy only the first one can tell what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270 heads to choose from, some will look good by luck.
+# For a clean test, draw 30 words at random and write them twice. In the second copy only the first one can tell what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270 heads to choose from, some will look good by luck. Ask for more heads than 2 and 4 below, and see where the scores drop.
 
 
 # %% tags=["folded"]
@@ -241,35 +245,17 @@ texts = torch.stack([words_twice(seed) for seed in range(4)])
 new_texts = torch.stack([words_twice(seed) for seed in range(4, 8)])
 print(tokenizer.decode(texts[0, :8]), "...")
 
-# %% tags=["folded", "long"]
-# With SmolLM2: three maps of 30 layers by 9 heads.
 
-
+# %% tags=["do", "long"]
+# With SmolLM2: previous token 11.1 and 16.0; induction 18.6, 17.4, 17.3.
 def scores_of(notes, ids):  # of texts that repeat at the same places
     weights = torch.stack([note.weights for note in notes])
     return {
-        name: head_scores(weights, targets(ids[0])).mean(dim=1)
-        for name, targets in TARGETS.items()
+        job: head_scores(weights, targets(ids[0])).mean(dim=1)
+        for job, targets in TARGETS.items()
     }
 
 
-scores = scores_of(walk(texts)[1], texts)
-new_stream, new_notes = walk(new_texts)
-new_scores = scores_of(new_notes, new_texts)
-picture(
-    *(
-        Heatmap(name, score, "layer", "head", limit=1)
-        for name, score in scores.items()
-    ),
-    alt="Three maps of 30 layers by 9 heads. Previous token: a handful of "
-    "strong heads, among them one each in layers 11 and 16. Induction: "
-    "a few, most of them in layers 17 and 18. First token: most heads of "
-    "layers 3 to 9, and many from layer 12 on.",
-)
-
-
-# %%
-# With SmolLM2: previous token 11.1 and 16.0; induction 18.6, 17.4, 17.3.
 def best(score, n):
     return [divmod(i, 9) for i in score.flatten().topk(n).indices.tolist()]
 
@@ -278,20 +264,37 @@ def name(head):
     return f"{head[0]}.{head[1]}"
 
 
+old_stream, old_notes = walk(texts)
+new_stream, new_notes = walk(new_texts)
+scores = scores_of(old_notes, texts)
+new_scores = scores_of(new_notes, new_texts)
 print("head: its score where we chose it, and on new texts")
 for job, many in (("previous token", 2), ("induction", 4)):
     for head in best(scores[job], many):
         was, new = scores[job][head].item(), new_scores[job][head].item()
         print(f"{job:14} {name(head)}: {was:.1f}, {new:.1f}")
+
+# %% tags=["folded"]
+# With SmolLM2: three maps of 30 layers by 9 heads.
 finders = best(scores["induction"], 4)
 assert set(best(scores["previous token"], 2)) == {(16, 0), (11, 1)}
 assert set(finders) == {(17, 3), (17, 4), (17, 5), (18, 6)}
 assert min(new_scores["induction"][head] for head in finders) > 0.6
+picture(
+    *(
+        Heatmap(job, score, "layer", "head", limit=1)
+        for job, score in scores.items()
+    ),
+    alt="Three maps of 30 layers by 9 heads. Previous token: a handful of "
+    "strong heads, among them one each in layers 11 and 16. Induction: "
+    "a few, most of them in layers 17 and 18. First token: most heads of "
+    "layers 3 to 9, and many from layer 12 on.",
+)
 
 # %% [markdown]
 # The scores hold up on texts that had no part in the choice, so these four are induction heads. (The third map is strange. Why does so much weight lie on the *first* token? We'll come to that.)
 #
-# And on our story? Here is what the four give to Sam when the last “Poor” asks. Look at another word of the story, too.
+# And on our story? Here is how much of their weight the four give to Sam when the last “Poor” asks. Before you go on, put another word of the story in there.
 
 # %% tags=["do"]
 # With SmolLM2: the four heads put 0.8 to 1.0 of their weight on " Sam".
@@ -302,7 +305,7 @@ for layer, head in finders:
     assert weight > 0.7
 
 # %% [markdown]
-# Found them? They look at the answer. But does the model *use* that?
+# You've found heads that look at the answer, but does the model *use* what they find?
 #
 # ### More: a head that looks at the right answer need not have read the question
 #
@@ -330,7 +333,7 @@ for text in (
 #
 # ## Break it: take a head away
 #
-# An ablation tells (rung {cross_and_causal}). Set the output of a head to 0, and measure how much more the second copy costs, on the four new texts. Two heads look at the previous token with nine tenths of their weight.
+# An ablation can tell you (rung {cross_and_causal}). You set the output of a head to 0 and measure how much more the second copy costs, on the four new texts. Start with the two heads that put nine tenths of their weight on the previous token, because they look so much alike.
 
 # %% tags=["folded"]
 # Question
@@ -377,15 +380,17 @@ for off, added in cost.items():
     print(f"without {off}: {added:+.1f}")
 
 # %% [markdown]
-# `11.1` looks at the right place, and nobody reads what it writes. It doesn't even stand in for `16.0`, because without both the cost is about the same. **Looking is not the same as being used.**
+# `11.1` looks at the right place, but for this task nobody reads what it writes. It doesn't even stand in for `16.0`, because without both the cost is about the same. Looking is not the same as being used.
 #
-# Are the other numbers large? Only a comparison can tell, so take away heads drawn at random from the same layers, 15 to 19.
+# Are the other numbers large? You can only tell by comparison, so take away heads drawn at random from the same layers, 15 to 19. (Change the seed if you want to draw others.)
 
-# %% tags=["nbval-ignore-output", "long:20"]
+# %% tags=["do", "nbval-ignore-output", "long:20"]
 # With SmolLM2: the worst of 20 random heads costs 1.0, of 5 sets 1.6.
 controls = 20
 named = {(16, 0), *finders}
-others = [(layer, head) for layer in range(15, 20) for head in range(9)]
+others = [
+    (layer, head) for layer in (15, 16, 17, 18, 19) for head in range(9)
+]
 others = [head for head in others if head not in named]
 order = torch.randperm(
     len(others), generator=torch.Generator().manual_seed(0)
@@ -451,10 +456,16 @@ assert max(map(abs, rest)) < needed / 2
 
 # %%
 # With SmolLM2: head 16.0 wrote nearly all of what 17.3 matches.
+head_size = model.config.n_embd // model.config.n_head  # 64
+
+
+def columns_of(layer, head):  # of the output projection
+    W = model.transformer.h[layer].attn.c_proj.weight
+    return W[:, head * head_size : (head + 1) * head_size]
+
+
 def wrote(notes, layer, head):  # into the stream, (B, T, C)
-    columns = slice(64 * head, 64 * head + 64)
-    W = model.transformer.h[layer].attn.c_proj.weight[:, columns]
-    return notes[layer].output[:, head] @ W.T
+    return notes[layer].output[:, head] @ columns_of(layer, head).T
 
 
 def lead_of_target(scores):  # (B, n - 1, n): over the other words
@@ -466,11 +477,11 @@ def lead_in_keys(part, layer, head, notes=new_notes):
     block = model.transformer.h[layer]
     x = new_stream[layer]
     size = (x.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
-    at = 64 * (9 + head // 3)  # three heads share a key
-    W_key = block.attn.c_attn.weight[at : at + 64]
+    at = head_size * (9 + head // 3)  # three heads share a key
+    W_key = block.attn.c_attn.weight[at : at + head_size]
     key = block.attn.rotary(part * size * block.ln_1.weight @ W_key.T)
-    scores = notes[layer].q[:, head] @ key.transpose(-2, -1) / 8
-    return lead_of_target(scores[:, n:-1, :n])
+    scores = notes[layer].q[:, head] @ key.transpose(-2, -1)
+    return lead_of_target(scores[:, n:-1, :n] * head_size**-0.5)
 
 
 parts = {
@@ -484,25 +495,26 @@ for part, size in lead.items():
     print(f"{part:10} {size:+5.1f}")
 
 # %% [markdown]
-# The key that `17.3` matches was written by `16.0`. It left a note at every word, saying which word came before. The query asks for exactly this note, and the word itself hardly matters. When one head reads in its keys what another has written, that's called **K-composition** (Elhage et al. 2021).
+# The key that `17.3` matches was written by `16.0`. At every word, `16.0` left a note that says which word came before, and the query asks for this note. The word itself hardly matters. When one head reads in its keys what another has written, that's called **K-composition** (Elhage et al. 2021).
 #
-# You can test that. Take `16.0` away, and the induction heads should lose their targets.
+# That would be easy to refute. If you take `16.0` away, the induction heads should lose their targets, and without `11.1` they should keep them.
 
 
 # %% tags=["do", "long"]
 # With SmolLM2: without 16.0 the score of 17.3 falls from 0.8 to 0.0.
-found = {}
-for off in ([], [(16, 0)], [(11, 1)]):
-    found[len(found)] = scores_of(walk(new_texts, off)[1], new_texts)
-    induction = found[len(found) - 1]["induction"]
+found = {"nothing": new_scores["induction"]}
+for head in ((16, 0), (11, 1)):
+    without = scores_of(walk(new_texts, [head])[1], new_texts)
+    found[name(head)] = without["induction"]
+for told, induction in found.items():
     print(
-        f"without {off}: 17.3 {induction[17, 3]:.1f}, "
+        f"without {told:7}: 17.3 {induction[17, 3]:.1f}, "
         f"18.6 {induction[18, 6]:.1f}"
     )
 
 # %% tags=["folded", "long"]
 # With SmolLM2: these heads depend on 16.0, and not on 11.1.
-intact, blind, control = (each["induction"] for each in found.values())
+intact, blind, control = found.values()
 assert blind[17, 3] < 0.1 < 0.7 < control[17, 3]
 assert blind[18, 6] < 0.5 * intact[18, 6]
 assert lead["16.0"] > 3 * max(lead["the word"], lead["11.1"])
@@ -513,7 +525,7 @@ assert abs(sum(lead.values()) - lead_in_keys(new_stream[17], 17, 3)) < 1e-2
 #
 # ## What would it say now?
 #
-# The stream grows layer by layer, and only its last state is turned into logits. But you can do that to any state, with the final norm and the output matrix. This is the **logit lens** (nostalgebraist 2020), and it shows what the model would say if it stopped there.
+# The stream grows layer by layer, and only its last state is turned into logits. But you can turn any state into logits, with the final norm and the output matrix, and see what the model would say if it stopped there. This is the **logit lens** (nostalgebraist 2020).
 
 # %%
 # With SmolLM2: the stream at the last "Poor", and what reads it.
@@ -540,11 +552,11 @@ for layer in (0, 10, 20, 23, 24, 28, 29, 30):
     print(f"after {layer:2} layers {says!r:8} Sam is number {rank + 1}")
 
 # %% [markdown]
-# After 20 layers Sam is still one of hundreds, although four heads have long since looked at it. A lens can be blind, of course, because layer 20 doesn't have to write in the words of layer 30. So let's not read the stream, but change it.
+# After 20 layers Sam is still one of hundreds, although your four heads have looked at it by then. A lens can be blind, of course, because layer 20 doesn't have to write in words that the output matrix understands. So this time, don't read the stream but change it.
 #
 # ## Swap it
 #
-# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story by the stream of Tom's, and let the rest of the model run. Does it answer Tom? This is **activation patching**.
+# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story with the stream of Tom's, and let the rest of the model run. If the model now answers Tom, then at this layer the name was at this place. The method is called **activation patching**.
 
 # %% tags=["folded"]
 # Question
@@ -596,7 +608,7 @@ picture(
 )
 
 # %% [markdown]
-# Stop here for a moment. Up to 23 layers the answer sits where the name was told, and one layer later it has moved to “Poor”, nearly all of it at once. (Swapped at “drum”, the control, nothing changes.) Four other names, which had no part in finding layer 23, show the same.
+# Stop here for a moment, and look at how sharp this is. For 23 layers the answer sits where the name was told. One layer later nearly all of it has moved to “Poor”, twelve words further on. (Swapped at “drum”, the control, nothing changes.) You found layer 23 with four names, so try it with four others.
 
 # %% tags=["long"]
 # With SmolLM2: for four other names the answer moves in the same layer.
@@ -607,11 +619,11 @@ for layer in (22, 23, 24, 25):
     assert (at_name > 2) == (at_poor < -2) == (layer < 24)
 
 # %% [markdown]
-# But the induction heads are in layers 17 and 18. They put nearly all of their weight on Sam, and didn't move the name. What do they write, then?
+# But your induction heads are in layers 17 and 18. They put nearly all of their weight on Sam, and yet they didn't move the name. So what do they write?
 #
 # ## What a head writes
 #
-# A head adds its output, times its columns of the output projection, to the stream. Multiply that by the output matrix as well, and you see which logits the head raises directly. This is **direct logit attribution**. For the random words we ask how far each head raises the right next word above the 29 others of its list.
+# A head adds its output, times its columns of the output projection, to the stream. If you multiply that by the output matrix as well, you see which logits the head raises by itself, without the help of later layers. This is **direct logit attribution**. For the random words you ask how far each head raises the right next word above the 29 other words of the list.
 
 # %% tags=["folded"]
 # Question
@@ -629,23 +641,22 @@ def raised(notes, stream, ids, layer, head):
     return lead_of_target(logits)
 
 
-old_stream, old_notes = walk(texts)
-looked = best(scores["induction"], 20)  # they look there at least a bit
-first = {
-    head: raised(old_notes, old_stream, texts, *head) for head in looked
-}
-writers = sorted(looked, key=first.get, reverse=True)[:4]
-
-
-def table(heads, notes=new_notes, stream=new_stream):
+def raised_on_new(heads, notes=new_notes, stream=new_stream):
     return [raised(notes, stream, new_texts, *head) for head in heads]
 
 
-at_finders, at_writers = table(finders), table(writers)
+looked = best(scores["induction"], 20)  # they look there at least a bit
+writers = sorted(
+    looked,
+    key=lambda head: raised(old_notes, old_stream, texts, *head),
+    reverse=True,
+)[:4]  # chosen on the first four texts
+at_finders, at_writers = raised_on_new(finders), raised_on_new(writers)
 for head, much in zip(finders + writers, at_finders + at_writers):
     print(f"{name(head)} {much:.1f}")
 around = [(at, head) for at in range(20, 25) for head in range(9)]
-around = sorted(table([head for head in around if head not in writers]))
+around = [head for head in around if head not in writers]
+around = sorted(raised_on_new(around))
 print(f"41 heads around the writers: median {around[20]:.1f}")
 
 # %% tags=["folded", "long"]
@@ -656,17 +667,16 @@ assert abs(around[20]) < 0.05
 assert sum(at_writers) / 4 > around[-1]
 
 # %% [markdown]
-# The four finders hardly raise the word that they look at. So we looked for other heads, with the first four texts, and these numbers come from the other four. The four heads that raise it most are all in layer 23, the very layer in which the name moved. We had found that layer with other texts and another tool.
+# Your four finders hardly raise the word that they look at. So we picked the four heads that raise it most, on the first four texts, and the numbers come from the other four. All of these writers are in layer 23, the very layer in which the name moved, and you had found that layer with other texts and another tool.
 #
-# A head has two jobs, *where to look* (its query and key matrices, often called QK) and *what to move* (value and output projection, OV). So put a number on the second job alone. Hand the head a word, let it write, and see whether of all 30 words it raises this one the most. How often it does is its **copying score**, and a guess gets 1 in 30.
+# A head has two jobs, *where to look* (its query and key matrices, often called QK) and *what to move* (value and output projection, OV). So put a number on the second job alone. Let the head write what it would write if it looked at one word only, and see whether it raises this very word above the 29 others. The share of words for which it does is its **copying score**, and a guess would get 1 in 30.
 
 
 # %% tags=["do"]
 # With SmolLM2: the writers copy up to nine words in ten, 17.4 hardly any.
 def copying(layer, head, notes=new_notes):
-    columns = slice(64 * head, 64 * head + 64)
-    W = model.transformer.h[layer].attn.c_proj.weight[:, columns]
-    written = notes[layer].v[:, head] @ W.T * scale  # of every token
+    values = notes[layer].v[:, head]  # of every token
+    written = values @ columns_of(layer, head).T * scale
     rows = W_vocab[new_texts[:, :n]]
     logits = written[:, 1:n] @ rows.transpose(-2, -1)  # (B, n - 1, n)
     return (logits.argmax(dim=-1) == torch.arange(1, n)).float().mean()
@@ -680,22 +690,20 @@ assert min(copying(*head) for head in writers) > 0.35
 assert max(copying(*head) for head in finders) < 0.35
 
 # %% [markdown]
-# Are finders and writers strangers, or does one need the other? Take the four finders away, and then four random heads.
+# Do the writers need the finders? Take the four finders away, and for comparison four random heads.
 
 # %% tags=["long"]
 # With SmolLM2: without the finders, 23.2 raises the word by 0.1, not 0.5.
 after = {}
 for told, off in (("finders", finders), ("random four", fours[0])):
     stream_without, notes_without = walk(new_texts, off)
-    after[told] = table(writers, notes_without, stream_without)
+    after[told] = raised_on_new(writers, notes_without, stream_without)
     print(f"without {told}:", [round(each, 1) for each in after[told]])
 assert sum(after["finders"]) < 0.5 * sum(at_writers)
 assert sum(after["random four"]) > 0.8 * sum(at_writers)
 
 # %% [markdown]
-# Now the story is complete, a relay of three layers. Head `16.0` leaves a note at each word, saying which word came before. The finders in layers 17 and 18 read these notes and learn *where* to look. The writers in layer 23 need them to look at the same place, and move *what* stands there. In rung {bigram_to_gpt} two layers shared this work.
-#
-# (It's the story of this model on these texts. Some of the rest, such as `29.1`, which strengthens what is there, we leave out.)
+# There you have it, a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on that, look at the same place, and move *what* is there. In your own GPT (rung {bigram_to_gpt}) two layers shared this work. (It is a story about this model and these texts, and it leaves out much, for example what the other heads of layer 23 do.)
 #
 # ### More: a head that writes against the word
 #
@@ -709,7 +717,7 @@ print(f"raises {raised(new_notes, new_stream, new_texts, 24, 4):.1f}")
 # %% [markdown]
 # ## A place to rest
 #
-# Now for the third map. Softmax has to give away its 1, even if a head finds nothing that it looks for, and the first token is visible to everyone. Models learn to leave the rest there, on an **attention sink** (Xiao et al. 2023). Let's see what that is worth, on the tale of the ferry.
+# Now for the third map. Softmax has to give away its 1, even if a head finds nothing that it looks for, and the first token is visible to everyone. Models learn to leave the rest there, on an **attention sink** (Xiao et al. 2023). You can measure what that is worth on the tale of the ferry.
 
 # %% tags=["folded"]
 # Question
@@ -741,7 +749,7 @@ for told, loss in losses.items():
     print(f"{told:14} {loss:.1f}")
 
 # %% [markdown]
-# One more visible token undoes most of the damage, and it has to be that one, since token 100 doesn't help. Is it the word? Try other words there. Is it the position? Hide token 0 from all others, and see who gets its weight.
+# One more visible token undoes most of the damage, and it has to be that one, since token 100 doesn't help. Is it because of the word? Then another word there should do harm, so try some. Or is it position 0 that counts? Then hide token 0 from all others, and see which token gets its weight.
 
 # %% tags=["long", "do"]
 # With SmolLM2: other words 4.0; with token 0 hidden, token 1 is the sink.
@@ -762,7 +770,8 @@ def note_first(q, k, v, causal):
 with attention_by(model, note_first):
     model(tale[None, :-1])
 on_first = torch.stack(shares).mean(dim=0)
-print(f"another word {other_word:.1f}, token 0 hidden:", on_first)
+print(f"another word {other_word:.1f}")
+print("weight on tokens 0, 1, 2:", *(f"{w:.1f}" for w in on_first))
 
 # %% tags=["folded", "long"]
 # With SmolLM2: what the section says of the sink holds.
@@ -773,7 +782,7 @@ assert abs(other_word - losses["and token 0"]) < 0.2
 assert on_first[1] > 0.3 > 10 * on_first[2]
 
 # %% [markdown]
-# It's neither. Any word will do, and once token 0 is hidden, token 1 takes over, because it is now the first one that the others can see.
+# It's neither. Your other word does just as well, and once token 0 is hidden, token 1 takes over, because it is now the first one that the others can see.
 #
 # ### More: why so much weight does no harm
 #
@@ -790,11 +799,11 @@ print(f"in the median head: {share.median():.1f} of the others")
 #
 # ## Explore: the heads
 #
-# **What does a head look at in your own text, and what does the model expect without it?** Choose a score, then a head that it colours, and a query. Then switch `16.0` off, and see whether it still says Sam.
+# **What does a head look at in your own text, and what does the model expect without it?** Choose a score, then a head that it colours, and a query. Then switch `16.0` off, and see whether it still says “mill”.
 
 # %% tags=["folded"]
 # With SmolLM2: an explorer of all 270 heads.
-explore("heads", model=model, tokenizer=tokenizer, text=asked)
+explore("heads", model=model, tokenizer=tokenizer, text=sentence)
 
 # %% [markdown]
 # ## Exercises
@@ -855,7 +864,7 @@ check("direct_logit_attribution", my_direct_logit_attribution)
 # - Olsson et al. (2022) repeat random tokens as we do, and call our induction score the prefix-matching score. They ask for both, prefix matching and copying.
 # - Libraries such as TransformerLens and nnsight take the notes for you, in most models.
 # - Heads that cost little on many texts can be removed for good (Michel et al. 2019).
-# - The swap is how Meng et al. (2022) looked for where a model keeps its facts. A swap says what matters for *these* two texts, so choose the pair with care.
+# - With such swaps Meng et al. (2022) looked for the place where a model keeps its facts. A swap tells you what matters for *these* two texts, so choose the pair with care.
 #
 # ## Three sentences to remember
 #
