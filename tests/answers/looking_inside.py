@@ -53,7 +53,6 @@ wrong(
     lens_of_what_each_layer_adds=lambda stream, scale, W_vocab: (
         F.rms_norm(torch.cat([stream[:1], stream.diff(dim=0)]), scale.shape, scale, 1e-5) @ W_vocab.T
     ),
-    lens_by_unit_length=lambda stream, scale, W_vocab: F.normalize(stream, dim=-1) * scale @ W_vocab.T,
 )
 
 

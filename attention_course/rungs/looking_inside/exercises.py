@@ -140,9 +140,8 @@ OF_A_SEARCH = (
 )
 
 
-
 def draw_streams(generator: torch.Generator) -> list[tuple]:
-    """Draw the stream of a few layers: small integers, tokens of zeros, of hardly anything, and large ones."""
+    """Draw the stream of a few layers: small integers, one token of zeros, and a layer of tiny numbers."""
     drawn = []
     for n_layer, T, C, V in ((2, 3, 4, 5), (3, 2, 5, 7), (4, 5, 3, 6), (3, 4, 6, 4)):
         stream = torch.randint(-3, 4, (n_layer, T, C), generator=generator).float()

@@ -149,7 +149,7 @@ picture(
 # What can it do with the words alone? Shuffle the words within each story.
 
 # %%
-# With SmolLM2: in random order, later stories cost 1.5 nats per character.
+# With SmolLM2: in random order, later stories cost 1.4 nats per character.
 shuffle = random.Random(0).sample
 mixed = loss_by_story(
     [" ".join(shuffle(s.split(), len(s.split()))) for s in stories]
@@ -162,7 +162,7 @@ assert mixed[7:].min() > words_only
 #
 # ## 270 heads
 #
-# SmolLM2 has 30 layers of 9 heads, and we write `18.6` for head 6 of layer 18, counted from 0. A head that is to continue a story has to find an earlier place like this one, and look at what followed there. That is an induction head (rung {bigram_to_gpt}). For three tokens written twice, here is where it should look.
+# SmolLM2 has 30 layers of 9 heads, and we write `18.6` for head 6 of layer 18, counted from 0. How does a model learn from its context? A head that is to continue a story has to find an earlier place like this one, and look at what followed there. That is an induction head (rung {bigram_to_gpt}). For three tokens written twice, here is where it should look.
 
 # %%
 a_b_c = torch.tensor([5, 6, 7, 5, 6, 7])
@@ -215,7 +215,7 @@ own = model.lm_head(model.transformer.ln_f(stream[-1]))
 torch.testing.assert_close(own, model(ids), atol=1e-3, rtol=0)
 
 # %% [markdown]
-# For a clean test, draw 30 words at random and write them twice. In the second copy only the first one can tell what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270 heads to choose from, some will look good by luck. Ask for more heads than 2 and 4 below, and see where the scores drop.
+# For a clean test, draw 30 words at random (a few are pieces of words) and write them twice. In the second copy only the first one can tell what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270 heads to choose from, some will look good by luck. Ask for more heads than 2 and 4 below, and see where the scores drop.
 
 
 # %% tags=["folded"]
@@ -292,7 +292,7 @@ picture(
 )
 
 # %% [markdown]
-# The scores hold up on texts that had no part in the choice, so these four are induction heads. (The third map is strange. Why does so much weight lie on the *first* token? We'll come to that.)
+# The scores hold up on texts that had no part in the choice, so these four are induction heads. Let's call them the finders. (The third map is strange. Why does so much weight lie on the *first* token? We'll come to that.)
 #
 # And on our story? Here is how much of their weight the four give to Sam when the last “Poor” asks. Before you go on, put another word of the story in there.
 
@@ -385,7 +385,7 @@ for off, added in cost.items():
 # Are the other numbers large? You can only tell by comparison, so take away heads drawn at random from the same layers, 15 to 19. (Change the seed if you want to draw others.)
 
 # %% tags=["do", "nbval-ignore-output", "long:20"]
-# With SmolLM2: the worst of 20 random heads costs 1.0, of 5 sets 1.6.
+# With SmolLM2: the worst of 20 random heads costs 1.0, of 5 sets 1.4.
 controls = 20
 named = {(16, 0), *finders}
 others = [
@@ -431,7 +431,7 @@ assert singles.max() > 0.7
 # %% [markdown]
 # No random head costs as much as `16.0` or `18.6`, and no random set as much as the four. The map isn't complete, though, because one random head costs about a nat, and no score of ours names it.
 #
-# ### More: is it needed for the stories, too?
+# ### More: what in-context learning loses without it
 #
 # Each cost belongs to one task. What do the later stories cost without `16.0`? The controls are `11.1` and two of the heads drawn at random.
 
@@ -454,7 +454,7 @@ assert max(map(abs, rest)) < needed / 2
 # Why would an *induction* head need a *previous-token* head? A score is a query times a key, and the key is made of the stream, which is a sum of what each part has written. So you can split the score by who wrote that part of the key. How much does each part favour the right key over the other words of the list?
 
 
-# %%
+# %% tags=["folded"]
 # With SmolLM2: head 16.0 wrote nearly all of what 17.3 matches.
 head_size = model.config.n_embd // model.config.n_head  # 64
 
@@ -495,7 +495,7 @@ for part, size in lead.items():
     print(f"{part:10} {size:+5.1f}")
 
 # %% [markdown]
-# The key that `17.3` matches was written by `16.0`. At every word, `16.0` left a note that says which word came before, and the query asks for this note. The word itself hardly matters. When one head reads in its keys what another has written, that's called **K-composition** (Elhage et al. 2021).
+# The key that `17.3` matches was written by `16.0`. At every word, `16.0` left a note that says which word came before, and the query asks for this note. The word itself hardly matters. When one head reads in its keys what another has written, that's called **K-composition**, with a K for key (Elhage et al. 2021).
 #
 # That would be easy to refute. If you take `16.0` away, the induction heads should lose their targets, and without `11.1` they should keep them.
 
@@ -521,7 +521,7 @@ assert lead["16.0"] > 3 * max(lead["the word"], lead["11.1"])
 assert abs(sum(lead.values()) - lead_in_keys(new_stream[17], 17, 3)) < 1e-2
 
 # %% [markdown]
-# Without `16.0`, `17.3` finds nothing, and without `11.1` nothing changes. (`18.6` keeps a third of its score, so it has another source.)
+# Without `16.0`, head `17.3` finds nothing, and without `11.1` nothing changes. (`18.6` keeps a third of its score, so it has another source.)
 #
 # ## What would it say now?
 #
@@ -543,20 +543,22 @@ mean_square = x.square().mean(dim=-1, keepdim=True)
 normed = x / (mean_square + 1e-5).sqrt() * scale
 logits = normed @ W_vocab.T  # (31, V)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 # With SmolLM2: " Sam" comes first after 29 layers, and not before.
 sam = tokenizer.encode(" Sam").item()
 for layer in (0, 10, 20, 23, 24, 28, 29, 30):
     says = tokenizer.decode(logits[layer].argmax()[None])
     rank = (logits[layer] > logits[layer, sam]).sum().item()
     print(f"after {layer:2} layers {says!r:8} Sam is number {rank + 1}")
+    assert rank > 100 if layer < 24 else rank < 500
+    assert (rank == 0) == (layer > 28)
 
 # %% [markdown]
-# After 20 layers Sam is still one of hundreds, although your four heads have looked at it by then. A lens can be blind, of course, because layer 20 doesn't have to write in words that the output matrix understands. So this time, don't read the stream but change it.
+# After 20 layers Sam is still one of hundreds, although your four finders have looked at it by then. A lens can be blind, of course, because layer 20 doesn't have to write in words that the output matrix understands. So this time, don't read the stream but change it.
 #
 # ## Swap it
 #
-# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story with the stream of Tom's, and let the rest of the model run. If the model now answers Tom, then at this layer the name was at this place. The method is called **activation patching**.
+# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story with the stream of Tom's, and let the rest of the model run. If the model now answers Tom, then what decides the answer was at this place, after this layer. The method is called **activation patching**.
 
 # %% tags=["folded"]
 # Question
@@ -608,7 +610,7 @@ picture(
 )
 
 # %% [markdown]
-# Stop here for a moment, and look at how sharp this is. For 23 layers the answer sits where the name was told. One layer later nearly all of it has moved to “Poor”, twelve words further on. (Swapped at “drum”, the control, nothing changes.) You found layer 23 with four names, so try it with four others.
+# Stop here for a moment, and look at how sharp this is. For 23 layers the answer sits where the name was told. One layer later most of it has moved to “Poor”, nine words further on. (Swapped at “drum”, the control, nothing changes.) You found layer 23 with four names, so try it with four others.
 
 # %% tags=["long"]
 # With SmolLM2: for four other names the answer moves in the same layer.
@@ -619,7 +621,7 @@ for layer in (22, 23, 24, 25):
     assert (at_name > 2) == (at_poor < -2) == (layer < 24)
 
 # %% [markdown]
-# But your induction heads are in layers 17 and 18. They put nearly all of their weight on Sam, and yet they didn't move the name. So what do they write?
+# But your finders are in layers 17 and 18. They put nearly all of their weight on Sam, and yet they hardly moved the name. So what do they write?
 #
 # ## What a head writes
 #
@@ -631,7 +633,7 @@ ask("what_the_finders_write")
 
 
 # %%
-# With SmolLM2: the four finders write 0.1 and less, head 23.2 writes 0.5.
+# With SmolLM2: the four finders write 0.2 or less, head 23.2 writes 0.5.
 def raised(notes, stream, ids, layer, head):
     x = stream[-1]
     size = (x.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
@@ -690,24 +692,29 @@ assert min(copying(*head) for head in writers) > 0.35
 assert max(copying(*head) for head in finders) < 0.35
 
 # %% [markdown]
-# Do the writers need the finders? Take the four finders away, and for comparison four random heads.
+# Do the writers need the finders? Take the four finders away, and for comparison four random heads, and see how much the writers still look at the right word and raise it.
 
 # %% tags=["long"]
 # With SmolLM2: without the finders, 23.2 raises the word by 0.1, not 0.5.
-after = {}
+after, looks = {}, {}
 for told, off in (("finders", finders), ("random four", fours[0])):
     stream_without, notes_without = walk(new_texts, off)
     after[told] = raised_on_new(writers, notes_without, stream_without)
-    print(f"without {told}:", [round(each, 1) for each in after[told]])
+    found = scores_of(notes_without, new_texts)["induction"]
+    looks[told] = [found[head].item() for head in writers]
+    print(f"without {told}:")
+    print("  they look ", [round(each, 1) for each in looks[told]])
+    print("  and raise ", [round(each, 1) for each in after[told]])
 assert sum(after["finders"]) < 0.5 * sum(at_writers)
+assert sum(looks["finders"]) < 0.5 * sum(looks["random four"])
 assert sum(after["random four"]) > 0.8 * sum(at_writers)
 
 # %% [markdown]
-# There you have it, a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on that, look at the same place, and move *what* is there. In your own GPT (rung {bigram_to_gpt}) two layers shared this work. (It is a story about this model and these texts, and it leaves out much, for example what the other heads of layer 23 do.)
+# There you have it, a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on the finders, look at the same place, and move *what* is there. In your own GPT (rung {bigram_to_gpt}) two layers shared this work. (It is a story about this model and these texts, and it leaves out much, for example what the other heads of layer 23 do.)
 #
 # ### More: a head that writes against the word
 #
-# Not every head that looks at a word raises it. `24.4` looks at the right next word too, and lowers it. Such heads have been found in GPT-2, where they keep a model from repeating itself too confidently (McDougall et al. 2023, copy suppression).
+# Not every head that looks at a word raises it. `24.4` also looks at the right next word, and lowers it. Such heads have been found in GPT-2, where they keep the model from copying too confidently (McDougall et al. 2023, copy suppression).
 
 # %%
 # With SmolLM2: 24.4 lowers the word that it looks at, by 0.4.
