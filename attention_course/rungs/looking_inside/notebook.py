@@ -186,7 +186,7 @@ has_target = targets.any(dim=-1)
 score = on_targets[has_target].mean()
 
 # %% [markdown]
-# Now we need the weights of all 270 heads. In rung {a_real_model} your attention computed in every layer, so let it also take notes. The loop is the model's own forward pass, and we keep the residual stream after each layer.
+# Now we need the weights of all 270<!--given--> heads. In rung {a_real_model} your attention computed in every layer, so let it also take notes. The loop is the model's own forward pass, and we keep the residual stream after each layer.
 
 # %%
 Notes = namedtuple("Notes", "q k v output weights")
@@ -215,7 +215,7 @@ own = model.lm_head(model.transformer.ln_f(stream[-1]))
 torch.testing.assert_close(own, model(ids), atol=1e-3, rtol=0)
 
 # %% [markdown]
-# For a clean test, draw 30 words at random (a few are pieces of words) and write them twice. In the second copy only the first one can tell what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270 heads to choose from, some will look good by luck. Ask for more heads than 2 and 4 below, and see where the scores drop.
+# For a clean test, draw 30 words at random (a few are pieces of words) and write them twice. In the second copy only the first one can tell what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270<!--given--> heads to choose from, some will look good by luck. Ask for more heads than 2 and 4 below, and see where the scores drop.
 
 
 # %% tags=["folded"]
@@ -525,7 +525,7 @@ assert abs(sum(lead.values()) - lead_in_keys(new_stream[17], 17, 3)) < 1e-2
 #
 # ## What would it say now?
 #
-# The stream grows layer by layer, and only its last state is turned into logits. But you can turn any state into logits, with the final norm and the output matrix, and see what the model would say if it stopped there. This is the **logit lens** (nostalgebraist 2020).
+# The stream grows layer by layer, and only its last state is turned into logits. But you can turn any state into logits, with the final norm and the output matrix, and see what the model would say if it stopped there. This is the **logit lens** (nostalgebraist 2020<!--given-->).
 
 # %%
 # With SmolLM2: the stream at the last "Poor", and what reads it.
@@ -603,10 +603,10 @@ picture(
         "lead of the other story's name",
         log=False,
     ),
-    alt="Three curves over the number of layers before the swap. Swapped at "
-    "the name, the other story's name leads clearly up to 23 layers, and "
-    "falls far behind at 24. Swapped at the last word it is the reverse. "
-    "Swapped at drum, nothing ever changes.",
+    alt="Three curves over the number of layers before the swap. Swapped "
+    "at the name, the other story's name leads clearly up to 23 layers, "
+    "and falls far behind at 24. Swapped at the last word it is the "
+    "reverse. Swapped at drum, nothing ever changes.",
 )
 
 # %% [markdown]
@@ -877,7 +877,7 @@ check("direct_logit_attribution", my_direct_logit_attribution)
 #
 # 1. A map says where a head looks, an ablation whether the model needs it, and only with random heads beside it do you know what is a lot.
 # 2. What a head looks at and what it writes are two questions with two answers.
-# 3. Choose on some texts and measure on others, because among 270 heads some look good by luck.
+# 3. Choose on some texts and measure on others, because among 270<!--given--> heads some look good by luck.
 #
 # Next: [rung {speed_run}]({speed_run}.ipynb). Training your own model took minutes, and you'll make it faster, with a measurement that you can trust.
 #
