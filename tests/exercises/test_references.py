@@ -19,6 +19,7 @@ from attention_course.attention import (
     Cache,
     MultiHeadAttentionList,
     attend,
+    attention,
     attention_weights,
     causal_mask,
     fuse,
@@ -27,9 +28,9 @@ from attention_course.attention import (
 )
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.comparing import close
-from attention_course.heads import followed_before, head_scores
+from attention_course.heads import attention_by, followed_before, head_scores
 from attention_course.ladder import RUNGS
-from attention_course.llama import Rotary
+from attention_course.llama import Llama, LlamaConfig, Rotary
 from attention_course.rungs.a_real_model.exercises import Rotation
 from attention_course.rungs.an_empty_page import exercises as an_empty_page
 from attention_course.rungs.bigram_to_gpt.exercises import Model
@@ -210,6 +211,7 @@ ORACLES: dict[str, Callable] = {
     "attend_with_cache": step_of_the_cache,
     "encode_word": byte_pairs,
     "find_induction_head": best_head,
+    "logit_lens": lambda stream, scale, W: F.linear(F.rms_norm(stream, scale.shape, scale, 1e-5), W),
     "online_softmax": softmax_of_all_blocks,
     "newton_schulz_step": by_singular_values,
     "learning_rate_schedule": schedule,
@@ -419,6 +421,33 @@ def test_recorded_weights_are_causal_and_one_head_stands_out(seed):
         assert equal(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
         scores = head_scores(weights, followed_before(ids)).flatten().sort().values
         assert scores[-2] < 0.95 * scores[-1]
+
+
+def test_the_lens_and_what_all_parts_write_end_at_the_logits_of_a_model():
+    torch.manual_seed(0)
+    model = Llama(LlamaConfig(11, block_size=8, n_layer=2, n_head=3, n_embd=12, n_kv_head=3))
+    ids, answers, outputs = torch.tensor([3, 1, 4, 1, 5]), torch.tensor([1, 4, 1, 5, 9]), []
+
+    def keep(q, k, v, mask):
+        outputs.append(attention(q, k, v, mask)[0][0])
+        return outputs[-1][None]
+
+    with torch.no_grad():
+        logits, stream = model(ids[None])[0], [model.transformer.wte(ids)]
+        with attention_by(model, keep):
+            for block in model.transformer.h:
+                stream.append(block(stream[-1][None], is_causal=True)[0])
+        last = (stream[-1], model.transformer.ln_f.weight, model.lm_head.weight)
+        lens = reference("logit_lens")(torch.stack(stream), *last[1:])
+        matrices = [block.get_submodule("attn.c_proj").weight for block in model.transformer.h]
+        parts = [*zip(outputs, matrices, strict=True)]
+        by_heads = sum(heads.transpose(0, 1).flatten(1) @ W.T for heads, W in parts)
+        parts.append(((stream[-1] - by_heads)[None], torch.eye(12)))  # embedding and MLPs, as one more head
+        written = [
+            reference("direct_logit_attribution")(heads, W, *last, answers).sum(dim=0) for heads, W in parts
+        ]
+    assert equal(lens[-1], logits)
+    assert equal(sum(written), logits[torch.arange(5), answers] - logits.mean(dim=-1))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -30,7 +30,8 @@ class Show:
         self.page, self.data = page, hero(name).data
         page.context.eval(hero(name).read(".js"))
         page.do(f"motion.matches = {motion}; const figure = new Node('figure')")
-        page.do(f"play(new Stage(figure, {hero(name).height}, 'a hero'), {json.dumps(self.data)})")
+        page.do(f"const stage = new Stage(figure, {hero(name).height}, 'a hero')")
+        page.do(f"play(stage, {json.dumps(self.data)})")
         page.do("const all = (node) => [node, ...node.children.flatMap(all)]")
         page.do(
             "const named = (name) => all(figure).find(({ attributes, tag, textContent }) =>"
@@ -372,6 +373,18 @@ def test_looking_inside(show):
     shown.fire("head", "pointerdown", **place)
     shown.key("head", "ArrowRight", "ArrowDown")
     assert_shows(job, (1, 1), 0)
+
+
+def test_looking_inside_shows_after_a_guess_what_it_asked_for(show):
+    shown = show("looking_inside")
+    assert shown["job"] == "previous token"
+    shown.page.do("stage.play()")
+    tokens, read = shown.data["tokens"], shown["weights"].index(max(shown["weights"]))
+    assert (shown["job"], shown["query"]) == ("induction", len(tokens) - 1)
+    assert shown["scores"].index(max(shown["scores"])) == 9 * shown["head"][0] + shown["head"][1]
+    asked = hero("looking_inside").ask
+    assert (tokens[-1], tokens[read]) == (" dog", " ran")
+    assert "“ran”" in asked["choices"][asked["right"]]
 
 
 def test_speed_run(show):

@@ -1,10 +1,57 @@
-"""An induction head found."""
+"""The logit lens, an induction head found, and what each head of a layer writes."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attention_course.exercises.comparing import close
 from attention_course.exercises.exercise import Property, exercise
+
+
+def logit_lens(
+    stream: Float[Tensor, "n_layer T C"], scale: Float[Tensor, " C"], W_vocab: Float[Tensor, "V C"]
+) -> Float[Tensor, "n_layer T V"]:
+    """Turn the residual stream after each layer into logits, with the final RMSNorm and the output matrix.
+
+    Args:
+        stream: the residual stream after each layer, shape (n_layer, T, C).
+        scale: the scale of the final RMSNorm, shape (C,).
+        W_vocab: the output matrix, a row for each token, shape (V, C).
+
+    Returns:
+        Logits, shape (n_layer, T, V).
+    """
+    mean_square = stream.square().mean(dim=-1, keepdim=True)
+    normed = stream * (mean_square + 1e-5).rsqrt() * scale
+    return normed @ W_vocab.T
+
+
+def direct_logit_attribution(
+    outputs: Float[Tensor, "n_head T head_size"],
+    W_proj: Float[Tensor, "C C"],
+    x: Float[Tensor, "T C"],
+    scale: Float[Tensor, " C"],
+    W_vocab: Float[Tensor, "V C"],
+    ids: Int[Tensor, " T"],
+) -> Float[Tensor, "n_head T"]:
+    """Return how far each head of a layer raises a logit at each position, above the mean of all logits.
+
+    Args:
+        outputs: the outputs of the heads, shape (n_head, T, head_size).
+        W_proj: the output projection as `nn.Linear` stores it, shape (C, C) with C = n_head * head_size.
+        x: the residual stream after the last layer, shape (T, C).
+        scale: the scale of the final RMSNorm, shape (C,).
+        W_vocab: the output matrix, shape (V, C).
+        ids: the token at each position whose logit is meant, shape (T,).
+
+    Returns:
+        What each head adds to the logit directly, shape (n_head, T).
+    """
+    columns = W_proj.unflatten(1, (len(outputs), -1)).transpose(0, 1)  # (n_head, C, head_size)
+    written = outputs @ columns.transpose(-2, -1)  # (n_head, T, C)
+    size = (x.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+    logits = written / size * scale @ W_vocab.T  # (n_head, T, V)
+    return logits[:, torch.arange(len(ids)), ids] - logits.mean(dim=-1)
 
 
 def find_induction_head(
@@ -92,4 +139,64 @@ OF_A_SEARCH = (
     ),
 )
 
-EXERCISES = (exercise(__name__, find_induction_head, draw_recordings, OF_A_SEARCH),)
+
+def draw_streams(generator: torch.Generator) -> list[tuple]:
+    """Draw the stream of a few layers: small integers, one token of zeros, and a layer of tiny numbers."""
+    drawn = []
+    for n_layer, T, C, V in ((2, 3, 4, 5), (3, 2, 5, 7), (4, 5, 3, 6), (3, 4, 6, 4)):
+        stream = torch.randint(-3, 4, (n_layer, T, C), generator=generator).float()
+        stream = stream + torch.arange(1, n_layer + 1)[:, None, None]  # with a mean, and growing
+        scale = torch.randint(1, 5, (C,), generator=generator) / 2 + 0.25
+        drawn.append((stream, scale, torch.randint(-3, 4, (V, C), generator=generator).float()))
+    drawn[2][0][1, 2] = 0
+    drawn[3][0][2] *= 1e-3
+    return drawn
+
+
+def draw_layers(generator: torch.Generator) -> list[tuple]:
+    """Draw the heads of one layer, the last state of the stream, and ids, all sizes different."""
+    drawn = []
+    for n_head, T, head_size, V in ((2, 4, 3, 7), (3, 5, 2, 8), (4, 3, 2, 9), (2, 5, 4, 6)):
+        C = n_head * head_size
+        outputs = torch.randn(n_head, T, head_size, generator=generator)
+        W_proj = torch.randn(C, C, generator=generator)
+        x = 3 * torch.randn(T, C, generator=generator) * torch.arange(1, T + 1)[:, None]
+        scale = torch.rand(C, generator=generator) + 0.5
+        W_vocab = torch.randn(V, C, generator=generator) + 0.5
+        ids = torch.randperm(V, generator=generator)[:T]
+        drawn.append((outputs, W_proj, x, scale, W_vocab, ids))
+    return drawn
+
+
+def heads_add_up(attribute, outputs, W_proj, x, scale, W_vocab, ids):
+    """Compare the sum over the heads with a layer whose one head is all of them side by side."""
+    merged = outputs.transpose(0, 1).flatten(1)[None]
+    return close(
+        attribute(merged, W_proj, x, scale, W_vocab, ids)[0],
+        attribute(outputs, W_proj, x, scale, W_vocab, ids).sum(dim=0),
+    )
+
+
+OF_A_LENS = (
+    Property(
+        "The logits of a token do not depend on the other tokens, nor on the other layers.",
+        lambda f, stream, scale, W_vocab: close(
+            f(stream[-1:, -1:], scale, W_vocab), f(stream, scale, W_vocab)[-1:, -1:]
+        ),
+    ),
+)
+OF_ATTRIBUTION = (
+    Property("What all heads write together is the sum of what each one writes.", heads_add_up),
+    Property(
+        "Raise all logits of a token alike, and the result stays the same.",
+        lambda f, outputs, W_proj, x, scale, W_vocab, ids: close(
+            f(outputs, W_proj, x, scale, W_vocab + 1, ids), f(outputs, W_proj, x, scale, W_vocab, ids)
+        ),
+    ),
+)
+
+EXERCISES = (
+    exercise(__name__, logit_lens, draw_streams, OF_A_LENS),
+    exercise(__name__, find_induction_head, draw_recordings, OF_A_SEARCH),
+    exercise(__name__, direct_logit_attribution, draw_layers, OF_ATTRIBUTION),
+)

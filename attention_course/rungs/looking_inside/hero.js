@@ -182,5 +182,9 @@ function play(stage, { tokens, shape, weights, jobs }) {
       choose({ head: ranking()[rank] });
     }, { "aria-pressed": false });
   }
+  stage.play = () => {
+    job = "induction";
+    choose({ head: ranking()[0] });
+  }; // once the reader has guessed
   update(0);
 }

