@@ -161,7 +161,7 @@ class SwiGLU(nn.Module):
 
 
 # %% [markdown]
-# Let the gate hold b and the hidden layer a. Which of these three pairs gives a large output? Guess, run, and try pairs of your own.
+# Let the gate hold b and the hidden layer a. Guess which of these three pairs gives a large output, run the cell, and then try pairs of your own.
 
 # %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
@@ -252,9 +252,9 @@ torch.testing.assert_close(unpacked, theirs)
 print("off by at most", (unpacked - numbers).abs().max())
 
 # %% [markdown]
-# `load_smollm` has done that for every block. (The embedding has about 8 bits per number, and the norms are kept whole.) You can still see the steps, because 32 neighbours have at most sixteen different values.
+# `load_smollm` has done that for every block. (The embedding has about 8 bits per number, and the norms are kept whole.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
 
-# %%
+# %% tags=["do"]
 # With SmolLM2: 11 different values among 32 numbers.
 file["blk.0.attn_q.weight"][0, :32].unique()
 
@@ -318,7 +318,7 @@ def copy_layer(layer):
 # %% [markdown]
 # ## The first word
 #
-# Slow down here. Now the numbers go in, layer by layer from the bottom up, and after some of them we stop and ask for the capital of France. The layers above are still noise. When do you expect the first sensible word?
+# Slow down here. Now the numbers go in, layer by layer from the bottom up, and after some of them we stop and ask for the capital of France. The layers above are still noise, so when do you expect the first sensible word?
 
 # %% tags=["folded"]
 # Question
@@ -817,10 +817,10 @@ output
 
 
 # %% [markdown]
-# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines work, since they only touch the last two dimensions. `attention_by` puts your function into every layer. `try_out` shows what the model then writes, its loss on our page, and the maps of two heads, one in the first layer and one that finds Sam.
+# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines work, since they only touch the last two dimensions. Put your version into the next cell, and `attention_by` puts it into every layer. `try_out` shows what the model then writes, its loss on our page, and the maps of two heads, one in the first layer and one that finds Sam.
 
 
-# %%
+# %% tags=["do"]
 def my_attention(q, k, v, mask):
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
     scores = scores.masked_fill(~mask, float("-inf"))
