@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Comparison, Heatmap, Text, visible, visible_character
+from attention_course.plots import Comparison, Heatmap, Text, visible
 
 FILE = Path(__file__).with_name("own_attention.json")
 PROMPTS = {
@@ -259,7 +259,8 @@ def draw(
 ) -> None:
     """Show the code, both texts, both maps and both losses."""
     _, name = names
-    labels = [visible_character(token) for token in tokens]
+    places = [str(place) for place in range(len(tokens))]
+    labels = [f"{place} {visible(token).strip()}" for place, token in zip(places, tokens, strict=True)]
     T, gap = len(tokens), torch.zeros(len(tokens), 1)
     rows = [f"{sign} {line}".ljust(COLUMNS) for sign, line in code]
     texts = [
@@ -282,7 +283,7 @@ def draw(
             "query",
             "key",
             labels,
-            [*labels, "", *labels],
+            [*places, "", *places],
             limit=1,
             tile=labels,
             tile_label="map",
