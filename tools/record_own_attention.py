@@ -9,23 +9,23 @@ import json
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention_course.attention import record_weights
-from attention_course.gpt import evaluating, generate
+from attention_course.gpt import GPT, evaluating, generate
 from attention_course.heads import attention_by
 from attention_course.rungs.a_real_model import explorer_own_attention as explorer
 from attention_course.smollm import load_smollm
 from attention_course.text import Tokenizer, load_text
 
 
-def loss_on(model: nn.Module, ids: Tensor) -> float:
+def loss_on(model: GPT, ids: Tensor) -> float:
     """Return the mean loss of all next tokens of a text."""
     with evaluating(model):
         return F.cross_entropy(model(ids[None, :-1])[0], ids[1:]).item()
 
 
-def maps_of(model: nn.Module, ids: Tensor) -> Tensor:
+def maps_of(model: GPT, ids: Tensor) -> Tensor:
     """Return the weights (heads, T, T) of the explorer's heads."""
     with evaluating(model), record_weights() as layers:
         model(ids[None])
@@ -37,7 +37,7 @@ def in_percent(shares: Tensor) -> str:
     return base64.b64encode(bytes((100 * shares).round().int().flatten().tolist())).decode()
 
 
-def record(model: nn.Module, tokenizer: Tokenizer, name: str) -> dict[str, object]:
+def record(model: GPT, tokenizer: Tokenizer, name: str) -> dict[str, object]:
     """Return what the model does with one of the explorer's functions."""
     prompts = [tokenizer.encode(prompt) for prompt in explorer.PROMPTS.values()]
     with attention_by(model, explorer.OWN[name]):

@@ -121,16 +121,15 @@ def test_the_right_text_and_map_stand_beside_those_that_are_chosen():
     explorer = explore("own_attention")
     for name in own.OWN:
         explorer.controls["attention"].value = name
-        code, first, other, heat, bars = explorer.figure.panels
+        code, bars, first, other, *heat = explorer.figure.panels
         tokens = own.measured()["tokens"][0]
         assert first.text == [*tokens, *own.measured()["own"]["right"]["written"][0]]
         assert other.text == [*tokens, *own.measured()["own"][name]["written"][0]]
         assert [row.rstrip() for row in code.rows()] == [
             f"{sign} {line}".rstrip() for sign, line in own.changes(name)
         ]
-        shown = heat.values.split([5, 1, 5], dim=1)
-        torch.testing.assert_close(shown[0], own.maps_of("right", "the capital")[1])
-        torch.testing.assert_close(shown[2], own.maps_of(name, "the capital")[1])
+        for panel, whose in zip(heat, ("right", name), strict=True):
+            torch.testing.assert_close(panel.values, own.maps_of(whose, "the capital")[1])
         assert bars.values[:, 0].tolist() == pytest.approx(
             [3.2925, own.measured()["own"][name]["loss"], math.log(49_152)], abs=1e-3
         )

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from attention_course.explorers.figure import LiveFigure
-from attention_course.plots import Comparison, Heatmap, Text, visible, visible_character
+from attention_course.plots import Comparison, Heatmap, Text, visible
 
 FILE = Path(__file__).with_name("own_attention.json")
 PROMPTS = {
@@ -259,41 +259,34 @@ def draw(
 ) -> None:
     """Show the code, both texts, both maps and both losses."""
     _, name = names
-    labels = [visible_character(token) for token in tokens]
-    T, gap = len(tokens), torch.zeros(len(tokens), 1)
+    places = [str(place) for place in range(len(tokens))]
+    labels = [f"{place} {visible(token).strip()}" for place, token in zip(places, tokens, strict=True)]
+    T = len(tokens)
     rows = [f"{sign} {line}".ljust(COLUMNS) for sign, line in code]
-    texts = [
-        Text(
-            f"{title} writes",
-            [*tokens, *after],
-            torch.tensor([0.0] * T + [1.0] * len(after)),
-            limit=3,
-            label="written",
-        )
-        for title, after in zip(("The right one", f"“{name}”"), written, strict=True)
-    ]
     shares = torch.tensor([float(sign != " ") for sign, _ in code])
+    whose = ("The right one", f"“{name}”")
     figure.show(
         Text("The right code" if name == "right" else "− the right line, + yours", rows, shares, limit=3),
-        *texts,
-        Heatmap(
-            f"Head {head}: right, then “{name}”",
-            torch.cat([maps[0], gap, maps[1]], dim=1),
-            "query",
-            "key",
-            labels,
-            [*labels, "", *labels],
-            limit=1,
-            tile=labels,
-            tile_label="map",
-            tile_names=["right", name],
-        ),
         Comparison(
             "Loss on the tale, nats per token",
             torch.tensor([[losses[0]], [losses[1]], [guess]]),
             ["right", "yours", "even guess"],
             ["loss"],
             12,
+        ),
+        *(
+            Text(
+                f"{title} writes",
+                [*tokens, *after],
+                torch.tensor([0.0] * T + [1.0] * len(after)),
+                limit=3,
+                label="written",
+            )
+            for title, after in zip(whose, written, strict=True)
+        ),
+        *(
+            Heatmap(f"{title}, head {head}", weights, "query", "key", labels, places, limit=1)
+            for title, weights in zip(whose, maps, strict=True)
         ),
         caption=words(name, written, losses, guess),
     )

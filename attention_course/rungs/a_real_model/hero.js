@@ -68,9 +68,9 @@ function play(stage, { tokens, head, guess, attentions }) {
     drawn.forEach(({ group, chips, bar, mark, loss, cells }, lane) => {
       set(group, { opacity: lane ? 0.25 + 0.75 * swapped : 1 });
       chips.forEach((chip, at) => set(chip, { opacity: Math.max(0, Math.min(1, typed[lane] - at)) }));
-      set(bar, { width: unit * losses[lane] });
+      set(bar, { width: unit * losses[lane], opacity: lane ? swapped : 1 });
       set(mark, { x1: zero + unit * losses[0], x2: zero + unit * losses[0], opacity: lane });
-      loss.textContent = losses[lane].toFixed(2);
+      loss.textContent = lane && !swapped ? "?" : losses[lane].toFixed(2);
       cells.forEach((cell, at) => set(cell, { opacity: weights[lane][at] }));
     });
   };
