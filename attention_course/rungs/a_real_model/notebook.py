@@ -269,7 +269,7 @@ file["blk.0.attn_q.weight"][0, :32].unique()
 # %%
 # With SmolLM2: a random model writes noise.
 torch.manual_seed(0)
-model = Llama(SMOLLM).eval()
+model = Llama(published.config).eval()
 assert isinstance(model, GPT)
 
 
@@ -382,8 +382,10 @@ say(story, 4)
 #
 # Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. One thing has to be moved, the rows of queries and keys, and the next section says why.
 
-# %% tags=["folded"]
+# %% tags=["folded", "long"]
 # With SmolLM2: the logits of transformers' Llama differ by less than 0.001.
+sizes = published.config
+half = sizes.n_embd // sizes.n_head // 2
 try:
     import transformers
 except ImportError:
@@ -391,16 +393,16 @@ except ImportError:
 else:
     other = transformers.LlamaForCausalLM(
         transformers.LlamaConfig(
-            vocab_size=SMOLLM.vocab_size,
-            hidden_size=SMOLLM.n_embd,
-            intermediate_size=SMOLLM.n_hidden,
-            num_hidden_layers=SMOLLM.n_layer,
-            num_attention_heads=SMOLLM.n_head,
-            num_key_value_heads=SMOLLM.n_kv_head,
-            rms_norm_eps=SMOLLM.eps,
+            vocab_size=sizes.vocab_size,
+            hidden_size=sizes.n_embd,
+            intermediate_size=sizes.n_hidden,
+            num_hidden_layers=sizes.n_layer,
+            num_attention_heads=sizes.n_head,
+            num_key_value_heads=sizes.n_kv_head,
+            rms_norm_eps=sizes.eps,
             rope_parameters={
                 "rope_type": "default",
-                "rope_theta": SMOLLM.base,
+                "rope_theta": sizes.base,
             },
             tie_word_embeddings=True,
         )
@@ -423,7 +425,7 @@ else:
             _, number, kind, _ = name.split(".")
             to = f"layers.{number}.{their_names[kind]}"
             if kind in ("attn_q", "attn_k"):  # pairs to halves
-                rows = tensor.view(-1, 32, 2, SMOLLM.n_embd)
+                rows = tensor.view(-1, half, 2, sizes.n_embd)
                 tensor = rows.transpose(1, 2).reshape(tensor.shape)
         with torch.no_grad():
             other.get_parameter(f"model.{to}.weight").copy_(tensor)
@@ -565,7 +567,7 @@ ask("which_check_finds_the_layout")
 # %% [markdown]
 # It even says Paris. Only numbers from outside can catch this bug, such as another program's, or a loss that you know. Here is the loss on a page that the model can't have read, since it was written for this course.
 
-# %%
+# %% tags=["long"]
 # With SmolLM2: 3.3 nats per token, and 5.1 with the wrong layout.
 tale = tokenizer.encode(load_text("tale"))
 
@@ -592,7 +594,7 @@ print({name: round(loss, 2) for name, loss in losses.items()})
 # With SmolLM2: 3.5, 3.3, 3.3 nats with bases of 10,000, 100,000, 200,000.
 by_base = {}
 for base in (10_000, 100_000, 200_000, 1_000_000):
-    with positions_by(Rotary(64, len(tale), base)):
+    with positions_by(Rotary(2 * half, len(tale), base)):
         by_base[base] = loss_on(tale)
     print(f"base {base:9,}: {by_base[base]:.1f} nats per token")
 assert by_base[200_000] < by_base[100_000] + 0.03 < by_base[10_000]
@@ -1045,7 +1047,7 @@ check("encode_word", my_encode_word)
 # - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`, and its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture with other sizes and small differences. Some have a bias in queries, keys and values, some a norm on queries and keys (QK-norm, rung {scaling_variance}), and some a larger base. Many large ones replace the MLP by several, of which each token uses a few (mixture of experts).
 # - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
 # - llama.cpp runs GGUF files without turning the steps into float32 first, even on a phone.
-# - GPT-2's published file has four matrices per layer with a row for each input, and nanoGPT's `from_pretrained` transposes exactly these.
+# - GPT-2's published file has four matrices per layer with a row for each input, and nanoGPT's `from_pretrained` transposes these four.
 #
 # ## Where we are
 #
