@@ -327,7 +327,7 @@ def copy_layer(layer):
 # Question
 ask("when_does_it_speak")
 
-# %%
+# %% tags=["nbval-ignore-output"]
 # With SmolLM2: noise, then "the capital of", and with all layers " Paris".
 copy("transformer.wte", "token_embd")
 copy("transformer.ln_f", "output_norm")
@@ -382,7 +382,7 @@ say(story, 4)
 #
 # Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. One thing has to be moved, the rows of queries and keys, and the next section says why.
 
-# %% tags=["folded", "long"]
+# %% tags=["folded", "long", "nbval-ignore-output"]
 # With SmolLM2: the logits of transformers' Llama differ by less than 0.001.
 sizes = published.config
 half = sizes.n_embd // sizes.n_head // 2
