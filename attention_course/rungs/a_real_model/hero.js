@@ -1,16 +1,145 @@
-// A bar: half of a number.
+// Rung {a_real_model}: SmolLM2 runs with an attention of the reader's, and writes; then with one line of it wrong.
 
-function play(stage, { numbers }) {
-  const bar = svg(stage.svg, "rect", { x: 20, y: 80, height: 40, fill: "var(--weight)" });
-  let at = 0;
-  const show = () => {
-    bar.setAttribute("width", 50 * numbers[at]);
-    stage.publish({ half: numbers[at] / 2 });
-    stage.say(`Half of ${numbers[at]} is ${number(numbers[at] / 2)}.`);
-  };
-  stage.button("Step", () => {
-    at = (at + 1) % numbers.length;
-    show();
+// One byte each, in percent.
+const shares = (text) => [...atob(text)].map((byte) => byte.charCodeAt(0) / 100);
+const visible = (token) => token.replaceAll("\n", "↵").replace(/^ /, "");
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+function play(stage, { tokens, head, guess, attentions }) {
+  const [right, ...bugs] = attentions;
+  const T = tokens.length;
+  const words = tokens.map((token) => token.trim());
+  const many = right.written.length; // tokens that each of them writes
+  const [SWAP, LAST] = [many + 1, 2 * many + 1]; // the steps at which the wrong line goes in, and at which all is written
+  const [left, zero, unit] = [8, 44, 22]; // pixels: the margin, where a loss begins, and a nat
+  const [across, down, edge] = [42, 22, 426]; // a cell of a map, and where the maps begin
+  const lanes = [{ y: 62, top: 52 }, { y: 172, top: 212 }]; // the middle of a title, and the first row of a map
+  let bug = bugs[0]; // null: all is right
+  let step = 0;
+  let looked = null; // the token whose row is pointed at
+  const own = () => bug ?? right;
+
+  svg(stage.svg, "text", { x: left, y: 20, class: "start code", style: "font-size: 15px" }, tokens.join(""));
+  svg(stage.svg, "text", { x: left + 232, y: 20, class: "start muted" }, "…");
+  const drawn = lanes.map(({ y, top }, lane) => {
+    const colour = lane ? "var(--wrong)" : "var(--weight)";
+    const group = svg(stage.svg, "g");
+    const title = svg(group, "text", { x: left, y, class: "start strong" });
+    const chips = right.written.map(() => {
+      const chip = svg(group, "g");
+      svg(chip, "rect", { y: y + 16, height: 26, rx: 5, fill: colour, "fill-opacity": 0.14, stroke: colour });
+      svg(chip, "text", { y: y + 29, class: "start code" });
+      return chip;
+    });
+    svg(group, "text", { x: left, y: y + 64, class: "start small muted" }, "loss");
+    svg(group, "rect", { x: zero, y: y + 57, width: guess * unit, height: 14, rx: 3, fill: "var(--panel)" });
+    const bar = svg(group, "rect", { x: zero, y: y + 57, height: 14, rx: 3, fill: colour, "fill-opacity": 0.75 });
+    const mark = svg(group, "line", { y1: y + 52, y2: y + 76, stroke: "var(--text)", "stroke-width": 1.5, "stroke-dasharray": "3 2" });
+    const loss = svg(group, "text", { x: zero + guess * unit + 8, y: y + 64, class: "start strong" });
+    svg(group, "text", { x: edge + (T * across) / 2, y: top - 31, class: "small strong" }, lane ? "the same head now" : `what head ${head} reads`);
+    words.forEach((word, at) => {
+      svg(group, "text", { x: edge + across * (at + 0.5), y: top - 11, class: "small muted" }, word);
+      svg(group, "text", { x: edge - 6, y: top + down * (at + 0.5), class: "small muted end" }, word);
+    });
+    svg(group, "rect", { x: edge, y: top, width: T * across, height: T * down, fill: "var(--panel)" });
+    const cells = Array.from({ length: T * T }, (_, at) =>
+      svg(group, "rect", {
+        x: edge + across * (at % T) + 1, y: top + down * Math.floor(at / T) + 1, width: across - 2, height: down - 2, rx: 2, fill: "var(--weight)",
+      }),
+    );
+    return { group, title, chips, bar, mark, loss, cells };
   });
-  show();
+  svg(stage.svg, "text", { x: zero + guess * unit, y: lanes[1].y + 84, class: "small muted end" }, `${guess.toFixed(1)}: all tokens guessed alike`);
+  const code = Array.from({ length: 4 }, (_, row) => svg(stage.svg, "text", { x: left, y: 304 + 22 * row, class: "start code" }));
+  const heading = svg(stage.svg, "text", { x: left, y: 282, class: "start small muted" });
+  const rows = words.map((word, query) => {
+    const row = svg(stage.svg, "g");
+    const frames = lanes.map(({ top }) =>
+      svg(row, "rect", { x: edge, y: top + down * query, width: T * across, height: down, rx: 3, fill: "transparent", stroke: "var(--query)", "stroke-width": 2.5, "stroke-opacity": 0 }),
+    );
+    stage.point(row, query, `what “${word}” reads`, (key) => {
+      looked = key;
+      tell();
+    });
+    return frames;
+  });
+
+  stage.paint = ({ typed, losses, weights, swapped }) => {
+    drawn.forEach(({ group, chips, bar, mark, loss, cells }, lane) => {
+      set(group, { opacity: lane ? 0.25 + 0.75 * swapped : 1 });
+      chips.forEach((chip, at) => set(chip, { opacity: Math.max(0, Math.min(1, typed[lane] - at)) }));
+      set(bar, { width: unit * losses[lane], opacity: lane ? swapped : 1 });
+      set(mark, { x1: zero + unit * losses[0], x2: zero + unit * losses[0], opacity: lane });
+      loss.textContent = lane && !swapped ? "?" : losses[lane].toFixed(2);
+      cells.forEach((cell, at) => set(cell, { opacity: weights[lane][at] }));
+    });
+  };
+
+  // Write the tokens into the chips of a lane, each as wide as its letters.
+  const fill = (lane, written) => {
+    let x = left;
+    drawn[lane].chips.forEach((chip, at) => {
+      const token = visible(written[at]);
+      const width = 12 + 8.2 * Math.max(1, token.length);
+      set(chip.firstChild, { x, width });
+      set(chip.lastChild, { x: x + 6 });
+      chip.lastChild.textContent = token || "␣";
+      x += width + 5;
+    });
+  };
+
+  const most = (weights, query) => {
+    const row = shares(weights).slice(T * query, T * (query + 1));
+    const key = row.indexOf(Math.max(...row));
+    return `${percent(row[key])} on ${key === query ? "itself" : `“${words[key]}”`}`;
+  };
+  const quoted = ({ written }) => `“${written.join("").replaceAll("\n", "↵").trim()}”`;
+  const swapped = () => step >= SWAP && bug !== null;
+
+  function tell() {
+    rows.forEach((frames, query) => frames.forEach((frame) => set(frame, { "stroke-opacity": Number(query === looked) })));
+    if (looked !== null) {
+      const wrong = swapped() ? ` With “${bug.name}” it has ${most(bug.weights, looked)}.` : "";
+      return stage.say(`With the right attention, “${words[looked]}” has most weight here, ${most(right.weights, looked)}.${wrong}`);
+    }
+    if (!step) return stage.say("SmolLM2, and in each of its 30 layers an attention of your own. What does it write next?");
+    if (step < SWAP || !bug) return stage.say(`With the right attention it goes on with ${quoted(right)}. Its loss on a text that it has never seen is ${right.loss.toFixed(2)} nats per token.`);
+    const way = bug.loss < right.loss ? "falls" : "rises";
+    stage.say(`${bug.says} The loss ${way} from ${right.loss.toFixed(2)} to ${bug.loss.toFixed(2)}${step < LAST ? "." : `, and it writes ${quoted(bug)}.`}`);
+  }
+
+  function update() {
+    const typed = [Math.min(step, many), swapped() ? step - SWAP : 0];
+    const shown = swapped() ? bug : right;
+    const changed = own().code.filter(([sign]) => sign !== " ");
+    fill(0, right.written);
+    fill(1, own().written);
+    drawn[0].title.textContent = "the right attention writes";
+    drawn[1].title.textContent = bug ? `“${bug.name}” writes` : "put a wrong line in";
+    heading.textContent = swapped() ? "the right line (−), and what stands there now (+)" : "";
+    code.forEach((node, row) => {
+      const [sign, line] = (swapped() && changed[row]) || ["", ""];
+      node.textContent = sign ? `${sign} ${line}` : "";
+      node.style.fill = sign === "−" ? "var(--weight)" : "var(--wrong)";
+    });
+    for (const each of bugs) buttons[each.name].setAttribute("aria-pressed", each === bug);
+    tell();
+    stage.publish({ step, name: own().name, typed, losses: [right.loss, shown.loss], weights: [shares(right.weights), shares(shown.weights)] });
+    return stage.show({ typed, losses: [right.loss, shown.loss], weights: [shares(right.weights), shares(shown.weights)], swapped: Number(swapped()) });
+  }
+
+  const player = stage.player(LAST, (next) => {
+    step = next;
+    return update();
+  }, 350);
+  const buttons = {};
+  for (const each of bugs) {
+    buttons[each.name] = stage.button(each.name, async () => {
+      player.stop();
+      bug = bug === each ? null : each;
+      await player.to(bug ? SWAP : LAST);
+      if (bug === each && step === SWAP) stage.play(); // nothing else was pressed meanwhile
+    }, { "aria-pressed": false });
+  }
+  update();
 }

