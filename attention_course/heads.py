@@ -6,6 +6,7 @@ A head is named by its layer and its place in that layer, (layer, head), both co
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from itertools import product
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -137,7 +138,7 @@ def attention_by(model: GPT, own: Callable) -> Iterator[None]:
             )
         return output
 
-    layers = [block.get_submodule("attn") for block in model.transformer.h]
+    layers: list[Any] = [block.get_submodule("attn") for block in model.transformer.h]
     before = [layer.attend for layer in layers]
     try:
         for layer in layers:

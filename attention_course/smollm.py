@@ -11,6 +11,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from zipfile import ZipFile
 
 import pooch
@@ -175,7 +176,8 @@ def stored_tensors(model: Llama) -> dict[str, Float[Tensor, "..."]]:
     They share memory with the model: the tensors of one name in the model lie there one below the other.
     """
     check_type(model, Llama, "stored_tensors", "model")
-    config, layers = model.config, model.transformer.h
+    layers: Any = model.transformer.h
+    config: Any = model.config
     head_size = config.n_embd // config.n_head
     rows = {"attn_q": config.n_head * head_size, "ffn_gate": config.n_hidden, "ffn_up": config.n_hidden}
     rows |= dict.fromkeys(("attn_k", "attn_v"), config.n_kv_head * head_size)

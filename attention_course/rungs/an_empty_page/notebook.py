@@ -51,6 +51,7 @@ from attention_course.smollm import (
     load_smollm,
     skip_cells,
     smollm_path,
+    stored_tensors,
 )
 from attention_course.stories import answer_accuracy, stories_entropy
 from attention_course.text import Data, conditional_entropy, load_text
@@ -424,22 +425,23 @@ def my_copies(page, theirs):
 
 
 # %% [markdown]
-# `theirs` is a dictionary of names and tensors, and the table says what is in it. V is 49,152<!--given-->, C is 576<!--given--> and H, the width of the hidden layer, 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> queries, 3<!--given--> keys and 3<!--given--> values of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighbouring channels make a pair.
+# `theirs` is a dictionary of names and tensors, with the names of the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and H, the width of the hidden layer, 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighboring channels make a pair.
 #
 # | name | shape | what it is |
 # | --- | --- | --- |
-# | `transformer.wte.weight` | (V, C) | the embedding, which is also the output matrix |
-# | `transformer.h.{i}.ln_1.weight` | (C,) | RMSNorm before attention; its eps is `1e-5` |
-# | `transformer.h.{i}.attn.c_attn.weight` | (queries + keys + values, C) | three matrices, stacked in this order |
-# | `transformer.h.{i}.attn.c_proj.weight` | (C, C) | the output of attention |
-# | `transformer.h.{i}.ln_2.weight` | (C,) | RMSNorm before the gate |
-# | `transformer.h.{i}.mlp.c_fc.weight` | (H + H, C) | the gate, then the hidden layer |
-# | `transformer.h.{i}.mlp.c_proj.weight` | (C, H) | back to the residual stream |
-# | `transformer.ln_f.weight` | (C,) | the last RMSNorm |
+# | `token_embd.weight` | (V, C) | the embedding, which is also the output matrix |
+# | `blk.{i}.attn_norm.weight` | (C,) | RMSNorm before attention, with an eps of `1e-5` |
+# | `blk.{i}.attn_q.weight` | (C, C) | the queries of all heads |
+# | `blk.{i}.attn_k.weight`, `blk.{i}.attn_v.weight` | (C / 3<!--given-->, C) | the keys, the values |
+# | `blk.{i}.attn_output.weight` | (C, C) | the output projection |
+# | `blk.{i}.ffn_norm.weight` | (C,) | RMSNorm before the gate |
+# | `blk.{i}.ffn_gate.weight`, `blk.{i}.ffn_up.weight` | (H, C) | the gate, the hidden layer |
+# | `blk.{i}.ffn_down.weight` | (C, H) | back to the residual stream |
+# | `output_norm.weight` | (C,) | the last RMSNorm |
 #
 # ### More: our page of today
 #
-# It keeps queries, keys and values in separate matrices, and the gate and hidden layer too, so its names don't fit, and `copies` has to split two matrices in each layer.
+# Its names are different, so `copies` translates.
 
 
 # %% tags=["name:today"]
@@ -506,21 +508,23 @@ class PageOfToday(nn.Module):
 
 
 def copies(page, theirs):
-    yield page.table.weight, theirs["transformer.wte.weight"]
-    yield page.norm.weight, theirs["transformer.ln_f.weight"]
+    yield page.table.weight, theirs["token_embd.weight"]
+    yield page.norm.weight, theirs["output_norm.weight"]
+    names = {
+        "norm_1": "attn_norm",
+        "query": "attn_q",
+        "key": "attn_k",
+        "value": "attn_v",
+        "out": "attn_output",
+        "norm_2": "ffn_norm",
+        "gate": "ffn_gate",
+        "hidden": "ffn_up",
+        "down": "ffn_down",
+    }
     for i, block in enumerate(page.blocks):
-
-        def of(name):
-            return theirs[f"transformer.h.{i}.{name}.weight"]
-
-        three = (block.query.weight, block.key.weight, block.value.weight)
-        two = (block.gate.weight, block.hidden.weight)
-        yield from zip(three, of("attn.c_attn").split([*map(len, three)]))
-        yield from zip(two, of("mlp.c_fc").split([*map(len, two)]))
-        yield block.norm_1.weight, of("ln_1")
-        yield block.out.weight, of("attn.c_proj")
-        yield block.norm_2.weight, of("ln_2")
-        yield block.down.weight, of("mlp.c_proj")
+        for ours, name in names.items():
+            mine = block.get_parameter(f"{ours}.weight")
+            yield mine, theirs[f"blk.{i}.{name}.weight"]
 
 
 # %% [markdown]
@@ -535,7 +539,7 @@ if not smollm_path().exists():
 # %%
 # With SmolLM2: every parameter is copied, and the logits are the same.
 smollm, smollm_tokenizer = load_smollm()
-theirs = smollm.state_dict()
+theirs = stored_tensors(smollm)
 with torch.no_grad():
     try:
         page = MyPageOfToday()
@@ -555,7 +559,7 @@ print(f"{copied:,} numbers copied into {whose}")
 print("largest difference of the logits at each token:", away)
 
 # %% [markdown]
-# If your differences are large, where they begin helps you find the bug. Token 0 can only attend to itself and isn't rotated, so if the difference is already large there, check the norms, the gate, the order of the matrices that you split, or which value belongs to which query. If it begins at token 1, check the rotation, the scaling, the mask, or which key belongs to which query.
+# If your differences are large, where they begin helps you find the bug. Token 0 can only attend to itself and isn't rotated, so if the difference is already large there, check the norms, the gate, or which value belongs to which query. If it begins at token 1, check the rotation, the scaling, the mask, or which key belongs to which query.
 
 # %% tags=["folded", "lesson"]
 # With SmolLM2: the differences are rounding errors.
