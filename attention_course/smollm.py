@@ -181,13 +181,13 @@ def stored_tensors(model: Llama) -> dict[str, Float[Tensor, "..."]]:
     head_size = config.n_embd // config.n_head
     rows = {"attn_q": config.n_head * head_size, "ffn_gate": config.n_hidden, "ffn_up": config.n_hidden}
     rows |= dict.fromkeys(("attn_k", "attn_v"), config.n_kv_head * head_size)
-    stored = {"token_embd.weight": model.transformer.wte.weight.detach()}
+    stored = {"token_embd.weight": model.get_parameter("transformer.wte.weight").detach()}
     for layer, block in enumerate(layers):
         for part, names in STORED.items():
             whole = block.get_parameter(f"{part}.weight").detach()
             parts = whole.split([rows[name] for name in names]) if len(names) > 1 else [whole]
             stored |= {f"blk.{layer}.{name}.weight": part for name, part in zip(names, parts, strict=True)}
-    return stored | {"output_norm.weight": model.transformer.ln_f.weight.detach()}
+    return stored | {"output_norm.weight": model.get_parameter("transformer.ln_f.weight").detach()}
 
 
 def tokenizer_of(tokens: list[str], types: list[int], merges: list[str]) -> Tokenizer:
