@@ -321,7 +321,7 @@ def sentences() -> list[tuple[int, str]]:
 
 
 def test_all_that_the_package_asks_checks_and_explores_is_read():
-    cells = [cell for path in PATHS for section in read(path)[1:] for cell in section.code]
+    cells = [cell for path in PATHS for section in read(path) for cell in section.code]
     found = {call for cell in cells for call in calls_in(cell.source) if call[0] in SHOWS}
     kept = {"ask": QUESTIONS, "check": EXERCISES, "explore": EXPLORERS}
     assert found == {(kind, name) for kind, names in kept.items() for name in names}

@@ -95,7 +95,7 @@ def test_the_loss_before_training_lies_about_half_a_nat_above_ln_v():
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=40), st.integers(0, 2**32))
 def test_no_bigram_table_is_below_the_counted_floor(tokens, seed):
-    assert right("below_the_bigram_floor").startswith("No, because the floor is the best table")
+    assert right("below_the_bigram_floor").startswith("No, because the floor is the loss of the best table")
     ids = torch.tensor(tokens)
     floor = conditional_entropy(ids, 2)
     table = 3 * torch.randn(4, 4, generator=torch.Generator().manual_seed(seed))

@@ -483,8 +483,9 @@ class TodaysBlock(nn.Module):
         k = k.repeat_interleave(self.group, dim=1)
         v = v.repeat_interleave(self.group, dim=1)
         scores = q @ k.transpose(-2, -1) / self.size**0.5
-        hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
-        weights = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
+        visible = torch.ones(T, T, dtype=torch.bool).tril()
+        scores = scores.masked_fill(~visible, -torch.inf)
+        weights = scores.softmax(dim=-1)
         x = x + self.out((weights @ v).transpose(1, 2).reshape(B, T, C))
         normed = self.norm_2(x)
         return x + self.down(

@@ -388,7 +388,7 @@ torch.testing.assert_close(wrapped, printed, atol=1e-4, rtol=0)
 #
 # ## The output projection
 #
-# After the merge the heads are still strangers. With 32 channels and four heads, for instance, channels 0 to 7 hold only what head 0 found. So one more linear layer follows, the **output projection**, through which every head can write to every channel of the token. Several heads side by side, followed by a projection, make up multi-head attention. (GPT-2 calls it `c_proj`.)
+# After the merge the heads are still strangers. With 32 channels and four heads, for instance, channels 0 to 7 hold only what head 0 found. So one more linear layer follows, the **output projection**, through which every head can write to every channel of the token. Several heads side by side, followed by a projection, make up **multi-head attention**. (GPT-2 calls it `c_proj`.)
 
 
 # %%
