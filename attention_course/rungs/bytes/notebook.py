@@ -5,7 +5,7 @@
 #
 # **You will build** attention that never makes its table of scores, and measure how fast your machine could be.
 #
-# Your GPT reads 128<!--given--> letters at a time. Give it a chapter of a book, 8,192<!--given--> tokens, and every head makes a table with a score for each pair of them. You soon run out of memory. And even a chip with enough memory multiplies so quickly that it mostly waits for such tables to arrive. So in this rung we count bytes.
+# Your GPT reads 128<!--given--> letters at a time. Give it a chapter of a book, 8,192<!--given--> tokens, and every head makes a table with a score for each pair of them. You soon run out of memory. And even with enough memory, the chip that multiplies is so fast that it would mostly wait for such tables to arrive. So in this rung we count bytes.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then let the scores arrive
@@ -62,7 +62,7 @@ inputs = 4 * 3 * T * head_size / 1e6  # of its queries, keys and values
 f"{table:.0f} MB and {inputs:.0f} MB"
 
 # %% [markdown]
-# And this table travels. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. The memory of an H100, a GPU that many models were trained on, delivers 3.35<!--given--> TB per second. That sounds like a lot, but while one 16-bit number arrives, the chip could do nearly 600<!--given--> multiplications and additions. So the arithmetic is cheap, and moving bytes is what costs.
+# And this table travels between memory, where numbers are kept, and the processor, which multiplies them. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. The memory of an H100, a GPU that many models were trained on, delivers 3.35<!--given--> TB per second. That sounds like a lot, but while one 16-bit number arrives, the chip could do nearly 300<!--given--> multiplications and as many additions. So the arithmetic is cheap, and moving bytes is what costs.
 #
 # ## A softmax in two blocks
 #
@@ -79,7 +79,7 @@ total, output = exp.sum(), exp @ values[:2]
 print(f"largest {largest}, sum {total:.2f}, weighted sum {output:.2f}")
 
 # %% [markdown]
-# (As in rung {masked_softmax}, we subtract the largest score before exp, so that nothing overflows.) If the row ended here, the output would be the weighted sum divided by the sum. But two more scores come, and one of them is larger. Everything so far was counted from 3, and now it should be counted from 5.
+# (As in rung {masked_softmax}, we subtract the largest score before exp, so that nothing overflows.) If the row ended here, the output would be the weighted sum divided by the sum. But two more scores come, and one of them is larger. Everything so far is relative to 3, and now it should be relative to 5.
 
 # %% tags=["folded"]
 # Fill in: correct what came before
@@ -100,13 +100,13 @@ torch.testing.assert_close(result, whole_row)
 result, whole_row
 
 # %% [markdown]
-# The two agree, although nobody ever held the whole row. Each old term was exp(score − 3) and should be exp(score − 5). That's the same factor for all of them, exp(3 − 5), so you can forget the terms and correct their sum. Put other scores and values into the row, with the largest first or last, and run the cells again.
+# The two agree, even though you never held the whole row. All the old terms shrink by the same factor, exp(3 − 5), so you can forget them and correct their sum. Put other scores and values into the row, with the largest first or last, and run the cells again.
 #
-# A running maximum, a running sum, and one factor that corrects what came before. That is the **online softmax** (Milakov & Gimelshein 2018). It takes any number of blocks, because before the first one the maximum is −∞, and its factor exp(−∞) is 0.
+# A running maximum, a running sum, and one factor that corrects what came before. That's the **online softmax** (Milakov & Gimelshein 2018). It takes any number of blocks, because before the first one the maximum is −∞, and its factor exp(−∞) is 0.
 #
 # ## Build: attention in blocks
 #
-# Now let many queries do this at once, and cut the queries into blocks as well. Then a block of scores is all that's ever there. This is FlashAttention (Dao et al. 2022), only its forward pass, and without a mask.
+# Now let many queries do this at once, and cut the queries into blocks too. Then no more than one block of scores exists at any time. This is the algorithm of FlashAttention (Dao et al. 2022), though only the forward pass, and without a mask.
 
 
 # %%
@@ -138,7 +138,7 @@ torch.testing.assert_close(in_blocks(q, k, v)[0], attention(q, k, v)[0])
 # %% [markdown]
 # `flash_attention` adds the mask, and skips the blocks that a causal mask hides. (You can read it in [flash.py](../attention_course/flash.py).)<!--notebook-->
 #
-# **Prove.** It equals the `attention` of rung {query_key_value}, with any mask.
+# **Prove.** It gives the same output as the `attention` of rung {query_key_value}, whatever the mask.
 
 # %% tags=["proof"]
 q, k, v = torch.randn(3, 2, 300, 16)  # two heads, 300 tokens
@@ -155,14 +155,14 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Break it: leave the correction out
 #
-# Suppose you forget the correction, so that old sums stay as they are. You test your function on 64 tokens, then on 128, and both times its numbers are right.
+# Suppose you forget the correction, so that old sums stay as they are. You test your function on 64 tokens, then on 128, and its output is right both times.
 
 # %% tags=["folded"]
 # Question
 ask("without_the_correction")
 
 # %% [markdown]
-# Try other numbers of tokens, and other sizes of a block.
+# Try other numbers of tokens and other block sizes.
 
 # %% tags=["do"]
 torch.manual_seed(0)
@@ -173,13 +173,13 @@ for T in (64, 128, 129, 300):  # try 256, 257, 1000
     print(f"{T:4} tokens: {off.sum():3} queries wrong")
 
 # %% [markdown]
-# With a single block there is nothing to correct. With one token more, only the queries that find their largest score in the last, tiny block go wrong. No error is raised, and every number looks reasonable. A test of blocks has to have several of them, and the largest score has to come late.
+# With one token more than a block, only the queries that find their largest score in the last, tiny block go wrong. No error is raised, and every number looks reasonable. So a test needs several blocks, and rows whose largest score comes late.
 #
-# ## Backward: weights made anew
+# ## Backward: the weights, computed again
 #
 # Training needs gradients too, and backpropagation through softmax needs the weights (rung {scaling_variance}). We've just thrown them away. Do we have to keep the table after all?
 #
-# We don't, because a block of scores is quickly computed again, and one more number per query turns scores into weights. Softmax divides exp(score − largest) by the total. Can you put both, the largest score and the total, into a single number that you subtract?
+# We don't, because a block of scores is quick to compute again, and with one more number per query you can turn scores into weights. Softmax divides exp(score − largest) by the total. Can you put both, the largest score and the total, into a single number that you subtract?
 
 # %% tags=["folded"]
 # Fill in: weights from one number
@@ -191,7 +191,7 @@ log_sum = larger + new_total.log()
 weights = (scores - log_sum).exp()
 
 # %% [markdown]
-# That number is the logarithm of the sum of all exp(score), or `torch.logsumexp` for short. The forward pass keeps it for each query, 8,192<!--given--> numbers instead of 67<!--given--> million, and the backward pass makes each block of weights anew. So some products are done twice. On a GPU that takes less time than fetching their results would.
+# That number is the logarithm of the sum of all exp(score), and PyTorch's function for it is `torch.logsumexp`. The forward pass keeps it for each query, 8,192<!--given--> numbers instead of 67<!--given--> million, and the backward pass computes each block of weights again. So some products are done twice, but on a GPU that takes less time than fetching their results would.
 
 # %% tags=["proof"]
 torch.testing.assert_close(log_sum, torch.logsumexp(scores, dim=-1))
@@ -225,7 +225,7 @@ print(f"the largest tensor has {meter.largest / 4:,.0f} numbers")
 assert meter.largest / 4 == T * 64
 
 # %% [markdown]
-# How does it do beside the others? SDPA, PyTorch's own, has the same idea in one compiled routine, while ours is a loop in Python. (The meter doesn't see what a compiled routine uses inside.)
+# How does it compare with the others? SDPA, PyTorch's own attention, uses the same idea in one compiled routine, while ours is a loop in Python. (The meter doesn't see what a compiled routine uses inside.)
 
 
 # %% tags=["folded", "nbval-ignore-output"]
@@ -286,7 +286,7 @@ picture(
 )
 
 # %% [markdown]
-# The memory of the table grows with the square of T, that of the others with T. In time, ours does well against the table on long texts, because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each block still goes through Python and through memory. On a GPU, a block stays in a small fast memory right beside the processor. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
+# The table's memory grows with the square of T, and that of the others grows with T. In time, ours does well against the table on long texts, partly because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each step of each block is a separate call from Python. In FlashAttention's program for GPUs, a block never leaves a small fast memory right beside the arithmetic. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
 #
 # ## Writing: read at once, then token by token
 #
@@ -351,7 +351,7 @@ picture(
 )
 
 # %% [markdown]
-# Reading takes less time per token, although each token goes through the same matrices. When you read, a matrix is fetched once and used for every token of the prompt. When you write, it's fetched for a single one. (Without a cache, each written token would cost as much as reading the whole text. Grouped keys hardly show at these lengths, because nearly all that's fetched are parameters.)
+# Reading takes less time per token, because each matrix is fetched once for all of them. (In a model this small, the time that a call takes to start is also part of the gap, and reading pays it once. Grouped keys hardly show at these lengths, because most of what's fetched is parameters.)
 #
 # The cache has a price in memory. For each token and each layer it holds a key and a value for every key head.
 
@@ -374,14 +374,14 @@ print(f"{in_16_bits / 1e6:.0f} MB for {SMOLLM.block_size} tokens")
 explore("bytes")
 
 # %% [markdown]
-# The table overtakes the parameters at 4,096<!--given--> tokens. With 9 key heads not even one text fits, with 3 there is room for one, and with a single key head for four. The type of the numbers changes all four bars alike, so it changes none of these answers, but it decides whether all of it fits into your memory.
+# Of the lengths on the slider, 4,096<!--given--> is the first at which the table is larger than the parameters. With 9 key heads not even one text fits, with 3 there's room for one, and with a single key head for four. The type of the numbers changes all four bars alike, so it changes none of these answers, but it decides whether all of it fits into your memory.
 
 # %% [markdown]
 # ## The roof of your machine
 #
 # How fast could a computation be at best? Two numbers of your machine say a lot. How many multiplications and additions does it do per second if everything is at hand, and how many bytes can it fetch from memory per second?
 #
-# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever the hardware multiplies it faster, and `autocast_dtype` knows whether yours does. (Where the hardware has no instructions for it, bfloat16 can be far slower than float32.)
+# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever the hardware multiplies it faster, and `autocast_dtype` knows whether yours does.
 
 # %% tags=["do", "nbval-ignore-output"]
 dtype = autocast_dtype(torch.device("cpu"))  # try torch.float32
@@ -403,7 +403,7 @@ print(f"{most_flops / most_bytes:.0f} FLOPs per byte")
 # %% [markdown]
 # If a computation does f FLOPs with each byte that it fetches, memory allows f times the bytes per second, and the processor allows its own maximum. The smaller of the two is the roof. Plot it against f and you get a slope that bends into a level line, the **roofline** (Williams et al. 2009). It bends at the number of FLOPs per byte that you've just printed. With fewer, the processor waits for memory, and a computation that reaches the slope is **memory-bound**. With more, the memory waits for the processor, and a computation that reaches the level part is **compute-bound**.
 #
-# Where do the parts of a training step stand, and where does writing?
+# Where do the parts of a training step fall, and where does writing?
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Measure: FLOPs, bytes and seconds of five computations
@@ -489,7 +489,7 @@ picture(
 )
 
 # %% [markdown]
-# Writing one token multiplies one row by a whole matrix, LayerNorm and the optimizer touch each number once or twice, and all three do at most one FLOP per byte. So at best they are as fast as their bytes arrive. The matrix product of a whole batch and attention do more than 15.
+# Writing one token uses each number of a matrix once, LayerNorm and the optimizer do only a few FLOPs with each number, and all three do at most one FLOP per byte. So at best they are as fast as their bytes arrive. The matrix product of a whole batch and attention do more than 15, attention only because its table never travels.
 #
 # Which side a part is on is only half of the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in there can stand above the slope.)
 
@@ -512,7 +512,7 @@ for kind in (torch.float16, torch.bfloat16):
     )
 
 # %% [markdown]
-# float16 makes the small number 0, an underflow, while bfloat16 keeps it. On the other hand, bfloat16 can't tell 1.003 from 1. For training, range turned out to matter more, because many gradients are tiny. If your hardware only has float16, use **loss scaling**. Multiply the loss by a large number before `backward()`, and by the chain rule every gradient grows by as much and is no longer rounded to 0. Then divide the gradients by that number before the step.
+# float16 makes the small number 0, an underflow, while bfloat16 keeps it. On the other hand, bfloat16 can't tell 1.003 from 1. For training, range turned out to matter more, because gradients can be tiny and other numbers huge. If your hardware only has float16, use **loss scaling**. Multiply the loss by a large number before `backward()`, and by the chain rule every gradient grows by the same factor, so fewer of them are rounded to 0. Then divide the gradients by that number before the step.
 
 # %%
 slope = torch.tensor(small, dtype=torch.float16)
@@ -520,11 +520,11 @@ scaled = torch.tensor(small * 65536, dtype=torch.float16)
 print(slope.item(), f"{scaled.float().item() / 65536:.1e}")
 
 # %% [markdown]
-# PyTorch's `torch.amp.GradScaler` does this, and also finds the number. If a gradient overflows it skips the step and halves the number, and when all goes well for a while it doubles it. With bfloat16 you need none of this.
+# PyTorch's `torch.amp.GradScaler` does this, and also finds the number. If a gradient overflows it skips the step and halves the number, and after a while without overflow it doubles it. With bfloat16 you need none of this.
 #
 # ### More: why a model in 8 bits can be slower
 #
-# Quantized parameters take half or a quarter of the bytes, but often each of them is turned back into a 16-bit number before it's multiplied, which is work. That pays off where you wait for bytes, as when one text is written. For a long prompt or many texts at once, where a matrix is fetched once for all of them, the saved bytes save no time and the work remains.
+# Quantized parameters take half or a quarter of the bytes, but often each of them has to be turned back into a 16-bit number before it's multiplied, and that takes work. It pays off where you wait for bytes, as when one text is written. For a long prompt or many texts at once, where a matrix is fetched once for all of them, the saved bytes save no time and the work remains.
 #
 # ### More: how many FLOPs a training step takes, and how many your machine could do
 #
@@ -543,7 +543,7 @@ print(f"counted {counted:,}, by the rule {rule:,}")
 assert 1.1 < counted / rule < 1.5
 
 # %% [markdown]
-# The count is larger, because the rule leaves out attention's own products, scores and weighted sums, which have no parameters. (`record_weights` makes the model compute its table, where the counter can see it.) How much is that in general? The matrices of a layer with C channels have 12 C² parameters, 4 C² in attention and 8 C² in the MLP. So they take 24 C² FLOPs per token, while a token's scores and weighted sums over T keys take 4 T C. The two are equal at T = 6 C. For short texts attention's table is a small part of the work, and for long ones it's nearly all.
+# The count is larger, because the rule leaves out attention's own products, scores and weighted sums, which have no parameters. (`record_weights` makes the model compute its table, where the counter can see it.) How large is that part in general? The matrices of a layer with C channels have 12 C² parameters, 4 C² in attention and 8 C² in the MLP. So they take 24 C² FLOPs per token, while a token's scores and weighted sums over T keys take 4 T C. The two are equal at T = 6 C. For short texts attention's table is a small part of the work, and for long ones it's nearly all.
 #
 # How much of what is possible does a training step reach?
 
@@ -553,7 +553,7 @@ per_second = counted / quickest_step
 print(f"{100 * per_second / most_flops:.0f} % of the ceiling")
 
 # %% [markdown]
-# Both numbers are for the same type of number, which is the only fair way to divide them. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak that the maker promises. Large runs reach about 40 %<!--given-->. We haven't measured where the rest of ours goes, but small products, calls that take longer than what they compute, and Python are likely.
+# We measured both with the same type of number, so dividing them is fair. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak in the manufacturer's data sheet. Large runs reach about 40 %<!--given-->. We haven't measured where the rest of ours goes, but likely reasons are small products, calls that take longer to start than to compute, and Python itself.
 
 # %% [markdown]
 # ## Exercises
@@ -611,22 +611,21 @@ check("roof", my_roof)
 # %% [markdown]
 # ## In the wild
 #
-# - `F.scaled_dot_product_attention` chooses between FlashAttention and other kernels. On a GPU, a mask tensor rules out FlashAttention, but `is_causal=True` doesn't.
+# - `F.scaled_dot_product_attention` chooses between FlashAttention and other routines. On a GPU, a mask tensor rules out FlashAttention, but `is_causal=True` doesn't.
 # - vLLM serves many people at once. It cuts the cache into pages, so that texts of any length share the memory (Kwon et al. 2023).
-# - Several GPUs can share one long text, each with some of its keys. Each computes its part of the output and its logsumexp, and the parts are put together with the correction that you filled in (ring attention; Liu et al. 2023).
-# - GPT-2's vocabulary has 50,257<!--given--> tokens, but nanoGPT's embedding has 50,304<!--given--> rows, a multiple of 64<!--given-->. GPUs multiply in tiles of fixed sizes, and a matrix that doesn't fill its last tiles can cost more than one that's a little larger.
+# - Several GPUs can share one long text, each with some of its queries. The blocks of keys and values travel around them in a ring, and each GPU adds every block that comes by with the correction you filled in (ring attention; Liu et al. 2023).
 #
 # ## Where we are
 #
 # ![The transformer as a drawing. Highlighted: what this rung computes in another way (the inside of attention, from the scores to the weighted values, without a table between them).](images/transformer_bytes.svg)
 #
-# Nothing was added to the model here. It computes the same numbers, with a fraction of the memory, and you know what it waits for. Could you write all of it down, from nothing?
+# Nothing was added to the model here. It computes the same numbers, with a fraction of the memory, and you know what it waits for. Could you write all of it down from scratch?
 #
 # ## Three sentences to remember
 #
 # 1. Softmax never needs the whole row, because a running maximum, a running sum and one correction are enough, and so attention's memory grows with T and not with its square.
 # 2. Reading uses each matrix for many tokens, while writing fetches all of it, and the cache, for a single one.
-# 3. Count FLOPs and bytes before you optimize, for what waits for memory gets faster only with fewer bytes.
+# 3. Count FLOPs and bytes before you optimize, because what waits for memory gets no faster with fewer FLOPs, only with fewer bytes.
 #
 # Next: [rung {an_empty_page}, an empty page]({an_empty_page}.ipynb).
 #

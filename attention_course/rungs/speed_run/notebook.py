@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** a clock that you can trust, and with it a smaller GPT that answers nearly all questions after about half of the training time.
+# **You will build** a clock that you can trust, and with it a smaller GPT that answers nearly all questions after about half the training time.
 #
 # Training takes too long. With the package's full recipe of 1,200<!--given--> steps, rung {bigram_to_gpt}'s GPT needs about a minute, and large models train for months. Many tricks promise to help. Which of them do?
 
@@ -22,7 +22,7 @@ hero("speed_run")
 #
 # ## Twice as fast?
 #
-# A **benchmark** compares two ways to compute something. The next three print numbers that were really measured, and each fools you in its own way.
+# A **benchmark** compares two ways to compute something. The next three print real measurements, and each of them fools you in its own way.
 #
 # ### Who runs first
 #
@@ -101,7 +101,7 @@ ask("unfair_start")
 # %% [markdown]
 # Try it, and swap them back. Then add one line above the loop that makes the benchmark fair.
 #
-# A call of either function is enough, because then the table is there for both. Much else is prepared when it is first needed, such as memory or code that is compiled on the spot. So every candidate should run once before the clock starts.
+# One call to either function is enough, because then the table is there for both. Other things are prepared when they're first needed too, such as memory, or code that's compiled on the spot. So every candidate should run once before the clock starts.
 #
 # ### When the clock stops
 #
@@ -185,12 +185,12 @@ ask("fewer_steps")
 # %% [markdown]
 # 1. **The same task.** All recipes learn from the same text, and all are measured in the same way. Ours have to reach an answer accuracy of 0.95<!--given--> on the first 8,192<!--given--> characters of the validation text. That is the mark.
 # 2. **Seconds until the mark, not steps.** The clock stops when the work is done, not when it has been handed over.
-# 3. **In turns.** Every candidate runs once before the clock starts. Then they take turns, so that other work on your machine slows all of them down.
-# 4. **Several rounds and several seeds.** A single number says nothing about chance, since you can't see how far the next one would be from it.
+# 3. **In turns.** Each runs once before the clock starts, and then they take turns, so that other work on your machine slows all of them down.
+# 4. **Several rounds and several seeds.** A single number can't tell you how far off the next one would be.
 # 5. **Each at its best.** Every recipe gets its own learning rate and number of steps, tuned on a held-out part of the *training* text, because tuning on the text that decides is like seeing the exam first.
-# 6. **The machine beside the number.** On another machine another recipe may win, so say which one you used.
+# 6. **The machine beside the number.** On another machine another recipe may win.
 #
-# Rules 3 and 4 fit into one function, which the package has too.
+# Rule 3 and the rounds of rule 4 fit into one function, which the package has too.
 
 # %% tags=["folded"]
 # Fill in: a clock for several candidates
@@ -224,9 +224,9 @@ print(f"{chip}, threads: {torch.get_num_threads()}, {torch.__version__}")
 # %% [markdown]
 # ## A difference, or chance?
 #
-# The two rows differ, although there is nothing to find. So how often would chance alone make a difference as large as the one you see?
+# The two rows differ, although both sides do the same thing. So how often would chance alone make a difference as large as the one you see?
 #
-# Think of ten cards with the ten times on them, in a row from the shortest to the longest. If both sides are equally fast, then any five cards could have belonged to the first side, and there are 252<!--given--> ways to choose five. Count the ways in which the two sides lie as far apart as yours, or farther. Their share is the **p-value**, and this way of counting is the **rank-sum test** (Wilcoxon 1945). Here the two sides don't overlap at all, so only 2 ways are left, all short times on the one side or all on the other.
+# Think of ten cards with the ten times on them, in a row from the shortest to the longest. If both sides are equally fast, then any five cards could just as well have been the first side's, and there are 252<!--given--> ways to choose five. Add up each side's places in the row, and count the ways that put the two sums as far apart as yours, or farther. Their share is the **p-value**, and this way of counting is the **rank-sum test** (Wilcoxon 1945). In the next cell the two sides don't overlap at all, so only 2 ways count, with all the short times on one side or all on the other.
 
 # %% tags=["do"]
 one = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -237,11 +237,11 @@ print(f"p = {p:.4f}, so a difference? {p < LEVEL}")
 # %% [markdown]
 # We'll call something a difference if p is below {{LEVEL}}. Change the 5.0 to 6.5<!--given-->, so that one time overlaps. Is it still a difference?
 #
-# No, p is 0.016<!--given--> now. Five rounds on each side are so few that a single overlap is too much.
+# No, p is 0.016<!--given--> now. With only five rounds on each side, a single overlap is too much.
 #
 # ## The recipe to beat
 #
-# `speedrun(data, tricks)` makes a trainer with the tricks that you name. Without any you get rung {bigram_to_gpt}'s GPT with the package's full recipe, `RECIPES["stories"]`. That's AdamW with the same learning rate as in your own loop, for three times as many steps. (Your loop reached the mark with its 400<!--given--> steps. Rule 5 chose more of them, so that other seeds get there too.)
+# `speedrun(data, tricks)` makes a trainer with the tricks that you name. Without any you get rung {bigram_to_gpt}'s GPT with the package's full recipe, `RECIPES["stories"]`. That's AdamW with the learning rate of your own loop, for three times as many steps. (Your loop reached the mark with its 400<!--given--> steps. The tuning of rule 5 chose more, so that other seeds get there too.)
 
 # %%
 plain = speedrun(data, [])
@@ -285,7 +285,7 @@ assert torch.equal(probe, causal_mask(6) & causal_mask(6).triu(-1))
 # %% [markdown]
 # ## Rotary positions
 #
-# You know them from rung {a_real_model}. With a table of positions, a head that wants to look a few letters back has to learn that again for each of the 128 positions. With rotary positions the score depends on the distance alone, so what is learned at one place holds at all others.
+# You know them from rung {a_real_model}. With a table of positions, a head that wants to look a few letters back has to learn that again for each of the 128 positions. With rotary positions the same query and key get a score that depends only on their distance, so what is learned at one place holds at all others.
 
 # %% tags=["folded"]
 # Check: with rotary positions a score is the same along each diagonal
@@ -302,7 +302,7 @@ for back in (1, 5):
 # %% [markdown]
 # ## The directions of a matrix
 #
-# The third trick is another optimizer. To see what it does, look at what a matrix does, and multiply every point of a circle by this one.
+# The third trick is another optimizer. To see what it does, first look at what a matrix does, and multiply every point of a circle by this one.
 
 # %% tags=["do"]
 M = torch.tensor([[1.5, 0.8], [0.2, 0.9]])
@@ -342,11 +342,11 @@ Picture.of(
 )
 
 # %% [markdown]
-# The circle becomes an ellipse. An arrow of length 1 is a direction, and there are two directions, at right angles, that become the long and the short half of the ellipse. How far M stretches each of them are its **singular values**, here {{S[0]:.2f}} and {{S[1]:.2f}}. Now change M so that the ellipse collapses into a line.
+# The circle becomes an ellipse. An arrow of length 1 is a direction, and there are two directions, at right angles, that become the long and the short half of the ellipse. The factors by which M stretches them are its **singular values**, here {{S[0]:.2f}} and {{S[1]:.2f}}. Now change M so that the ellipse collapses into a line.
 #
 # (If one row is a multiple of the other, the second singular value is 0.)
 #
-# `torch.linalg.svd` takes a matrix of any size apart into a turn, a stretch along the axes, and another turn, `U @ S.diag() @ Vh`. A turn keeps lengths and right angles, so the dot products of U's columns with each other, `U.T @ U`, are 1 on the diagonal and 0 elsewhere, and in a longer product this table drops out.
+# `torch.linalg.svd` takes a matrix of any size apart into a turn, a stretch along the axes, and another turn, `U @ S.diag() @ Vh`. A turn keeps lengths and right angles, so the dot products of U's columns with each other, `U.T @ U`, are 1 on the diagonal and 0 elsewhere. In a longer product such a table changes nothing.
 #
 # ### What the gradient wants
 #
@@ -390,7 +390,7 @@ for step in range(1, 6):
     print(step, s)
 
 # %% [markdown]
-# Small values grow in each step, and large ones jump around 1 without settling, which is near enough. Try 0.001 instead of 0.01. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
+# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001 instead of 0.01. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
 
 # %% tags=["lesson", "proof"]
 lifted = stretch / gradient.norm()
@@ -428,11 +428,11 @@ picture(
 # %% [markdown]
 # ### More: why the last direction stays at 0
 #
-# LayerNorm subtracts the mean of the channels, so the input of this matrix never has anything along the direction in which all channels are equal. There the gradient is 0, and a polynomial without a constant keeps 0 at 0.
+# LayerNorm subtracts the mean of the channels, so while its weights are all still 1, the input of this matrix has nothing along the direction in which all channels are equal. There the gradient is 0, and a polynomial without a constant keeps 0 at 0.
 #
 # ## The schedule and the shape
 #
-# `schedule` lets the learning rate fall along a straight line instead of a cosine. And if token shift makes notes for free, one layer may be enough. So `shape` uses one layer, which halves the cost of a step. It also makes the batches smaller, from 24 to 16 blocks.
+# `schedule` lets the learning rate fall along a straight line instead of a cosine. And if token shift makes notes for free, one layer may be enough. So `shape` uses one layer, which roughly halves the cost of a step. It also makes the batches smaller, from 24 to 16 blocks.
 #
 
 # %% tags=["folded"]
@@ -479,7 +479,7 @@ assert reached > MARK
 print(f"answer accuracy {reached:.2f} after {fast.seconds:.1f} s")
 
 # %% [markdown]
-# What was each trick worth? We raced all recipes beforehand, by the rules above, with six seeds. In the table each row has one more trick than the row above, together with what that trick brings along (Muon needs another learning rate, the straight line a shorter warm-up, the shape a smaller batch). All rows were tuned separately. They took turns of 25<!--given--> steps, and each left the race at the mark. “Never” is a run that hadn't reached it after its last step. The p-value compares a row with the one above.
+# What was each trick worth? We raced all the recipes beforehand, by the rules above, with six seeds each. In the table each row has one more trick than the row above, together with what that trick brings along (Muon needs another learning rate, the straight line a shorter warm-up, the shape a smaller batch). All rows were tuned separately. They took turns of 25<!--given--> steps, and each left the race at the mark. “Never” is a run that hadn't reached it after its last step. The p-value compares a row with the one above.
 
 # %% tags=["folded"]
 # Table: settings, and seconds to the mark, one more trick in each row
@@ -512,20 +512,20 @@ for above, name in zip([adding[0], *adding], adding):
     row(name, above)
 
 # %% [markdown]
-# (The machine is a processor for servers. AVX512 with bfloat16 means that it multiplies many numbers of 16 bits at once. We counted seconds of processor time, on one thread.)
+# (It's a server processor. AVX512 with bfloat16 means that it multiplies many numbers of 16 bits at once. We counted seconds of processor time, on one thread.)
 
 # %% tags=["folded"]
 # Question
 ask("which_tricks_count")
 
 # %% [markdown]
-# Only the last row differs from the row above by more than chance may have done, with p = {{p_of("+ shape", "+ schedule"):.3f}}. The four rows before it don't differ from the baseline either, and token shift alone even looks slower. All five together take {{medians["+ shape"]:.1f}} seconds at the median instead of {{medians["baseline"]:.1f}}, which is about half.
+# Only the last row has a p below 0.01, {{p_of("+ shape", "+ schedule"):.3f}}. None of the four rows before it gets below 0.01 against the baseline either, and token shift alone even looks slower. With all five, the median is {{medians["+ shape"]:.1f}} seconds instead of {{medians["baseline"]:.1f}}, which is about half.
 #
-# Six seeds show large differences only, though, so a trick that saves a tenth of the time could well be among the four.
+# Six seeds can only show large differences, though, so a trick that saves a tenth of the time could well be among the four.
 #
 # ## What if you leave one out?
 #
-# So is the small shape all that counts, and the rest for nothing? This table can't tell you, because it adds every trick to a model with two layers. Take all five, and leave one out.
+# So is the small shape all that counts, and are the others useless? This table can't tell you, because it adds every trick to a model with two layers. Take all five, and leave one out.
 #
 # **Which trick is missed most?** Choose a recipe “without” one trick, and compare it with “+ shape”, which has all of them. (The button trains the recipe on your machine.)
 
@@ -534,9 +534,9 @@ ask("which_tricks_count")
 explore("recipes")
 
 # %% [markdown]
-# Now the picture changes. Without token shift or without rotary positions, most seeds don't reach the mark within 1,200<!--given--> steps, the most that we allowed. Without Muon it takes more than twice as long. Only the straight line isn't missed by more than chance may explain.
+# That changes the picture. Without token shift or without rotary positions, at least half of the seeds don't reach the mark within 1,200<!--given--> steps, the most that we allowed. Without Muon it takes more than twice as long. Only for the straight line does p stay above 0.01.
 #
-# On two layers you couldn't see what any of the first four tricks does, and on one layer three of them carry the model. Token shift gives that one layer the note for which the model used to need another layer. **What a trick is worth depends on what else is there.** So be wary of any list that gives each trick its own percentage, and measure with your own recipe.
+# On two layers you couldn't see what any of the first four tricks does, and on one layer three of them carry the model. Token shift gives that one layer the note that used to take a layer of its own. **What a trick is worth depends on what else is there.** So be wary of any list that gives each trick its own percentage, and measure with your own recipe.
 #
 # ### More: the same as a table
 #
@@ -552,13 +552,13 @@ for name in (every, *(name for name in recipes if name not in adding)):
 #
 # `torch.compile(model)` is one line, and it promises speed. At the first step it records which operations your model runs, merges them into a few larger functions, writes these in C++ (for a GPU, in another language), and has them compiled. From the second step on, Python has less to do, and numbers that the next operation needs don't have to travel to memory and back.
 #
-# Does it pay here? On the machine of the table, a step of the recipe to beat took 42<!--given--> ms of processor time without it and 36<!--given--> ms with it. But the first step took 30<!--given--> seconds, nearly all of it for recording, merging and the C++ compiler. At 6<!--given--> ms per step you need about 5,000<!--given--> steps to get that back, and the whole training has 1,200<!--given-->. (One run each, taking turns after the first step.) In a training of hours the first step doesn't count, and on a GPU the gain is usually larger. So the rule about first calls has a price tag here. Leave the compilation out of the clock if you ask how fast a step is, and count it if you ask when your model is ready.
+# Does it pay here? On the machine of the table, a step of the recipe to beat took 42<!--given--> ms of processor time without it and 36<!--given--> ms with it. But the first step took 30<!--given--> seconds, nearly all of it for recording, merging and the C++ compiler. At 6<!--given--> ms per step you need about 5,000<!--given--> steps to get that back, and the whole training has 1,200<!--given-->. (One run each, taking turns after the first step.) In a training run of several hours the first step hardly counts, and on a GPU the gain is usually larger. So the rule about first calls has a price tag here. Leave the compilation out of the clock if you ask how fast a step is, and count it if you ask when your model is ready.
 #
 # ## More: in the wild
 #
-# - modded-nanogpt is a race to train a model as good as GPT-2 small on eight large GPUs. The record fell from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include yours, since everybody reads the same text, and a new record needs enough runs to show at p < 0.01<!--given--> that the mean loss is reached. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and a kind of token shift is in it, called smear.
+# - modded-nanogpt is a race to train a model to the loss of GPT-2 small on eight large GPUs. The record fell from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include yours, since everybody reads the same text, and a new record needs enough runs to show at p < 0.01<!--given--> that the mean loss is reached. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and a kind of token shift is in it, called smear.
 # - nanoGPT's readme has settings for a computer without a GPU, and with one seed on the machine of our table, our recipe without tricks reached their final loss on Tiny Shakespeare 4.4<!--given--> times as fast, and the one with all tricks 30<!--given--> times. Those settings are meant to work for everybody at the first try, and much of the factor was there before the first trick, because our learning rate and batches are larger and were tuned.
-# - GPT-2 has 50,257<!--given--> tokens, but nanoGPT gives its tables 50,304<!--given--> rows. The extra rows are never used. They make the number a multiple of 64, and GPUs multiply matrices in blocks of such sizes, so the larger table is the faster one.
+# - GPT-2 has 50,257<!--given--> tokens, but nanoGPT gives its tables 50,304<!--given--> rows. The extra rows are never used, but they make the number a multiple of 64. GPUs multiply matrices in blocks of such sizes, so the larger table is faster.
 # - `torch.optim.Muon` is in PyTorch. Large models have been trained with variants of it, such as Kimi K2 with its trillion parameters.
 #
 # ## Exercises
@@ -617,8 +617,8 @@ check("speed_up", my_speed_up)
 # ## Three sentences to remember
 #
 # 1. A speed-up counts if both sides did the same work to the same mark, in turns, and the clock waited for both.
-# 2. Ask how often chance would do as much, because one thing compared with itself differs too.
-# 3. All five tricks together take about half of the time, but what a trick is worth depends on the others, so measure it where you use it.
+# 2. Ask how often chance alone would do as much, because even two measurements of the same thing differ.
+# 3. With all five tricks our model needed about half the time, but what a trick is worth depends on the others, so measure it where you use it.
 #
 # Next: [rung {bytes}]({bytes}.ipynb), where memory runs out before time does.
 #
