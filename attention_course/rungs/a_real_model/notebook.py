@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** a language model of today, fill it with 135<!--given--> million numbers that others trained, and let your own attention run inside it.
+# **You will build** one of today's language models, fill it with 135<!--given--> million numbers that others trained, and run your own attention inside it.
 #
 # Your GPT answers every question about Ben and Sam, but it knows 33<!--given--> characters and one kind of story. Nobody could ask it for the capital of France. What would you have to change?
 
@@ -48,7 +48,7 @@ from attention_course.attention import (
 )
 from attention_course.exercises import check
 from attention_course.explorers import explore
-from attention_course.gpt import GPT, evaluating, generate
+from attention_course.gpt import evaluating, generate
 from attention_course.heads import attention_by
 from attention_course.llama import (
     GroupedQueryAttention,
@@ -116,9 +116,19 @@ ask("what_the_file_lacks")
 # %% [markdown]
 # So there are no positions in this file. The keys and values are smaller than the queries, and the feed-forward part has three matrices where yours has two. Those are three differences that you can see. A fourth one doesn't show, because it has the same shapes as in your GPT, so let's start there.
 #
+# Here is the whole change at a glance. Llama 3 (Grattafiori et al. 2024) has the same parts as SmolLM2 with other sizes.
+#
+# | part | your GPT | SmolLM2 | Llama 3 8B |
+# | --- | --- | --- | --- |
+# | norm | LayerNorm | RMSNorm | RMSNorm |
+# | feed-forward | gelu, 256<!--given--> wide | with a gate, 1,536<!--given--> wide | with a gate, 14,336<!--given--> wide |
+# | query heads, key heads | 4, 4<!--given--> | 9, 3<!--given--> | 32, 8<!--given--> |
+# | positions | a table, added | rotation, base 100,000<!--given--> | rotation, base 500,000<!--given--> |
+# | layers, channels | 2, 64<!--given--> | 30, 576<!--given--> | 32, 4,096<!--given--> |
+#
 # ## A norm without a mean
 #
-# LayerNorm subtracts the mean and divides by the standard deviation. **RMSNorm** only divides, by the root of the mean square (Zhang & Sennrich 2019).
+# LayerNorm subtracts the mean and divides by the standard deviation. **RMSNorm** only divides, by the root of the mean square, and then multiplies by its weights (Zhang & Sennrich 2019).
 
 # %% tags=["folded"]
 # Question
@@ -164,7 +174,7 @@ class SwiGLU(nn.Module):
 
 
 # %% [markdown]
-# Let the gate hold b and the hidden layer a. Guess which of these three pairs gives a large output, run the cell, and then try pairs of your own.
+# Let the gate hold b and the hidden layer a. Guess which of the three pairs in the loop gives a large output, run the cell, and then try pairs of your own.
 
 # %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
@@ -175,7 +185,7 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# It takes both. Three matrices instead of two would be half as many parameters again, so each gets two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (Why is a gate better? The paper measures that it is, and offers no explanation.)
+# The output is large only when both are. Three matrices instead of two would be half as many parameters again, so each gets two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (Why is a gate better? The paper shows that it is, and offers no explanation.)
 #
 # ## Fewer keys than queries
 #
@@ -222,55 +232,26 @@ torch.testing.assert_close(
 )
 
 # %% [markdown]
-# ## Four bits
-#
-# You downloaded 93<!--given--> MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, a number is one of sixteen evenly spaced steps, which takes four bits. The block also says how far apart the steps are and where they begin. Let's make such a block and read it by hand.
-
-# %%
-torch.manual_seed(0)
-numbers = torch.randn(32)
-raw = quantize(numbers.numpy(), GGMLQuantizationType.Q4_1)
-block = torch.tensor(raw)  # 20 bytes
-step, lowest = block[:4].view(torch.float16).float()  # 2 bytes each
-packed = block[4:]  # two numbers in each byte: 0 to 15, then 16 to 31
-print(len(block), "bytes, steps of", step, "from", lowest)
-
-# %% [markdown]
-# The first 16 numbers are the low halves of the bytes, `packed & 15`, and the other 16 are the high halves, `packed >> 4`.
-
-# %% tags=["folded"]
-# Fill in: from four bits to numbers
-fill("four_bits")
-
-# %% tags=["folded", "name:four_bits"]
-# From four bits to numbers
-low, high = packed & 15, packed >> 4  # each from 0 to 15
-steps = torch.cat([low, high])
-unpacked = lowest + step * steps
-unpacked
-
-# %%
-theirs = torch.tensor(dequantize(raw, GGMLQuantizationType.Q4_1))
-torch.testing.assert_close(unpacked, theirs)
-print("off by at most", (unpacked - numbers).abs().max())
-
-# %% [markdown]
-# `load_smollm` has done that for every block. (The embedding has about 8 bits per number, and the norms are kept whole.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
-
-# %% tags=["do"]
-# With SmolLM2: 11 different values among 32 numbers.
-file["blk.0.attn_q.weight"][0, :32].unique()
-
-# %% [markdown]
 # ## Pour it in
 #
-# `Llama` is the GPT of rung {bigram_to_gpt} with four parts exchanged, these three and one more that comes below (Touvron et al. 2023). Here is one with 30<!--given--> layers, full of random numbers.
+# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that comes below (Touvron et al. 2023). Here is one with 30<!--given--> layers, full of random numbers. Each layer still consists of the two lines that you know.
 
 # %%
 # With SmolLM2: a random model writes noise.
 torch.manual_seed(0)
 model = Llama(published.config).eval()
-assert isinstance(model, GPT)
+
+
+def one_layer(layer, x):
+    x = x + layer.attn(layer.ln_1(x), is_causal=True)
+    return x + layer.mlp(layer.ln_2(x))
+
+
+x, first = (
+    torch.randn(1, 5, published.config.n_embd),
+    model.transformer.h[0],
+)
+torch.testing.assert_close(one_layer(first, x), first(x, is_causal=True))
 
 
 def say(prompt, tokens=12, cached=True):
@@ -283,7 +264,7 @@ def say(prompt, tokens=12, cached=True):
 say("The capital of France is", 6)
 
 # %% [markdown]
-# Which tables make up which parameter? Ours has queries, keys and values in one matrix, one below the other, and gate and hidden layer in another.
+# Which tables make up which parameter? Our model has queries, keys and values stacked in one matrix, and gate and hidden layer in another.
 
 # %% tags=["folded"]
 # Fill in: the table of names
@@ -338,7 +319,7 @@ for layer in range(30):
         print(f"{layer + 1:2} layers: {after}")
 
 # %% [markdown]
-# Paris. Stay with that line for a moment. For most of the way there was nothing, then, with the last few layers, something about capitals, and at the end the right one. There is no line about France in your code. You wrote a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The early layers weren't useless, but what they had found was lost in the noise above them.)
+# Paris. Stay with that line for a moment. For most of the way there was nothing, then the last few layers brought something about capitals, and at the end came the right one. No line of the code is about France. It's a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The early layers weren't useless. They write what later layers read, and only the last few turn it into a word. The noise isn't to blame, because with the empty layers left out the words are nearly the same.)
 
 # %% tags=["folded"]
 # With SmolLM2: the most probable next tokens, Paris far above the others.
@@ -368,7 +349,7 @@ with evaluating(model), evaluating(published):
     assert torch.equal(model(prompt), published(prompt))
 
 # %% [markdown]
-# And our old story, which it was never trained on?
+# And what about our old story, which it was never trained on?
 
 # %% tags=["do"]
 # With SmolLM2: " Sam got it." Try sentences of your own.
@@ -377,7 +358,48 @@ say(story, 4)
 
 # %% [markdown]
 # It finds Sam. Rung {looking_inside} shows how.
+
+# %% [markdown]
+# ### More: four bits per number, unpacked by hand
 #
+# You downloaded 93<!--given--> MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, a number is one of sixteen evenly spaced steps, which takes four bits. The block also says how far apart the steps are and where they begin. Let's make such a block and read it by hand.
+
+# %%
+torch.manual_seed(0)
+numbers = torch.randn(32)
+raw = quantize(numbers.numpy(), GGMLQuantizationType.Q4_1)
+block = torch.tensor(raw)  # 20 bytes
+step, lowest = block[:4].view(torch.float16).float()  # 2 bytes each
+packed = block[4:]  # two numbers in each byte: 0 to 15, then 16 to 31
+print(len(block), "bytes, steps of", step, "from", lowest)
+
+# %% [markdown]
+# The first 16 numbers are the low halves of the bytes, `packed & 15`, and the other 16 are the high halves, `packed >> 4`.
+
+# %% tags=["folded"]
+# Fill in: from four bits to numbers
+fill("four_bits")
+
+# %% tags=["folded", "name:four_bits"]
+# From four bits to numbers
+low, high = packed & 15, packed >> 4  # each from 0 to 15
+steps = torch.cat([low, high])
+unpacked = lowest + step * steps
+unpacked
+
+# %%
+theirs = torch.tensor(dequantize(raw, GGMLQuantizationType.Q4_1))
+torch.testing.assert_close(unpacked, theirs)
+print("off by at most", (unpacked - numbers).abs().max())
+
+# %% [markdown]
+# `load_smollm` has done that for every block. (The embedding has about 8 bits per number, and the norms are kept whole.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
+
+# %% tags=["do"]
+# With SmolLM2: 11 different values among 32 numbers.
+file["blk.0.attn_q.weight"][0, :32].unique()
+
+# %% [markdown]
 # ### More: the same numbers in `transformers`
 #
 # Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. One thing has to be moved, the rows of queries and keys, and the next section says why.
@@ -457,7 +479,7 @@ print(f"in all       {counts.total():12,}")
 # %% [markdown]
 # ## Positions that turn
 #
-# One part of the model is in no table, so no check of shapes would miss it. Take it out.
+# One part of the model has no table in the file, so no check of shapes would notice if it were gone. Take it out.
 
 
 # %% tags=["folded"]
@@ -482,7 +504,7 @@ with positions_by(None):
     print(say("The old man opened the door and"))
 
 # %% [markdown]
-# It still knows which words go together, but not which comes after which, so it goes in circles.
+# It still knows which words go together, but hardly which comes after which, so it goes in circles. (Only the mask still hints at the order.)
 #
 # Your GPT *adds* a vector for the position to each token. **Rotary positions** (RoPE; Su et al. 2021) turn queries and keys instead, right before the dot product. Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key.
 
@@ -513,7 +535,7 @@ for pair in ((7, 4), (1007, 1004), (8, 4)):
     print(f"positions {pair[0]:4} and {pair[1]:4}: {score(*pair):6.2f}")
 
 # %% [markdown]
-# So the score depends only on the distance between the two tokens. Each pair of channels turns at its own speed, like the hands of a clock. Fast pairs tell neighbours apart, and slow ones tell near from far. Values aren't turned, because a head averages them, and arrows turned differently would cancel.
+# So for a given query and key, the score depends only on the distance between them. Each pair of channels turns at its own speed, like the hands of a clock. Fast pairs tell neighbours apart, and slow ones tell near from far. Values aren't turned, because a head averages them, and the same arrow turned by different angles would partly cancel itself.
 #
 # **What changes when both tokens move, and what when only one does?** Move the position first, then the distance. Then try a small base.
 
@@ -524,7 +546,7 @@ explore("rotary")
 # %% [markdown]
 # ### More: the speeds, and why the exponent
 #
-# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last by almost 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a small base all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
+# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last by a little more than 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a small base all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
 
 # %%
 base, head_size = 10_000, 8
@@ -537,7 +559,7 @@ speeds
 # %% [markdown]
 # ## Break it
 #
-# Our file pairs neighbouring channels, 0 and 1, 2 and 3. Hugging Face's files pair channel i with channel i + head_size / 2. Suppose that somebody takes the wrong layout, as we all do once:
+# Our file pairs neighbouring channels, 0 and 1, 2 and 3. Hugging Face's files pair channel i with channel i + head_size / 2. Suppose you take the wrong layout, as most of us do once.
 
 
 # %% tags=["folded"]
@@ -565,7 +587,7 @@ with positions_by(Halves(right_rotary)):
 ask("which_check_finds_the_layout")
 
 # %% [markdown]
-# It even says Paris. Only numbers from outside can catch this bug, such as another program's, or a loss that you know. Here is the loss on a page that the model can't have read, since it was written for this course.
+# It even says Paris. To catch this bug you need numbers from outside, such as another program's, or a loss that you know. Here is the loss on a page that the model can't have read, since it was written for this course.
 
 # %% tags=["long"]
 # With SmolLM2: 3.3 nats per token, and 5.1 with the wrong layout.
@@ -601,7 +623,7 @@ assert by_base[200_000] < by_base[100_000] + 0.03 < by_base[10_000]
 assert by_base[1_000_000] < by_base[100_000] + 0.15
 
 # %% [markdown]
-# Twice the base costs nothing here, and ten times the base costs less than a tenth of the base does. That is one short text and one model, and it says nothing yet about long ones.
+# Twice the base costs nothing here, and a base ten times as large does less harm than one that is a tenth of it. That is one short text and one model, and it says nothing yet about long ones.
 #
 # ## Write quickly
 #
@@ -751,7 +773,7 @@ for rank in range(3):
     print("".join(pair), "occurs", times, "times ->", *parts.values())
 
 # %% [markdown]
-# Three merges, each chosen after the previous ones have been applied. Their order is all that is kept, and the rank of a merge is its place in that order. To encode a new word, merge the pair of the lowest rank first, then the next one, until no pair is left that has a rank. How often a pair occurs in the new word doesn't matter.
+# Each merge is chosen after the previous ones have been applied. Only the list of merges is kept, and the rank of a merge is its place in that list. To encode a new word, merge the pair of the lowest rank first, then look again, until no pair is left that has a rank. How often a pair occurs in the new word doesn't matter.
 
 # %% tags=["folded"]
 # Question
@@ -789,7 +811,7 @@ answer, end
 #
 # It's a small model, and it will be wrong about many things in fluent English. (If you type a control token yourself you forge a turn, unless the program forbids it.) It was pretrained on 2<!--given--> trillion tokens. Training on conversations was the first of two further steps. In the second, the model saw pairs of answers to the same question and learned to favour the one that people or programs had preferred (DPO; Rafailov et al. 2023). This course doesn't treat that second step.
 #
-# At temperature 0, long texts tend to end in a loop, because a phrase that occurred once is more probable the next time, and greedy decoding always takes the most probable one. The heads that find Sam help here as well. They look up what came next the last time, and that is the phrase itself.
+# At temperature 0, long texts tend to end in a loop, because a phrase that occurred once is more probable the next time, and greedy decoding always takes the most probable one. Heads that look back for an earlier match probably help here too. They look up what came next last time, and once the text repeats, that's the phrase itself.
 
 # %%
 # With SmolLM2: "the once-blue oceans of the ocean began to fade", again.
@@ -895,14 +917,14 @@ with_leaks = try_out(no_mask, "no mask"), try_out(one_ahead, "one ahead")
 with_leaks[1]
 
 # %% tags=["folded", "long"]
-# With SmolLM2: check that whoever looks ahead has the lower loss.
+# With SmolLM2: check that looking ahead lowers the loss.
 assert losses["one ahead"] < losses["no mask"] < losses["right"]
 assert abs(losses["yours"] - losses["right"]) < 1e-3
 
 # %% [markdown]
-# The loss falls to {{losses["one ahead"]:.1f}} with one token ahead, and to {{losses["no mask"]:.1f}} when everything is visible. Both look like a success, yet the second one writes nothing but a line, because while it writes there is nothing ahead to copy. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, let it be that a loss that is too good is an alarm, and that you have to look at what the model writes.
+# The loss falls to {{losses["one ahead"]:.1f}} with one token ahead, and to {{losses["no mask"]:.1f}} when everything is visible. Both look like a success, yet the second one writes nothing but a line, because while it writes there is nothing ahead to copy. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
 #
-# Here are five bugs that people really write. Choose one, guess what it does to the text, the loss and the maps, and run the cell. Then try the others, or one of your own.
+# Here are five bugs that people really do write. Choose one, guess what it does to the text, the loss and the maps, and run the cell. Then try the others, or one of your own.
 
 
 # %%
@@ -1053,13 +1075,13 @@ check("encode_word", my_encode_word)
 #
 # ![The transformer as a drawing. Highlighted is what this rung builds in another way: norm, query, key, value, feed-forward.](images/transformer_a_real_model.svg)
 #
-# You have run a real model on code that you can read from top to bottom, with attention of your own. It found Sam in a story that it had never seen. With which of its 270<!--given--> heads?
+# You've run a real model on code that you can read from top to bottom, with your own attention inside. It found Sam in a story that it had never seen. With which of its 270<!--given--> heads?
 #
 # ## Three sentences to remember
 #
-# 1. Many language models of today are the GPT of rung {bigram_to_gpt} with four parts exchanged, RMSNorm, SwiGLU, grouped queries and rotary positions, and with a lot more numbers.
+# 1. Many of today's language models are the GPT of rung {bigram_to_gpt} with four new parts, RMSNorm, SwiGLU, grouped queries and rotary positions, and a lot more numbers.
 # 2. Shapes that fit and a “Paris” prove nothing, so compare logits with numbers from outside.
-# 3. A loss that is too good is an alarm: look at the text and at the maps as well.
+# 3. Treat a loss that is too good as an alarm, and look at the text and the maps too.
 #
 # Next: [rung {looking_inside}]({looking_inside}.ipynb), where you look for the head that found Sam.
 #
