@@ -163,7 +163,8 @@ class Stage {
         for (const each of buttons) each.disabled = true;
         button.setAttribute("aria-pressed", true);
         this.words.hidden = this.controls.hidden = false;
-        const told = `${at === right ? "Yes." : `Here the answer is “${choices[right]}”.`} ${then}`;
+        const named = choices[right].replaceAll("“", "‘").replaceAll("”", "’"); // quotes within quotes
+        const told = `${at === right ? "Yes." : `Here the answer is “${named}”.`} ${then}`;
         answer.textContent = told; // for a moment, to see what room it needs: the picture moves now, and not at its end
         answer.style.minHeight = `${answer.offsetHeight}px`;
         answer.textContent = "";

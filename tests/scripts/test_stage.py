@@ -130,6 +130,13 @@ def test_a_guess_plays_the_picture_and_is_answered_when_it_has_played(player):
     assert player.get("stage.guess.lastChild.textContent") == "Here the answer is “b”. So it is."
 
 
+def test_an_answer_with_quotes_has_single_ones_within_the_double_ones(player):
+    player.do("stage.ask({ question: 'Which?', choices: ['a', '“b”, not c'], right: 1, then: 'So it is.' })")
+    player.do("stage.guess.children.find(({ tag }) => tag === 'button').fire('click')")
+    player.wait(500)
+    assert player.get("stage.guess.lastChild.textContent") == "Here the answer is “‘b’, not c”. So it is."
+
+
 def test_a_second_play_ends_the_first(player):
     player.do("play.fire('click')")
     player.wait(50)

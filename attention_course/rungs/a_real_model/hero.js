@@ -34,7 +34,7 @@ function play(stage, { tokens, head, guess, attentions }) {
     svg(group, "text", { x: left, y: y + 64, class: "start small muted" }, "loss");
     svg(group, "rect", { x: zero, y: y + 57, width: guess * unit, height: 14, rx: 3, fill: "var(--panel)" });
     const bar = svg(group, "rect", { x: zero, y: y + 57, height: 14, rx: 3, fill: colour, "fill-opacity": 0.75 });
-    const mark = svg(group, "line", { y1: y + 52, y2: y + 76, stroke: "var(--text)", "stroke-width": 1.5, "stroke-dasharray": "3 2" });
+    const mark = svg(group, "line", { y1: y + 54, y2: y + 74, stroke: "var(--text)", "stroke-width": 1.5, "stroke-dasharray": "3 2" });
     const loss = svg(group, "text", { x: zero + guess * unit + 8, y: y + 64, class: "start strong" });
     svg(group, "text", { x: edge + (T * across) / 2, y: top - 31, class: "small strong" }, lane ? "the same head now" : `what head ${head} reads`);
     words.forEach((word, at) => {
@@ -49,9 +49,11 @@ function play(stage, { tokens, head, guess, attentions }) {
     );
     return { group, title, chips, bar, mark, loss, cells };
   });
-  svg(stage.svg, "text", { x: zero + guess * unit, y: lanes[1].y + 84, class: "small muted end" }, `${guess.toFixed(1)}: all tokens guessed alike`);
-  const code = Array.from({ length: 4 }, (_, row) => svg(stage.svg, "text", { x: left, y: 304 + 22 * row, class: "start code" }));
-  const heading = svg(stage.svg, "text", { x: left, y: 282, class: "start small muted" });
+  const even = zero + guess * unit;
+  svg(stage.svg, "line", { x1: even, x2: even, y1: lanes[1].y + 54, y2: lanes[1].y + 78, stroke: "var(--muted)" });
+  svg(stage.svg, "text", { x: even, y: lanes[1].y + 87, class: "small muted end" }, `${guess.toFixed(1)}: all tokens guessed alike`);
+  const code = Array.from({ length: 3 }, (_, row) => svg(stage.svg, "text", { x: left, y: 310 + 22 * row, class: "start code" }));
+  const heading = svg(stage.svg, "text", { x: left, y: 288, class: "start small muted" });
   const rows = words.map((word, query) => {
     const row = svg(stage.svg, "g");
     const frames = lanes.map(({ top }) =>

@@ -98,7 +98,7 @@ function play(stage, { lines, findings, pages }) {
     const [x, y] = [left + cell * token, upper + cell * output];
     const node = svg(stage.svg, "g", { opacity: 0 });
     const shade = svg(node, "rect", { x: x + 1, y: y + 1, width: cell - 2, height: cell - 2, rx: 2, fill: leak ? "var(--wrong)" : "var(--weight)" });
-    if (leak) svg(node, "text", { x: x + cell / 2, y: y + cell / 2, class: "small" }, "✗");
+    if (leak) svg(node, "text", { x: x + cell / 2, y: y + cell / 2, class: "small strong", style: "fill: var(--paper)" }, "✗");
     return { node, shade };
   }));
   const edge = places.map((place) => `H ${left + cell * (place + 1)} V ${upper + cell * (place + 1)}`).join(" ");

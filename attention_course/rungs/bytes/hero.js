@@ -7,7 +7,7 @@ function play(stage, { scores: start, values, block, limit }) {
   const LAST = 3 * blocks - 1; // a step for the first block, three for each other, and one for the division
   const [left, length, zero, unit] = [136, 492, 128, 15]; // of rows; where a score of 0 is; pixels for a score of 1
   const pitch = length / scores.length;
-  const [MOST, SUM, MIX, OUTPUT] = [186, 232, 284, 350]; // the rows of what is kept
+  const [MOST, SUM, MIX, OUTPUT] = [196, 242, 290, 352]; // the rows of what is kept
   const wide = length / scores.length; // pixels for an exp of 1; all of them together are at most 6
   const heavy = length / sum(values); // and for 1 of the weighted sum
   const place = (value) => left + (length * value) / Math.max(...values); // on the line of outputs
@@ -165,7 +165,7 @@ function play(stage, { scores: start, values, block, limit }) {
     ][done < 2 ? 1 : 0][done]);
     return stage.show({
       scores: [...scores],
-      light: all.map((_, b) => (b === here && !over ? 1 : b < here || over ? 0.25 : 0.5)),
+      light: all.map((_, b) => (b === here && !over ? 1 : b < here || over ? 0.35 : 0.6)),
       framed: all.map((_, b) => Number(b === here && !over)),
       any: Number(any),
       over: Number(over),
