@@ -329,7 +329,8 @@ for axes, (title, matrix) in zip(
         axes.annotate(
             "", to, (0, 0), arrowprops={"arrowstyle": "->", "color": colour}
         )
-        axes.text(1.15 * to[0], 1.15 * to[1], number, color=colour)
+        x, y = (matrix @ (1.25 * arrow)).tolist()
+        axes.text(x, y, number, color=colour, ha="center", va="center")
     axes.set(
         title=title, aspect="equal", xlim=(-2.2, 2.2), ylim=(-1.6, 1.6)
     )
