@@ -329,7 +329,7 @@ for axes, (title, matrix) in zip(
         axes.annotate(
             "", to, (0, 0), arrowprops={"arrowstyle": "->", "color": colour}
         )
-        x, y = (matrix @ (1.25 * arrow)).tolist()
+        x, y = (matrix @ (1.2 * arrow)).tolist()
         axes.text(x, y, number, color=colour, ha="center", va="center")
     axes.set(
         title=title, aspect="equal", xlim=(-2.2, 2.2), ylim=(-1.6, 1.6)
