@@ -116,16 +116,6 @@ ask("what_the_file_lacks")
 # %% [markdown]
 # So there are no positions in this file. The keys and values are smaller than the queries, and the feed-forward part has three matrices where yours has two. Those are three differences that you can see. A fourth one doesn't show, because it has the same shapes as in your GPT, so let's start there.
 #
-# Here is the whole change at a glance. Llama 3 (Grattafiori et al. 2024) has the same parts as SmolLM2 with other sizes.
-#
-# | part | your GPT | SmolLM2 | Llama 3 8B |
-# | --- | --- | --- | --- |
-# | norm | LayerNorm | RMSNorm | RMSNorm |
-# | feed-forward | gelu, 256<!--given--> wide | with a gate, 1,536<!--given--> wide | with a gate, 14,336<!--given--> wide |
-# | query heads, key heads | 4, 4<!--given--> | 9, 3<!--given--> | 32, 8<!--given--> |
-# | positions | a table, added | rotation, base 100,000<!--given--> | rotation, base 500,000<!--given--> |
-# | layers, channels | 2, 64<!--given--> | 30, 576<!--given--> | 32, 4,096<!--given--> |
-#
 # ## A norm without a mean
 #
 # LayerNorm subtracts the mean and divides by the standard deviation. **RMSNorm** only divides, by the root of the mean square, and then multiplies by its weights (Zhang & Sennrich 2019).
@@ -235,6 +225,16 @@ torch.testing.assert_close(
 # ## Pour it in
 #
 # `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that comes below (Touvron et al. 2023). Here is one with 30<!--given--> layers, full of random numbers. Each layer still consists of the two lines that you know.
+#
+# Here is the whole change at a glance, with Llama 3 (Grattafiori et al. 2024) beside it, because it has the same parts in other sizes.
+#
+# | part | your GPT | SmolLM2 | Llama 3 8B |
+# | --- | --- | --- | --- |
+# | norm | LayerNorm | RMSNorm | RMSNorm |
+# | feed-forward | gelu, 256<!--given--> wide | with a gate, 1,536<!--given--> wide | with a gate, 14,336<!--given--> wide |
+# | query heads, key heads | 4, 4<!--given--> | 9, 3<!--given--> | 32, 8<!--given--> |
+# | positions | a table, added | rotation, base 100,000<!--given--> | rotation, base 500,000<!--given--> |
+# | layers, channels | 2, 64<!--given--> | 30, 576<!--given--> | 32, 4,096<!--given--> |
 
 # %%
 # With SmolLM2: a random model writes noise.

@@ -329,7 +329,7 @@ for axes, (title, matrix) in zip(
         axes.annotate(
             "", to, (0, 0), arrowprops={"arrowstyle": "->", "color": colour}
         )
-        x, y = (matrix @ (1.25 * arrow)).tolist()
+        x, y = (matrix @ (1.2 * arrow)).tolist()
         axes.text(x, y, number, color=colour, ha="center", va="center")
     axes.set(
         title=title, aspect="equal", xlim=(-2.2, 2.2), ylim=(-1.6, 1.6)
@@ -520,7 +520,7 @@ for above, name in zip([adding[0], *adding], adding):
 ask("which_tricks_count")
 
 # %% [markdown]
-# Only the last row has a p below 0.01, {{p_of("+ shape", "+ schedule"):.3f}}. None of the four rows before it gets below 0.01 against the baseline either, and token shift alone even looks slower. With all five, the median is {{medians["+ shape"]:.1f}} seconds instead of {{medians["baseline"]:.1f}}, which is about half.
+# Only the last row has a p below 0.01<!--given-->, {{p_of("+ shape", "+ schedule"):.3f}}. None of the four rows before it gets below 0.01<!--given--> against the baseline either, and token shift alone even looks slower. With all five, the median is {{medians["+ shape"]:.1f}} seconds instead of {{medians["baseline"]:.1f}}, which is about half.
 #
 # Six seeds can only show large differences, though, so a trick that saves a tenth of the time could well be among the four.
 #
