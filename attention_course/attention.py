@@ -398,8 +398,6 @@ class MultiHeadAttention(nn.Module):
         bias: whether the two linear layers have a bias.
     """
 
-    attend = staticmethod(attend)  # `heads.attention_by` puts another in its place
-
     def __init__(self, n_embd: int, n_head: int, bias: bool = False):
         check_flags("MultiHeadAttention", bias=bias)
         super().__init__()
@@ -431,7 +429,7 @@ class MultiHeadAttention(nn.Module):
             k, v = cache.extend(self, k, v)
         if mask is not None and mask.dim() == 3:
             mask = mask[:, None]  # (B, 1, T_q, T_k): the same for every head
-        output = self.attend(q, k, v, mask, is_causal)
+        output = attend(q, k, v, mask, is_causal)
         return self.c_proj(output.transpose(1, 2).reshape(B, T, C))
 
 

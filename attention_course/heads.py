@@ -22,6 +22,7 @@ from attention_course.checks import (
     is_float_tensor,
 )
 from attention_course.gpt import GPT, evaluating
+from attention_course.llama import Llama
 
 
 def read_weights(model: GPT, ids: Int[Tensor, " T"]) -> Float[Tensor, "L H T T"]:
@@ -106,11 +107,11 @@ def ablate(model: GPT, heads: Sequence[tuple[int, int]] | Set[tuple[int, int]]) 
 
 
 @contextmanager
-def attention_by(model: GPT, own: Callable) -> Iterator[None]:
+def attention_by(model: Llama, own: Callable) -> Iterator[None]:
     """Let a function of your own compute attention, in every layer of a model.
 
     Args:
-        model: a GPT or a Llama.
+        model: a Llama.
         own: called as own(q, k, v, mask). q, k and v have the shape (B, n_head, T, head_size): heads that
             share keys and values each get a copy. The mask, (T_q, T_k), is True where a query may look. It
             returns the output, in the shape of q, or a tuple of output and weights as `attention`
@@ -119,7 +120,7 @@ def attention_by(model: GPT, own: Callable) -> Iterator[None]:
     Raises:
         ValueError: the output of `own` is no tensor of floats in the shape of q.
     """
-    check_type(model, GPT, "attention_by", "model")
+    check_type(model, Llama, "attention_by", "model")
     check_callable(own, "attention_by", "own")
 
     def attend(q, k, v, mask=None, is_causal=False, enable_gqa=False):

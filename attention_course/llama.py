@@ -118,7 +118,7 @@ class GroupedQueryAttention(nn.Module):
         bias: whether the two linear layers have a bias.
     """
 
-    attend = staticmethod(attend)
+    attend = staticmethod(attend)  # `heads.attention_by` puts another in its place
 
     def __init__(
         self,

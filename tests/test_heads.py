@@ -154,19 +154,25 @@ def test_one_head_that_looks_back_is_needed_and_the_other_is_not(smollm, twice):
 # Attention of your own
 
 
-def test_your_own_attention_gives_the_logits_and_the_weights_of_ours(model):
+@pytest.fixture
+def llama():
+    torch.manual_seed(0)
+    return MODELS["Llama"]()
+
+
+def test_your_own_attention_gives_the_logits_and_the_weights_of_ours(llama):
     ids = torch.randint(13, (2, 9))
-    with evaluating(model), record_weights() as theirs:
-        logits = model(ids)
-    with evaluating(model), attention_by(model, attention), record_weights() as yours:
-        torch.testing.assert_close(model(ids), logits)
+    with evaluating(llama), record_weights() as theirs:
+        logits = llama(ids)
+    with evaluating(llama), attention_by(llama, attention), record_weights() as yours:
+        torch.testing.assert_close(llama(ids), logits)
         cache = Cache()
-        one_by_one = [model(ids[:, t : t + 1], cache) for t in range(9)]
+        one_by_one = [llama(ids[:, t : t + 1], cache) for t in range(9)]
         torch.testing.assert_close(torch.cat(one_by_one, dim=1), logits)
     torch.testing.assert_close(yours[: len(theirs)], theirs)
 
 
-def test_a_bug_of_your_own_is_in_every_layer_and_gone_afterwards(model):
+def test_a_bug_of_your_own_is_in_every_layer_and_gone_afterwards(llama):
     called = []
 
     def no_mask(q, k, v, mask):
@@ -175,18 +181,18 @@ def test_a_bug_of_your_own_is_in_every_layer_and_gone_afterwards(model):
         return attention(q, k, v)[0]
 
     ids = torch.randint(13, (1, 9))
-    with evaluating(model):
-        before = model(ids)
-        with contextlib.suppress(ZeroDivisionError), attention_by(model, no_mask):
-            assert (model(ids)[0, 0] - before[0, 0]).abs().max() > 1e-4  # sees the future
+    with evaluating(llama):
+        before = llama(ids)
+        with contextlib.suppress(ZeroDivisionError), attention_by(llama, no_mask):
+            assert (llama(ids)[0, 0] - before[0, 0]).abs().max() > 1e-4  # sees the future
             raise ZeroDivisionError
         assert called == [(1, 5, 9, 6)] * 3
-        torch.testing.assert_close(model(ids), before)
+        torch.testing.assert_close(llama(ids), before)
 
 
 @pytest.mark.parametrize(
     "output", [lambda q: None, lambda q: q[..., 1:], lambda q: q.long(), lambda q: (q[0], q)]
 )
-def test_what_your_attention_must_return_is_said(model, output):
-    with attention_by(model, lambda q, k, v, mask: output(q)), pytest.raises(ValueError, match="of q"):
-        model(torch.zeros(1, 4, dtype=torch.long))
+def test_what_your_attention_must_return_is_said(llama, output):
+    with attention_by(llama, lambda q, k, v, mask: output(q)), pytest.raises(ValueError, match="of q"):
+        llama(torch.zeros(1, 4, dtype=torch.long))
