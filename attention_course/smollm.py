@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -133,8 +134,9 @@ def download(folder: Path) -> Path:
         try:
             while pip.poll() is None:
                 time.sleep(0.1)
-                sizes = [path.stat().st_size for path in folder.rglob("*.whl") if path.exists()]
-                bar.update(max(sizes, default=0) - bar.n)
+                with suppress(FileNotFoundError):  # pip removes its folders meanwhile
+                    sizes = [path.stat().st_size for path in folder.rglob("*.whl")]
+                    bar.update(max(sizes, default=0) - bar.n)
         finally:
             pip.kill()
         if pip.returncode:

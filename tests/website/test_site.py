@@ -211,4 +211,4 @@ def test_it_is_small(site):
     downloads = (".whl", ".ipynb")  # for those who want the course itself
     files = [path for path in site.glob("**/*") if path.is_file()]
     assert sum(packed(path) for path in files if path.suffix not in downloads) < 2_500_000
-    assert sum(map(packed, files)) < 5_500_000
+    assert sum(map(packed, files)) < 500_000 * len(RUNGS)

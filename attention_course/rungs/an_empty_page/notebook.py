@@ -3,7 +3,7 @@
 #
 # <!--ladder-->
 #
-# **You will build** a GPT on one empty page, and at the end a page of yours talks to you.
+# **You will build** a GPT on one empty page, and at the end your page talks to you.
 #
 # You have built every part of a language model, but each time inside code that we'd prepared. Can you write all of it, starting from nothing? And how will you know that it's right, when a wrong model has the same shapes and its loss falls just as smoothly?
 
@@ -16,7 +16,7 @@ hero("an_empty_page")
 # %% [markdown]
 # **You need** all rungs up to [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb). Only the end needs [rung {a_real_model}]({a_real_model}.ipynb), because your page then takes the parameters of a real model.
 #
-# <!--time--> Most of it is yours, on the page.
+# <!--time--> Most of that is for the page.
 #
 # ![The transformer as a drawing. Lit is what this rung builds: all of it.](images/transformer_an_empty_page.svg)
 
@@ -137,7 +137,7 @@ moved(lambda ids: buggy(ids)[0], ids_of_its, buggy.vocab_size).int()
 # %% [markdown]
 # The two models have the same shapes, and both losses would fall. The table tells them apart in a second, without any training.
 #
-# A second question doesn't even change a token. A new model can't know the next token, so its loss on random tokens should be near ln V (rung {scaling_variance}). If it's much higher, the model is confident about something it has no reason to believe.
+# A second test doesn't even change a token. A new model can't know the next token, so its loss on random tokens should be near ln V (rung {scaling_variance}). If it's much higher, the model is confident about something it has no reason to believe.
 
 # %%
 random_text = torch.randint(V, (8, block_size + 1))
@@ -165,7 +165,7 @@ assert report.findings[0].name == "No leak from the future"
 report
 
 # %% [markdown]
-# Each line names something that a right model does, and ✗ marks what this one doesn't. A question mark means doubtful, so unusual but perhaps intended. Fix the first line, then ask again, because one bug often causes several findings, which the report marks with “This follows from”.
+# Each line names something that a correct model does, and ✗ marks what this one doesn't. A question mark, “doubtful”, means unusual but perhaps intended. Fix the first line, then ask again, because one bug often causes several findings, which the report marks with “This follows from”.
 
 # %% tags=["folded"]
 # Question
@@ -174,7 +174,7 @@ ask("which_is_fixed_first")
 # %% [markdown]
 # ### More: how far can you trust the examiner?
 #
-# A test that never complains is worthless, and so is one that complains about a right model. So we tried it on right models, ours and other people's, and on models with planted bugs. It called some of those right models doubtful and none wrong. It does call BigBird from `transformers` wrong, because BigBird has parameters that it never uses. It misses some of the planted bugs; `attention_course/examine/bugs.md` lists those with the reasons.
+# A test that never complains is worthless, and so is one that complains about a correct model. So we tried it on correct models, ours and other people's, and on models with planted bugs. It called some of the correct ones doubtful and none wrong. It does call BigBird from `transformers` wrong, because BigBird has parameters it never uses. It misses some of the planted bugs, and `attention_course/examine/bugs.md` lists them with the reasons.
 
 # %%
 found = [bug for bug in BUGS.values() if bug.finding]
@@ -272,7 +272,7 @@ print("above 0.9" if share > 0.9 else f"{share:.2f}: not yet")
 # %% [markdown]
 # Change the story and ask again. It's a good moment to look back: rung {bag_of_words} averaged the past with two loops, and the same idea, with weights that depend on what the tokens say, now answers questions on a page that you wrote.
 #
-# “Not yet” usually has one of two causes. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page learns to answer much later. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# “Not yet” usually has one of two causes. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page needs far more steps. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
 # ## Into another model
 #
@@ -425,7 +425,7 @@ def my_copies(page, theirs):
 
 
 # %% [markdown]
-# `theirs` is a dictionary of names and tensors, with the names of the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and H, the width of the hidden layer, 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighboring channels make a pair.
+# `theirs` is a dictionary of names and tensors, with the names of the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and the hidden width H is 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighboring channels make a pair.
 #
 # | name | shape | what it is |
 # | --- | --- | --- |
@@ -598,7 +598,7 @@ with torch.no_grad():
 # - nanoGPT's `model.py`: read it from top to bottom, beside your page. It's 330<!--given--> lines long.
 # - "Attention Is All You Need" (Vaswani et al. 2017), and the report on GPT-2 (Radford et al. 2019). You know every part of the models in them, but you'll have to look up beam search, label smoothing and BLEU.
 # - "A Mathematical Framework for Transformer Circuits" (Elhage et al. 2021), if you want to know more about what heads do together.
-# - Build your page on a text of your own (rung {bigram_to_gpt} has the command), with byte pairs instead of characters, or with a cache. Examine it after each change.
+# - Train your page on a text of your own (rung {bigram_to_gpt} has the command), use byte pairs instead of characters, or add a cache. Examine it after each change.
 #
 # ## Three sentences to remember
 #

@@ -1143,7 +1143,7 @@ for parameter, grad in zip(model.parameters(), whole):
 # %% [markdown]
 # ### More: NaN, or a jump of the loss, after thousands of steps
 #
-# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model. In float16, try bfloat16 instead, whose numbers reach as far as those of float32. A card without it is left with float32, which is slower. (If you stay with float16 and a `GradScaler`, call `unscale_` before you clip, or you clip the scaled gradients.)
+# Usually one step was too large, because of a bad batch, a learning rate that's barely small enough, or a number that overflowed in 16 bits. Once a parameter is NaN, everything becomes NaN, so go back to an earlier state that you saved, lower the learning rate or clip harder, and look at the norm of the gradient, which often grows for many steps before the crash. `Trainer` stops at the first loss or gradient that is not finite, before it changes the model. In float16, try bfloat16 instead, whose numbers reach as far as those of float32. A card without it is left with float32, which is slower. (If you stay with float16 and a `GradScaler`, call `unscale_` before you clip, or you clip the scaled gradients.) And bfloat16 has only two to three decimal digits, so if the loss drifts up and a smaller rate doesn't help, go back to a saved state and continue in float32 to see whether rounding is to blame.
 #
 # If the loss jumps up and soon comes back, let it run. If it doesn't come back, do what the authors of PaLM did (Chowdhery et al. 2022, section 5.1). They went back about a hundred steps and skipped a few hundred batches. The batches alone weren't to blame, because they did no harm when the model read them in another state.
 #
@@ -1151,7 +1151,9 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # ### More: my loss doesn't fall, or every run ends differently
 #
-# Where the loss gets stuck tells you what to look for. If it stays where it began, at ln V or a bit above, the model learns nothing. Perhaps the optimizer holds other parameters (as in loop B), or the learning rate is next to 0. If it stays at the floor of single characters, the model has only learned how frequent each character is. Perhaps a step was far too large (loop E), or the targets don't belong to the inputs. If it stays at the floor of pairs, nothing from further back arrives. Perhaps the model just needs more steps, as yours did. If it doesn't, look at the mask and the positions.
+# Where the loss gets stuck tells you what to look for. If it stays where it began, at ln V or a bit above, the model learns nothing. Perhaps the optimizer holds other parameters (as in loop B), or the learning rate is next to 0. If it stays at the floor of single characters, the model has only learned how frequent each character is. Perhaps a step was far too large (loop E), or the targets don't belong to the inputs. If only a deeper model stays there, try a third of the rate, and check its residual connections and norms. If it stays at the floor of pairs, nothing from further back arrives. Perhaps the model just needs more steps, as yours did. If it doesn't, look at the mask and the positions.
+#
+# With GPT-2's pieces of words the same reading holds on another scale, where ln V is 10.8<!--given--> and the smallest GPT-2 reaches about 2.9<!--given--> on web text (nanoGPT's readme). And if a loop is stable only at rates a hundred times smaller than others use, look for a bug in it instead of tuning the rate.
 #
 # To test a new loop, run loop D on purpose. Give it the same small batch each time. A correct loop memorizes that batch within a few hundred steps, and its loss falls far below the entropy. If yours doesn't, look for the bug before you train on more.
 #
@@ -1261,7 +1263,7 @@ check("generate", my_generate)
 # %% [markdown]
 # ## More: save a run, load it, resume it
 #
-# `Trainer` takes one `step` at a time, and saves a **checkpoint**. A checkpoint is a file with all that you need to resume training, namely the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator.
+# `Trainer` takes one `step` at a time, and saves a **checkpoint**. A checkpoint is a file with all that you need to resume training, namely the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator. Compare the validation loss before saving and after loading. If it differs, the model wasn't restored, or dropout is on. If only the next steps are worse, the optimizer's running means are missing.
 #
 # Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes both to step 20, and their losses are the same.
 
@@ -1290,7 +1292,7 @@ assert its_tokenizer.characters == tokenizer.characters
 # python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt
 # ```
 #
-# A GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character on Tiny Shakespeare, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds on one core of a 2.8<!--given--> GHz Xeon. Many of its words are English, but the text makes no sense.
+# A GPT with four layers and 0.8<!--given--> million parameters reached a validation loss of 1.76<!--given--> nats per character on Tiny Shakespeare, a little below the floor of all tables of three characters, 1.79<!--given-->. That took 155<!--given--> seconds on one core of a 2.8<!--given--> GHz Xeon. Many of its words are English, but the text makes no sense. (nanoGPT's 10<!--given--> million parameters reach 1.47<!--given--> there, and even then only a few words in a row fit together.)
 #
 # If you start several processes with `torchrun`, they share the work, on one machine or on many. Each takes its part of every batch, and the gradients are averaged before each step. Without dropout, the result is that of a single process, up to rounding.
 #

@@ -173,7 +173,7 @@ for T in (64, 128, 129, 300):  # try 256, 257, 1000
     print(f"{T:4} tokens: {off.sum():3} queries wrong")
 
 # %% [markdown]
-# With one token more than a block, only the queries that find their largest score in the last, tiny block go wrong. No error is raised, and every number looks reasonable. So a test needs several blocks, and rows whose largest score comes late.
+# With one more token than a block, only the queries that find their largest score in the last, tiny block go wrong. No error is raised, and every number looks reasonable. So a test needs several blocks, and rows whose largest score comes late.
 #
 # ## Backward: the weights, computed again
 #
@@ -286,7 +286,7 @@ picture(
 )
 
 # %% [markdown]
-# The table's memory grows with the square of T, and that of the others grows with T. In time, ours does well against the table on long texts, partly because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each step of each block is a separate call from Python. In FlashAttention's program for GPUs, a block never leaves a small fast memory right beside the arithmetic. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
+# The table's memory grows with the square of T, and the others' with T. For speed, ours does well against the table on long texts, partly because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each step of each block is a separate call from Python. In FlashAttention's program for GPUs, a block never leaves a small fast memory right beside the arithmetic. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
 #
 # ## Writing: read at once, then token by token
 #
@@ -381,7 +381,7 @@ explore("bytes")
 #
 # How fast could a computation be at best? Two numbers of your machine say a lot. How many multiplications and additions does it do per second if everything is at hand, and how many bytes can it fetch from memory per second?
 #
-# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever the hardware multiplies it faster, and `autocast_dtype` knows whether yours does.
+# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever hardware is faster with it, and `autocast_dtype` knows whether yours is.
 
 # %% tags=["do", "nbval-ignore-output"]
 dtype = autocast_dtype(torch.device("cpu"))  # try torch.float32
@@ -403,7 +403,7 @@ print(f"{most_flops / most_bytes:.0f} FLOPs per byte")
 # %% [markdown]
 # If a computation does f FLOPs with each byte that it fetches, memory allows f times the bytes per second, and the processor allows its own maximum. The smaller of the two is the roof. Plot it against f and you get a slope that bends into a level line, the **roofline** (Williams et al. 2009). It bends at the number of FLOPs per byte that you've just printed. With fewer, the processor waits for memory, and a computation that reaches the slope is **memory-bound**. With more, the memory waits for the processor, and a computation that reaches the level part is **compute-bound**.
 #
-# Where do the parts of a training step fall, and where does writing?
+# Where do writing and the parts of a training step fall?
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Measure: FLOPs, bytes and seconds of five computations
@@ -491,7 +491,7 @@ picture(
 # %% [markdown]
 # Writing one token uses each number of a matrix once, LayerNorm and the optimizer do only a few FLOPs with each number, and all three do at most one FLOP per byte. So at best they are as fast as their bytes arrive. The matrix product of a whole batch and attention do more than 15, attention only because its table never travels.
 #
-# Which side a part is on is only half of the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in there can stand above the slope.)
+# Which side a part is on is only half of the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in it can get above the slope.)
 
 # %% tags=["folded"]
 # Question
@@ -524,7 +524,7 @@ print(slope.item(), f"{scaled.float().item() / 65536:.1e}")
 #
 # ### More: why a model in 8 bits can be slower
 #
-# Quantized parameters take half or a quarter of the bytes, but often each of them has to be turned back into a 16-bit number before it's multiplied, and that takes work. It pays off where you wait for bytes, as when one text is written. For a long prompt or many texts at once, where a matrix is fetched once for all of them, the saved bytes save no time and the work remains.
+# Quantized parameters take half or a quarter of the bytes, but often each of them has to be turned back into a 16-bit number before it's multiplied, and that takes work. It pays off where you wait for bytes, as when writing one text. For a long prompt or many texts at once, where a matrix is fetched once for all of them, the saved bytes save no time and the work remains.
 #
 # ### More: how many FLOPs a training step takes, and how many your machine could do
 #
@@ -545,7 +545,7 @@ assert 1.1 < counted / rule < 1.5
 # %% [markdown]
 # The count is larger, because the rule leaves out attention's own products, scores and weighted sums, which have no parameters. (`record_weights` makes the model compute its table, where the counter can see it.) How large is that part in general? The matrices of a layer with C channels have 12 C² parameters, 4 C² in attention and 8 C² in the MLP. So they take 24 C² FLOPs per token, while a token's scores and weighted sums over T keys take 4 T C. The two are equal at T = 6 C. For short texts attention's table is a small part of the work, and for long ones it's nearly all.
 #
-# How much of what is possible does a training step reach?
+# How close to the ceiling does a training step get?
 
 # %% tags=["nbval-ignore-output"]
 quickest_step = in_turns({"step": plain.step}, 10)["step"][0]
@@ -553,7 +553,7 @@ per_second = counted / quickest_step
 print(f"{100 * per_second / most_flops:.0f} % of the ceiling")
 
 # %% [markdown]
-# We measured both with the same type of number, so dividing them is fair. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak in the manufacturer's data sheet. Large runs reach about 40 %<!--given-->. We haven't measured where the rest of ours goes, but likely reasons are small products, calls that take longer to start than to compute, and Python itself.
+# We measured both with the same type of number, so dividing them is fair. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak in the manufacturer's data sheet. Large runs reach about 40 %<!--given-->. We haven't measured where the rest of ours goes, but likely reasons are small products, calls that take longer to start than to run, and Python itself.
 
 # %% [markdown]
 # ## Exercises
@@ -613,7 +613,7 @@ check("roof", my_roof)
 #
 # - `F.scaled_dot_product_attention` chooses between FlashAttention and other routines. On a GPU, a mask tensor rules out FlashAttention, but `is_causal=True` doesn't.
 # - vLLM serves many people at once. It cuts the cache into pages, so that texts of any length share the memory (Kwon et al. 2023).
-# - Several GPUs can share one long text, each with some of its queries. The blocks of keys and values travel around them in a ring, and each GPU adds every block that comes by with the correction you filled in (ring attention; Liu et al. 2023).
+# - Several GPUs can share one long text, each with some of its queries. The blocks of keys and values travel around in a ring, and each GPU adds every passing block, with the correction you filled in (ring attention; Liu et al. 2023).
 #
 # ## Where we are
 #
@@ -623,7 +623,7 @@ check("roof", my_roof)
 #
 # ## Three sentences to remember
 #
-# 1. Softmax never needs the whole row, because a running maximum, a running sum and one correction are enough, and so attention's memory grows with T and not with its square.
+# 1. Softmax never needs the whole row, because a running maximum, a running sum and one correction are enough, so attention's memory grows with T, not with its square.
 # 2. Reading uses each matrix for many tokens, while writing fetches all of it, and the cache, for a single one.
 # 3. Count FLOPs and bytes before you optimize, because what waits for memory gets no faster with fewer FLOPs, only with fewer bytes.
 #

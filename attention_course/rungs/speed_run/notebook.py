@@ -391,7 +391,7 @@ for step in range(1, 6):
     print(step, s)
 
 # %% [markdown]
-# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001 instead of 0.01. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
+# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001<!--given--> instead of 0.01<!--given-->. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
 
 # %% tags=["lesson", "proof"]
 lifted = stretch / gradient.norm()
@@ -535,7 +535,7 @@ ask("which_tricks_count")
 explore("recipes")
 
 # %% [markdown]
-# That changes the picture. Without token shift or without rotary positions, at least half of the seeds don't reach the mark within 1,200<!--given--> steps, our limit. Without Muon it takes more than twice as long. Only for the straight line does p stay above 0.01.
+# That changes the picture. Without token shift or without rotary positions, at least half of the seeds don't reach the mark within 1,200<!--given--> steps, our limit. Without Muon it takes more than twice as long. Only for the straight line does p stay above 0.01<!--given-->.
 #
 # On two layers you couldn't see what any of the first four tricks does, and on one layer three of them carry the model. Token shift gives that one layer the note that used to take a layer of its own. **What a trick is worth depends on what else is there.** So be wary of any list that gives each trick its own percentage, and measure with your own recipe.
 #
