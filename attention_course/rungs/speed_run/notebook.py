@@ -391,7 +391,7 @@ for step in range(1, 6):
     print(step, s)
 
 # %% [markdown]
-# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001<!--given--> instead of 0.01<!--given-->. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
+# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001 instead of 0.01. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
 
 # %% tags=["lesson", "proof"]
 lifted = stretch / gradient.norm()
