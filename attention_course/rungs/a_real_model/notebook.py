@@ -5,7 +5,7 @@
 #
 # **You will build** one of today's language models, fill it with 135<!--given--> million numbers that others trained, and run your own attention inside it.
 #
-# Your GPT answers every question about Ben and Sam, but it knows 33<!--given--> characters and one kind of story. Nobody could ask it for the capital of France. What would you have to change?
+# Your GPT answers every question about Ben and Sam, but it knows 33<!--given--> characters and one kind of story. You couldn't ask it for the capital of France. What would you have to change?
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then play
@@ -189,7 +189,7 @@ ask("which_key_head")
 torch.arange(3).repeat_interleave(3)  # the key head of each of nine heads
 
 # %% [markdown]
-# Each key head is copied for its group, and from there on it is the attention you know. Sharing saves memory while the model writes, as you'll see.
+# Each key head is copied for its group, and from there on it's the attention you know. Sharing saves memory while the model writes, as you'll see.
 
 # %% [markdown]
 # ### More: with as many key heads as heads, it is rung {multi_head}
@@ -341,7 +341,7 @@ picture(
 )
 
 # %% [markdown]
-# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. That proves your copying. (The fold below compares the code as well, with a program that other people wrote.)
+# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. That proves your copying. (A fold below also compares the code with a program that other people wrote.)
 
 # %%
 # With SmolLM2: all logits are equal.
@@ -393,7 +393,7 @@ torch.testing.assert_close(unpacked, theirs)
 print("off by at most", (unpacked - numbers).abs().max())
 
 # %% [markdown]
-# `load_smollm` has done that for every block. (The embedding has about 8 bits per number, and the norms are kept whole.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
+# `load_smollm` has done that for every block. (The embedding has about 8 bits per number, and the norms aren't rounded.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
 
 # %% tags=["do"]
 # With SmolLM2: 11 different values among 32 numbers.
@@ -402,7 +402,7 @@ file["blk.0.attn_q.weight"][0, :32].unique()
 # %% [markdown]
 # ### More: the same numbers in `transformers`
 #
-# Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. One thing has to be moved, the rows of queries and keys, and the next section says why.
+# Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. Only the rows of queries and keys have to be moved, and “Break it” below says why.
 
 # %% tags=["folded", "long", "nbval-ignore-output"]
 # With SmolLM2: the logits of transformers' Llama differ by less than 0.001.
@@ -610,7 +610,7 @@ print({name: round(loss, 2) for name, loss in losses.items()})
 #
 # ### More: another base, for longer texts
 #
-# All that is guaranteed is that the score depends on the distance. What a model does at distances that never occurred in its training, nobody promises, because its slow pairs then reach angles that it hasn't seen. So people who want a longer context raise the base, which slows all pairs down, and train a little more (others scale the positions, such as position interpolation and YaRN). How much does the raised base alone cost, on a text of ordinary length and without any further training?
+# All that is guaranteed is that the score depends on the distance. Nobody promises what a model does at distances that never occurred in its training, because its slow pairs then reach angles that it hasn't seen. So people who want a longer context raise the base, which slows all pairs down, and train a little more (others scale the positions, as in position interpolation and YaRN). How much does the raised base alone cost, on a text of ordinary length and without any further training?
 
 # %% tags=["folded", "nbval-ignore-output", "long"]
 # With SmolLM2: 3.5, 3.3, 3.3 nats with bases of 10,000, 100,000, 200,000.
@@ -773,7 +773,7 @@ for rank in range(3):
     print("".join(pair), "occurs", times, "times ->", *parts.values())
 
 # %% [markdown]
-# Each merge is chosen after the previous ones have been applied. Only the list of merges is kept, and the rank of a merge is its place in that list. To encode a new word, merge the pair of the lowest rank first, then look again, until no pair is left that has a rank. How often a pair occurs in the new word doesn't matter.
+# Each merge is chosen after the previous ones have been applied. Only the list of merges is kept, and the rank of a merge is its place in that list. To encode a new word, merge the pair with the lowest rank first, then look again, until no pair left has a rank. How often a pair occurs in the new word doesn't matter.
 
 # %% tags=["folded"]
 # Question
@@ -786,11 +786,11 @@ while known := [pair for pair in pairwise(tokens) if pair in ranks]:
 tokens
 
 # %% [markdown]
-# SmolLM2's tokenizer has 48,900<!--given--> merges. It merges bytes and not characters, so that nearly any text can be encoded (a few rare bytes have no token here), and it never merges across the border of a word.
+# SmolLM2's tokenizer has 48,900<!--given--> merges. It merges bytes and not characters, so that nearly any text can be encoded (a few rare bytes have no token here), and it never merges across word boundaries.
 #
 # ## From completing to answering
 #
-# Pretraining makes a model that continues texts, so if you ask a question, it may go on with another one. Yours was trained further on conversations, each written as one text in a fixed form, the **chat template**.
+# Pretraining makes a model that continues texts, so if you ask a question, it may go on with another one. SmolLM2 was trained further on conversations, each written as one text in a fixed form, the **chat template**.
 
 # %%
 question = chat("What is the capital of France?")
@@ -809,9 +809,9 @@ answer, end
 # %% [markdown]
 # ### More: how it was trained to answer, and why it repeats itself
 #
-# It's a small model, and it will be wrong about many things in fluent English. (If you type a control token yourself you forge a turn, unless the program forbids it.) It was pretrained on 2<!--given--> trillion tokens. Training on conversations was the first of two further steps. In the second, the model saw pairs of answers to the same question and learned to favour the one that people or programs had preferred (DPO; Rafailov et al. 2023). This course doesn't treat that second step.
+# It's a small model, and it will be wrong about many things in fluent English. (If you type a control token yourself you forge a turn, unless the program forbids it.) It was pretrained on 2<!--given--> trillion tokens. Training on conversations was the first of two further steps. In the second, the model saw pairs of answers to the same question and learned to favour the one that people or programs had preferred (DPO; Rafailov et al. 2023). This course doesn't cover that step.
 #
-# At temperature 0, long texts tend to end in a loop, because a phrase that occurred once is more probable the next time, and greedy decoding always takes the most probable one. Heads that look back for an earlier match probably help here too. They look up what came next last time, and once the text repeats, that's the phrase itself.
+# At temperature 0, long texts tend to end in a loop, because a phrase that occurred once is more probable the next time, and greedy decoding always takes the most probable one. Heads that look back for an earlier match probably play a part. They look up what came next last time, and once the text repeats, that's the phrase itself.
 
 # %%
 # With SmolLM2: "the once-blue oceans of the ocean began to fade", again.
@@ -960,7 +960,7 @@ try_out(broken(bug), bug)
 ask("which_bug_wrote_this")
 
 # %% [markdown]
-# Each bug goes wrong in its own way.
+# Each bug leaves its own traces.
 #
 # - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. The text is English, about something else.
 # - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes word salad at a loss of about 10<!--given-->, not much better than a guess.
@@ -968,7 +968,7 @@ ask("which_bug_wrote_this")
 # - Mask after softmax. Hidden tokens have already taken their share, so the early rows are pale. Here the model says one word again and again.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
-# No single sign tells all five apart. Two of them write word salad, and only a map knows which. In the explorer, choose the drum and head `17.4`. Which bug hardly changes its map?
+# No single sign tells all five apart. Two of them write word salad, and only a map shows which. In the explorer, choose the drum and head `17.4`. Which bug hardly changes its map?
 
 # %% tags=["folded"]
 # Explorer: text, loss and maps, with each bug
@@ -1066,7 +1066,7 @@ check("encode_word", my_encode_word)
 # %% [markdown]
 # ## More: in the wild
 #
-# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`, and its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture with other sizes and small differences. Some have a bias in queries, keys and values, some a norm on queries and keys (QK-norm, rung {scaling_variance}), and some a larger base. Many large ones replace the MLP by several, of which each token uses a few (mixture of experts).
+# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`, and its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture in other sizes with small differences. Some have a bias in queries, keys and values, some a norm on queries and keys (QK-norm, rung {scaling_variance}), and some a larger base. Many large ones replace the MLP with several, of which each token uses a few (mixture of experts).
 # - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
 # - llama.cpp runs GGUF files without turning the steps into float32 first, even on a phone.
 # - GPT-2's published file has four matrices per layer with a row for each input, and nanoGPT's `from_pretrained` transposes these four.

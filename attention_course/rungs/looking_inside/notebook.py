@@ -186,7 +186,7 @@ has_target = targets.any(dim=-1)
 score = on_targets[has_target].mean()
 
 # %% [markdown]
-# Now we need the weights of all 270<!--given--> heads. In rung {a_real_model} your attention computed in every layer, so let it also take notes. The loop is the model's own forward pass, and we keep the residual stream after each layer.
+# Now we need the weights of all 270<!--given--> heads. In rung {a_real_model} your attention ran in every layer, so let it also take notes. The loop is the model's own forward pass, and we keep the residual stream after each layer.
 
 # %%
 Notes = namedtuple("Notes", "q k v output weights")
@@ -329,7 +329,7 @@ for text in (
     print()
 
 # %% [markdown]
-# It looks at “mill” whatever we ask, so it doesn't answer the question. “at the” stands before both words. Change the question before you believe that a head has understood it.
+# It looks at “mill” whatever we ask, so it doesn't answer the question. Both words follow “at the”. Change the question before you believe that a head has understood it.
 #
 # ## Break it: take a head away
 #
@@ -451,7 +451,7 @@ assert max(map(abs, rest)) < needed / 2
 #
 # ## Why does it look there?
 #
-# Why would an *induction* head need a *previous-token* head? A score is a query times a key, and the key is made of the stream, which is a sum of what each part has written. So you can split the score by who wrote that part of the key. How much does each part favour the right key over the other words of the list?
+# Why would an *induction* head need a *previous-token* head? A score is a query times a key, and the key is made from the stream, which is a sum of what each part has written. So you can split the score by who wrote that part of the key. How much does each part favour the right key over the other words of the list?
 
 
 # %% tags=["folded"]
@@ -610,7 +610,7 @@ picture(
 )
 
 # %% [markdown]
-# Stop here for a moment, and look at how sharp this is. For 23 layers the answer sits where the name was told. One layer later most of it has moved to “Poor”, nine words further on. (Swapped at “drum”, the control, nothing changes.) You found layer 23 with four names, so try it with four others.
+# Stop here for a moment, and look at how sharp this is. For 23 layers the answer sits where the name is. One layer later most of it has moved to “Poor”, nine words further on. (Swapped at “drum”, the control, nothing changes.) You found layer 23 with four names, so try it with four others.
 
 # %% tags=["long"]
 # With SmolLM2: for four other names the answer moves in the same layer.
@@ -721,12 +721,12 @@ def share_of_sam(off):
     return logits.softmax(dim=-1)[tokenizer.encode(" Sam")].item()
 
 
-for told, off in (("no head", []), ("the writers", writers)):
-    print(f"without {told}: {share_of_sam(off):.1f}")
+for told, off in (("all heads", []), ("without the writers", writers)):
+    print(f"{told}: {share_of_sam(off):.1f}")
 assert share_of_sam(writers) > 0.8 * share_of_sam([])
 
 # %% [markdown]
-# No. Without these four writers the model says Sam just as often, so other heads must do it there. What you find on one task is a finding about that task.
+# No. Without these four writers Sam stays just as probable, so other parts can do it there. What you find on one task holds for that task.
 #
 # ### More: a head that writes against the word
 #
@@ -884,7 +884,7 @@ check("direct_logit_attribution", my_direct_logit_attribution)
 # %% [markdown]
 # ## In the wild
 #
-# - Olsson et al. (2022) repeat random tokens as we do, and call our induction score the prefix-matching score. They ask for both, prefix matching and copying.
+# - Olsson et al. (2022) repeat random tokens as we do, and call our induction score the prefix-matching score. They ask for both prefix matching and copying.
 # - Libraries such as TransformerLens and nnsight take the notes for you, in most models.
 # - Heads that cost little on many texts can be removed for good (Michel et al. 2019).
 # - With such swaps Meng et al. (2022) looked for the place where a model keeps its facts. A swap tells you what matters for *these* two texts, so choose the pair with care.
@@ -895,6 +895,6 @@ check("direct_logit_attribution", my_direct_logit_attribution)
 # 2. What a head looks at and what it writes are two questions with two answers.
 # 3. Choose on some texts and measure on others, because among 270<!--given--> heads some look good by luck.
 #
-# Next: [rung {speed_run}]({speed_run}.ipynb). Training your own model took minutes, and you'll make it faster, with a measurement that you can trust.
+# Next: [rung {speed_run}]({speed_run}.ipynb). Training your own model took time, and you'll make it faster, with a measurement that you can trust.
 #
 # <!--neighbours-->

@@ -105,7 +105,7 @@ ask("unfair_start")
 #
 # ### When the clock stops
 #
-# A GPU works beside the processor, so Python hands it some work and goes on. Here a second thread of the same processor plays the GPU, and `submit` hands it the work.
+# A GPU works alongside the processor, so Python hands it some work and goes on. Here a second thread of the same processor plays the GPU, and `submit` hands it the work.
 
 # %% tags=["nbval-ignore-output", "do"]
 device = ThreadPoolExecutor(max_workers=1)
@@ -480,7 +480,7 @@ assert reached > MARK
 print(f"answer accuracy {reached:.2f} after {fast.seconds:.1f} s")
 
 # %% [markdown]
-# What was each trick worth? We raced all the recipes beforehand, by the rules above, with six seeds each. In the table each row has one more trick than the row above, together with what that trick brings along (Muon needs another learning rate, the straight line a shorter warm-up, the shape a smaller batch). All rows were tuned separately. They took turns of 25<!--given--> steps, and each left the race at the mark. “Never” is a run that hadn't reached it after its last step. The p-value compares a row with the one above.
+# What was each trick worth? We raced all the recipes beforehand, by the rules above, with six seeds each. In the table each row has one more trick than the row above, along with what that trick calls for (Muon needs another learning rate, the straight line a shorter warm-up, the shape a smaller batch). All rows were tuned separately. They took turns of 25<!--given--> steps, and each left the race at the mark. “Never” is a run that hadn't reached it after its last step. The p-value compares a row with the one above.
 
 # %% tags=["folded"]
 # Table: settings, and seconds to the mark, one more trick in each row
@@ -558,7 +558,7 @@ for name in (every, *(name for name in recipes if name not in adding)):
 # ## More: in the wild
 #
 # - modded-nanogpt is a race to train a model to the loss of GPT-2 small on eight large GPUs. The record fell from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include yours, since everybody reads the same text, and a new record needs enough runs to show at p < 0.01<!--given--> that the mean loss is reached. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and a kind of token shift is in it, called smear.
-# - nanoGPT's readme has settings for a computer without a GPU, and with one seed on the machine of our table, our recipe without tricks reached their final loss on Tiny Shakespeare 4.4<!--given--> times as fast, and the one with all tricks 30<!--given--> times. Those settings are meant to work for everybody at the first try, and much of the factor was there before the first trick, because our learning rate and batches are larger and were tuned.
+# - nanoGPT's readme has settings for a computer without a GPU, and with one seed on the machine of our table, our recipe without tricks reached their final loss on Tiny Shakespeare 4.4<!--given--> times as fast, and the one with all tricks 30<!--given--> times. Those settings are meant to work for everybody on the first try, and much of the factor was there before the first trick, because our learning rate and batches are larger and were tuned.
 # - GPT-2 has 50,257<!--given--> tokens, but nanoGPT gives its tables 50,304<!--given--> rows. The extra rows are never used, but they make the number a multiple of 64. GPUs multiply matrices in blocks of such sizes, so the larger table is faster.
 # - `torch.optim.Muon` is in PyTorch. Large models have been trained with variants of it, such as Kimi K2 with its trillion parameters.
 #
