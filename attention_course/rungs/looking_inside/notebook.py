@@ -710,7 +710,7 @@ assert sum(looks["finders"]) < 0.5 * sum(looks["random four"])
 assert sum(after["random four"]) > 0.8 * sum(at_writers)
 
 # %% [markdown]
-# This looks like a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on the finders, look at the same place, and move *what* is there. But without the writers the lists cost only 0.8 nats more, and without the finders 4.0<!--given-->, so others must write as well. And these are random words. Does it also explain who got the drum?
+# This looks like a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on the finders, look at the same place, and move *what* is there. But without the writers the lists cost only 0.8 nats more, and without the finders 4.0, so others must write as well. And these are random words. Does it also explain who got the drum?
 
 
 # %%
