@@ -714,7 +714,7 @@ assert sum(after["random four"]) > 0.8 * sum(at_writers)
 
 
 # %%
-# With SmolLM2: without the writers Sam still gets 0.4, without layer 23 0.1.
+# With SmolLM2: without the writers Sam gets 0.4, without layer 23 0.1.
 def share_of_sam(off):
     with torch.no_grad(), ablate(model, off):
         logits = model(tokenizer.encode(asked)[None])[0, -1]
