@@ -708,9 +708,11 @@ for told, off in (("finders", finders), ("random four", fours[0])):
 assert sum(after["finders"]) < 0.5 * sum(at_writers)
 assert sum(looks["finders"]) < 0.5 * sum(looks["random four"])
 assert sum(after["random four"]) > 0.8 * sum(at_writers)
+cost["writers"] = cost_of(writers)
+assert cost["writers"] < 0.4 * cost["induction"]
 
 # %% [markdown]
-# This looks like a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on the finders, look at the same place, and move *what* is there. But without the writers the lists cost only 0.8 nats more, and without the finders 4.0, so others must write as well. And these are random words. Does it also explain who got the drum?
+# This looks like a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on the finders, look at the same place, and move *what* is there. But without the writers the lists cost only {{cost["writers"]:.1f}} nats more, and without the finders {{cost["induction"]:.1f}}, so others must write as well. And these are random words. Does it also explain who got the drum?
 
 
 # %%
@@ -722,19 +724,18 @@ def share_of_sam(off):
 
 
 layer_23 = [(23, head) for head in range(9)]
-others = [head for head in layer_23 if head not in writers]
 sam = {}
 for told, off in {
     "with all heads": [],
     "without the writers": writers,
-    "without the rest of layer 23": others,
+    "without the rest of layer 23": [*set(layer_23) - set(writers)],
     "without all of layer 23": layer_23,
 }.items():
     sam[told] = share_of_sam(off)
     print(f"{told:29}{sam[told]:.1f}")
-whole, *parts, none = sam.values()
-assert min(parts) > 0.8 * whole
-assert none < 0.5 * whole
+intact, *parts, none = sam.values()
+assert min(parts) > 0.8 * intact
+assert none < 0.5 * intact
 
 # %% [markdown]
 # In part. Without the four writers Sam stays just as probable and also without the five others. Only without all nine does Sam fall far behind, so either group can stand in for the other. An ablation that changes nothing doesn't prove that a head has no part in it.
@@ -790,22 +791,27 @@ for told, loss in losses.items():
 changed = tale.clone()
 changed[0] = tokenizer.encode(" beautiful")  # or another word
 other_word = loss_with(window | (keys == 0), changed)
-hidden = seen.clone()
-hidden[1:, 0] = False
-shares = []
-
-
-def note_first(q, k, v, causal):
-    output, weights = attention(q, k, v, causal & hidden)
-    shares.append(weights[0, :, 3:, :3].mean(dim=(0, 1)))
-    return output
-
-
-with attention_by(model, note_first):
-    model(tale[None, :-1])
-on_first = torch.stack(shares).mean(dim=0)
 print(f"another word {other_word:.1f}")
-print("weight on tokens 0, 1, 2:", *(f"{w:.1f}" for w in on_first))
+
+
+def hiding_token_0(start):
+    """Hide it from token `start` on; return the weights on tokens 0 to 2."""
+    hidden, shares = seen.clone(), []
+    hidden[start:, 0] = False
+
+    def note_first(q, k, v, causal):
+        output, weights = attention(q, k, v, causal & hidden)
+        shares.append(weights[0, :, 3:, :3].mean(dim=(0, 1)))
+        return output
+
+    with attention_by(model, note_first):
+        model(tale[None, :-1])
+    return torch.stack(shares).mean(dim=0)
+
+
+on_first, but_from_1 = hiding_token_0(1), hiding_token_0(2)
+for told, weights in (("all", on_first), ("all but 1", but_from_1)):
+    print(f"hidden from {told}:", *(f"{w:.1f}" for w in weights))
 
 # %% tags=["folded", "long"]
 # With SmolLM2: what the section says of the sink holds.
@@ -814,9 +820,10 @@ assert losses["and token 0"] - losses["all tokens"] < 1
 assert abs(losses["and token 100"] - losses["16 tokens"]) < 0.3
 assert abs(other_word - losses["and token 0"]) < 0.2
 assert on_first[1] > 0.3 > 10 * on_first[2]
+assert but_from_1[1] < 0.1 < on_first[1]
 
 # %% [markdown]
-# It's neither. The other word does about as well, and once token 0 is hidden, token 1 takes over. It now sees only itself, as token 0 did before. (When token 1 may still see token 0, and only the others can't, it gets just 0.02<!--given--> of the weight.)
+# It's neither. The other word does about as well, and once token 0 is hidden, token 1 takes over. It now sees only itself, as token 0 did before. (If token 1 may still see token 0, it gets hardly any of the weight.)
 #
 # ### More: why so much weight does no harm
 #
