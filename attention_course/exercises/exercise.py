@@ -198,7 +198,7 @@ def source_of(function: FunctionType) -> tuple[str, str]:
     return f"def {tree.name}({ast.unparse(tree.args)}):\n", "".join(body)
 
 
-def patched(reference: Callable, edits: tuple[Edit, ...]) -> Callable:
+def patched(reference: Callable, edits: tuple[Edit, ...]) -> "Patched":
     """Return the reference with strings of its body replaced.
 
     The replacement may use the globals of the reference's module.

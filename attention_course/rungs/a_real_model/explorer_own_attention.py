@@ -1,12 +1,12 @@
 """Your own attention in SmolLM2: what it writes, its loss and its maps, with one line right or wrong.
 
-`right` and each of BUGS are whole functions `own(q, k, v, mask)` for `attention_course.heads.attention_by`:
-run them without a cache. What SmolLM2 does with them is stored in own_attention.json, which
+`right`, and BUGS as patches of it, are functions `own(q, k, v, mask)` for
+`attention_course.heads.attention_by`: run them without a cache. What SmolLM2 does with them is stored in
+own_attention.json, which
 `tools/record_own_attention.py` writes, so that it can be shown without the model.
 """
 
 import base64
-import inspect
 import json
 import math
 from collections.abc import Callable
@@ -20,7 +20,9 @@ import ipywidgets
 import torch
 from torch import Tensor
 
+from attention_course.exercises.exercise import Patched, patched, source_of
 from attention_course.explorers.figure import LiveFigure
+from attention_course.patching import Edit
 from attention_course.plots import Comparison, Heatmap, Text, visible
 
 FILE = Path(__file__).with_name("own_attention.json")
@@ -48,101 +50,31 @@ def right(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor
     return output, weights
 
 
-def no_scale(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Leave the scores as large as they come."""
-    scores = q @ k.transpose(-2, -1)
-    scores[..., ~mask] = -math.inf
-    weights = torch.softmax(scores, dim=-1)
-    output = weights @ v
-    return output, weights
-
-
-def scale_of_the_width(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Divide by the root of the width of all heads."""
-    scores = q @ k.transpose(-2, -1)
-    n_embd = q.shape[1] * q.shape[-1]
-    scores = scores * n_embd**-0.5
-    scores[..., ~mask] = -math.inf
-    weights = torch.softmax(scores, dim=-1)
-    output = weights @ v
-    return output, weights
-
-
-def no_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Let each token see all others."""
-    scores = q @ k.transpose(-2, -1)
-    scores = scores * q.shape[-1] ** -0.5
-    weights = torch.softmax(scores, dim=-1)
-    output = weights @ v
-    return output, weights
-
-
-def one_ahead(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Put the diagonal of the mask one place too far to the right."""
-    scores = q @ k.transpose(-2, -1)
-    scores = scores * q.shape[-1] ** -0.5
-    mask = torch.ones_like(mask).tril(1)
-    scores[..., ~mask] = -math.inf
-    weights = torch.softmax(scores, dim=-1)
-    output = weights @ v
-    return output, weights
-
-
-def not_itself(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Put it one place too far to the left."""
-    scores = q @ k.transpose(-2, -1)
-    scores = scores * q.shape[-1] ** -0.5
-    mask = mask.tril(-1)
-    mask[0, 0] = True  # it has no other
-    scores[..., ~mask] = -math.inf
-    weights = torch.softmax(scores, dim=-1)
-    output = weights @ v
-    return output, weights
-
-
-def mask_after_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Hide the later tokens when the weights are there."""
-    scores = q @ k.transpose(-2, -1)
-    scores = scores * q.shape[-1] ** -0.5
-    weights = torch.softmax(scores, dim=-1)
-    weights[..., ~mask] = 0
-    output = weights @ v
-    return output, weights
-
-
-def softmax_over_queries(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Normalize along the wrong dimension."""
-    scores = q @ k.transpose(-2, -1)
-    scores = scores * q.shape[-1] ** -0.5
-    scores[..., ~mask] = -math.inf
-    weights = torch.softmax(scores, dim=-2)
-    output = weights @ v
-    return output, weights
-
-
-def heads_not_transposed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Undo the transpose with which the layer joins the heads."""
-    scores = q @ k.transpose(-2, -1)
-    scores = scores * q.shape[-1] ** -0.5
-    scores[..., ~mask] = -math.inf
-    weights = torch.softmax(scores, dim=-1)
-    output = weights @ v
-    B, H, T, d = output.shape
-    output = output.view(B, T, H, d)
-    output = output.transpose(1, 2)
-    return output, weights
-
-
-BUGS: dict[str, Callable] = {
-    "no scale": no_scale,
-    "scale 1/√n_embd": scale_of_the_width,
-    "no mask": no_mask,
-    "sees one token ahead": one_ahead,
-    "does not see itself": not_itself,
-    "mask after the softmax": mask_after_softmax,
-    "softmax over the queries": softmax_over_queries,
-    "heads merged without transpose": heads_not_transposed,
+SCALE = "    scores = scores * q.shape[-1] ** -0.5\n"
+MASK = "    scores[..., ~mask] = -math.inf\n"
+SOFTMAX = "    weights = torch.softmax(scores, dim=-1)\n"
+OUTPUT = "    output = weights @ v\n"
+EDITS: dict[str, tuple[Edit, ...]] = {
+    "no scale": ((SCALE, ""),),
+    "scale 1/√n_embd": (
+        (SCALE, "    n_embd = q.shape[1] * q.shape[-1]\n    scores = scores * n_embd**-0.5\n"),
+    ),
+    "no mask": ((MASK, ""),),
+    "sees one token ahead": ((MASK, "    mask = torch.ones_like(mask).tril(1)\n" + MASK),),
+    "does not see itself": (
+        (MASK, "    mask = mask.tril(-1)\n    mask[0, 0] = True  # it has no other\n" + MASK),
+    ),
+    "mask after the softmax": ((MASK, ""), (OUTPUT, "    weights[..., ~mask] = 0\n" + OUTPUT)),
+    "softmax over the queries": ((SOFTMAX, SOFTMAX.replace("dim=-1", "dim=-2")),),
+    "heads merged without transpose": (
+        (
+            OUTPUT,
+            OUTPUT + "    B, H, T, d = output.shape\n"
+            "    output = output.view(B, T, H, d)\n    output = output.transpose(1, 2)\n",
+        ),
+    ),
 }
+BUGS: dict[str, Patched] = {name: patched(right, edits) for name, edits in EDITS.items()}
 OWN: dict[str, Callable] = {"right": right} | BUGS
 SAYS = {  # what an attention does, in a sentence
     "right": "Nothing is wrong here, and SmolLM2 runs as it was trained.",
@@ -189,8 +121,10 @@ def measured() -> dict[str, Any]:
 
 
 def code_of(name: str) -> list[str]:
-    """Return the lines of one of OWN, without its head and docstring."""
-    return dedent("".join(inspect.getsourcelines(OWN[name])[0][2:])).splitlines()
+    """Return the lines of one of OWN, without its head."""
+    return dedent(
+        source_of(right)[1] if name == "right" else BUGS[name].source.partition("\n")[2]
+    ).splitlines()
 
 
 def changes(name: str) -> list[tuple[str, str]]:
