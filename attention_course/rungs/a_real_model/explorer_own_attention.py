@@ -2,8 +2,7 @@
 
 `right`, and BUGS as patches of it, are functions `own(q, k, v, mask)` for
 `attention_course.heads.attention_by`: run them without a cache. What SmolLM2 does with them is stored in
-own_attention.json, which
-`tools/record_own_attention.py` writes, so that it can be shown without the model.
+own_attention.json, which `tools/record_own_attention.py` writes, so that it can be shown without the model.
 """
 
 import base64
