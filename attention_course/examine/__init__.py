@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from attention_course.apart import EndedError, Message, Send
 from attention_course.checks import check_flags, check_numbers, check_sizes
-from attention_course.examine import beginning, findings, learning
+from attention_course.examine import beginning, findings, learning, using, writing
 from attention_course.examine.learning import Learner
 from attention_course.examine.question import Question, questions_of
 from attention_course.examine.report import Finding, Report, Verdict
@@ -28,7 +28,8 @@ from attention_course.gpt import evaluating
 
 __all__ = ["QUESTIONS", "Finding", "Question", "Report", "Verdict", "examine"]
 
-QUESTIONS = [each for module in (findings, beginning, learning) for each in questions_of(module)]
+MODULES = (findings, beginning, using, writing, learning)
+QUESTIONS = [each for module in MODULES for each in questions_of(module)]
 LARGEST = 2**20  # tokens in a vocabulary, and in a block
 PATIENCE = 60.0  # seconds that a model may take for one answer
 

@@ -3,16 +3,17 @@
 A question is a function of a `Candidate`. Its texts stand in `questions.toml`, under the name above it.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attention_course.examine.question import LONG, RESIDUAL, SHORT, Candidate, asks, found, same
 from attention_course.examine.report import Finding
-from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, told
+from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, parts_of, told
 from attention_course.plots import Heatmap
 
 ALIKE = 0.2  # right models have 0.4 and more, positions that are clamped in the middle of a block below 0.1
@@ -131,8 +132,16 @@ def input_unchanged(candidate: Candidate) -> Finding:
     passed = ids.to(given.device, copy=True)
     with torch.no_grad():
         given(passed)
-    moved = int((passed.cpu() != ids).sum())
-    return found(not moved, f"{moved} of {ids.numel()} ids changed.")
+    if moved := int((passed.cpu() != ids).sum()):
+        return found(False, f"{moved} of {ids.numel()} ids changed.")
+    table = next((e for e in given.embeddings if e.num_embeddings == given.vocab_size), None)
+    if table is None or "inputs_embeds" not in given.arguments:
+        return found(True, f"0 of {ids.numel()} ids changed.")
+    with torch.no_grad():
+        vectors = table(ids.to(given.device))
+        passed = vectors.clone()
+        given.model(inputs_embeds=passed)
+    return found(torch.equal(passed, vectors), "inputs_embeds have changed.", "None.", "embeds")
 
 
 # The same again
@@ -150,16 +159,25 @@ def repeatable(candidate: Candidate) -> Finding:
 
 @asks("No text leaves a trace in the model")
 def stateless(candidate: Candidate) -> Finding:
-    """Call with another text in between."""
-    new = candidate.new
-    ids = new.draw(2, candidate.short)
-    once = new.logits(ids)
+    """Call a fresh copy with a short text, a whole block, and the short text; then train it in between."""
+    fresh = candidate.fresh()
+    ids = fresh.draw(2, min(candidate.short, max(1, fresh.block_size // 2)))
+    once = fresh.logits(ids)
     drawn_next = torch.get_rng_state()
-    new.logits(new.draw(2, max(1, candidate.short - 1), seed=1), seed=1)
+    fresh.logits(fresh.draw(2, fresh.block_size, seed=1), seed=1)
     if torch.equal(drawn_next, torch.get_rng_state()):
         said = "After a call torch draws the same random numbers, whatever its seed was before."
         return found(False, said, "It leaves torch's generator alone.", "seed")
-    return same(new, once, new.logits(ids), "After another text they differ by")
+    finding = same(fresh, once, fresh.logits(ids), "After a longer text they differ by")
+    if finding.verdict != "right" or not candidate.is_copy:
+        return finding
+    trained = candidate.fresh().train()
+    first, second = trained.logits(ids), trained.logits(ids)
+    if gap(first, second) > trained.tolerance(first):
+        return finding  # it counts its calls, or the like
+    trained.eval().logits(ids)
+    third = trained.train().logits(ids)
+    return same(trained, first, third, "In train mode, after a call in eval mode, they differ by", "mode")
 
 
 # What looks at what
@@ -201,9 +219,51 @@ def no_leak(candidate: Candidate) -> Finding:
         ):
             said = f"In train mode, later tokens change {moved} outputs."
         holds = not moved
+    if not holds:
+        said += leaking_module(stirred)
     cells = [(t, s) for t, s in leaks.nonzero().tolist()]
     panel = Heatmap("outputs that a token changes", table.float(), "output", "token", crossed=cells)
     return replace(found(holds, said, cause=leak_cause(table)), panel=panel)
+
+
+def leaking_module(subject: Subject) -> str:
+    """Say in which module the leak arises: its inputs before a token stay when that changes, its output not.
+
+    Modules end from the inside out, so the first one of this kind holds no other. "" if there is none.
+    """
+    T = next((T for T in (13, 11, 7) if subject.block_size >= T), 0)
+    ids = subject.draw(2, T, seed=2)
+    changed = torch.cat([ids[:, :-1], subject.others(ids[:, -1:])], dim=1)
+    runs: list[list[tuple[nn.Module, list[Tensor], list[Tensor]]]] = []
+
+    def note(module: nn.Module, inputs: tuple, options: dict, output: object) -> None:
+        given = [each.detach() for each in (*inputs, *options.values()) if isinstance(each, Tensor)]
+        made = [each.detach() for each in parts_of(output).values() if isinstance(each, Tensor)]
+        runs[-1].append((module, given, made))
+
+    def differs(one: Tensor, other: Tensor) -> bool:
+        times = [place for place, size in enumerate(one.shape) if size == T]
+        if not times or one.shape != other.shape or not one.is_floating_point():
+            return False
+        early = [each.narrow(times[0], 0, T - 1) for each in (one, other)]
+        return gap(*early) > subject.tolerance(early[0].flatten(0, -2)[None])
+
+    hooks = [m.register_forward_hook(note, with_kwargs=True) for m in subject.model.modules()]
+    try:
+        for texts in (ids, changed):
+            runs.append([])
+            subject.logits(texts)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    names = {module: name for name, module in subject.model.named_modules()}
+    for (module, *one), (_, *other) in zip(*runs, strict=False):
+        pairs = (zip(a, b, strict=False) for a, b in zip(one, other, strict=True))
+        leaks = [any(itertools.starmap(differs, pair)) for pair in pairs]  # of its inputs, of its output
+        if leaks == [False, True] and names[module]:
+            shape = tuple(one[1][0].shape)
+            return f" It arises in {names[module]} ({type(module).__name__}), whose output has shape {shape}."
+    return ""
 
 
 def leak_cause(table: Tensor) -> str:

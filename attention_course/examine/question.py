@@ -33,6 +33,7 @@ class Candidate:
     """
 
     def __init__(self, subject: Subject):
+        self.subject = subject
         self.remarks: list[str] = []
         self.is_copy = True
         if padding := subject.leave_out_padding():
@@ -43,6 +44,14 @@ class Candidate:
         except CannotAskError as error:
             self.given, self.is_copy = subject, False
             self.remarks.append(f"{error} So it is examined as it is, without training.")
+
+    def fresh(self) -> Subject:
+        """Return a copy that has read no text yet; the model itself if it cannot be copied."""
+        if not self.is_copy:
+            return self.given
+        made = self.subject.copied().eval()
+        made.tokens, made.never, made.targets = self.given.tokens, self.given.never, self.given.targets
+        return made
 
     @cached_property
     def new(self) -> Subject:

@@ -77,6 +77,8 @@ class Subject(nn.Module):
         block_size: the context length.
         tick: called with a note after each answer of the model, and each step of a training.
         targets: the name of an argument that the model wants to be given besides ids; "" for none.
+        reference: a second implementation with the same parameters: a module, or a function of ids.
+        step: reads tokens with a cache: (model, ids, cache) to (logits, cache); the first cache is None.
 
     Attributes:
         tokens: the ids that texts are drawn from.
@@ -90,10 +92,13 @@ class Subject(nn.Module):
         block_size: int,
         tick: Callable[[str], None] = lambda note: None,
         targets: str = "",
+        reference: Callable[..., Any] | None = None,
+        step: Callable[..., tuple[Any, Any]] | None = None,
     ):
         super().__init__()
         self.model, self.vocab_size, self.block_size = model, vocab_size, block_size
-        self.tick, self.targets = tick, targets
+        self.tick, self.targets, self.step = tick, targets, step
+        self.beside = (reference,)  # in a tuple: its parameters are not those of the model
         self.tokens, self.never = torch.arange(vocab_size), torch.arange(0)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Tensor:
@@ -113,6 +118,8 @@ class Subject(nn.Module):
         ids = ids.to(self.device).contiguous()  # nanoGPT calls targets.view
         if self.targets:
             options.setdefault(self.targets, ids)
+        if "start_pos" in self.required:
+            options.setdefault("start_pos", 0)
         try:
             return self.model(ids, **options)
         except BaseException as error:
@@ -150,7 +157,9 @@ class Subject(nn.Module):
 
     def of(self, model: Callable[..., Any]) -> "Subject":
         """Return a subject that calls another model in the same way."""
-        made = Subject(model, self.vocab_size, self.block_size, self.tick, self.targets)
+        made = Subject(
+            model, self.vocab_size, self.block_size, self.tick, self.targets, *self.beside, self.step
+        )
         made.tokens, made.never = self.tokens, self.never
         return made
 

@@ -10,7 +10,7 @@ from examine.bugs import named
 from examine.right import Changed, Experts
 from torch.utils.checkpoint import checkpoint
 
-from attention_course.examine import beginning, findings
+from attention_course.examine import beginning, findings, using, writing
 from attention_course.examine.one_file import Layer, Model
 from attention_course.examine.planted import BUGS
 from attention_course.examine.question import Candidate, questions_of
@@ -30,7 +30,7 @@ def test_generate_is_called_by_position():
         def generate(self, prompt, n):
             return super().generate(prompt, n)
 
-    for question in (beginning.generates, beginning.writes_predictions):
+    for question in (writing.generates, writing.writes_predictions):
         finding = question.put_to(Candidate(Subject(Named(), 29, 24)), {})
         assert finding.verdict == "right", finding
 
@@ -60,7 +60,7 @@ def test_a_cache_of_another_kind_is_not_asked_for(use):
     def unless_none(cache):
         return None if cache is None else use(cache)
 
-    finding = asked(beginning.cached, OtherCache(unless_none))
+    finding = asked(using.cached, OtherCache(unless_none))
     assert finding.verdict == "not asked", finding
     assert "another kind" in finding.measured
 
@@ -79,7 +79,7 @@ def test_an_error_of_generate_is_doubtful():
         def generate(self, text, max_new_tokens):
             return text.upper()
 
-    for question in (beginning.generates, beginning.writes_predictions):
+    for question in (writing.generates, writing.writes_predictions):
         finding = asked(question, Shouting())
         assert finding.verdict == "doubtful"
         assert "AttributeError: 'Tensor' object has no attribute 'upper'" in finding.measured
@@ -167,7 +167,7 @@ def test_another_convention_of_generate_is_not_called_wrong(name):
             return ids[:, :max_new_tokens]
 
     model = TotalLength() if name == "max_length" else NewAlone()
-    assert asked(beginning.generates, model).verdict == "not asked"
+    assert asked(writing.generates, model).verdict == "not asked"
 
 
 @pytest.mark.parametrize(("V", "T", "width"), [(29, 24, 32), (200, 64, 64)])
@@ -181,7 +181,7 @@ def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found(V, T, wi
 
     torch.manual_seed(0)
     candidate = Candidate(Subject(First(V, T, width), V, T))
-    finding = beginning.generates.put_to(candidate, {})
+    finding = writing.generates.put_to(candidate, {})
     assert finding.verdict == "wrong"
     assert "ids[:, :block_size]" in finding.cause
 
@@ -193,7 +193,7 @@ def test_a_generate_that_writes_into_its_prompt_is_found():
             ids[:, 0] = 0
             return written
 
-    finding = asked(beginning.generates, Overwriting())
+    finding = asked(writing.generates, Overwriting())
     assert finding.verdict == "wrong"
     assert "writes into the ids" in finding.cause
 
@@ -204,7 +204,7 @@ def test_a_generate_that_draws_once_and_repeats_it_is_found():
             drawn = super().generate(ids, 1)[:, -1:]
             return torch.cat([ids, drawn.expand(-1, max_new_tokens)], dim=1)
 
-    finding = asked(beginning.writes_predictions, Once())
+    finding = asked(writing.writes_predictions, Once())
     assert finding.verdict == "wrong"
     assert "repeats the token" in finding.cause
 
@@ -250,7 +250,7 @@ def test_a_cache_that_is_wrong_in_a_long_text_is_found():
             late = cache is not None and len(cache) > 16
             return super().forward(ids, cache) * (2 if late else 1)
 
-    finding = asked(beginning.cached, Late(GPTConfig(29, 24, n_embd=32)))
+    finding = asked(using.cached, Late(GPTConfig(29, 24, n_embd=32)))
     assert finding.verdict == "wrong"
     assert "right in a short text" in finding.cause
 

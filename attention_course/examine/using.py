@@ -1,0 +1,272 @@
+"""How a model is used: with a cache, beside a reference, in its own dtype, on padded texts, and loaded."""
+
+import typing
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attention_course.examine.question import LONGEST, Candidate, asks, found, same
+from attention_course.examine.report import Finding
+from attention_course.examine.subject import (
+    CannotAskError,
+    Subject,
+    collected,
+    gap,
+    parts_of,
+    told,
+)
+from attention_course.examine.writing import options_of, written_by
+
+CACHES = ("past_key_values", "layer_past", "past", "kv_cache", "kv_caches", "caches", "cache")
+ONE_BY_ONE = 10.0  # a token that is read alone is rounded otherwise: times the tolerance
+MANY = 32  # buffers, each of which is changed
+GROWS = 4.0  # times the error of early tokens: right models in bfloat16 stay below 2
+
+
+class Reading:
+    """A text that is read in parts, each with the cache that the parts before it filled.
+
+    Raises:
+        CannotAskError: the model takes no cache that is known.
+    """
+
+    def __init__(self, subject: Subject):
+        names = subject.arguments
+        self.subject, self.cache, self.read = subject, None, 0
+        self.keyword = next((name for name in CACHES if name in names), "")
+        if not (subject.step or self.keyword or "start_pos" in names):
+            raise CannotAskError(f"It takes no cache that is known. {PASS_STEP}")
+        if self.keyword and not subject.step:
+            self.cache = empty_cache(subject.model, self.keyword)
+        elif not subject.step:
+            self.subject = subject.copied().eval()  # a cache that begins at start_pos lies in the model
+
+    def next(self, ids: Tensor) -> Tensor:
+        """Return the logits of the tokens that follow."""
+        subject, begun = self.subject, self.read > 0
+        before = "" if begun else repr(vars_of(self.cache))
+        try:
+            with torch.no_grad():
+                if subject.step:
+                    output, self.cache = subject.step(subject.model, ids.to(subject.device), self.cache)
+                elif self.keyword:
+                    uses = {"use_cache": True} if "use_cache" in subject.arguments else {}
+                    output = subject.answer(ids, **{self.keyword: self.cache}, **uses)
+                else:
+                    output = subject.answer(ids, start_pos=self.read)
+        except Exception as error:
+            if subject.step or begun or not self.keyword:
+                raise
+            raise CannotAskError(f"It takes a cache of another kind. {PASS_STEP} {told(error)}") from error
+        if self.keyword and not subject.step:
+            self.cache = cache_in(output, self.keyword, self.cache)
+            if self.cache is None or (not begun and repr(vars_of(self.cache)) == before):
+                raise CannotAskError(f"It returns no cache, or takes one of another kind. {PASS_STEP}")
+        self.read += ids.shape[1]
+        return collected(subject.logits_in(output))
+
+
+PASS_STEP = "Pass step=, a function (model, ids, cache) that returns (logits, cache); cache is None at first."
+
+
+def vars_of(cache: object) -> object:
+    """Return what a cache holds."""
+    return getattr(cache, "__dict__", cache)
+
+
+def empty_cache(model: Any, keyword: str) -> Any:
+    """Return a new object of the class that annotates this argument; None if there is none, as is usual."""
+    for called in [each.__dict__.get("forward") for each in type(model).__mro__] + [model]:
+        with suppress(Exception):  # no annotation that can be read, or a class that wants arguments
+            kind = typing.get_type_hints(called)[keyword]
+            for made in typing.get_args(kind) or [kind]:
+                if made is not type(None):
+                    return made()
+    return None
+
+
+def cache_in(output: Any, keyword: str, before: Any) -> Any:
+    """Return the cache in what a model returned; `before` if it is changed in place."""
+    parts = parts_of(output)
+    named = [parts[name] for name in (keyword, *CACHES, "presents") if parts.get(name) is not None]
+    if named or isinstance(output, Mapping) or not isinstance(output, tuple | list):
+        return named[0] if named else before
+    small = (each for each in output[1:] if isinstance(each, Tensor) and each.dim() < 4)  # a loss, or states
+    left_out = [None, *map(id, small)]
+    return next((each for each in output[1:] if each is not None and id(each) not in left_out), before)
+
+
+def read_in_parts(subject: Subject, ids: Tensor, stops: list[int]) -> Tensor:
+    """Return the logits of texts that are read from each stop to the next, with a cache."""
+    reading = Reading(subject)
+    return torch.cat([reading.next(ids[:, start:stop]) for start, stop in pairwise(stops)], dim=1)
+
+
+@asks("With a cache the logits are the same")
+def cached(candidate: Candidate) -> Finding:
+    """Read a text in parts, with a cache."""
+    stirred, T, full = candidate.steady, candidate.short, candidate.given.block_size
+
+    def compared(stops: list[int], said: str, cause: str = "") -> Finding:
+        ids = stirred.draw(4, stops[-1], seed=12)  # of two texts a norm over the batch is all but 0 in places
+        logits, parts = stirred.logits(ids), read_in_parts(stirred, ids, stops)
+        return same(stirred, logits, parts, said, cause, slack=ONE_BY_ONE)
+
+    one_by_one = [0, *range(T // 2 or 1, T + 1)]
+    finding = compared(one_by_one, "Read to its middle, then token by token, they differ by")
+    if finding.verdict == "right" and full > T:
+        said = "In a full block, of which the last three are read one by one, they differ by"
+        long = compared([0, *range(full - 3, full + 1)], said, "long")
+        finding = finding if long.verdict == "right" else long
+    if finding.verdict == "right":
+        try:
+            parts = compared(
+                sorted({0, T // 2, max(1, T - 1), T}), "Of several tokens at once they differ by", "chunk"
+            )
+        except Exception as error:
+            parts = found(False, told(error), "Logits for several tokens after a prefix.", "chunk")
+        if parts.verdict == "wrong":
+            return replace(parts, verdict="doubtful")
+    return finding
+
+
+@asks("It computes what its reference does")
+def follows_reference(candidate: Candidate) -> Finding:
+    """Compare the logits with those of a second implementation, and find the first token that differs."""
+    (beside,) = candidate.given.beside
+    if beside is None:
+        raise CannotAskError("Pass reference=, a second implementation with the same parameters.")
+    given, reference = together(candidate, candidate.given.of(beside))
+    ids = given.draw(4, min(given.block_size, LONGEST), seed=21)
+    one, other = given.logits(ids), reference.logits(ids)
+    if one.shape != other.shape:
+        return found(False, f"Shape {tuple(one.shape)}; the reference's is {tuple(other.shape)}.")
+    limit = ONE_BY_ONE * given.tolerance(other)
+    moved = ((one - other).abs().amax(dim=(0, 2)) > limit).nonzero()[:, 0].tolist()
+    if not moved:
+        return found(True, f"The logits differ by at most {float((one - other).abs().max()):.2g}.")
+    said = f"{len(moved)} of {ids.shape[1]} outputs differ, by up to {float((one - other).abs().max()):.2g}; "
+    cause = "first" if moved[0] == 0 else "attention" if moved[0] == 1 else "later"
+    return found(False, f"{said}the first is output {moved[0]}.", f"At most {limit:.1g}, by rounding.", cause)
+
+
+def together(candidate: Candidate, reference: Subject) -> tuple[Subject, Subject]:
+    """Return the model and its reference, with the same noise in both if their parameters are named alike."""
+    given = candidate.given
+    theirs = dict(reference.named_parameters())
+    shapes = [{n: p.shape for n, p in named} for named in (given.named_parameters(), theirs.items())]
+    if not candidate.is_copy or not theirs or shapes[0] != shapes[1]:
+        return given, reference
+    stirred, reference = candidate.stirred, reference.in_float32()
+    with torch.no_grad():
+        theirs = dict(reference.named_parameters())
+        for name, parameter in stirred.named_parameters():
+            theirs[name].copy_(parameter)
+    return stirred, reference
+
+
+@asks("Its own dtype is precise enough")
+def own_dtype(candidate: Candidate) -> Finding:
+    """Look for leaks in a short dtype, and compare its errors late in a text with those early in it."""
+    given = candidate.given
+    dtypes = {p.dtype for p in given.parameters()} & {torch.float16, torch.bfloat16}
+    if not dtypes or not candidate.is_copy:
+        raise CannotAskError("Its parameters are in float32 or longer.")
+    own, T, dtype = given.copied(), min(LONGEST, given.block_size), dtypes.pop()
+    with torch.no_grad():
+        for parameter, moved in zip(own.parameters(), candidate.stirred.parameters(), strict=True):
+            parameter.copy_(moved)
+    if leaks := int(own.influence(candidate.short).triu(1).sum()):
+        return found(False, f"In {dtype} {leaks} later tokens change an earlier output.", "None.", "leak")
+    ids, exact = own.draw(4, T, seed=22), own.in_float32()
+    errors = (own.logits(ids) - exact.logits(ids)).abs().mean(dim=(0, 2))
+    if T < 64 or not bool(errors.isfinite().all()):
+        raise CannotAskError("It takes 64 tokens, and finite logits, to compare late tokens with early ones.")
+    early, late = float(errors[: T // 8].mean()), float(errors[-T // 4 :].mean())
+    said = f"In {dtype} logits are off by {early:.2g} early in {T} tokens, and by {late:.2g} late."
+    return found(late < GROWS * early, said)
+
+
+@asks("Padding on the left changes nothing")
+def left_padding(candidate: Candidate) -> Finding:
+    """Put tokens before a text that its attention_mask hides."""
+    stirred = candidate.steady
+    if "attention_mask" not in stirred.arguments:
+        raise CannotAskError("It takes no attention_mask.")
+    T, pad = max(1, candidate.short // 2), max(1, candidate.short // 4)
+    ids, before = stirred.draw(2, T, seed=23), stirred.draw(2, pad, seed=24)
+    mask = torch.cat([torch.zeros_like(before), torch.ones_like(ids)], dim=1)
+    options = {"attention_mask": mask.to(stirred.device)}
+    if "position_ids" in stirred.arguments:
+        options["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0).to(stirred.device)
+    padded = torch.cat([before, ids], dim=1)
+    try:
+        with torch.no_grad():
+            logits = collected(stirred.logits_in(stirred.answer(padded, **options)))[:, pad:]
+    except Exception as error:
+        raise CannotAskError(f"It takes an attention_mask of another kind. {told(error)}") from error
+    said = f"With {pad} hidden tokens before a text its logits differ by"
+    finding = same(stirred, stirred.logits(ids), logits, said, slack=ONE_BY_ONE)
+    if finding.verdict == "right":
+        with suppress(CannotAskError):
+            greedy = {"do_sample": False} if "do_sample" in options_of(stirred) else {}
+            alone, beside = (
+                written_by(stirred, x, 4, attention_mask=m.to(stirred.device), **greedy)[:, x.shape[1] :]
+                for x, m in ((ids, mask[:, pad:]), (padded, mask))
+            )
+            if not torch.equal(alone, beside):
+                said = "generate(ids, attention_mask=...) writes other tokens after a padded text."
+                return found(False, said, "The same tokens.", "generate")
+    return finding
+
+
+@asks("A copy that is loaded computes the same")
+def loaded(candidate: Candidate) -> Finding:
+    """Spoil the buffers that state_dict() leaves out, as to_empty() does, and load the rest."""
+    stirred, made = candidate.stirred, candidate.stirred.copied().eval()
+    state, ids = stirred.state_dict(), stirred.draw(2, candidate.short, seed=25)
+    lost = {name: buffer for name, buffer in made.named_buffers() if name not in state}
+    if not lost:
+        return found(True, "state_dict() has all parameters and buffers.")
+    for buffer in lost.values():
+        buffer.zero_()
+    with suppress(Exception):  # models of transformers make them anew here
+        for module in made.model.modules():
+            made.model._init_weights(module)
+    made.load_state_dict(state)
+    said = f"With garbage in {listed(lost)}, which state_dict() leaves out, logits differ by"
+    finding = same(stirred, stirred.logits(ids), made.logits(ids), said)
+    return finding if finding.verdict == "right" else replace(finding, verdict="doubtful")
+
+
+@asks("Every buffer has an effect")
+def buffers(candidate: Candidate) -> Finding:
+    """Change each buffer that state_dict() has, and look at the logits."""
+    stirred = candidate.stirred
+    ids = stirred.draw(2, candidate.short if stirred.is_large else stirred.block_size, seed=26)
+    whole, state, silent = stirred.logits(ids), stirred.state_dict(), []
+    named = [name for name, buffer in stirred.named_buffers() if name in state and buffer.dim()]
+    if not named:
+        raise CannotAskError("It has no buffers in state_dict().")
+    for name in named[:MANY]:
+        changed = stirred.copied().eval()
+        buffer = changed.get_buffer(name)
+        buffer.copy_(~buffer if buffer.dtype == torch.bool else buffer.flip(0) + 1)
+        with suppress(Exception):  # then it has one
+            if gap(changed.logits(ids), whole) <= stirred.tolerance(whole):
+                silent.append(name)
+    said = (
+        f"{len(silent)} of {len(named)} have none: {listed(silent)}." if silent else f"All {len(named)} do."
+    )
+    return found(not silent, said, otherwise="doubtful")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first names of many."""
+    first, *others = [name.removeprefix("model.") for name in names]
+    return first if not others else f"{first} and {len(others)} more"

@@ -1,0 +1,186 @@
+"""How a model writes: its own method generate, beside its own logits."""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attention_course.examine.question import Candidate, asks, found
+from attention_course.examine.report import Finding
+from attention_course.examine.subject import OWN, SHARED, CannotAskError, DoubtError, Subject, kept, told
+
+TEXTS = 256  # in which generate is asked whether it reads an id
+UNLIKELY = 1e-6  # what a right model does by luck
+DRAWN = 1024  # tokens that are drawn, to compare their mean surprise with the entropy
+WRITTEN = 20  # tokens that it writes after each text
+TOTALS = ("max_length", "max_len")  # arguments of generate that count the ids that it is given, too
+
+
+def options_of(subject: Subject) -> set[str]:
+    """Return the names of the arguments that the model's own method generate takes."""
+    write = getattr(subject.model, "generate", None)
+    if not callable(write):
+        raise CannotAskError("It has no method generate.")
+    return set(inspect.signature(write).parameters)
+
+
+def written_by(subject: Subject, ids: Tensor, max_new_tokens: int, seed: int = 0, **options: Any) -> Tensor:
+    """Return ids (B, T) with what the model's own method generate appends to them."""
+    takes, (B, T) = options_of(subject), ids.shape
+    torch.manual_seed(seed)
+    total, amount = next((name for name in TOTALS if name in takes), ""), [max_new_tokens]
+    if {"max_new_tokens", "kwargs"} & takes:
+        amount, options = [], {"max_new_tokens": max_new_tokens, **options}
+    elif total:
+        amount, options = [], {total: T + max_new_tokens, **options}
+    try:
+        with kept(SHARED + OWN), torch.no_grad():
+            written = subject.model.generate(ids.to(subject.device), *amount, **options)
+    except TypeError as error:
+        raise CannotAskError(f"generate(ids, {max_new_tokens}): {told(error)}") from error
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise DoubtError(told(error)) from error
+    if not isinstance(written, Tensor) or written.dim() != 2:
+        raise CannotAskError(f"generate returns {type(written).__name__}, not ids (B, T).")
+    new_alone = written.shape == (B, max_new_tokens) and max_new_tokens != T
+    return torch.cat([ids, written.cpu()], dim=1) if new_alone else written.cpu()
+
+
+@asks("It keeps writing past its block")
+def generates(candidate: Candidate) -> Finding:
+    """Let it write on after a full block."""
+    given, T = candidate.given, candidate.given.block_size
+    ids = given.draw(1, T, seed=13).to(given.device)
+    prompt = ids.clone()
+    written, ids = written_by(given, prompt, 3), ids.cpu()
+    if not torch.equal(prompt.cpu(), ids):
+        return found(False, "The ids that it was given have changed.", "They stay as they were.", "prompt")
+    begins = torch.equal(written[:, :T], ids)
+    known = bool(((written >= 0) & (written < given.vocab_size)).all())
+    said = f"It returned {written.shape[1]} ids, {'' if begins else 'not '}beginning with the given."
+    if not (begins and known and T < written.shape[1] <= T + 3):
+        return found(False, said)
+    stirred = candidate.stirred
+    if ignored(stirred, T) < UNLIKELY and ignored(stirred, T - 1) == math.inf:
+        said = f"After {T + 1} ids it draws the same whatever the last is, but not whatever that before is."
+        return found(False, said, "What it draws depends on the last id.", "first")
+    return found(True, said)
+
+
+def ignored(subject: Subject, place: int) -> float:
+    """Return how likely a generate that reads an id draws as if it did not; infinity if it shows it.
+
+    Texts are longer than the block by one id. With the same random numbers two predictions draw one token
+    with a probability of at most 1 - their total variation.
+    """
+    luck = 1.0
+    for seed in range(TEXTS):
+        texts = subject.draw(1, subject.block_size + 1, seed).repeat(2, 1)
+        texts[1, place] = subject.others(texts[0, place])
+        one, other = (written_by(subject, text[None], 1, seed)[:, len(text) :] for text in texts)
+        if not torch.equal(one, other):
+            return math.inf
+        one, other = subject.logits(texts[:, 1:])[:, -1].softmax(dim=-1)
+        luck *= 1 - float((one - other).abs().sum()) / 2
+        if luck < UNLIKELY or (seed >= 8 and luck ** (TEXTS / seed) > UNLIKELY):  # it would take too many
+            break
+    return luck
+
+
+@asks("It writes what it predicts")
+def writes_predictions(candidate: Candidate) -> Finding:
+    """Let it write on after many texts, and ask how much it expected what it wrote."""
+    stirred, block = candidate.stirred, candidate.given.block_size
+    T = min(8, max(1, block // 3))
+    new = max(1, min(WRITTEN, block - T))
+    ids = stirred.draw(DRAWN // (16 if stirred.is_large else 1) // new, T, seed=14)
+    written = written_by(stirred, ids, new)
+    if written.shape[1] != T + new:
+        raise CannotAskError(f"generate(ids, {new}) appends {written.shape[1] - T} tokens.")
+    logits, drawn = stirred.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
+    behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
+    missed = behind > 10 * stirred.tolerance(logits)
+    cause = "again" if new > 1 and bool((drawn == drawn[:, :1]).all()) else ""
+    if len(ids) > 1 and missed.any() and not missed[:, 0].any():
+        said = f"It takes the likeliest token first, and then in {int(missed.sum())} of {missed.numel()} not."
+        return found(False, said, "The likeliest each time.", cause or "later")
+    surprise, limit = surprise_of(logits, drawn)
+    first, most = surprise_of(logits[:, :1], drawn[:, :1])
+    return found(
+        surprise <= limit,
+        f"What it draws surprises it by {surprise:.2f} nats per token.",
+        f"At most {limit:.2f}: the entropy of its predictions, and five standard errors.",
+        cause or ("later" if first <= most else ""),
+    )
+
+
+def surprise_of(logits: Tensor, drawn: Tensor) -> tuple[float, float]:
+    """Return the mean surprise of tokens (B, T) that are drawn from logits (B, T, V), and its limit."""
+    surprises = -logits.log_softmax(dim=-1)
+    expects = (-surprises).exp()
+    entropy = (expects * surprises).nan_to_num(0.0).sum(dim=-1)
+    spread = (expects * surprises**2).nan_to_num(0.0).sum(dim=-1) - entropy**2
+    limit = float(entropy.mean() + 5 * (spread.mean() / drawn.numel()).sqrt())
+    return float(surprises.gather(-1, drawn[..., None]).mean()), limit + 1e-6
+
+
+def cooler(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
+    """Divide by a temperature of 0.5."""
+    return logits / 0.5
+
+
+def three_best(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
+    """Keep the three likeliest tokens."""
+    third = logits.topk(3, dim=-1).values[..., -1:]
+    return logits.masked_fill(logits < third - slack, -math.inf)
+
+
+def nucleus(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
+    """Keep the likeliest tokens whose probabilities add up to a half, with the one that reaches it.
+
+    Holtzman et al. 2020, The curious case of neural text degeneration, section 3.1.
+    """
+    ordered, places = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+    beyond = (ordered.cumsum(dim=-1) - ordered >= 0.5 + slack).gather(-1, places.argsort(dim=-1))
+    return logits.masked_fill(beyond, -math.inf)
+
+
+def penalized(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
+    """Make the tokens of the text less likely: Keskar et al. 2019, CTRL, section 4.1, for both signs."""
+    seen = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, ids[:, None, :], True)
+    return torch.where(seen, torch.where(logits > 0, logits / 2, logits * 2), logits)
+
+
+OPTIONS: dict[str, tuple[Any, Callable[[Tensor, Tensor, float], Tensor]]] = {
+    "temperature": (0.5, cooler),
+    "top_k": (3, three_best),
+    "top_p": (0.5, nucleus),
+    "repetition_penalty": (2.0, penalized),
+}
+
+
+@asks("Its options of sampling do what they say")
+def options_hold(candidate: Candidate) -> Finding:
+    """Draw one token after each of many texts, with one option at a time."""
+    stirred, T = candidate.stirred, min(8, candidate.given.block_size)
+    takes = options_of(stirred)
+    asked = [name for name in OPTIONS if name in takes]
+    if not asked:
+        raise CannotAskError(f"Its generate takes no {', '.join(OPTIONS)}.")
+    ids = stirred.draw(DRAWN // (16 if stirred.is_large else 1), T, seed=15)
+    logits = stirred.logits(ids)[:, -1:]
+    for name in asked:
+        value, expected = OPTIONS[name]
+        drawn = written_by(stirred, ids, 1, **{name: value})[:, T:]
+        surprise, limit = surprise_of(expected(logits, ids, 10 * stirred.tolerance(logits)), drawn)
+        if surprise > limit:
+            said = f"With {name}={value} what it draws surprises by {surprise:.2f} nats per token."
+            if math.isinf(surprise):
+                said = f"With {name}={value} it draws tokens that are ruled out."
+            return found(False, said, f"At most {limit:.2f}.", name)
+    return found(True, f"{', '.join(asked)} do.")
