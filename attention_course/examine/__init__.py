@@ -7,8 +7,9 @@ are required. Read `subject` (how a model is called), `question`, the questions 
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -25,6 +26,7 @@ from attention_course.examine.question import Question, questions_of
 from attention_course.examine.report import Finding, Report, Verdict
 from attention_course.examine.subject import GENERATORS, OWN, SHARED, StoppedError, Subject, kept, told
 from attention_course.gpt import evaluating
+from attention_course.names import look_up
 
 __all__ = ["QUESTIONS", "Finding", "Question", "Report", "Verdict", "examine"]
 
@@ -35,7 +37,15 @@ PATIENCE = 60.0  # seconds that a model may take for one answer
 
 
 def examine(
-    model: nn.Module | Callable[..., Any], *, vocab_size: int, block_size: int, train: bool = True
+    model: nn.Module | Callable[..., Any],
+    *,
+    vocab_size: int,
+    block_size: int,
+    train: bool = True,
+    reference: Callable[..., Any] | None = None,
+    step: Callable[..., tuple[Any, Any]] | None = None,
+    ignore: Sequence[str] = (),
+    require: Sequence[str] = (),
 ) -> Report:
     """Examine a causal language model. The model itself is not changed: a copy is.
 
@@ -51,13 +61,26 @@ def examine(
         vocab_size: V; ids go from 0 to V - 1.
         block_size: the context length that the model claims.
         train: whether to train it, on one batch and on stories of 40 or so characters: character i is id i.
+        reference: a second implementation with the same parameters: a module, or a function of ids. What is
+            computed wrongly, but the same way for all tokens, such as a scale, nothing else can find.
+        step: how to read with a cache, if the model takes one that is not known: a function
+            (model, ids, cache) that returns (logits, cache); the first cache is None.
+        ignore: names of questions that are not asked, such as "Every parameter gets a gradient".
+        require: names of questions that are wrong if they cannot be asked.
 
     Raises:
-        TypeError: the model cannot be called, a size is not an integer, or train not a bool.
-        ValueError: vocab_size is below 2, block_size below 1, or one of them above LARGEST.
+        TypeError: the model, the reference or step cannot be called, a size is not an integer, train is not a
+            bool, or ignore or require no list of names.
+        ValueError: vocab_size is below 2, block_size below 1, or one of them above LARGEST; no question is
+            named so.
     """
     check_flags("examine", train=train)
-    return examine_here(subject_of(model, vocab_size, block_size), questions_to(train))
+    for name, given in {"reference": reference, "step": step}.items():
+        if given is not None and not callable(given):
+            raise TypeError(f"examine: {name} is {type(given).__name__}, expected a function.")
+    subject = subject_of(model, vocab_size, block_size)
+    subject.beside, subject.step = (reference,), step
+    return examine_here(subject, questions_to(train, ignore, require))
 
 
 def examine_here(subject: Subject, questions: list[Question]) -> Report:
@@ -87,9 +110,19 @@ def check_claims(vocab_size: int, block_size: int) -> None:
             )
 
 
-def questions_to(train: bool) -> list[Question]:
-    """Return the questions to a model that is, or is not, to be trained."""
-    return [question for question in QUESTIONS if train or not question.train]
+def questions_to(train: bool, ignore: Sequence[str] = (), require: Sequence[str] = ()) -> list[Question]:
+    """Return the questions to a model that is, or is not, to be trained; raise as `examine` does."""
+    named = {question.name: question for question in QUESTIONS}
+    for argument, given in {"ignore": ignore, "require": require}.items():
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise TypeError(f"examine: {argument} = {given!r}, expected a list of names of questions.")
+        for name in given:
+            look_up(name, named, "question")
+    return [
+        replace(question, required=question.name in require)
+        for question in QUESTIONS
+        if (train or not question.train) and question.name not in ignore
+    ]
 
 
 HANGS = (
@@ -120,10 +153,10 @@ class Examination:
         self.findings: dict[str, Finding] = {}
         self.remarks: list[str] = []
 
-    def follow(self, messages: Iterable[Message]) -> Report:
+    def follow(self, messages: Iterable[Message], quiet: bool = False) -> Report:
         """Collect the messages, with a progress bar, to their end or the user's interrupt."""
-        shown = "{desc} {bar} {n_fmt} of {total_fmt}"
-        bar = tqdm(total=len(self.questions), desc="examining", bar_format=shown, leave=False)
+        shown, many = "{desc} {bar} {n_fmt} of {total_fmt}", len(self.questions)
+        bar = tqdm(total=many, desc="examining", bar_format=shown, leave=False, disable=quiet)
         with bar, suppress(KeyboardInterrupt):
             try:
                 for kind, value in messages:

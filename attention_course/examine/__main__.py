@@ -14,7 +14,7 @@ from torch import nn
 from attention_course.apart import EndedError, Message, Send, Worker
 from attention_course.examine import PATIENCE, Examination, check_claims, put, questions_to, subject_of
 from attention_course.examine.subject import told
-from attention_course.files import printable
+from attention_course.files import printable, write_at_once
 
 UNGUARDED = 'If it trains, or waits for something, put that under: if __name__ == "__main__":'
 
@@ -38,6 +38,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--vocab-size", type=int, required=True, help="V: ids go from 0 to V - 1")
     parser.add_argument("--block-size", type=int, required=True, help="the context length in tokens")
     parser.add_argument("--no-train", action="store_true", help="ask only what takes seconds")
+    for option, meaning in {
+        "--ignore": "not to ask",
+        "--require": "that is wrong if it cannot be asked",
+    }.items():
+        parser.add_argument(option, action="append", default=[], metavar="NAME", help=f"a question {meaning}")
+    parser.add_argument("--all", action="store_true", help="print what is right in full, too")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report as JUnit's XML, too")
     return parser
 
 
@@ -108,15 +116,15 @@ def build(
         raise ValueError(f"{name}({called}) raised {told(error)}") from error
 
 
-def work(request: tuple[str, dict[str, int], bool], send: Send) -> None:
+def work(request: tuple[str, dict[str, int], tuple], send: Send) -> None:
     """Load a model and put the questions to it, in the process apart."""
-    name, sizes, train = request
+    name, sizes, choice = request
     try:
         subject = subject_of(load(name, sizes), **sizes)
     except (TypeError, ValueError) as error:
         return send("error", str(error))
     send("loaded", None)
-    put(subject, questions_to(train), send)
+    put(subject, questions_to(*choice), send)
 
 
 def loaded(messages: Iterator[Message], file: str) -> None:
@@ -140,18 +148,22 @@ def main(argv: list[str] | None = None) -> None:
     """Run the command line."""
     options = arguments().parse_args(argv)
     sizes = {"vocab_size": options.vocab_size, "block_size": options.block_size}
-    train = not options.no_train
     try:
         check_claims(**sizes)
-        with closing(worker.ask((options.model, sizes, train), silence=PATIENCE)) as messages:
+        choice = not options.no_train, options.ignore, options.require
+        questions = questions_to(*choice)
+        with closing(worker.ask((options.model, sizes, choice), silence=PATIENCE)) as messages:
             loaded(messages, options.model.rpartition(":")[0])
-            report = Examination(questions_to(train)).follow(messages)
+            report = Examination(questions).follow(messages, quiet=not sys.stderr.isatty())
+        if options.junit:
+            write_at_once(options.junit, printable(report.as_junit(), keep="\n\t").encode())
     except (OSError, ValueError) as error:
         print(f"examine: {printable(str(error).removeprefix('examine: '))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-    print(printable(str(report), keep="\n\t"))
+    shown = report.as_json() if options.json else report.everything if options.all else str(report)
+    print(printable(shown, keep="\n\t"))
     sys.exit(130 if report.stopped else int(not report))
 
 

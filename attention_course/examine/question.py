@@ -20,6 +20,7 @@ EVEN = 0.41  # share of the tokens: right models have 0.44 and more, unscaled sc
 RESIDUAL = 1.5  # with large embeddings right models have 2.0 and more; without a residual stream 1.4 at most
 RAISED = "The model raised this error on a text that it has to be able to read."
 ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
+REQUIRED = "Give the model what it is asked for, or leave the question out of `require`."
 FEW = 8  # tokens in a vocabulary
 SHORT = 16  # tokens of a text in which every pair of positions is tried
 
@@ -114,6 +115,7 @@ class Question:
         least: sizes of a model below which it cannot be asked.
         vital: whether all later questions make no sense if this is wrong.
         train: whether it takes a training.
+        required: whether it is wrong that it cannot be asked.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Question:
     least: Mapping[str, int] = field(default_factory=dict)
     vital: bool = False
     train: bool = False
+    required: bool = False
 
     def put_to(self, candidate: Candidate, before: Mapping[str, Finding]) -> Finding:
         """Ask, given the findings before. Whatever the model raises is a finding, too: exit() is no end."""
@@ -137,6 +140,8 @@ class Question:
             answer = self.ask(candidate)
         except CannotAskError as error:
             answer = Finding("", error.verdict, str(error))
+            if self.required and answer.verdict == "not asked":
+                answer = found(False, str(error), "An answer: this question is required.", REQUIRED)
         except StoppedError:
             raise
         except BaseException as error:

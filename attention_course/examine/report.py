@@ -1,10 +1,12 @@
 """What an examination found: as text for a terminal, and as a panel for a notebook."""
 
 import html
+import json
 import textwrap
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from attention_course.plots import Panel, picture
 from attention_course.plots.frame import MUTED, frame, points, prose
@@ -12,6 +14,7 @@ from attention_course.plots.frame import MUTED, frame, points, prose
 Verdict = Literal["wrong", "doubtful", "right", "not asked"]
 SIGNS: dict[Verdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}
 WIDTH = 100  # characters of a line in a terminal
+FOLD = '<details style="margin:10px 0 0">{}</details>'
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,12 @@ class Finding:
 
     def __str__(self) -> str:
         lines = [f"{SIGNS[self.verdict]} {self.name}: {self.verdict}", self.measured, self.advice]
-        return "\n".join(
-            textwrap.fill(line, WIDTH, initial_indent=indent, subsequent_indent="    ")
-            for line, indent in zip(lines, ("", "    ", "    "), strict=True)
-            if line
-        )
+        return "\n".join(folded(line, "    " * bool(at)) for at, line in enumerate(lines) if line)
+
+
+def folded(line: str, indent: str = "") -> str:
+    """Return a line for a terminal, folded."""
+    return textwrap.fill(line, WIDTH, initial_indent=indent, subsequent_indent="    ")
 
 
 @dataclass(frozen=True)
@@ -102,28 +106,68 @@ class Report:
             return f"{said}. That is too little to judge it by."
         return f"{said}. Look at this: {self.findings[0].name}." if counts["doubtful"] else f"{said}."
 
-    @property
-    def shown(self) -> tuple[list[Finding], list[str]]:
-        """The findings of the questions that could be asked, and one line for those that wait for another."""
-        waiting = [f for f in self.findings if f.verdict == "not asked" and f.follows_from]
-        shown = [f for f in self.findings if f not in waiting]
-        return shown, [f"– {waiting[0].measured} {len(waiting)} more questions wait." for _ in waiting[:1]]
-
     def __repr__(self) -> str:
-        notes = (textwrap.fill(remark, WIDTH) for remark in self.remarks)
-        shown, waiting = self.shown
-        return "\n".join([self.headline, *notes, "", *map(str, shown), *waiting])
+        counts = Counter(finding.verdict for finding in self.findings)
+        told = [str(f) for f in self.findings if f.advice and not f.follows_from]
+        follow = (f for f in self.findings if f.advice and f.follows_from)
+        told += [f"{SIGNS[f.verdict]} {f.name}: {f.verdict}, from “{f.follows_from}”" for f in follow]
+        if counts["right"]:
+            told.append(f"✓ {counts['right']} right; print(report.everything) tells them")
+        moot = Counter(f.measured for f in self.findings if f.verdict == "not asked")
+        told += [folded(f"– {reason} ({many} not asked)") for reason, many in moot.items()]
+        return "\n".join([self.headline, *map(folded, self.remarks), "", *told])
+
+    @property
+    def everything(self) -> str:
+        """All findings in full, as text."""
+        return "\n".join([self.headline, *map(folded, self.remarks), "", *map(str, self.findings)])
+
+    def as_json(self) -> str:
+        """The report as JSON: the headline, whether it is true, the remarks, and each finding's fields."""
+        findings = [
+            {each.name: getattr(finding, each.name) for each in fields(Finding) if each.name != "panel"}
+            for finding in self.findings
+        ]
+        return json.dumps(
+            {
+                "headline": self.headline,
+                "passed": bool(self),
+                "stopped": self.stopped,
+                "remarks": self.remarks,
+                "findings": findings,
+            },
+            indent=2,
+            ensure_ascii=False,
+        )
+
+    def as_junit(self) -> str:
+        """The report as JUnit's XML, one test case per question, as CI servers read it."""
+        suite = Element("testsuite", name="attention_course.examine", tests=str(len(self.findings)))
+        for finding in self.findings:
+            case = SubElement(suite, "testcase", classname="examine", name=finding.name)
+            if finding.verdict == "wrong":
+                SubElement(case, "failure", message=finding.measured).text = finding.advice
+            elif finding.verdict == "not asked":
+                SubElement(case, "skipped", message=finding.measured)
+            elif finding.verdict == "doubtful":
+                SubElement(case, "system-out").text = str(finding)
+        return tostring(suite, encoding="unicode", xml_declaration=True)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         return {"text/plain": repr(self), "text/html": self._html()}
 
     def _html(self) -> str:
-        shown, waiting = self.shown
-        notes, more = ("".join(map(prose, lines)) for lines in (self.remarks, waiting))
+        loud, quiet = ([f for f in self.findings if bool(f.advice) is told] for told in (True, False))
+        counts = Counter(finding.verdict for finding in quiet)
+        said = ", ".join(f"{many} {verdict}" for verdict, many in counts.items())
+        rest = f"<summary>{said}</summary>{points(map(row, quiet))}"
         panels = [finding.panel for finding in self.findings if finding.panel is not None]
         drawn = pictures(panels, self.headline) if panels else ""
         sign = SIGNS["wrong" if self.wrong else "right" if self else "not asked"]
-        return frame("examine", sign, self.headline, notes + points(map(row, shown)) + more) + drawn
+        notes = "".join(map(prose, self.remarks))
+        return (
+            frame("examine", sign, self.headline, notes + points(map(row, loud)) + FOLD.format(rest)) + drawn
+        )
 
 
 def pictures(panels: list[Panel], alt: str) -> str:

@@ -176,7 +176,7 @@ def own_dtype(candidate: Candidate) -> Finding:
     given = candidate.given
     dtypes = {p.dtype for p in given.parameters()} & {torch.float16, torch.bfloat16}
     if not dtypes or not candidate.is_copy:
-        raise CannotAskError("Its parameters are in float32 or longer.")
+        return found(True, "Its parameters are in float32 or longer.")
     own, T, dtype = given.copied(), min(LONGEST, given.block_size), dtypes.pop()
     with torch.no_grad():
         for parameter, moved in zip(own.parameters(), candidate.stirred.parameters(), strict=True):
@@ -252,7 +252,7 @@ def buffers(candidate: Candidate) -> Finding:
     whole, state, silent = stirred.logits(ids), stirred.state_dict(), []
     named = [name for name, buffer in stirred.named_buffers() if name in state and buffer.dim()]
     if not named:
-        raise CannotAskError("It has no buffers in state_dict().")
+        return found(True, "It has none in state_dict().")
     for name in named[:MANY]:
         changed = stirred.copied().eval()
         buffer = changed.get_buffer(name)
