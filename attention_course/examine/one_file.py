@@ -30,7 +30,8 @@ class Layer(nn.Module):
         self.norm_a = nn.LayerNorm(width)
         self.norm_b = nn.LayerNorm(width)
         self.register_buffer("future", torch.ones(block_size, block_size, dtype=torch.bool).triu(1))
-        self.register_buffer("slopes", 2.0 ** (-8 * torch.arange(1, heads + 1) / heads))
+        if positions == "alibi":
+            self.register_buffer("slopes", 2.0 ** (-8 * torch.arange(1, heads + 1) / heads))
 
     def rotate(self, x):
         """Rotate x (B, T, H, head_size) by positions; see `llama.Rotary`."""

@@ -24,6 +24,7 @@ from attention_course.examine.writing import options_of, written_by
 
 CACHES = ("past_key_values", "layer_past", "past", "kv_cache", "kv_caches", "caches", "cache")
 ONE_BY_ONE = 10.0  # a token that is read alone is rounded otherwise: times the tolerance
+REBUILT = ("from_pretrained", "init_weights", "reset_parameters")  # methods of models that to_empty() meets
 MANY = 32  # buffers, each of which is changed
 GROWS = 4.0  # times the error of early tokens: right models in bfloat16 stay below 2
 
@@ -229,6 +230,8 @@ def left_padding(candidate: Candidate) -> Finding:
 def loaded(candidate: Candidate) -> Finding:
     """Spoil the buffers that state_dict() leaves out, as to_empty() does, and load the rest."""
     stirred, made = candidate.stirred, candidate.stirred.copied().eval()
+    if not any(hasattr(made.model, name) for name in REBUILT):
+        raise CannotAskError(f"It has no {', '.join(REBUILT)}, as models that are built without memory do.")
     state, ids = stirred.state_dict(), stirred.draw(2, candidate.short, seed=25)
     lost = {name: buffer for name, buffer in made.named_buffers() if name not in state}
     if not lost:
