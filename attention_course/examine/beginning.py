@@ -368,6 +368,8 @@ def written_by(subject: Subject, ids: Tensor, max_new_tokens: int, seed: int = 0
 def generates(candidate: Candidate) -> Finding:
     """Let it write on after a full block."""
     given, T = candidate.given, candidate.given.block_size
+    if given.whole > T:
+        raise CannotAskError(f"Only {T} tokens of its block are read. Pass block_size={given.whole}.")
     ids = given.draw(1, T, seed=13).to(given.device)
     prompt = ids.clone()
     written, ids = written_by(given, prompt, 3), ids.cpu()

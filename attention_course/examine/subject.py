@@ -81,6 +81,8 @@ class Subject(nn.Module):
     Attributes:
         tokens: the ids that texts are drawn from.
         never: the ids that the model never predicts.
+        whole: the block that the model claims, of which block_size tokens are read.
+        remarks: what a reader has to know about these sizes.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Subject(nn.Module):
         self.model, self.vocab_size, self.block_size = model, vocab_size, block_size
         self.tick, self.targets = tick, targets
         self.tokens, self.never = torch.arange(vocab_size), torch.arange(0)
+        self.whole, self.remarks = block_size, list[str]()
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Tensor:
         """Map ids (B, T) to what the model returns for logits, in whatever shape and dtype that is."""
@@ -151,7 +154,7 @@ class Subject(nn.Module):
     def of(self, model: Callable[..., Any]) -> "Subject":
         """Return a subject that calls another model in the same way."""
         made = Subject(model, self.vocab_size, self.block_size, self.tick, self.targets)
-        made.tokens, made.never = self.tokens, self.never
+        made.tokens, made.never, made.whole = self.tokens, self.never, self.whole
         return made
 
     def leave_out_padding(self) -> list[int]:
