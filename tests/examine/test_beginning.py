@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from examine.bugs import named
-from examine.right import Changed, Experts
+from examine.right import Changed, Experts, Recurrent
 from torch.utils.checkpoint import checkpoint
 
 from attention_course.examine import beginning, findings
 from attention_course.examine.one_file import Layer, Model
-from attention_course.examine.planted import BUGS
+from attention_course.examine.planted import BUGS, plant
 from attention_course.examine.question import Candidate, questions_of
 from attention_course.examine.subject import Subject
 from attention_course.gpt import GPT, GPTConfig
@@ -37,6 +37,14 @@ def test_generate_is_called_by_position():
 
 def asked(question, model):
     return question.put_to(Candidate(Subject(model, 29, 24)), {})
+
+
+def test_a_memory_that_fades_is_told_from_attention_that_is_too_sure():
+    faded = asked(beginning.even_attention, Recurrent())
+    assert (faded.verdict, "fades" in faded.measured) == ("not asked", True)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        assert asked(beginning.even_attention, plant("no scale")).verdict == "doubtful"
 
 
 class OtherCache(Model):

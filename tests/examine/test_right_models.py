@@ -16,8 +16,6 @@ REFUSE = {
 DOUBTS = {name: {"It keeps writing past its block"} for name in REFUSE} | {
     "Mistral": {"The context is as long as it says"},  # a window: it cannot be told from a bug
     "Roberta": {"It keeps writing past its block", "Gradients are of one size"},
-    "LSTM": {"Attention begins even"},
-    "GRU": {"Attention begins even"},
     "cache, token by token": {"With a cache the logits are the same"},
 }
 
