@@ -27,8 +27,9 @@ from attention_course.examine.subject import (
 )
 from attention_course.training.loss import mean_loss
 
-FADES = 0.8  # correlation of ranks: memories that fade have 0.9 and more, scores that are not scaled below 0.2
+FADES = 0.8  # correlation of ranks: memories that fade have 0.9 and more, scores without a scale below 0.2
 DRAWS = 8  # of parameters and texts, after which what got no gradient is said to get none
+TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 TEXTS = 256  # in which generate is asked whether it reads an id
 UNLIKELY = 1e-6  # what a right model does by luck
 Gradient = tuple[str, nn.Parameter, Tensor | None]
@@ -347,7 +348,7 @@ def read_in_parts(subject: Subject, keyword: str, ids: Tensor, stops: list[int])
             if keyword != "cache" or start:
                 raise
             raise CannotAskError(f"It takes a cache of another kind: {told(error)}") from error
-        if keyword == "cache" and vars(cache) == vars(Cache()):
+        if keyword == "cache" and all(vars(cache)[name] == value for name, value in vars(Cache()).items()):
             raise CannotAskError("It takes a cache of another kind: it leaves attention.Cache() empty.")
         parts.append(collected(subject.logits_in(output)))
         options[keyword] = getattr(output, "past_key_values", options[keyword])
@@ -362,15 +363,16 @@ def written_by(subject: Subject, ids: Tensor, max_new_tokens: int, seed: int = 0
     if not callable(write):
         raise CannotAskError("It has no method generate.")
     torch.manual_seed(seed)
-    takes = inspect.signature(write).parameters.keys()
-    if "max_new_tokens" not in takes and {"max_length", "max_len", "length", "total"} & takes:
-        raise CannotAskError("Its generate counts the ids that it is given, too.")
+    takes, T = inspect.signature(write).parameters.keys(), ids.shape[1]
+    total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
+    name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & takes else "")
     try:
-        with kept(SHARED + OWN), torch.no_grad():
-            if {"max_new_tokens", "kwargs"} & takes:
-                written = write(ids.to(subject.device), max_new_tokens=max_new_tokens)
-            else:
-                written = write(ids.to(subject.device), max_new_tokens)
+        for amount in (T + max_new_tokens, max_new_tokens) if total else (max_new_tokens,):
+            options = {name: amount} if name else {}
+            with kept(SHARED + OWN), torch.no_grad():
+                written = write(ids.to(subject.device), *([] if name else [amount]), **options)
+            if isinstance(written, Tensor) and T < written.shape[-1] <= T + max_new_tokens:
+                break
     except TypeError as error:
         raise CannotAskError(f"generate(ids, {max_new_tokens}): {told(error)}") from error
     except Exception as error:
@@ -390,7 +392,12 @@ def generates(candidate: Candidate) -> Finding:
         raise CannotAskError(f"Only {T} tokens of its block are read. Pass block_size={given.whole}.")
     ids = given.draw(1, T, seed=13).to(given.device)
     prompt = ids.clone()
-    written, ids = written_by(given, prompt, 3), ids.cpu()
+    try:
+        written, ids = written_by(given, prompt, 3), ids.cpu()
+    except DoubtError as error:
+        if getattr(given.model.generate, "__module__", "").startswith("transformers."):
+            raise CannotAskError(f"The generate of transformers reads all ids. {error}") from error
+        raise
     if not torch.equal(prompt.cpu(), ids):
         return found(False, "The ids that it was given have changed.", "They stay as they were.", "prompt")
     begins = torch.equal(written[:, :T], ids)
