@@ -1,7 +1,7 @@
 """An examination of any causal language model, from outside, with the questions of the ladder.
 
 `examine` puts them to a model that maps ids (B, T) to logits (B, T, V). It reads no source, and no names
-are required. Read `subject` (how a model is called), `question`, the questions (`findings`,
+are required. Read `subject` (how a model is called), `sizes`, `question`, the questions (`findings`,
 `beginning`, `learning`, with their texts in questions.toml), and `report`; then `planted`, bugs to find.
 """
 
@@ -24,6 +24,7 @@ from attention_course.examine import beginning, findings, learning, using, writi
 from attention_course.examine.learning import Learner
 from attention_course.examine.question import Question, questions_of
 from attention_course.examine.report import Finding, Report, Verdict
+from attention_course.examine.sizes import sizes_of
 from attention_course.examine.subject import GENERATORS, OWN, SHARED, StoppedError, Subject, kept, told
 from attention_course.gpt import evaluating
 from attention_course.names import look_up
@@ -39,8 +40,8 @@ PATIENCE = 60.0  # seconds that a model may take for one answer
 def examine(
     model: nn.Module | Callable[..., Any],
     *,
-    vocab_size: int,
-    block_size: int,
+    vocab_size: int | None = None,
+    block_size: int | None = None,
     train: bool = True,
     reference: Callable[..., Any] | None = None,
     step: Callable[..., tuple[Any, Any]] | None = None,
@@ -58,8 +59,10 @@ def examine(
     Args:
         model: maps ids (B, T) to logits (B, T, V), or to a tuple, a dict or an object that holds them. Of a
             callable that is not a module some questions cannot be asked: it has no parameters.
-        vocab_size: V; ids go from 0 to V - 1.
-        block_size: the context length that the model claims.
+        vocab_size: V; ids go from 0 to V - 1. None: that of `model.config`, or of the model.
+        block_size: the context length that the model claims. None: that of `model.config`, or of the model,
+            but at most 128 tokens: all questions can be asked of these, but for what it does at the end of a
+            longer block, of which the report tells.
         train: whether to train it, on one batch and on stories of 40 or so characters: character i is id i.
         reference: a second implementation with the same parameters: a module, or a function of ids. What is
             computed wrongly, but the same way for all tokens, such as a scale, nothing else can find.
@@ -71,8 +74,8 @@ def examine(
     Raises:
         TypeError: the model, the reference or step cannot be called, a size is not an integer, train is not a
             bool, or ignore or require no list of names.
-        ValueError: vocab_size is below 2, block_size below 1, or one of them above LARGEST; no question is
-            named so.
+        ValueError: vocab_size is below 2, block_size below 1, or one of them above LARGEST; it is neither
+            given nor told by the model; or no question is named so.
     """
     check_flags("examine", train=train)
     for name, given in {"reference": reference, "step": step}.items():
@@ -88,21 +91,26 @@ def examine_here(subject: Subject, questions: list[Question]) -> Report:
     return Examination(questions).follow(in_thread(subject, questions))
 
 
-def subject_of(model: object, vocab_size: int, block_size: int) -> Subject:
+def subject_of(model: object, vocab_size: int | None = None, block_size: int | None = None) -> Subject:
     """Return the subject of an examination; raise as `examine` does."""
     if not callable(model) or isinstance(model, type):
         given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(f"examine: model is {given}, expected an nn.Module or a function of ids.")
     check_claims(vocab_size, block_size)
-    return Subject(model, vocab_size, block_size)
+    sizes = sizes_of(model, vocab_size, block_size)
+    check_claims(sizes.vocab_size, sizes.block_size)
+    subject = Subject(model, sizes.vocab_size, sizes.block_size)
+    subject.whole, subject.remarks = sizes.whole, sizes.remarks
+    return subject
 
 
-def check_claims(vocab_size: int, block_size: int) -> None:
-    """Raise unless a model can have these sizes."""
-    for check in (check_sizes, check_numbers):
-        check("examine", 2, vocab_size=vocab_size)
-        check("examine", 1, block_size=block_size)
-    for name, size in {"vocab_size": vocab_size, "block_size": block_size}.items():
+def check_claims(vocab_size: int | None, block_size: int | None) -> None:
+    """Raise unless a model can have these sizes, those that are not None."""
+    for name, least, size in (("vocab_size", 2, vocab_size), ("block_size", 1, block_size)):
+        if size is None:
+            continue
+        for check in (check_sizes, check_numbers):
+            check("examine", least, **{name: size})
         if size > LARGEST:
             raise ValueError(
                 f"examine: {name} = {size}, expected at most {LARGEST}, because all ids and texts of a whole "

@@ -18,6 +18,7 @@ from attention_course.examine.subject import (
 )
 from attention_course.training.loss import mean_loss
 
+FADES = 0.8  # correlation of ranks: memories that fade have 0.9 and more, scores without a scale below 0.2
 DRAWS = 8  # of parameters and texts, after which what got no gradient is said to get none
 SURE = 4  # times ln V: trained models have 3 at most, embeddings from N(0, 1) as the last layer 4.4 and more
 Gradient = tuple[str, nn.Parameter, Tensor | None]
@@ -44,13 +45,30 @@ def even_attention(candidate: Candidate) -> Finding:
     reached = int((effects.amax(dim=0) > new.tolerance(new.logits(new.draw(1, T)))).sum())
     if not reached:
         raise CannotAskError("With its first parameters the model adds nothing of the past yet.")
-    seen = float((effects.sum(dim=-1) ** 2 / effects.square().sum(dim=-1)).mean())
+    seen = float(counted_alike(effects).mean())
+    if seen <= EVEN * reached and fades(effects, EVEN * reached):
+        raise CannotAskError("The effect of a token fades with its distance, in all texts alike.")
     return found(
         seen > EVEN * reached,
         f"The last logits depend on {reached} earlier tokens, as on {seen:.1f} that count alike.",
         f"More than {EVEN * reached:.1f}: a new model has no reason yet to prefer one.",
         otherwise="doubtful",
     )
+
+
+def counted_alike(effects: Tensor) -> Tensor:
+    """Return how many tokens that count alike would be as uneven as these effects (..., T)."""
+    return effects.sum(dim=-1) ** 2 / effects.square().sum(dim=-1)
+
+
+def fades(effects: Tensor, few: float) -> bool:
+    """Return whether effects (texts, T) are uneven by the distance alone: a memory that fades, no choice.
+
+    Attention that is too sure chooses other tokens in each text, so their mean over texts is more even.
+    """
+    mean = (effects / effects.sum(dim=-1, keepdim=True)).mean(dim=0)
+    ranks = torch.stack([torch.arange(len(mean)), mean.argsort().argsort()]).double()
+    return bool(counted_alike(mean) <= few and torch.corrcoef(ranks)[0, 1] > FADES)
 
 
 @asks("Its own loss is the cross-entropy")
@@ -207,10 +225,10 @@ def repeated(model: nn.Module) -> str:
     return next((name.removeprefix("model.") for name, held in lists if len(set(held)) < len(held)), "")
 
 
-def unregistered(model: nn.Module) -> str:
+def unregistered(subject: Subject) -> str:
     """Return the name of a list or a dict that holds modules which parameters() does not find; or ""."""
-    known = set(model.modules())
-    for module in known:
+    known = set(subject.modules())
+    for module in known - {subject}:
         for name, value in vars(module).items():
             held = value.values() if isinstance(value, dict) else value
             if name.startswith("_") or not isinstance(value, dict | list | tuple):

@@ -35,7 +35,7 @@ class Candidate:
 
     def __init__(self, subject: Subject):
         self.subject = subject
-        self.remarks: list[str] = []
+        self.remarks = list(subject.remarks)
         self.is_copy = True
         if padding := subject.leave_out_padding():
             ids = ", ".join(map(str, padding))

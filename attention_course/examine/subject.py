@@ -22,6 +22,7 @@ from attention_course.apart import words
 from attention_course.examine.report import Verdict
 
 TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
+Beside = tuple[Callable[..., Any] | None]
 LARGE = 10_000_000  # parameters
 NEVER = -1e4  # a logit at which a token never comes
 BORROWS = (
@@ -77,12 +78,14 @@ class Subject(nn.Module):
         block_size: the context length.
         tick: called with a note after each answer of the model, and each step of a training.
         targets: the name of an argument that the model wants to be given besides ids; "" for none.
-        reference: a second implementation with the same parameters: a module, or a function of ids.
-        step: reads tokens with a cache: (model, ids, cache) to (logits, cache); the first cache is None.
 
     Attributes:
         tokens: the ids that texts are drawn from.
         never: the ids that the model never predicts.
+        whole: the block that the model claims, of which block_size tokens are read.
+        remarks: what a reader has to know about these sizes.
+        beside: the reference, a second implementation with the same parameters, if there is one.
+        step: reads tokens with a cache: (model, ids, cache) to (logits, cache); the first cache is None.
     """
 
     def __init__(
@@ -92,14 +95,14 @@ class Subject(nn.Module):
         block_size: int,
         tick: Callable[[str], None] = lambda note: None,
         targets: str = "",
-        reference: Callable[..., Any] | None = None,
-        step: Callable[..., tuple[Any, Any]] | None = None,
     ):
         super().__init__()
         self.model, self.vocab_size, self.block_size = model, vocab_size, block_size
-        self.tick, self.targets, self.step = tick, targets, step
-        self.beside = (reference,)  # in a tuple: its parameters are not those of the model
+        self.tick, self.targets = tick, targets
         self.tokens, self.never = torch.arange(vocab_size), torch.arange(0)
+        self.whole, self.remarks = block_size, list[str]()
+        self.beside: Beside = (None,)  # in a tuple, for its parameters are not those of the model
+        self.step: Callable[..., tuple[Any, Any]] | None = None
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Tensor:
         """Map ids (B, T) to what the model returns for logits, in whatever shape and dtype that is."""
@@ -157,10 +160,9 @@ class Subject(nn.Module):
 
     def of(self, model: Callable[..., Any]) -> "Subject":
         """Return a subject that calls another model in the same way."""
-        made = Subject(
-            model, self.vocab_size, self.block_size, self.tick, self.targets, *self.beside, self.step
-        )
-        made.tokens, made.never = self.tokens, self.never
+        made = Subject(model, self.vocab_size, self.block_size, self.tick, self.targets)
+        made.tokens, made.never, made.whole = self.tokens, self.never, self.whole
+        made.beside, made.step = self.beside, self.step
         return made
 
     def leave_out_padding(self) -> list[int]:

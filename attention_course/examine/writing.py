@@ -16,7 +16,7 @@ TEXTS = 256  # in which generate is asked whether it reads an id
 UNLIKELY = 1e-6  # what a right model does by luck
 DRAWN = 1024  # tokens that are drawn, to compare their mean surprise with the entropy
 WRITTEN = 20  # tokens that it writes after each text
-TOTALS = ("max_length", "max_len")  # arguments of generate that count the ids that it is given, too
+TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 
 
 def options_of(subject: Subject) -> set[str]:
@@ -31,30 +31,36 @@ def written_by(subject: Subject, ids: Tensor, max_new_tokens: int, seed: int = 0
     """Return ids (B, T) with what the model's own method generate appends to them."""
     takes, (B, T) = options_of(subject), ids.shape
     torch.manual_seed(seed)
-    total, amount = next((name for name in TOTALS if name in takes), ""), [max_new_tokens]
-    if {"max_new_tokens", "kwargs"} & takes:
-        amount, options = [], {"max_new_tokens": max_new_tokens, **options}
-    elif total:
-        amount, options = [], {total: T + max_new_tokens, **options}
+    total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
+    name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & takes else "")
     try:
-        with kept(SHARED + OWN), torch.no_grad():
-            written = subject.model.generate(ids.to(subject.device), *amount, **options)
+        for amount in (T + max_new_tokens, max_new_tokens) if total else (max_new_tokens,):
+            named = {name: amount, **options} if name else options
+            with kept(SHARED + OWN), torch.no_grad():
+                written = subject.model.generate(ids.to(subject.device), *([] if name else [amount]), **named)
+            if isinstance(written, Tensor) and T < written.shape[-1] <= T + max_new_tokens:
+                break
     except TypeError as error:
         raise CannotAskError(f"generate(ids, {max_new_tokens}): {told(error)}") from error
     except AssertionError:
         raise
     except Exception as error:
+        if getattr(subject.model.generate, "__module__", "").startswith("transformers."):
+            raise CannotAskError(f"The generate of transformers reads all ids. {told(error)}") from error
         raise DoubtError(told(error)) from error
     if not isinstance(written, Tensor) or written.dim() != 2:
         raise CannotAskError(f"generate returns {type(written).__name__}, not ids (B, T).")
-    new_alone = written.shape == (B, max_new_tokens) and max_new_tokens != T
-    return torch.cat([ids, written.cpu()], dim=1) if new_alone else written.cpu()
+    if written.shape == (B, max_new_tokens) and max_new_tokens != T:  # the new ids alone
+        return torch.cat([ids, written.cpu()], dim=1)
+    return written.cpu()
 
 
 @asks("It keeps writing past its block")
 def generates(candidate: Candidate) -> Finding:
     """Let it write on after a full block."""
     given, T = candidate.given, candidate.given.block_size
+    if given.whole > T:
+        raise CannotAskError(f"Only {T} tokens of its block are read. Pass block_size={given.whole}.")
     ids = given.draw(1, T, seed=13).to(given.device)
     prompt = ids.clone()
     written, ids = written_by(given, prompt, 3), ids.cpu()
@@ -176,7 +182,8 @@ def options_hold(candidate: Candidate) -> Finding:
     logits = stirred.logits(ids)[:, -1:]
     for name in asked:
         value, expected = OPTIONS[name]
-        drawn = written_by(stirred, ids, 1, **{name: value})[:, T:]
+        sampled = {"do_sample": True} if "do_sample" in takes else {}
+        drawn = written_by(stirred, ids, 1, **{name: value}, **sampled)[:, T:]
         surprise, limit = surprise_of(expected(logits, ids, 10 * stirred.tolerance(logits)), drawn)
         if surprise > limit:
             said = f"With {name}={value} what it draws surprises by {surprise:.2f} nats per token."

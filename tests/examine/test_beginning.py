@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from examine.bugs import named
-from examine.right import Changed, Experts
+from examine.right import Changed, Experts, Recurrent, theirs
 from torch.utils.checkpoint import checkpoint
 
 from attention_course.examine import beginning, findings, using, writing
 from attention_course.examine.one_file import Layer, Model
-from attention_course.examine.planted import BUGS
+from attention_course.examine.planted import BUGS, plant
 from attention_course.examine.question import Candidate, questions_of
 from attention_course.examine.subject import Subject
 from attention_course.gpt import GPT, GPTConfig
@@ -39,6 +39,14 @@ def asked(question, model):
     return question.put_to(Candidate(Subject(model, 29, 24)), {})
 
 
+def test_a_memory_that_fades_is_told_from_attention_that_is_too_sure():
+    faded = asked(beginning.even_attention, Recurrent())
+    assert (faded.verdict, "fades" in faded.measured) == ("not asked", True)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        assert asked(beginning.even_attention, plant("no scale")).verdict == "doubtful"
+
+
 class OtherCache(Model):
     """Right models with a cache of their own, or with another meaning of the word."""
 
@@ -55,7 +63,11 @@ def flag(cache):
     return "kept" if cache else "not kept"
 
 
-@pytest.mark.parametrize("use", [lambda cache: cache[0], lambda cache: cache.append(0), flag])
+def keep_in(cache):
+    cache.seen = 1
+
+
+@pytest.mark.parametrize("use", [lambda cache: cache[0], lambda cache: cache.append(0), flag, keep_in])
 def test_a_cache_of_another_kind_is_not_asked_for(use):
     def unless_none(cache):
         return None if cache is None else use(cache)
@@ -156,18 +168,56 @@ def test_random_numbers_of_others_than_torch_are_no_leak(draw):
         assert asked(question, LayerDrop()).verdict != "wrong", question.name
 
 
-@pytest.mark.parametrize("name", ["max_length", "the new ids alone"])
-def test_another_convention_of_generate_is_not_called_wrong(name):
-    class TotalLength(Model):
-        def generate(self, ids, max_length):
-            return ids
+class Writer(Model):
+    def write(self, ids, many):
+        return super().generate(ids, many)
 
+
+class TotalLength(Writer):
+    def generate(self, ids, max_length):
+        assert max_length > ids.shape[1]
+        return self.write(ids, max_length - ids.shape[1])
+
+
+class CalledLength(Writer):
+    def generate(self, ids, length):
+        return self.write(ids, length)
+
+
+class FirstForever(Writer):
+    def generate(self, ids, max_length):
+        return torch.cat([ids, ids[:, :1].repeat(1, max_length - ids.shape[1])], dim=1)
+
+
+@pytest.mark.parametrize("kind", [TotalLength, CalledLength])
+def test_a_length_may_count_the_ids_that_are_given(kind):
+    for question in (writing.generates, beginning.writes_predictions):
+        assert asked(question, kind()).verdict == "right"
+    assert asked(beginning.writes_predictions, FirstForever()).verdict == "wrong"
+
+
+def test_a_generate_that_returns_the_new_ids_alone_is_not_called_wrong():
     class NewAlone(Model):
         def generate(self, ids, max_new_tokens):
             return ids[:, :max_new_tokens]
 
-    model = TotalLength() if name == "max_length" else NewAlone()
-    assert asked(writing.generates, model).verdict == "not asked"
+    assert asked(writing.generates, NewAlone()).verdict == "not asked"
+
+
+@pytest.mark.parametrize("name", ["GPT2", "OPT"])
+def test_that_transformers_reads_all_ids_to_write_more_is_no_doubt(name):
+    finding = asked(writing.generates, theirs(name))
+    assert (finding.verdict, finding.measured[:32]) == ("not asked", "The generate of transformers rea")
+
+
+def test_a_generate_that_reads_more_than_its_block_is_doubted():
+    class Uncropped(Model):
+        def generate(self, ids, max_new_tokens):
+            for _ in range(max_new_tokens):
+                ids = torch.cat([ids, self(ids)[0][:, -1:].argmax(dim=-1)], dim=1)
+            return ids
+
+    assert asked(writing.generates, Uncropped()).verdict in ("doubtful", "wrong")
 
 
 @pytest.mark.parametrize(("V", "T", "width"), [(29, 24, 32), (200, 64, 64)])

@@ -8,16 +8,9 @@ from attention_course.examine import QUESTIONS, examine_here
 from attention_course.examine.learning import by_heart
 from attention_course.examine.subject import Subject
 
-REFUSE = {
-    "GPT2",
-    "GPTNeo",
-    "OPT",
-}  # a table of positions, and a generate of transformers', which does not crop
-DOUBTS = {name: {"It keeps writing past its block"} for name in REFUSE} | {
+DOUBTS = {
     "Mistral": {"The context is as long as it says"},  # a window: it cannot be told from a bug
-    "Roberta": {"It keeps writing past its block", "Gradients are of one size"},
-    "LSTM": {"Attention begins even"},
-    "GRU": {"Attention begins even"},
+    "Roberta": {"Gradients are of one size"},
     "cache, token by token": {"With a cache the logits are the same"},
 }
 

@@ -134,8 +134,8 @@ class Nanochat(GPT):
             yield new.item()
 
 
-def nanochat_step(model):
-    def step(ids, cache):
+def nanochat_step(_):
+    def step(model, ids, cache):
         config = model.config
         D = config.n_embd // config.n_head
         cache = cache or KVCache(len(ids), config.n_head, 2 * config.block_size, D, config.n_layer)
@@ -169,8 +169,8 @@ class XTransformer(GPT):
         return (logits, SimpleNamespace(cached_kv=presents)) if return_intermediates else logits
 
 
-def xtransformers_step(model):
-    def step(ids, cache):
+def xtransformers_step(_):
+    def step(model, ids, cache):
         read, inside = cache or (ids[:, :0], None)
         parts = [ids] if inside is None else ids.split(1, dim=1)
         logits = []

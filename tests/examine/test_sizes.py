@@ -1,0 +1,103 @@
+"""What a model tells of its sizes need not be said."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from examine.right import BLOCK, V, ours, theirs
+from torch import nn
+
+from attention_course.examine import examine, subject_of
+from attention_course.examine.beginning import generates
+from attention_course.examine.one_file import Model
+from attention_course.examine.question import Candidate
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
+
+class Told(nn.Module):
+    """A model with attributes, that of `inside` apart."""
+
+    def __init__(self, **attributes):
+        super().__init__()
+        self.inside = Model(V, BLOCK)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, ids):
+        return self.inside(ids)[0]
+
+
+def of(**config):
+    return Told(config=SimpleNamespace(**config))
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [
+        (of(vocab_size=29, max_position_embeddings=24, block_size=7), (29, 24, 24)),
+        (of(vocab_size=29, n_positions=24), (29, 24, 24)),
+        (of(vocab_size=29, block_size=128), (29, 128, 128)),
+        (of(vocab_size=29, n_ctx=1024), (29, 128, 1024)),
+        (of(vocab_size=25, padded_vocab_size=29, block_size=24), (29, 24, 24)),
+        (of(vocab_size=29, max_position_embeddings=None, n_positions=True, seq_length=24), (29, 24, 24)),
+        (of(text_config=SimpleNamespace(vocab_size=29, max_position_embeddings=24)), (29, 24, 24)),
+        (Told(config={"vocab_size": 29, "block_size": 24}), (29, 24, 24)),
+        (Told(vocab_size=29, block_size=24), (29, 24, 24)),
+        (Told(vocab_size=29, config=SimpleNamespace(block_size=24)), (29, 24, 24)),
+    ],
+)
+def test_sizes_are_found(model, sizes):
+    subject = subject_of(model)
+    assert (subject.vocab_size, subject.block_size, subject.whole) == sizes
+    assert bool(subject.remarks) == (subject.whole > subject.block_size)
+
+
+def test_what_is_given_is_taken():
+    subject = subject_of(of(vocab_size=1, n_ctx=1024), vocab_size=29, block_size=24)
+    assert (subject.vocab_size, subject.block_size, subject.whole) == (29, 24, 24)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (
+            Told(block_size=24),
+            r"no vocab_size is given, and Told tells none, expected model.config",
+        ),
+        (of(vocab_size=29), r"no block_size is given, .* max_position_embeddings.* Pass block_size="),
+        (abs, "Pass vocab_size=..., an integer"),
+        (of(vocab_size=1, block_size=24), "vocab_size = 1, expected an integer of at least 2"),
+    ],
+)
+def test_what_is_not_found_is_asked_for(model, says):
+    with pytest.raises(ValueError, match=f"^examine: .*{says}"):
+        examine(model)
+
+
+def test_rows_of_positions_that_roberta_reserves_are_not_read():
+    model = theirs("Roberta")  # BLOCK + 1 rows, of which that of the padding is the first
+    assert subject_of(model).block_size == BLOCK
+    with torch.no_grad():
+        model(torch.ones(1, BLOCK, dtype=torch.long))
+        with pytest.raises((IndexError, RuntimeError)):
+            model(torch.ones(1, BLOCK + 1, dtype=torch.long))
+
+
+def test_the_end_of_a_block_is_not_judged_by_its_beginning():
+    candidate = Candidate(subject_of(ours(block_size=200)))
+    assert candidate.remarks == ["By its block_size it reads 200 tokens; here, 128. Pass block_size."]
+    finding = generates.put_to(candidate, {})
+    assert finding.verdict == "not asked"
+    assert "Pass block_size=200" in finding.measured
+
+
+@pytest.mark.parametrize("name", ["GPT2", "Llama"])
+def test_a_model_of_transformers_needs_no_words(name):
+    report = examine(theirs(name), train=False)
+    assert report, report
+
+
+def test_a_gpt_of_the_course_needs_no_words():
+    report = examine(ours(), train=False)
+    assert report, report
