@@ -24,7 +24,7 @@ from attention_course.examine.writing import options_of, written_by
 
 CACHES = ("past_key_values", "layer_past", "past", "kv_cache", "kv_caches", "caches", "cache")
 ONE_BY_ONE = 10.0  # a token that is read alone is rounded otherwise: times the tolerance
-REBUILT = ("from_pretrained", "init_weights", "reset_parameters")  # methods of models that to_empty() meets
+REBUILT = ("from_pretrained", "_init_weights", "init_weights")  # of models that are built without memory
 MANY = 32  # buffers, each of which is changed
 GROWS = 4.0  # times the error of early tokens: right models in bfloat16 stay below 2
 

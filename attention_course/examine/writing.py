@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from attention_course.examine.subject import OWN, SHARED, CannotAskError, DoubtE
 TEXTS = 256  # in which generate is asked whether it reads an id
 UNLIKELY = 1e-6  # what a right model does by luck
 DRAWN = 1024  # tokens that are drawn, to compare their mean surprise with the entropy
+RARE = 0.001  # a probability
 WRITTEN = 20  # tokens that it writes after each text
 TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 
@@ -115,24 +117,29 @@ def writes_predictions(candidate: Candidate) -> Finding:
     if len(ids) > 1 and missed.any() and not missed[:, 0].any():
         said = f"It takes the likeliest token first, and then in {int(missed.sum())} of {missed.numel()} not."
         return found(False, said, "The likeliest each time.", cause or "later")
-    surprise, limit = surprise_of(logits, drawn)
-    first, most = surprise_of(logits[:, :1], drawn[:, :1])
-    return found(
-        surprise <= limit,
-        f"What it draws surprises it by {surprise:.2f} nats per token.",
-        f"At most {limit:.2f}: the entropy of its predictions, and five standard errors.",
-        cause or ("later" if first <= most else ""),
-    )
+    later = drawn_from(logits[:, :1], drawn[:, :1]).verdict == "right"
+    return replace(drawn_from(logits, drawn), cause=cause or ("later" if later else ""))
 
 
-def surprise_of(logits: Tensor, drawn: Tensor) -> tuple[float, float]:
-    """Return the mean surprise of tokens (B, T) that are drawn from logits (B, T, V), and its limit."""
+def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "") -> Finding:
+    """Return whether tokens (B, T) can be draws from logits (B, T, V), or all the likeliest ones.
+
+    Their mean surprise is at most the entropy, and few of them are of those that nearly never come, both but
+    for five standard errors.
+    """
     surprises = -logits.log_softmax(dim=-1)
     expects = (-surprises).exp()
+    each, chance = (x.gather(-1, drawn[..., None])[..., 0] for x in (surprises, expects))
     entropy = (expects * surprises).nan_to_num(0.0).sum(dim=-1)
     spread = (expects * surprises**2).nan_to_num(0.0).sum(dim=-1) - entropy**2
-    limit = float(entropy.mean() + 5 * (spread.mean() / drawn.numel()).sqrt())
-    return float(surprises.gather(-1, drawn[..., None]).mean()), limit + 1e-6
+    limit = float(entropy.mean() + 5 * (spread.mean() / drawn.numel()).sqrt()) + 1e-6
+    rare, came = float(expects[expects < RARE].sum()), int((chance < RARE).sum())
+    said = f"{with_}What it draws surprises it by {float(each.mean()):.2f} nats per token."
+    expected = f"At most {limit:.2f}: the entropy of its predictions, and five standard errors."
+    if each.mean() <= limit:
+        said += f" {came} of {drawn.numel()} draws had a probability below {RARE}."
+        expected = f"At most {rare + 5 * (rare + 1) ** 0.5:.0f} such draws."
+    return found(bool(each.mean() <= limit) and came <= rare + 5 * (rare + 1) ** 0.5, said, expected)
 
 
 def cooler(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
@@ -159,14 +166,14 @@ def nucleus(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
 def penalized(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
     """Make the tokens of the text less likely: Keskar et al. 2019, CTRL, section 4.1, for both signs."""
     seen = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, ids[:, None, :], True)
-    return torch.where(seen, torch.where(logits > 0, logits / 2, logits * 2), logits)
+    return torch.where(seen, torch.where(logits > 0, logits / 5, logits * 5), logits)
 
 
 OPTIONS: dict[str, tuple[Any, Callable[[Tensor, Tensor, float], Tensor]]] = {
     "temperature": (0.5, cooler),
     "top_k": (3, three_best),
     "top_p": (0.5, nucleus),
-    "repetition_penalty": (2.0, penalized),
+    "repetition_penalty": (5.0, penalized),
 }
 
 
@@ -184,10 +191,8 @@ def options_hold(candidate: Candidate) -> Finding:
         value, expected = OPTIONS[name]
         sampled = {"do_sample": True} if "do_sample" in takes else {}
         drawn = written_by(stirred, ids, 1, **{name: value}, **sampled)[:, T:]
-        surprise, limit = surprise_of(expected(logits, ids, 10 * stirred.tolerance(logits)), drawn)
-        if surprise > limit:
-            said = f"With {name}={value} what it draws surprises by {surprise:.2f} nats per token."
-            if math.isinf(surprise):
-                said = f"With {name}={value} it draws tokens that are ruled out."
-            return found(False, said, f"At most {limit:.2f}.", name)
+        rounded = 10 * stirred.tolerance(logits)
+        finding = drawn_from(expected(logits, ids, rounded), drawn, f"With {name}={value}: ")
+        if finding.verdict == "wrong":
+            return replace(finding, cause=name)
     return found(True, f"{', '.join(asked)} do.")

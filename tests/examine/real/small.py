@@ -195,6 +195,9 @@ class HF(GPT):
     def loss(self, logits, labels):
         return F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
 
+    def _init_weights(self, module):
+        """Fill a part that a checkpoint lacks: from_pretrained builds on the meta device."""
+
     def prepare_position_ids(self, input_ids, attention_mask):
         if attention_mask is None:
             return None
