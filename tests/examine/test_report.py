@@ -1,5 +1,8 @@
 """What a report says first, and how it shows itself."""
 
+import json
+from xml.etree.ElementTree import fromstring
+
 import pytest
 from examine.right import BLOCK, V
 
@@ -31,12 +34,29 @@ def test_what_is_to_be_mended_first_comes_first():
     assert all(sign in repr(report) for sign in SIGNS.values())
 
 
-def test_what_waits_for_a_finding_takes_one_line():
+def test_what_cannot_be_asked_for_one_reason_takes_one_line():
     waiting = (question.moot("a") for question in QUESTIONS[:5])
     report = Report((finding("a", "wrong"), finding("b", "not asked"), *waiting))
-    for shown in (repr(report), report._repr_mimebundle_()["text/html"]):
-        assert shown.count("not asked") == 2, "the headline's, and b's"
-        assert shown.count("– First fix “a”. 5 more questions wait.") == 1
+    assert repr(report).endswith("– measured <b> (1 not asked)\n– First fix “a”. (5 not asked)")
+
+
+def test_the_report_of_a_right_model_fits_into_twelve_lines():
+    report = examine(Model(V, BLOCK), vocab_size=V, block_size=BLOCK, train=False)
+    assert report
+    assert repr(report).count("\n") < 12
+    assert all(each.measured in report.everything.replace("\n    ", " ") for each in report.findings)
+
+
+def test_a_report_can_be_read_by_machines():
+    report = Report((finding("a", "right"), finding("b", "wrong"), finding("c", "not asked")))
+    told = json.loads(report.as_json())
+    assert not told["passed"]
+    assert [each["name"] + ": " + each["verdict"] for each in told["findings"]] == [
+        *("b: wrong", "a: right", "c: not asked")
+    ]
+    suite = fromstring(report.as_junit())
+    assert [[part.tag for part in case] for case in suite] == [["failure"], [], ["skipped"]]
+    assert suite[0].find("failure").get("message") == "measured <b>"
 
 
 def test_doubts_are_not_faults():

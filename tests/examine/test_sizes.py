@@ -8,9 +8,9 @@ from examine.right import BLOCK, V, ours, theirs
 from torch import nn
 
 from attention_course.examine import examine, subject_of
-from attention_course.examine.beginning import generates
 from attention_course.examine.one_file import Model
 from attention_course.examine.question import Candidate
+from attention_course.examine.writing import generates
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 

@@ -1,0 +1,167 @@
+"""How a model is used: caches of any kind, a reference, dtypes, padding, buffers, options of generate."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from examine.real.listed import BUGS
+from examine.right import BLOCK, V
+from torch import nn
+
+from attention_course.examine import QUESTIONS, examine, examine_here
+from attention_course.examine.one_file import Model
+from attention_course.examine.subject import Subject
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
+FOUND = {
+    "gemma2_sliding_mask_leaks": "No leak from the future",
+    "hf_dynamic_ntk_remembers": "No text leaves a trace in the model",
+    "hf_ctrl_inputs_embeds_in_place": "The ids stay as they were",
+    "buildnanogpt_tied_to_embedding_init": "The first loss is near ln V",
+    "hf_jetmoe_labels_shifted_twice": "Its own loss is the cross-entropy",
+    "hf_mbart_labels_not_shifted": "Its own loss is the cross-entropy",
+    "nanochat_cached_decode_ignores_window": "With a cache the logits are the same",
+    "xtransformers_sdpa_causal_with_cache": "With a cache the logits are the same",
+    "opt_scaled_twice": "It computes what its reference does",
+    "mistral_window_off_by_one": "It computes what its reference does",
+    "hf_rope_in_bfloat16": "Its own dtype is precise enough",
+    "hf_gpt2_left_padding_positions": "Padding on the left changes nothing",
+    "bacformer_rope_buffers_not_restored": "A copy that is loaded computes the same",
+    "litllama_crop_by_prompt_length": "It keeps writing past its block",
+    "hf_repetition_penalty": "Its options of sampling do what they say",
+}
+CAUSES = {
+    "hf_jetmoe_labels_shifted_twice": "It shifts twice",
+    "hf_mbart_labels_not_shifted": "learns to copy its input",
+    "opt_scaled_twice": "is the scale applied twice",
+    "mistral_window_off_by_one": "a window that is off by one",
+    "hf_repetition_penalty": "multiply negative ones",
+    "hf_gpt2_left_padding_positions": "generate makes none",
+}
+
+
+def subject(name, broken):
+    torch.manual_seed(0)
+    bug = BUGS[name]
+    model = bug.make(broken)
+    made, given = Subject(model, model.config.vocab_size, model.config.block_size), bug.given(model)
+    made.beside, made.step = (given.get("reference"),), given.get("step")
+    return made
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_real_bug_is_found_and_its_mended_version_is_right(name):
+    vital = [question for question in QUESTIONS if question.vital]
+    (question,) = (question for question in QUESTIONS if question.name == FOUND[name])
+    broken, mended = (examine_here(subject(name, broken), [*vital, question]) for broken in (True, False))
+    finding = broken.findings[0]
+    assert finding.name == FOUND[name]
+    assert finding.verdict in ("wrong", "doubtful")
+    assert CAUSES.get(name, "") in finding.cause
+    assert {each.verdict for each in mended.findings} == {"right"}, mended
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUGS)
+def test_no_mended_version_of_any_real_bug_is_called_wrong(name):
+    report = examine_here(
+        subject(name, broken=False), [question for question in QUESTIONS if not question.train]
+    )
+    assert report, report
+
+
+def test_a_leak_is_traced_to_its_module():
+    class Mean(nn.Module):
+        def forward(self, x):
+            return x + x.mean(dim=1, keepdim=True)
+
+    class Leaking(Model):
+        def __init__(self):
+            super().__init__(V, BLOCK)
+            self.layers[1].down = nn.Sequential(self.layers[1].down, Mean())
+
+    report = examine(Leaking(), vocab_size=V, block_size=BLOCK, train=False)
+    assert report.findings[0].name == "No leak from the future"
+    assert (
+        "It arises in layers.1.down.1 (Mean), whose output has shape (2, 13, 32)."
+        in report.findings[0].measured
+    )
+
+
+class Starting(Model):
+    """A cache that lies in the model, as in Llama's first release; `late` forgets where the tokens stand."""
+
+    def __init__(self, late=0):
+        super().__init__(V, BLOCK)
+        self.late, self.read = late, torch.zeros(1, 0, dtype=torch.long)
+
+    def forward(self, ids, start_pos):
+        self.read = torch.cat([self.read[:, :start_pos], ids], dim=1) if start_pos else ids
+        return super().forward(self.read)[0][:, start_pos - self.late * (start_pos > 0) :][:, : ids.shape[1]]
+
+
+@pytest.mark.parametrize(("late", "verdict"), [(0, "right"), (1, "wrong")])
+def test_a_cache_in_the_model_is_asked_by_start_pos(late, verdict):
+    report = examine(Starting(late), vocab_size=V, block_size=BLOCK, train=False)
+    finding = next(f for f in report.findings if f.name == "With a cache the logits are the same")
+    assert finding.verdict == verdict, finding
+
+
+def test_a_buffer_without_effect_is_doubtful():
+    class Kept(Model):
+        def __init__(self):
+            super().__init__(V, BLOCK)
+            self.register_buffer("scale", torch.ones(3))
+
+    report = examine(Kept(), vocab_size=V, block_size=BLOCK, train=False)
+    assert report.headline.endswith("Look at this: Every buffer has an effect.")
+    assert "1 of 3 have none: scale." in report.findings[0].measured
+
+
+def test_what_is_ignored_is_not_asked_and_what_is_required_has_to_be():
+    name, asked = "Padding on the left changes nothing", dict(vocab_size=V, block_size=BLOCK, train=False)
+    report = examine(Model(V, BLOCK), **asked, require=[name])
+    assert not report
+    assert report.findings[0].name == name
+    assert "required" in report.findings[0].expected
+    report = examine(Model(V, BLOCK), **asked, ignore=[name])
+    assert report
+    assert name not in {finding.name for finding in report.findings}
+    assert len(report.findings) == sum(not question.train for question in QUESTIONS) - 1
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"ignore": ["No leak from the futur"]}, "Did you mean 'No leak from the future'?"),
+        ({"require": "No leak from the future"}, "expected a list of names"),
+        ({"reference": 3}, "reference is int, expected a function"),
+        ({"step": "step"}, "step is str, expected a function"),
+    ],
+)
+def test_what_else_is_given_is_checked_first(given, says):
+    with pytest.raises((TypeError, ValueError), match=says.replace("?", r"\?")):
+        examine(Model(V, BLOCK), vocab_size=V, block_size=BLOCK, **given)
+
+
+TESTS = """
+from attention_course.examine.planted import plant
+
+def test_right(examine):
+    examine(plant(), vocab_size=29, block_size=24, require=["It writes what it predicts"])
+
+def test_leaking(examine):
+    examine(plant("no mask"), vocab_size=29, block_size=24)
+"""
+
+
+@pytest.mark.slow
+def test_the_fixture_makes_a_subtest_of_each_question(tmp_path):
+    (tmp_path / "test_model.py").write_text(TESTS)
+    command = ["-m", "pytest", "-p", "attention_course.pytest_plugin", "-p", "no:cacheprovider", "-v", "."]
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True)
+    assert "test_right PASSED" in done.stdout, done.stdout
+    assert "::test_leaking SUBFAILED[No leak from the future]" in done.stdout, done.stdout
+    assert "later tokens change an earlier output" in done.stdout
