@@ -104,7 +104,7 @@ def subject_of(model: object, vocab_size: int | None = None, block_size: int | N
     return subject
 
 
-def check_claims(vocab_size: int | None, block_size: int | None) -> None:
+def check_claims(vocab_size: int | None = None, block_size: int | None = None) -> None:
     """Raise unless a model can have these sizes, those that are not None."""
     for name, least, size in (("vocab_size", 2, vocab_size), ("block_size", 1, block_size)):
         if size is None:

@@ -1,12 +1,14 @@
 """The command line: `python -m attention_course.examine my_gpt.py:GPT --vocab-size 65 --block-size 64`."""
 
 import argparse
+import importlib
 import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from torch import nn
@@ -33,16 +35,17 @@ def arguments() -> argparse.ArgumentParser:
         "there is no such model, 130 if the examination was stopped, by Ctrl-C.",
     )
     parser.add_argument(
-        "model", metavar="FILE:NAME", help="a Python file, which is executed, and a name in it"
+        "model",
+        metavar="FILE:NAME",
+        help="a Python file, which is executed, or a module, package.module, and a name in it",
     )
-    parser.add_argument("--vocab-size", type=int, required=True, help="V: ids go from 0 to V - 1")
-    parser.add_argument("--block-size", type=int, required=True, help="the context length in tokens")
+    its = "by default that of its config, or its own"
+    parser.add_argument("--vocab-size", type=int, help=f"V: ids go from 0 to V - 1; {its}")
+    parser.add_argument("--block-size", type=int, help=f"the context length in tokens; {its}")
     parser.add_argument("--no-train", action="store_true", help="ask only what takes seconds")
-    for option, meaning in {
-        "--ignore": "not to ask",
-        "--require": "that is wrong if it cannot be asked",
-    }.items():
-        parser.add_argument(option, action="append", default=[], metavar="NAME", help=f"a question {meaning}")
+    several = {"action": "append", "default": [], "metavar": "NAME"}
+    parser.add_argument("--ignore", **several, help="a question that is not asked")
+    parser.add_argument("--require", **several, help="a question that is wrong if it cannot be asked")
     parser.add_argument("--all", action="store_true", help="print what is right in full, too")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the report as JUnit's XML, too")
@@ -50,33 +53,45 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def load(name: str, sizes: dict[str, int]) -> Callable[..., Any]:
-    """Execute a file and return the model that is named in it.
+    """Execute a file, or import a module, and return the model that is named in it.
 
     Raises:
         ValueError: there is no such file, name or model; the message says what to do.
     """
     file, _, attribute = name.rpartition(":")
     path = Path(file)
-    if not path.is_file() or path.suffix != ".py" or not attribute:
-        raise ValueError(f"{name!r} names no Python file and what is in it. Write my_gpt.py:GPT.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent.resolve()))
+    is_file = path.is_file() and path.suffix == ".py"
+    if not attribute or not (is_file or all(part.isidentifier() for part in file.split("."))):
+        raise ValueError(
+            f"{name!r} names no Python file, or module, and what is in it. "
+            "Write my_gpt.py:GPT, or package.module:GPT."
+        )
     try:
-        spec.loader.exec_module(module)
+        module = executed(path) if is_file else importlib.import_module(file)
     except BaseException as error:  # a call of exit(), too
-        raise ValueError(f"{path} cannot be executed. {told(error)}") from error
+        missing = isinstance(error, ModuleNotFoundError) and not is_file
+        said = "imported, in this folder or as installed" if missing else "executed"
+        raise ValueError(f"{file} cannot be {said}. {told(error)}") from error
     if not callable(made := getattr(module, attribute, None)):
-        raise ValueError(f"{path} has no model, class or function called {attribute!r}.")
+        raise ValueError(f"{file} has no model, class or function called {attribute!r}.")
     if isinstance(made, nn.Module) or not makes_models(made):
         return made
     model = build(made, attribute, sizes, getattr(module, f"{attribute}Config", None))
     if not callable(model):
         raise ValueError(f"{attribute}() returned {model!r}. Let it return the model, an nn.Module.")
     return model
+
+
+def executed(path: Path) -> ModuleType:
+    """Execute a file as a module, which finds those beside it."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    spec.loader.exec_module(module)
+    return module
 
 
 def makes_models(made: Callable[..., Any]) -> bool:
@@ -104,7 +119,7 @@ def build(
         accepts.bind(**options)
     except TypeError as error:
         raise ValueError(
-            f"{name} cannot be called with vocab_size and block_size alone: {error}. "
+            f"{name} cannot be called with {' and '.join(sizes) or 'no sizes'} alone: {error}. "
             f"Name a function that makes the model: def make(): return {name}(...)."
         ) from error
     try:
@@ -147,7 +162,8 @@ def loaded(messages: Iterator[Message], file: str) -> None:
 def main(argv: list[str] | None = None) -> None:
     """Run the command line."""
     options = arguments().parse_args(argv)
-    sizes = {"vocab_size": options.vocab_size, "block_size": options.block_size}
+    given = {"vocab_size": options.vocab_size, "block_size": options.block_size}
+    sizes = {name: size for name, size in given.items() if size is not None}
     try:
         check_claims(**sizes)
         choice = not options.no_train, options.ignore, options.require

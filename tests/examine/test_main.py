@@ -2,6 +2,7 @@
 
 import pytest
 
+from attention_course.apart import Worker
 from attention_course.examine import __main__ as command
 from attention_course.examine.__main__ import main
 
@@ -141,6 +142,42 @@ def examined(name):
     with pytest.raises(SystemExit) as exit:
         main([name, "--vocab-size=29", "--block-size=24", "--no-train"])
     return exit.value.code
+
+
+def test_sizes_that_the_model_tells_need_not_be_given(file, capsys):
+    assert without_sizes(f"{file}:make") == 0
+    assert without_sizes(f"{file}:GPT") == 2
+    assert "GPT cannot be called with no sizes alone: missing" in capsys.readouterr().err
+    assert without_sizes(f"{file}:NoInit") == 2
+    assert "no vocab_size is given, and NoInit tells none" in capsys.readouterr().err
+
+
+def without_sizes(name):
+    with pytest.raises(SystemExit) as exit:
+        main([name, "--no-train"])
+    return exit.value.code
+
+
+def test_a_module_is_imported_by_its_name(file, capsys, monkeypatch):
+    package = file.parent / "models_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "small.py").write_text(f"from . import beside\n{FILE}")
+    (package / "beside.py").write_text("")
+    (package / "ending.py").write_text("exit()")
+    monkeypatch.setattr(command.sys, "path", [str(file.parent), *command.sys.path])
+    monkeypatch.setattr(command, "worker", Worker("attention_course.examine.__main__:work"))
+    assert without_sizes("models_of_mine.small:make") == 0
+    assert examined("models_of_mine.small:Nano") == 0
+    capsys.readouterr()
+    for name, says in {
+        "models_of_mine.small:GTP": "models_of_mine.small has no model, class or function called 'GTP'.",
+        "models_of_mine.large:GPT": "models_of_mine.large cannot be imported, in this folder or as",
+        "models_of_mine.ending:GPT": "models_of_mine.ending cannot be executed. SystemExit",
+        "models_of_mine.small": "names no Python file, or module, and what is in it.",
+    }.items():
+        assert without_sizes(name) == 2
+        assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["my_gpt.py:GTP", "missing.py:GPT", "my_gpt.py", "my_gpt.py:Model"])

@@ -52,7 +52,7 @@ def anlp_positions_of_the_batch(broken):
 @real(
     GITHUB + "dmlc/gluon-nlp/issues/1015",
     "prev_len = states[0].shape[1] of (B, H, T, D): positions go on from the number of heads.",
-    given=lambda model: {"step": lambda ids, cache: model(ids, cache)},
+    given=lambda _: {"step": lambda model, ids, cache: model(ids, cache)},
 )
 def gluonnlp_past_length_is_heads(broken):
     class GPT2(GPT):
