@@ -301,6 +301,8 @@ answer_accuracy(table, val_text, tokenizer)
 #
 # Gradient descent would subtract lr times the gradient, so entries with large gradients would move far and the others hardly at all. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first mean, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The two `betas` say how far back these means reach, 0.9<!--given--> over about ten steps and 0.95<!--given--> over about twenty.
 #
+# So a learning rate belongs to its optimizer. In 100<!--given--> steps of a small GPT, plain gradient descent (`SGD`) did best with a rate of 0.7<!--given-->, at a loss of 0.93<!--given-->, and AdamW with 0.01<!--given-->, at 0.46<!--given-->, but AdamW with 0.3<!--given--> got stuck at 2.9<!--given-->. (SGD with momentum, a running sum of the gradients, got to 0.55<!--given-->.) If Adam seems to fail where SGD works, lower its rate before you give it up.
+#
 # The W stands for **weight decay**. At each step AdamW also shrinks the parameters a little, so that a parameter stays large only if that lowers the loss. Usually only matrices shrink, and `parameter_groups` leaves out biases and the scales of norms, since there are few of them and a small scale would switch a channel off.
 
 # %% [markdown]
@@ -1122,11 +1124,15 @@ picture(
 #
 # What switches dropout off is `model.eval()`, and `model.train()` switches it on again. Neither has anything to do with gradients, which `torch.no_grad()` leaves out. Our GPT has no dropout, so both modes give the same logits. But if yours has, call `eval()` before you validate or write, and `train()` before you go on, or the rest of the training runs without dropout. (The package's `evaluate` and `generate` do both for you.) `eval()` reaches only modules such as `nn.Dropout`. `F.dropout` and the `dropout_p` of `F.scaled_dot_product_attention` know nothing of it, so pass them `training=self.training`, and `p if self.training else 0.0`.
 #
-# ### More: why random batches, and what if one doesn't fit in memory?
+# ### More: why random batches, how large, and what if one doesn't fit in memory?
 #
 # Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is the mean of the blocks' losses.
 #
-# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. (A larger batch allows a larger rate, up to a point.) If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts. How you cut the batch changes only memory and time. What the model learns depends on the number of tokens per step, which is parts × batch × block_size.
+# A block may start in one story, or document, and end in the next, but as long as a token marks the border, here the newline, the model learns that nothing before it matters (GPT-3 does the same with an end-of-text token, Brown et al. 2020, appendix B). A new story costs yours 0.104<!--given--> nats per character by itself, and just as much behind the end of another story.
+#
+# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. (A larger batch allows a larger rate, up to a point.) The size also changes how often the model reads the text, so choose the rate and the number of steps anew for each size, and compare the lowest validation losses. On the short text above, 32<!--given--> blocks per step instead of 8 made the model overfit in as many steps, because it read four times as much, and underfit in as many epochs, because it took only a quarter of the steps.
+#
+# If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts. How you cut the batch changes only memory and time. What the model learns depends on the number of tokens per step, which is parts × batch × block_size.
 
 # %%
 x, y = get_batch(train_ids, 64, 8, generator)
@@ -1157,13 +1163,13 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # To test a new loop, run loop D on purpose. Give it the same small batch each time. A correct loop memorizes that batch within a few hundred steps, and its loss falls far below the entropy. If yours doesn't, look for the bug before you train on more.
 #
-# Two runs with different seeds end at different losses, because they start from other parameters and see other batches. A difference between two models means something only if it's larger than that, so train each of them with a few seeds (rung {speed_run} does). On another machine even the same seed ends a little differently, because sums are rounded in another order.
+# Two runs with different seeds end at different losses, because they start from other parameters and see other batches. A difference between two models means something only if it's larger than that, so train each of them with a few seeds (rung {speed_run} does). On another machine even the same seed ends a little differently, because sums are rounded in another order. With another precision the roundings change as well, so give each precision a few seeds before you compare. Four runs of a small GPT ended at losses from 0.34<!--given--> to 0.36<!--given--> in float32, and from 0.32<!--given--> to 0.37<!--given--> in bfloat16, so a single pair of runs could have favoured either.
 #
 # ### More: early stopping, underfitting, epochs, half precision
 #
 # Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling. A curve that looks flat often still falls, and with a cosine decay part of the gain comes only near the planned end.
 #
-# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third. (To miss nothing, cut the text into blocks without overlap and shuffle them.)
+# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third. To miss nothing, you can cut the text into blocks without overlap and shuffle them, but overlap isn't what makes a model overfit. Of the short text above only 11<!--given--> whole blocks remain, and a model that read nothing else had a validation loss above 5<!--given--> after 160<!--given--> steps, while with random starts it was at about 0.7<!--given-->.
 #
 # How much text does a model need? If your compute is limited, spend it on about 20 tokens per parameter (Hoffmann et al. 2022). Small models that many people will use are trained on far more, because a small model is cheaper to run. And if your text is short, up to four epochs are worth nearly as much as new text (Muennighoff et al. 2023). These are measurements of large models, so for a small one let the validation loss decide. From 80<!--given--> kB a small model learns to spell, and then memorizes. If you want sentences that make sense, start from a model that somebody else trained, and train it briefly on your text with a small learning rate (nanoGPT's `finetune_shakespeare.py` takes 20<!--given--> steps at 3e-5<!--given-->).
 #
