@@ -142,7 +142,7 @@ for row_x, row_y in zip(x, y):
 # %% [markdown]
 # ### More: who shifts, in other people's code
 #
-# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so make sure you don't shift twice. If you do, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far.
+# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so make sure you don't shift twice. If you do, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far. (When the input is the whole piece of text, the logits after its last token have no target and are left out. Nothing is lost, because in another block that token has a target.)
 #
 # The number of tokens that a model can look at, our block_size, is called the **context length** in papers.
 #
@@ -418,7 +418,7 @@ ladder = {
 # %% [markdown]
 # ### More: weight tying, initialization, pre-norm and post-norm
 #
-# Here the same table is both the embedding and the output matrix (nanoGPT's `wte` and `lm_head`), which is called **weight tying** (Press & Wolf 2017). Tying saves a matrix. It also trains each row at every position, and not only where its character occurs, because softmax pushes *all* logits, the right one up and the others down.
+# Here the same table is both the embedding and the output matrix (nanoGPT's `wte` and `lm_head`), which is called **weight tying** (Press & Wolf 2017). Tying saves a matrix. It also trains each row at every position, and not only where its character occurs, because softmax pushes *all* logits, the right one up and the others down. Only one initialization of the shared table survives, the last one, and it has to be a small one. With the default of `nn.Embedding`, a standard deviation of 1, our GPT would start at a loss of about 43<!--given-->.
 #
 # All models but the table begin with random matrices of standard deviation 1/√n_embd, and positions begin as the sines and cosines of rung {query_key_value}. The last matrix of each part, `c_proj`, gets half of that. The GPT's four parts add four outputs to the stream, and a sum of four independent numbers has four times their variance (rung {scaling_variance}), so halving each standard deviation keeps the sum at the size of a single output. For n_layer layers the factor is 1/√(2 · n_layer).
 #
@@ -1126,7 +1126,7 @@ picture(
 #
 # ### More: why random batches, how large, and what if one doesn't fit in memory?
 #
-# Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is the mean of the blocks' losses.
+# Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is also the mean of the blocks' losses. If your texts differ in length, divide the sum of all losses by the number of all tokens, as is usual, so that each token counts the same.
 #
 # A block may start in one story, or document, and end in the next, but as long as a token marks the border, here the newline, the model learns that nothing before it matters (GPT-3 does the same with an end-of-text token, Brown et al. 2020, appendix B). A new story costs yours 0.104<!--given--> nats per character by itself, and just as much behind the end of another story.
 #
@@ -1153,13 +1153,15 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # If the loss jumps up and soon comes back, let it run. If it doesn't come back, do what the authors of PaLM did (Chowdhery et al. 2022, section 5.1). They went back about a hundred steps and skipped a few hundred batches. The batches alone weren't to blame, because they did no harm when the model read them in another state.
 #
-# Why clip at 1? It's a convention that nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the number matters less than you might think, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. Clipping keeps a single huge gradient from filling the running means.
+# Why clip at 1? It's a convention that nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the number matters less than you might think, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. Clipping keeps a single huge gradient from filling the running means. The norm belongs to one batch, so it needn't fall with the loss, and a slow rise is no alarm while the loss still falls, as in the training of OLMo. In a small GPT of ours the norm stayed near 1 while the loss fell from 2.6<!--given--> to 0.4<!--given-->.
 #
 # ### More: my loss doesn't fall, or every run ends differently
 #
 # Where the loss gets stuck tells you what to look for. If it stays where it began, at ln V or a bit above, the model learns nothing. Perhaps the optimizer holds other parameters (as in loop B), or the learning rate is next to 0. If it stays at the floor of single characters, the model has only learned how frequent each character is. Perhaps a step was far too large (loop E), or the targets don't belong to the inputs. If only a deeper model stays there, try a third of the rate, and check its residual connections and norms. If it stays at the floor of pairs, nothing from further back arrives. Perhaps the model just needs more steps, as yours did. If it doesn't, look at the mask and the positions.
 #
 # With GPT-2's pieces of words the same reading holds on another scale, where ln V is 10.8<!--given--> and the smallest GPT-2 reaches about 2.9<!--given--> on web text (nanoGPT's readme). And if a loop is stable only at rates a hundred times smaller than others use, look for a bug in it instead of tuning the rate.
+#
+# The loss of a single step jitters, because each batch is easier or harder than the last. Batches of 4<!--given--> blocks cost your finished GPT between 0.14<!--given--> and 0.17<!--given--> nats per character, without a step of training, so average over many steps, or look at the validation loss, before you say that the loss doesn't fall.
 #
 # To test a new loop, run loop D on purpose. Give it the same small batch each time. A correct loop memorizes that batch within a few hundred steps, and its loss falls far below the entropy. If yours doesn't, look for the bug before you train on more.
 #
@@ -1269,7 +1271,7 @@ check("generate", my_generate)
 # %% [markdown]
 # ## More: save a run, load it, resume it
 #
-# `Trainer` takes one `step` at a time, and saves a **checkpoint**. A checkpoint is a file with all that you need to resume training, namely the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator. Compare the validation loss before saving and after loading. If it differs, the model wasn't restored, or dropout is on. If only the next steps are worse, the optimizer's running means are missing.
+# `Trainer` takes one `step` at a time, and saves a **checkpoint**. A checkpoint is a file with all that you need to resume training, namely the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator. The characters matter because without them the model's numbers mean nothing. A character that wasn't in the training text has no number, so `encode` raises an error (in nanoGPT's `sample.py` a KeyError, which you also get if the vocabulary is that of another text). Compare the validation loss before saving and after loading. If it differs, the model wasn't restored, or dropout is on. If only the next steps are worse, the optimizer's running means are missing.
 #
 # Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes both to step 20, and their losses are the same.
 
