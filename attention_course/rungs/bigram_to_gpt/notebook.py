@@ -142,7 +142,7 @@ for row_x, row_y in zip(x, y):
 # %% [markdown]
 # ### More: who shifts, in other people's code
 #
-# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so make sure you don't shift twice. If you do, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far.
+# In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so make sure you don't shift twice. If you do, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far. (When the input is the whole piece of text, the logits after its last token have no target and are left out. Nothing is lost, because in another block that token has a target.)
 #
 # The number of tokens that a model can look at, our block_size, is called the **context length** in papers.
 #
@@ -301,6 +301,8 @@ answer_accuracy(table, val_text, tokenizer)
 #
 # Gradient descent would subtract lr times the gradient, so entries with large gradients would move far and the others hardly at all. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first mean, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The two `betas` say how far back these means reach, 0.9<!--given--> over about ten steps and 0.95<!--given--> over about twenty.
 #
+# So a learning rate belongs to its optimizer. In 100<!--given--> steps of a small GPT, plain gradient descent (`SGD`) did best with a rate of 0.7<!--given-->, at a loss of 0.93<!--given-->, and AdamW with 0.01<!--given-->, at 0.46<!--given-->, but AdamW with 0.3<!--given--> got stuck at 2.9<!--given-->. (SGD with momentum, a running sum of the gradients, got to 0.55<!--given-->.) If Adam seems to fail where SGD works, lower its rate before you give it up.
+#
 # The W stands for **weight decay**. At each step AdamW also shrinks the parameters a little, so that a parameter stays large only if that lowers the loss. Usually only matrices shrink, and `parameter_groups` leaves out biases and the scales of norms, since there are few of them and a small scale would switch a channel off.
 
 # %% [markdown]
@@ -416,7 +418,7 @@ ladder = {
 # %% [markdown]
 # ### More: weight tying, initialization, pre-norm and post-norm
 #
-# Here the same table is both the embedding and the output matrix (nanoGPT's `wte` and `lm_head`), which is called **weight tying** (Press & Wolf 2017). Tying saves a matrix. It also trains each row at every position, and not only where its character occurs, because softmax pushes *all* logits, the right one up and the others down.
+# Here the same table is both the embedding and the output matrix (nanoGPT's `wte` and `lm_head`), which is called **weight tying** (Press & Wolf 2017). Tying saves a matrix. It also trains each row at every position, and not only where its character occurs, because softmax pushes *all* logits, the right one up and the others down. Only one initialization of the shared table survives, the last one, and it has to be a small one. With the default of `nn.Embedding`, a standard deviation of 1, our GPT would start at a loss of about 43<!--given-->.
 #
 # All models but the table begin with random matrices of standard deviation 1/√n_embd, and positions begin as the sines and cosines of rung {query_key_value}. The last matrix of each part, `c_proj`, gets half of that. The GPT's four parts add four outputs to the stream, and a sum of four independent numbers has four times their variance (rung {scaling_variance}), so halving each standard deviation keeps the sum at the size of a single output. For n_layer layers the factor is 1/√(2 · n_layer).
 #
@@ -1122,11 +1124,15 @@ picture(
 #
 # What switches dropout off is `model.eval()`, and `model.train()` switches it on again. Neither has anything to do with gradients, which `torch.no_grad()` leaves out. Our GPT has no dropout, so both modes give the same logits. But if yours has, call `eval()` before you validate or write, and `train()` before you go on, or the rest of the training runs without dropout. (The package's `evaluate` and `generate` do both for you.) `eval()` reaches only modules such as `nn.Dropout`. `F.dropout` and the `dropout_p` of `F.scaled_dot_product_attention` know nothing of it, so pass them `training=self.training`, and `p if self.training else 0.0`.
 #
-# ### More: why random batches, and what if one doesn't fit in memory?
+# ### More: why random batches, how large, and what if one doesn't fit in memory?
 #
-# Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is the mean of the blocks' losses.
+# Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is also the mean of the blocks' losses. If your texts differ in length, divide the sum of all losses by the number of all tokens, as is usual, so that each token counts the same.
 #
-# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. (A larger batch allows a larger rate, up to a point.) If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts. How you cut the batch changes only memory and time. What the model learns depends on the number of tokens per step, which is parts × batch × block_size.
+# A block may start in one story, or document, and end in the next, but as long as a token marks the border, here the newline, the model learns that nothing before it matters (GPT-3 does the same with an end-of-text token, Brown et al. 2020, appendix B). A new story costs yours 0.104<!--given--> nats per character by itself, and just as much behind the end of another story.
+#
+# A smaller batch has a noisier gradient, so a learning rate that suited a large batch may be too large for it. (A larger batch allows a larger rate, up to a point.) The size also changes how often the model reads the text, so choose the rate and the number of steps anew for each size, and compare the lowest validation losses. On the short text above, 32<!--given--> blocks per step instead of 8 made the model overfit in as many steps, because it read four times as much, and underfit in as many epochs, because it took only a quarter of the steps.
+#
+# If memory is short, lower the rate, or keep the batch and cut it into equal parts. Call `backward()` for each part, and only then take a step. Gradients add up until you reset them. That broke loop A, but here it's what you want, and it's called gradient accumulation. Since the loss is a mean, divide each part's loss by the number of parts. How you cut the batch changes only memory and time. What the model learns depends on the number of tokens per step, which is parts × batch × block_size.
 
 # %%
 x, y = get_batch(train_ids, 64, 8, generator)
@@ -1147,7 +1153,7 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # If the loss jumps up and soon comes back, let it run. If it doesn't come back, do what the authors of PaLM did (Chowdhery et al. 2022, section 5.1). They went back about a hundred steps and skipped a few hundred batches. The batches alone weren't to blame, because they did no harm when the model read them in another state.
 #
-# Why clip at 1? It's a convention that nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the number matters less than you might think, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. Clipping keeps a single huge gradient from filling the running means.
+# Why clip at 1? It's a convention that nanoGPT and GPT-3 follow. `clip_grad_norm_` returns the norm before clipping, so print it, and choose a number that only outliers exceed. With AdamW the number matters less than you might think, because the step is divided by the size of recent gradients, and a factor that all of them share cancels out. Clipping keeps a single huge gradient from filling the running means. The norm belongs to one batch, so it needn't fall with the loss, and a slow rise is no alarm while the loss still falls, as in the training of OLMo. In a small GPT of ours the norm stayed near 1 while the loss fell from 2.6<!--given--> to 0.4<!--given-->.
 #
 # ### More: my loss doesn't fall, or every run ends differently
 #
@@ -1155,15 +1161,17 @@ for parameter, grad in zip(model.parameters(), whole):
 #
 # With GPT-2's pieces of words the same reading holds on another scale, where ln V is 10.8<!--given--> and the smallest GPT-2 reaches about 2.9<!--given--> on web text (nanoGPT's readme). And if a loop is stable only at rates a hundred times smaller than others use, look for a bug in it instead of tuning the rate.
 #
+# The loss of a single step jitters, because each batch is easier or harder than the last. Batches of 4<!--given--> blocks cost your finished GPT between 0.14<!--given--> and 0.17<!--given--> nats per character, without a step of training, so average over many steps, or look at the validation loss, before you say that the loss doesn't fall.
+#
 # To test a new loop, run loop D on purpose. Give it the same small batch each time. A correct loop memorizes that batch within a few hundred steps, and its loss falls far below the entropy. If yours doesn't, look for the bug before you train on more.
 #
-# Two runs with different seeds end at different losses, because they start from other parameters and see other batches. A difference between two models means something only if it's larger than that, so train each of them with a few seeds (rung {speed_run} does). On another machine even the same seed ends a little differently, because sums are rounded in another order.
+# Two runs with different seeds end at different losses, because they start from other parameters and see other batches. A difference between two models means something only if it's larger than that, so train each of them with a few seeds (rung {speed_run} does). On another machine even the same seed ends a little differently, because sums are rounded in another order. With another precision the roundings change as well, so give each precision a few seeds before you compare. Four runs of a small GPT ended at losses from 0.34<!--given--> to 0.36<!--given--> in float32, and from 0.32<!--given--> to 0.37<!--given--> in bfloat16, so a single pair of runs could have favoured either.
 #
 # ### More: early stopping, underfitting, epochs, half precision
 #
 # Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling. A curve that looks flat often still falls, and with a cosine decay part of the gain comes only near the planned end.
 #
-# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third. (To miss nothing, cut the text into blocks without overlap and shuffle them.)
+# One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third. To miss nothing, you can cut the text into blocks without overlap and shuffle them, but overlap isn't what makes a model overfit. Of the short text above only 11<!--given--> whole blocks remain, and a model that read nothing else had a validation loss above 5<!--given--> after 160<!--given--> steps, while with random starts it was at about 0.7<!--given-->.
 #
 # How much text does a model need? If your compute is limited, spend it on about 20 tokens per parameter (Hoffmann et al. 2022). Small models that many people will use are trained on far more, because a small model is cheaper to run. And if your text is short, up to four epochs are worth nearly as much as new text (Muennighoff et al. 2023). These are measurements of large models, so for a small one let the validation loss decide. From 80<!--given--> kB a small model learns to spell, and then memorizes. If you want sentences that make sense, start from a model that somebody else trained, and train it briefly on your text with a small learning rate (nanoGPT's `finetune_shakespeare.py` takes 20<!--given--> steps at 3e-5<!--given-->).
 #
@@ -1263,7 +1271,7 @@ check("generate", my_generate)
 # %% [markdown]
 # ## More: save a run, load it, resume it
 #
-# `Trainer` takes one `step` at a time, and saves a **checkpoint**. A checkpoint is a file with all that you need to resume training, namely the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator. Compare the validation loss before saving and after loading. If it differs, the model wasn't restored, or dropout is on. If only the next steps are worse, the optimizer's running means are missing.
+# `Trainer` takes one `step` at a time, and saves a **checkpoint**. A checkpoint is a file with all that you need to resume training, namely the parameters and sizes of the model, the characters of the tokenizer, the number of steps, and the states of the optimizer and of the random number generator. The characters matter because without them the model's numbers mean nothing. A character that wasn't in the training text has no number, so `encode` raises an error (in nanoGPT's `sample.py` a KeyError, which you also get if the vocabulary is that of another text). Compare the validation loss before saving and after loading. If it differs, the model wasn't restored, or dropout is on. If only the next steps are worse, the optimizer's running means are missing.
 #
 # Below, `first` takes 10 steps and is saved. `second` loads the file. `run` takes both to step 20, and their losses are the same.
 
