@@ -208,9 +208,14 @@ def left_padding(candidate: Candidate) -> Finding:
     padded = torch.cat([before, ids], dim=1)
     try:
         with torch.no_grad():
-            logits = collected(stirred.logits_in(stirred.answer(padded, **options)))[:, pad:]
+            own, logits = (
+                collected(subject.logits_in(subject.answer(padded, **options)))[:, pad:]
+                for subject in (candidate.given, stirred)
+            )
     except Exception as error:
         raise CannotAskError(f"It takes an attention_mask of another kind. {told(error)}") from error
+    if not own.isfinite().all():
+        return found(False, f"With {pad} hidden tokens before a text its logits are NaN or inf.", cause="nan")
     said = f"With {pad} hidden tokens before a text its logits differ by"
     finding = same(stirred, stirred.logits(ids), logits, said, slack=ONE_BY_ONE)
     if finding.verdict == "right":

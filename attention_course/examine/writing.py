@@ -18,6 +18,7 @@ UNLIKELY = 1e-6  # what a right model does by luck
 DRAWN = 1024  # tokens that are drawn, to compare their mean surprise with the entropy
 RARE = 0.001  # a probability
 WRITTEN = 20  # tokens that it writes after each text
+GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that take the likeliest token
 TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 
 
@@ -107,16 +108,26 @@ def writes_predictions(candidate: Candidate) -> Finding:
     T = min(8, max(1, block // 3))
     new = max(1, min(WRITTEN, block - T))
     ids = stirred.draw(DRAWN // (16 if stirred.is_large else 1) // new, T, seed=14)
-    written = written_by(stirred, ids, new)
-    if written.shape[1] != T + new:
-        raise CannotAskError(f"generate(ids, {new}) appends {written.shape[1] - T} tokens.")
-    logits, drawn = stirred.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
-    behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
-    missed = behind > 10 * stirred.tolerance(logits)
-    cause = "again" if new > 1 and bool((drawn == drawn[:, :1]).all()) else ""
-    if len(ids) > 1 and missed.any() and not missed[:, 0].any():
-        said = f"It takes the likeliest token first, and then in {int(missed.sum())} of {missed.numel()} not."
-        return found(False, said, "The likeliest each time.", cause or "later")
+    greedy = next(({name: value} for name, value in GREEDY.items() if name in options_of(stirred)), {})
+    for options in (greedy, {}) if greedy else ({},):
+        written = written_by(stirred, ids, new, **options)
+        if written.shape[1] != T + new:
+            raise CannotAskError(f"generate(ids, {new}) appends {written.shape[1] - T} tokens.")
+        logits, drawn = stirred.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
+        behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
+        missed = behind > 10 * stirred.tolerance(logits)
+        cause = "again" if new > 1 and bool((drawn == drawn[:, :1]).all()) else ""
+        if missed.any() and (options or (len(ids) > 1 and not missed[:, 0].any())):
+            asked = (
+                f"With {', '.join(f'{name}={value}' for name, value in options.items())} " if options else ""
+            )
+            said = f"{asked}{int(missed.sum())} of {missed.numel()} tokens are not the likeliest."
+            return found(
+                False,
+                said,
+                "The likeliest each time.",
+                cause or ("greedy" if missed[:, 0].any() else "later"),
+            )
     later = drawn_from(logits[:, :1], drawn[:, :1]).verdict == "right"
     return replace(drawn_from(logits, drawn), cause=cause or ("later" if later else ""))
 
