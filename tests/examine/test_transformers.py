@@ -14,7 +14,7 @@ SAMPLE = ["gpt2", "bart", "llama"]
 pytestmark = [
     pytest.mark.usefixtures("shapes_unchecked"),
     pytest.mark.skipif(
-        f"transformers {transformers.__version__} " not in TEXT, reason="written with another version"
+        f"transformers {transformers.__version__}, " not in TEXT, reason="written with another version"
     ),
 ]
 
