@@ -357,7 +357,7 @@ print(f"first copy  {loss_of(new_stream[-1], 30, first_copy):.1f}")
 print(f"second copy {whole:.1f}")
 
 # %% [markdown]
-# Nobody can foresee a random word, but the second copy costs little, because the model looks it up in the first. Which heads does it need for that? Start with the two that put nine tenths of their weight on the previous token, because they look so much alike.
+# Nobody can foresee a random word, but the second copy costs far less, because there the model can look it up. Which heads does it need for that? Start with the two that put nine tenths of their weight on the previous token, because they look so much alike.
 
 # %% tags=["folded"]
 # Question
@@ -432,7 +432,7 @@ assert cost["18.6"] > singles.max() + 0.3
 assert singles.max() > 0.7
 
 # %% [markdown]
-# It is a lot. None of these random heads costs as much as `16.0` or `18.6`, and no four of them as much as the finders. The map isn't complete, though, because one random head costs about a nat, and no score of ours names it.
+# It is a lot. None of these random heads costs as much as `16.0` or `18.6`, and none of the five sets of four as much as the finders. The map isn't complete, though, because one random head costs about a nat, and no score of ours names it.
 #
 # ### More: what in-context learning loses without it
 #
@@ -454,7 +454,7 @@ assert max(map(abs, rest)) < needed / 2
 #
 # ## Why does it look there?
 #
-# Without `16.0`, which only looks one token back, the task falls apart. Why would an *induction* head need that?
+# Without `16.0`, which only looks one token back, the second copy costs {{cost["16.0"]:.1f}} nats more. What use is it to an *induction* head?
 #
 # Think of the last “Poor”. Its query has to match the key at Sam, but nothing in the word Sam says that “poor” came before it. Some part of the model must have written it there. But which?
 #
@@ -506,22 +506,19 @@ for part, size in lead.items():
     print(f"{part:10} {size:+5.1f}")
 
 # %% [markdown]
-# Nearly all of it comes from `16.0`. At every word, `16.0` has left a note that says which word came before, and the query of `17.3` asks for that note. When one head reads in its keys what another has written, that's called **K-composition**, with a K for key (Elhage et al. 2021).
+# Nearly the whole lead comes from `16.0`. At every word, `16.0` has left a note that says which word came before, and the query of `17.3` asks for that note. When one head reads in its keys what another has written, that's called **K-composition**, with a K for key (Elhage et al. 2021).
 #
-# But does `17.3` need the note? Before you run the cell, guess what's left of its score without `16.0`, and what's left without `11.1`.
+# But does `17.3` need the note? Guess first what's left of its score without `16.0`, and without `11.1`.
 
 
 # %% tags=["do", "long"]
-# With SmolLM2: without 16.0 the score of 17.3 falls from 0.8 to 0.0.
-found = {"nothing": new_scores["induction"]}
+# With SmolLM2: what is left of two scores without 16.0, without 11.1.
+found = {"with all heads": new_scores["induction"]}
 for head in ((16, 0), (11, 1)):
     without = scores_of(walk(new_texts, [head])[1], new_texts)
-    found[name(head)] = without["induction"]
-for told, induction in found.items():
-    print(
-        f"without {told:7}: 17.3 {induction[17, 3]:.1f}, "
-        f"18.6 {induction[18, 6]:.1f}"
-    )
+    found[f"without {name(head)}"] = without["induction"]
+for told, score in found.items():
+    print(f"{told:14} 17.3 {score[17, 3]:.1f}, 18.6 {score[18, 6]:.1f}")
 
 # %% tags=["folded", "long"]
 # With SmolLM2: these heads depend on 16.0, and not on 11.1.
@@ -638,7 +635,7 @@ for layer in (22, 23, 24, 25):
 #
 # A head has two jobs. Its query and key matrices decide *where* it looks (often called QK), and its values and its columns of the output projection decide *what* it writes into the stream (value and output, OV). So far you've looked at the first job only.
 #
-# For the second, multiply what a head writes by the output matrix. Then you see which logits it raises by itself, without the help of later layers, which is called **direct logit attribution**. In the random words, how far does a head raise the right next word above the 29 other words of the list?
+# For the second, multiply what a head writes by the output matrix. Then you see which logits it raises by itself, without the help of later layers. This is **direct logit attribution**. How far does a head raise the right next word above the 29 other words of the list?
 
 # %% tags=["folded"]
 # Question
@@ -669,10 +666,10 @@ for head, much in zip(finders, at_finders):
     print(f"{name(head)} {much:.1f}")
 
 # %% [markdown]
-# The finders look straight at the right word, and hardly say it. So who does say it? Such a head must look there as well. Take the 20 that do so most, pick the four of them that raise the word most, on the first four texts, and measure them on the others. In which layer do you expect them?
+# The finders look straight at the right word, but hardly say it. So who does say it? Such a head must look there as well. Take the 20 that do so most, pick the four of them that raise the word most, on the first four texts, and measure them on the others. In which layer do you expect them?
 
 # %% tags=["do"]
-# With SmolLM2: all four are in layer 23, and 23.2 raises the word by 0.5.
+# With SmolLM2: the four that raise the word most, and by how much.
 looked = best(scores["induction"], 20)  # they look there at least a bit
 writers = sorted(
     looked,
@@ -683,8 +680,29 @@ at_writers = raised_on_new(writers)
 for head, much in zip(writers, at_writers):
     print(f"{name(head)} {much:.1f}")
 
+# %% [markdown]
+# All of these writers are in layer 23. That's the very layer in which the name moved, and you had found it with other texts and another tool.
+#
+# Do the writers need the finders? If so, they should lose their place without them. Take the finders away, and for comparison four random heads.
+
+# %% tags=["long"]
+# With SmolLM2: without the finders the writers hardly look there.
+print("how much the writers look at the right word, and raise it")
+looks, raises = {}, {}
+for told, off in {
+    "with all heads": [],
+    "without the finders": finders,
+    "without four random heads": fours[0],
+}.items():
+    stream_without, notes_without = walk(new_texts, off)
+    found = scores_of(notes_without, new_texts)["induction"]
+    raising = raised_on_new(writers, notes_without, stream_without)
+    looks[told] = sum(found[head].item() for head in writers) / 4
+    raises[told] = sum(raising) / 4
+    print(f"{told:25} {looks[told]:.1f}, {raises[told]:.1f}")
+
 # %% tags=["folded", "long"]
-# With SmolLM2: what the texts say of finders and writers holds.
+# With SmolLM2: what the text says of finders and writers holds.
 around = [(at, head) for at in range(20, 25) for head in range(9)]
 around = [head for head in around if head not in writers]
 around = sorted(raised_on_new(around))
@@ -692,34 +710,11 @@ assert max(at_finders) < 0.25 < min(at_writers[:3])
 assert {layer for layer, _ in writers} == {23}
 assert abs(around[20]) < 0.05
 assert sum(at_writers) / 4 > around[-1]
-
-# %% [markdown]
-# All of these writers are in layer 23. That's the very layer in which the name moved, and you had found it with other texts and another tool.
-#
-# Do the writers need the finders? If so, they should lose their place without them. Take the finders away, and to compare, four heads drawn at random.
-
-# %% tags=["long"]
-# With SmolLM2: without the finders the writers look elsewhere.
-without = {
-    "nothing": [],
-    "the finders": finders,
-    "four at random": fours[0],
-}
-looks, raises = {}, {}
-for told, off in without.items():
-    stream_without, notes_without = walk(new_texts, off)
-    found = scores_of(notes_without, new_texts)["induction"]
-    looks[told] = sum(found[head].item() for head in writers) / 4
-    raises[told] = raised_on_new(writers, notes_without, stream_without)
-    raises[told] = sum(raises[told]) / 4
-    print(
-        f"without {told:15} the writers look there {looks[told]:.1f}, ",
-        end="",
-    )
-    print(f"raise it {raises[told]:.1f}")
-assert raises["the finders"] < 0.5 * raises["nothing"]
-assert looks["the finders"] < 0.5 * looks["four at random"]
-assert raises["four at random"] > 0.8 * raises["nothing"]
+all_on, no_finders, no_four = raises.values()
+assert no_finders < 0.5 * all_on
+assert no_four > 0.8 * all_on
+assert looks["without the finders"] < 0.5 * looks["with all heads"]
+assert looks["without four random heads"] > 0.8 * looks["with all heads"]
 cost["writers"] = cost_of(writers)
 assert cost["writers"] < 0.4 * cost["induction"]
 
@@ -736,7 +731,7 @@ assert cost["writers"] < 0.4 * cost["induction"]
 
 
 # %%
-# With SmolLM2: without the writers Sam gets 0.4, without layer 23 0.1.
+# With SmolLM2: how probable Sam is without some heads of layer 23.
 def share_of_sam(off):
     with torch.no_grad(), ablate(model, off):
         logits = model(tokenizer.encode(asked)[None])[0, -1]
@@ -858,7 +853,7 @@ def hiding_token_0(start):
 
 on_first, but_from_1 = hiding_token_0(1), hiding_token_0(2)
 for told, weights in (("all", on_first), ("all but 1", but_from_1)):
-    print(f"hidden from {told}:", *(f"{w:.1f}" for w in weights))
+    print(f"hidden from {told}:", *(f"{weight:.1f}" for weight in weights))
 
 # %% tags=["folded", "long"]
 # With SmolLM2: what the section says of the sink holds.
