@@ -294,7 +294,7 @@ picture(
 # %% [markdown]
 # The scores hold up on texts that had no part in the choice, so these four look where an induction head should. Let's call them the finders. (The third map is strange. Why does so much weight lie on the *first* token? We'll come to that.)
 #
-# But a head that always looks 29 words back would score just as high, so test them on our story. How much of their weight do the four give to Sam, when the last “Poor” is the query? Try another word in the place of Sam.
+# But a head that always looks 29 words back would score just as high, so test them on our story. How much of their weight do the four give to Sam when the last “Poor” is the query? Then try a word other than Sam.
 
 # %% tags=["do"]
 # With SmolLM2: the four heads put 0.8 to 1.0 of their weight on " Sam".
@@ -385,7 +385,7 @@ for off, added in cost.items():
 # %% [markdown]
 # `11.1` looks at the right place, but this task can do without it. It doesn't even stand in for `16.0`, because without both the cost is about the same.
 #
-# And is a nat or two a lot? You can only tell by comparison, so take away heads drawn at random from the same layers, 15 to 19. (Change the seed if you want to draw others.)
+# Is a nat or two a lot? You can only tell by comparison, so take away heads drawn at random from the same layers, 15 to 19. (Change the seed if you want to draw others.)
 
 # %% tags=["do", "nbval-ignore-output", "long:20"]
 # With SmolLM2: the worst of 20 random heads costs 1.0, of 5 fours 1.4.
@@ -666,7 +666,7 @@ for head, much in zip(finders, at_finders):
     print(f"{name(head)} {much:.1f}")
 
 # %% [markdown]
-# The finders look straight at the right word, but hardly say it. So who does say it? Such a head must look there as well. Take the 20 that do so most, pick the four of them that raise the word most, on the first four texts, and measure them on the others. In which layer do you expect them?
+# The finders look straight at the right word, but hardly say it. So who does say it? Such a head must look there as well. Of the 20 that do so most, pick the four that raise the word most on the first four texts, and measure them on the others. In which layer do you expect them?
 
 # %% tags=["do"]
 # With SmolLM2: the four that raise the word most, and by how much.
@@ -681,7 +681,7 @@ for head, much in zip(writers, at_writers):
     print(f"{name(head)} {much:.1f}")
 
 # %% [markdown]
-# All of these writers are in layer 23. That's the very layer in which the name moved, and you had found it with other texts and another tool.
+# All of these writers are in layer 23. That's the very layer in which the name moved, which you found with other texts and another tool.
 #
 # Do the writers need the finders? If so, they should lose their place without them. Take the finders away, and for comparison four random heads.
 
@@ -725,7 +725,7 @@ assert cost["writers"] < 0.4 * cost["induction"]
 # 2. The finders in layers 17 and 18 read these notes, and find out *where* to look.
 # 3. The writers in layer 23 look at the same place, and move *what* is there.
 #
-# (Others must write as well, because without the writers the second copy costs only {{cost["writers"]:.1f}} nats more, and without the finders {{cost["induction"]:.1f}}.)
+# (Other heads must write as well, because without the writers the second copy costs only {{cost["writers"]:.1f}} nats more, and without the finders {{cost["induction"]:.1f}}.)
 #
 # But these are random words, so does the relay also explain who got the drum? Guess what happens to Sam's probability without the four writers.
 
@@ -827,7 +827,7 @@ for told, loss in losses.items():
     print(f"{told:15} {loss:.1f}")
 
 # %% [markdown]
-# One more visible token undoes most of the damage. Not just any token will do, because token 100 doesn't help (though only the second half can see it). And what token 0 says doesn't matter, because another word in its place helps about as much. Try some.
+# One more visible token undoes most of the damage. Not just any token will do, because token 100 doesn't help (though only the second half can see it). And what token 0 says doesn't matter, because another word in its place helps about as much. Try a few.
 #
 # ### More: who takes over when token 0 can't be seen
 #
