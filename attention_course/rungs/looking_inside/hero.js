@@ -114,7 +114,7 @@ function play(stage, { tokens, shape, weights, jobs }) {
     const many = scores[job].filter((score) => score >= 0.5).length;
     shading.textContent = `average weight on ${PHRASES[job]}:`;
     count.textContent = `${many} of ${cells.length} heads put 50 % or more of their weight there`;
-    const nothing = `“${words[query]}” ${query ? "stands here for the first time" : "can read only itself"}`;
+    const nothing = `“${words[query]}” ${query ? "appears here for the first time" : "can read only itself"}`;
     dashed.textContent = targets.length ? `dashed: ${PHRASES[job]}` : nothing;
     for (const [name, button] of Object.entries(buttons)) button.setAttribute("aria-pressed", name === job);
     set(map, { "aria-valuetext": tellHead() });

@@ -82,11 +82,11 @@ for share, i in zip(shares, ids):
 # %% [markdown]
 # It says Sam, and Ben comes second. Try your own names, then put ours back, because later cells need them.
 #
-# How much can it learn from what it reads? Give it story after story in one long text, and look at its loss on each. To judge the result we need a level that could prove us wrong. Imagine a reader who knows which words occur and how often, but nothing about their order. On average a word costs this reader the entropy of that list.
+# How much can it learn from what it reads? Give it story after story in one long text, and look at its loss on each. A falling loss alone won't tell you what it learned, so we need something to compare it with. Imagine a reader who knows which words occur and how often, but nothing about their order. On average a word costs this reader the entropy of that list.
 
 
 # %% tags=["folded"]
-# Helper: what a reader pays who knows nothing but the words
+# Helper: the loss of a reader who knows nothing but the words
 text = write_stories(seed=3, characters=1500)
 stories = text.splitlines()
 long_text = write_stories()
@@ -102,7 +102,7 @@ print(f"{words_only:.2f} nats per character")
 ask("what_would_prove_it")
 
 
-# %%
+# %% tags=["folded"]
 # With SmolLM2: story 1 costs 1.3 nats per character, later ones 0.3.
 def loss_by_story(stories):
     pieces = [tokenizer.encode(story + "\n") for story in stories]
@@ -142,7 +142,7 @@ picture(
 )
 
 # %% [markdown]
-# Within a few stories the loss falls far below {{words_only:.1f}}, the price of the words alone, so the model knows something about their order, though part of that may come from English. And yet not one parameter has changed. It learned from its context, which is called **in-context learning**.
+# Within a few stories the loss falls far below {{words_only:.1f}}, the price of the words alone, so the model knows something about their order (though some of that may be English, which it knew before). And yet not one parameter has changed. It learned from its context, which is called **in-context learning**.
 #
 # ### More: the same stories with their words in random order
 #
@@ -158,7 +158,7 @@ print(f"story 1: {mixed[0]:.1f}, from story 8 on: {mixed[7:].mean():.1f}")
 assert mixed[7:].min() > words_only
 
 # %% [markdown]
-# The loss falls here, too, and by about as much, so most of what the model learned may be the words. It stays above the level of the words, since nobody can foresee a random order. (The distance between the two curves is there from story 1 on, because the model already knew how English orders its words.)
+# The loss falls here, too, and by about as much, so most of what the model learned may be the words. It stays above the level of the words, since nobody can foresee a random order. (Even story 1 costs more than it did in its own order, because the model already knew how English orders its words.)
 #
 # ## 270 heads
 #
@@ -170,7 +170,7 @@ targets = TARGETS["induction"](a_b_c)  # a row for each query
 targets.int()
 
 # %% [markdown]
-# In row 3 the query is the second 5. The first 5 was followed by the 6 in column 1. A head's score is the weight that it puts on its targets, averaged over the queries that have one. Here are the weights of a head that looks at every token equally.
+# In row 3 the query is the second 5. The first 5 was followed by the 6 in column 1, so that's its target. A head's score is the weight that it puts on its targets, averaged over the queries that have one. Here are the weights of a head that looks at every token equally.
 
 # %%
 weights = causal_mask(6) / torch.arange(1, 7)[:, None]
@@ -215,7 +215,7 @@ own = model.lm_head(model.transformer.ln_f(stream[-1]))
 torch.testing.assert_close(own, model(ids), atol=1e-3, rtol=0)
 
 # %% [markdown]
-# For a clean test, draw 30 words at random (a few are pieces of words) and write them twice. In the second copy, only the first copy can tell a head what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270<!--given--> heads to choose from, some will look good by luck. Ask for more heads than 2 and 4 below, and see where the scores drop.
+# For a clean test, draw 30 words at random (a few are pieces of words) and write them twice. In the second copy, only the first copy can tell a head what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270<!--given--> heads to choose from, some will look good by luck. Raise the 2 and the 4 below to list more heads, and see where the scores drop.
 
 
 # %% tags=["folded"]
@@ -294,7 +294,7 @@ picture(
 # %% [markdown]
 # The scores hold up on texts that had no part in the choice, so these four look where an induction head should. Let's call them the finders. (The third map is strange. Why does so much weight lie on the *first* token? We'll come to that.)
 #
-# But a head that always looks 29 words back would score just as high, so test them on our story. Here is how much of their weight the four give to Sam when the last “Poor” asks. Try another word there.
+# But a head that always looks 29 words back would score just as high, so test them on our story. How much of their weight do the four give to Sam when the last “Poor” is the query? Then try a word other than Sam.
 
 # %% tags=["do"]
 # With SmolLM2: the four heads put 0.8 to 1.0 of their weight on " Sam".
@@ -333,11 +333,7 @@ for text in (
 #
 # ## Break it: take a head away
 #
-# An ablation can tell you (rung {cross_and_causal}). You set the output of a head to 0 and measure how much more the second copy costs, on the four new texts. Start with the two heads that put nine tenths of their weight on the previous token, because they look so much alike.
-
-# %% tags=["folded"]
-# Question
-ask("two_heads_that_look_back")
+# An ablation can tell you (rung {cross_and_causal}). You set the output of a head to 0, and measure how much the loss rises. What is the loss on the four new texts with all heads?
 
 
 # %% tags=["folded"]
@@ -359,6 +355,13 @@ first_copy, second_copy = slice(0, n - 1), slice(n, 2 * n - 1)
 whole = loss_of(new_stream[-1], 30, second_copy)
 print(f"first copy  {loss_of(new_stream[-1], 30, first_copy):.1f}")
 print(f"second copy {whole:.1f}")
+
+# %% [markdown]
+# Nobody can foresee a random word, but the second copy costs far less, because there the model can look it up. Which heads does it need for that? Start with the two that put nine tenths of their weight on the previous token, because they look so much alike.
+
+# %% tags=["folded"]
+# Question
+ask("two_heads_that_look_back")
 
 
 # %% tags=["do", "nbval-ignore-output", "long"]
@@ -382,10 +385,10 @@ for off, added in cost.items():
 # %% [markdown]
 # `11.1` looks at the right place, but this task can do without it. It doesn't even stand in for `16.0`, because without both the cost is about the same.
 #
-# Are the other numbers large? You can only tell by comparison, so take away heads drawn at random from the same layers, 15 to 19. (Change the seed if you want to draw others.)
+# Is a nat or two a lot? You can only tell by comparison, so take away heads drawn at random from the same layers, 15 to 19. (Change the seed if you want to draw others.)
 
 # %% tags=["do", "nbval-ignore-output", "long:20"]
-# With SmolLM2: the worst of 20 random heads costs 1.0, of 5 sets 1.4.
+# With SmolLM2: the worst of 20 random heads costs 1.0, of 5 fours 1.4.
 controls = 20
 named = {(16, 0), *finders}
 others = [
@@ -429,7 +432,7 @@ assert cost["18.6"] > singles.max() + 0.3
 assert singles.max() > 0.7
 
 # %% [markdown]
-# None of these random heads costs as much as `16.0` or `18.6`, and none of the five sets as much as the four. The map isn't complete, though, because one random head costs about a nat, and no score of ours names it.
+# It is a lot. None of these random heads costs as much as `16.0` or `18.6`, and none of the five sets of four as much as the finders. The map isn't complete, though, because one random head costs about a nat, and no score of ours names it.
 #
 # ### More: what in-context learning loses without it
 #
@@ -447,20 +450,26 @@ needed, *rest = added.values()
 assert max(map(abs, rest)) < needed / 2
 
 # %% [markdown]
-# So `16.0` can have only a small part in this in-context learning, because the later stories still cost far less than story 1 did.
+# So `16.0` plays only a small part in this in-context learning, because the later stories still cost far less than story 1 did.
 #
 # ## Why does it look there?
 #
-# Why would an *induction* head need a *previous-token* head? A score is a query times a key, and the key is made from the stream, which is a sum of what each part has written. So you can split the score by who wrote that part of the key. How much does each part favour the right key over the other words of the list?
+# Without `16.0`, which only looks one token back, the second copy costs {{cost["16.0"]:.1f}} nats more. What use is it to an *induction* head?
+#
+# Think of the last “Poor”. Its query has to match the key at Sam, but nothing in the word Sam says that “poor” came before it. Some part of the model must have written it there. But which?
+#
+# The stream is a sum of what all parts have written, so you can make keys from one part alone, and see how far these keys put the right word ahead of the others.
+
+# %% tags=["folded"]
+# Question
+ask("who_wrote_the_key")
 
 
 # %% tags=["folded"]
-# With SmolLM2: head 16.0 wrote nearly all of what 17.3 matches.
-head_size = model.config.n_embd // model.config.n_head  # 64
-
-
+# Helper: how far the keys made from one part put the right word ahead
 def columns_of(layer, head):  # of the output projection
     W = model.transformer.h[layer].attn.c_proj.weight
+    head_size = W.shape[1] // 9
     return W[:, head * head_size : (head + 1) * head_size]
 
 
@@ -473,17 +482,19 @@ def lead_of_target(scores):  # (B, n - 1, n): over the other words
     return (right - (scores.sum(dim=-1) - right) / (n - 1)).mean().item()
 
 
-def lead_in_keys(part, layer, head, notes=new_notes):
+def lead_in_keys(part, layer, head):
     block = model.transformer.h[layer]
     x = new_stream[layer]
     size = (x.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
-    at = head_size * (9 + head // 3)  # three heads share a key
-    W_key = block.attn.c_attn.weight[at : at + head_size]
+    # the rows are those of 9 queries, 3 keys and 3 values, one for 3 heads
+    W_key = block.attn.c_attn.weight.unflatten(0, (15, -1))[9 + head // 3]
     key = block.attn.rotary(part * size * block.ln_1.weight @ W_key.T)
-    scores = notes[layer].q[:, head] @ key.transpose(-2, -1)
-    return lead_of_target(scores[:, n:-1, :n] * head_size**-0.5)
+    scores = new_notes[layer].q[:, head] @ key.transpose(-2, -1)
+    return lead_of_target(scores[:, n:-1, :n] * len(W_key) ** -0.5)
 
 
+# %%
+# With SmolLM2: 16.0 wrote nearly all of what 17.3 matches.
 parts = {
     "the word": new_stream[0],
     "16.0": wrote(new_notes, 16, 0),
@@ -495,22 +506,19 @@ for part, size in lead.items():
     print(f"{part:10} {size:+5.1f}")
 
 # %% [markdown]
-# The key that `17.3` matches was written by `16.0`. At every word, `16.0` left a note that says which word came before, and the query asks for this note. The word itself hardly matters. When one head reads in its keys what another has written, that's called **K-composition**, with a K for key (Elhage et al. 2021).
+# Nearly the whole lead comes from `16.0`. At every word, `16.0` has left a note that says which word came before, and the query of `17.3` asks for that note. When one head reads in its keys what another has written, that's called **K-composition**, with a K for key (Elhage et al. 2021).
 #
-# This claim can be tested. If it's true and you take `16.0` away, the induction heads should lose their targets, and without `11.1` they should keep them.
+# But does `17.3` need the note? Guess first what's left of its score without `16.0`, and without `11.1`.
 
 
 # %% tags=["do", "long"]
-# With SmolLM2: without 16.0 the score of 17.3 falls from 0.8 to 0.0.
-found = {"nothing": new_scores["induction"]}
+# With SmolLM2: what is left of two scores without 16.0, without 11.1.
+found = {"with all heads": new_scores["induction"]}
 for head in ((16, 0), (11, 1)):
     without = scores_of(walk(new_texts, [head])[1], new_texts)
-    found[name(head)] = without["induction"]
-for told, induction in found.items():
-    print(
-        f"without {told:7}: 17.3 {induction[17, 3]:.1f}, "
-        f"18.6 {induction[18, 6]:.1f}"
-    )
+    found[f"without {name(head)}"] = without["induction"]
+for told, score in found.items():
+    print(f"{told:14} 17.3 {score[17, 3]:.1f}, 18.6 {score[18, 6]:.1f}")
 
 # %% tags=["folded", "long"]
 # With SmolLM2: these heads depend on 16.0, and not on 11.1.
@@ -554,11 +562,11 @@ for layer in (0, 10, 20, 23, 24, 28, 29, 30):
     assert (rank == 0) == (layer > 28)
 
 # %% [markdown]
-# After 20 layers Sam is still one of hundreds, although your four finders have looked at it by then. A lens can be blind, of course, because layer 20 doesn't have to write in words that the output matrix understands. So this time, don't read the stream but change it.
+# After 20 layers Sam is still one of hundreds, although your four finders have looked at it by then. But the lens may be blind there, because a layer doesn't have to write in words that the output matrix understands. So this time, don't read the stream but change it.
 #
 # ## Swap it
 #
-# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story with the stream of Tom's, and let the rest of the model run. If the model now answers Tom, then what decides the answer was at this place, after this layer. The method is called **activation patching**.
+# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story with the stream of Tom's, and let the rest of the model run. If it now answers Tom, then whatever decides the answer was in this place after this layer. The method is called **activation patching**.
 
 # %% tags=["folded"]
 # Question
@@ -625,15 +633,17 @@ for layer in (22, 23, 24, 25):
 #
 # ## What a head writes
 #
-# A head adds its output, times its columns of the output projection, to the stream. If you multiply that by the output matrix as well, you see which logits the head raises by itself, without the help of later layers. This is **direct logit attribution**. For the random words you ask how far each head raises the right next word above the 29 other words of the list.
+# A head has two jobs. Its query and key matrices decide *where* it looks (often called QK), and its values and its columns of the output projection decide *what* it writes into the stream (value and output, OV). So far you've looked at the first job only.
+#
+# For the second, multiply what a head writes by the output matrix. Then you see which logits it raises by itself, without the help of later layers. This is **direct logit attribution**. How far does a head raise the right next word above the 29 other words of the list?
 
 # %% tags=["folded"]
 # Question
 ask("what_the_finders_write")
 
 
-# %%
-# With SmolLM2: the four finders write 0.2 or less, head 23.2 writes 0.5.
+# %% tags=["folded"]
+# Helper: how far heads raise the right word above the 29 others
 def raised(notes, stream, ids, layer, head):
     x = stream[-1]
     size = (x.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
@@ -643,38 +653,114 @@ def raised(notes, stream, ids, layer, head):
     return lead_of_target(logits)
 
 
-def raised_on_new(heads, notes=new_notes, stream=new_stream):
+def raised_on_new(heads, notes=None, stream=None):
+    notes = new_notes if notes is None else notes
+    stream = new_stream if stream is None else stream
     return [raised(notes, stream, new_texts, *head) for head in heads]
 
 
+# %%
+# With SmolLM2: each of the four finders raises the word by 0.2 or less.
+at_finders = raised_on_new(finders)
+for head, much in zip(finders, at_finders):
+    print(f"{name(head)} {much:.1f}")
+
+# %% [markdown]
+# The finders look straight at the right word, but hardly say it. So who does say it? Such a head must look there as well. Of the 20 that do so most, pick the four that raise the word most on the first four texts, and measure them on the others. In which layer do you expect them?
+
+# %% tags=["do"]
+# With SmolLM2: the four that raise the word most, and by how much.
 looked = best(scores["induction"], 20)  # they look there at least a bit
 writers = sorted(
     looked,
     key=lambda head: raised(old_notes, old_stream, texts, *head),
     reverse=True,
 )[:4]  # chosen on the first four texts
-at_finders, at_writers = raised_on_new(finders), raised_on_new(writers)
-for head, much in zip(finders + writers, at_finders + at_writers):
+at_writers = raised_on_new(writers)
+for head, much in zip(writers, at_writers):
     print(f"{name(head)} {much:.1f}")
+
+# %% [markdown]
+# All of these writers are in layer 23. That's the very layer in which the name moved, which you found with other texts and another tool.
+#
+# Do the writers need the finders? If so, they should lose their place without them. Take the finders away, and for comparison four random heads.
+
+# %% tags=["long"]
+# With SmolLM2: without the finders the writers hardly look there.
+print("how much the writers look at the right word, and raise it")
+looks, raises = {}, {}
+for told, off in {
+    "with all heads": [],
+    "without the finders": finders,
+    "without four random heads": fours[0],
+}.items():
+    stream_without, notes_without = walk(new_texts, off)
+    found = scores_of(notes_without, new_texts)["induction"]
+    raising = raised_on_new(writers, notes_without, stream_without)
+    looks[told] = sum(found[head].item() for head in writers) / 4
+    raises[told] = sum(raising) / 4
+    print(f"{told:25} {looks[told]:.1f}, {raises[told]:.1f}")
+
+# %% tags=["folded", "long"]
+# With SmolLM2: what the text says of finders and writers holds.
 around = [(at, head) for at in range(20, 25) for head in range(9)]
 around = [head for head in around if head not in writers]
 around = sorted(raised_on_new(around))
-print(f"41 heads around the writers: median {around[20]:.1f}")
-
-# %% tags=["folded", "long"]
-# With SmolLM2: what the texts say of finders and writers holds.
 assert max(at_finders) < 0.25 < min(at_writers[:3])
 assert {layer for layer, _ in writers} == {23}
 assert abs(around[20]) < 0.05
 assert sum(at_writers) / 4 > around[-1]
+all_on, no_finders, no_four = raises.values()
+assert no_finders < 0.5 * all_on
+assert no_four > 0.8 * all_on
+assert looks["without the finders"] < 0.5 * looks["with all heads"]
+assert looks["without four random heads"] > 0.8 * looks["with all heads"]
+cost["writers"] = cost_of(writers)
+assert cost["writers"] < 0.4 * cost["induction"]
 
 # %% [markdown]
-# Your four finders hardly raise the word that they look at. So we took the 20 heads that look there most and picked the four that raise it most, on the first four texts. The numbers come from the other four. All of these writers are in layer 23, the very layer in which the name moved, which you had found with other texts and another tool.
+# They do. It looks like a relay of three:
 #
-# A head has two jobs, *where to look* (its query and key matrices, often called QK) and *what to move* (value and output projection, OV). So put a number on the second job alone. Let the head write what it would write if it looked at one word only, and see whether it raises this very word above the 29 others. The share of words for which it does is its **copying score**, and pure chance would give 1 in 30.
+# 1. At each word, head `16.0` leaves a note that says which word came before.
+# 2. The finders in layers 17 and 18 read these notes, and find out *where* to look.
+# 3. The writers in layer 23 look at the same place, and move *what* is there.
+#
+# (Other heads must write as well, because without the writers the second copy costs only {{cost["writers"]:.1f}} nats more, and without the finders {{cost["induction"]:.1f}}.)
+#
+# But these are random words, so does the relay also explain who got the drum? Guess what happens to Sam's probability without the four writers.
 
 
-# %% tags=["do"]
+# %%
+# With SmolLM2: how probable Sam is without some heads of layer 23.
+def share_of_sam(off):
+    with torch.no_grad(), ablate(model, off):
+        logits = model(tokenizer.encode(asked)[None])[0, -1]
+    return logits.softmax(dim=-1)[tokenizer.encode(" Sam")].item()
+
+
+layer_23 = [(23, head) for head in range(9)]
+shares = {}
+for told, off in {
+    "with all heads": [],
+    "without the writers": writers,
+    "without the rest of layer 23": [*set(layer_23) - set(writers)],
+    "without all of layer 23": layer_23,
+}.items():
+    shares[told] = share_of_sam(off)
+    print(f"{told:29}{shares[told]:.1f}")
+intact, *some, none = shares.values()
+assert min(some) > 0.8 * intact
+assert none < 0.5 * intact
+
+# %% [markdown]
+# Nothing happens. Without the other five heads of layer 23 nothing happens either, and only without all nine does Sam fall far behind. So either group can stand in for the other. When an ablation changes nothing, that doesn't prove that the head has no part in the answer.
+#
+# ### More: how well a head copies
+#
+# Can you put a number on *what* a head moves, wherever it looks? Let it write what it would write if it looked at one word only, and see whether that raises this very word above the 29 others. The share of words for which it does is its **copying score**. Pure chance would give 1 in 30.
+
+
+# %%
 # With SmolLM2: the writers copy up to nine words in ten, 17.4 hardly any.
 def copying(layer, head, notes=new_notes):
     values = notes[layer].v[:, head]  # of every token
@@ -692,53 +778,7 @@ assert min(copying(*head) for head in writers) > 0.35
 assert max(copying(*head) for head in finders) < 0.35
 
 # %% [markdown]
-# Do the writers need the finders? Take the four finders away, and for comparison four random heads, and see how much the writers still look at the right word and raise it.
-
-# %% tags=["long"]
-# With SmolLM2: without the finders, 23.2 raises the word by 0.1, not 0.5.
-after, looks = {}, {}
-for told, off in (("finders", finders), ("random four", fours[0])):
-    stream_without, notes_without = walk(new_texts, off)
-    after[told] = raised_on_new(writers, notes_without, stream_without)
-    found = scores_of(notes_without, new_texts)["induction"]
-    looks[told] = [found[head].item() for head in writers]
-    print(f"without {told}:")
-    print("  they look ", [round(each, 1) for each in looks[told]])
-    print("  and raise ", [round(each, 1) for each in after[told]])
-assert sum(after["finders"]) < 0.5 * sum(at_writers)
-assert sum(looks["finders"]) < 0.5 * sum(looks["random four"])
-assert sum(after["random four"]) > 0.8 * sum(at_writers)
-cost["writers"] = cost_of(writers)
-assert cost["writers"] < 0.4 * cost["induction"]
-
-# %% [markdown]
-# This looks like a relay of three. Head `16.0` leaves a note at each word that says which word came before. The finders in layers 17 and 18 read these notes and find out *where* to look. The writers in layer 23 depend on the finders, look at the same place, and move *what* is there. But without the writers the lists cost only {{cost["writers"]:.1f}} nats more, and without the finders {{cost["induction"]:.1f}}, so others must write as well. And these are random words. Does it also explain who got the drum?
-
-
-# %%
-# With SmolLM2: without the writers Sam gets 0.4, without layer 23 0.1.
-def share_of_sam(off):
-    with torch.no_grad(), ablate(model, off):
-        logits = model(tokenizer.encode(asked)[None])[0, -1]
-    return logits.softmax(dim=-1)[tokenizer.encode(" Sam")].item()
-
-
-layer_23 = [(23, head) for head in range(9)]
-sam = {}
-for told, off in {
-    "with all heads": [],
-    "without the writers": writers,
-    "without the rest of layer 23": [*set(layer_23) - set(writers)],
-    "without all of layer 23": layer_23,
-}.items():
-    sam[told] = share_of_sam(off)
-    print(f"{told:29}{sam[told]:.1f}")
-intact, *parts, none = sam.values()
-assert min(parts) > 0.8 * intact
-assert none < 0.5 * intact
-
-# %% [markdown]
-# In part. Without the four writers Sam stays just as probable and also without the five others. Only without all nine does Sam fall far behind, so either group can stand in for the other. An ablation that changes nothing doesn't prove that a head has no part in it.
+# The writers copy, and the finders hardly do.
 #
 # ### More: a head that writes against the word
 #
@@ -752,15 +792,17 @@ print(f"raises {raised(new_notes, new_stream, new_texts, 24, 4):.1f}")
 # %% [markdown]
 # ## A place to rest
 #
-# Now for the third map. Softmax has to give away its whole 1, even when a head doesn't find what it's looking for, and every token can see the first one. Models learn to leave the rest there, on an **attention sink** (Xiao et al. 2023). You can measure how much that matters on the tale of the ferry.
+# Now for the third map. Softmax has to give away its whole 1, even when a head doesn't find what it's looking for. Every token can see the first one, so models learn to leave the rest there, on an **attention sink** (Xiao et al. 2023). You can measure how much that matters on the tale of the ferry.
 
 # %% tags=["folded"]
 # Question
 ask("what_a_window_takes_away")
 
-# %% tags=["long"]
+# %% tags=["long", "do"]
 # With SmolLM2: all 3.4, a window 6.1, with token 0 3.9, with 100 6.2.
 tale = tokenizer.encode(load_text("tale"))[:200]
+changed = tale.clone()
+changed[0] = tokenizer.encode(" beautiful")  # or another word
 T = len(tale) - 1
 keys, seen, window = torch.arange(T), causal_mask(T), window_mask(T, 16)
 
@@ -779,21 +821,21 @@ losses = {
     "16 tokens": loss_with(window),
     "and token 0": loss_with(window | (keys == 0)),
     "and token 100": loss_with(window | (keys == 100)),
+    "another token 0": loss_with(window | (keys == 0), changed),
 }
 for told, loss in losses.items():
-    print(f"{told:14} {loss:.1f}")
+    print(f"{told:15} {loss:.1f}")
 
 # %% [markdown]
-# One more visible token undoes most of the damage, and not just any token will do, since token 100 doesn't help (though only the second half can see it). Is it because of the word? Then another word there should do harm, so try some. Or is it position 0 that counts? Then hide token 0 from all others, and see which token gets its weight.
-
-# %% tags=["long", "do"]
-# With SmolLM2: other words 4.0; with token 0 hidden, token 1 is the sink.
-changed = tale.clone()
-changed[0] = tokenizer.encode(" beautiful")  # or another word
-other_word = loss_with(window | (keys == 0), changed)
-print(f"another word {other_word:.1f}")
+# One more visible token undoes most of the damage. Not just any token will do, because token 100 doesn't help (though only the second half can see it). And what token 0 says doesn't matter, because another word in its place helps about as much. Try a few.
+#
+# ### More: who takes over when token 0 can't be seen
+#
+# Is it position 0 that counts? Hide token 0 from all others, and see which token gets its weight.
 
 
+# %%
+# With SmolLM2: with token 0 hidden, token 1 is the sink.
 def hiding_token_0(start):
     """Hide it from token `start` on; return the weights on tokens 0 to 2."""
     hidden, shares = seen.clone(), []
@@ -811,19 +853,19 @@ def hiding_token_0(start):
 
 on_first, but_from_1 = hiding_token_0(1), hiding_token_0(2)
 for told, weights in (("all", on_first), ("all but 1", but_from_1)):
-    print(f"hidden from {told}:", *(f"{w:.1f}" for w in weights))
+    print(f"hidden from {told}:", *(f"{weight:.1f}" for weight in weights))
 
 # %% tags=["folded", "long"]
 # With SmolLM2: what the section says of the sink holds.
 assert losses["16 tokens"] - losses["all tokens"] > 2
 assert losses["and token 0"] - losses["all tokens"] < 1
 assert abs(losses["and token 100"] - losses["16 tokens"]) < 0.3
-assert abs(other_word - losses["and token 0"]) < 0.2
+assert abs(losses["another token 0"] - losses["and token 0"]) < 0.2
 assert on_first[1] > 0.3 > 10 * on_first[2]
 assert but_from_1[1] < 0.1 < on_first[1]
 
 # %% [markdown]
-# It's neither. The other word does about as well, and once token 0 is hidden, token 1 takes over. It now sees only itself, as token 0 did before. (If token 1 may still see token 0, it gets hardly any of the weight.)
+# It isn't. Once token 0 is hidden, token 1 takes over, which now sees only itself, as token 0 did before. (If token 1 may still see token 0, it gets hardly any of the weight.)
 #
 # ### More: why so much weight does no harm
 #
@@ -840,7 +882,7 @@ print(f"in the median head: {share.median():.1f} of the others")
 #
 # ## Explore: the heads
 #
-# **What does a head look at in your own text, and what does the model expect without it?** Choose a score, then a head that it colours, and a query. Then switch `16.0` off, and see whether it still says “mill”.
+# **What does a head look at in your own text, and what does the model expect without it?** Choose a score, then a head that stands out on the map, and a query. Then switch `16.0` off, and see whether the model still says “mill”.
 
 # %% tags=["folded"]
 # With SmolLM2: an explorer of all 270 heads.
@@ -913,6 +955,6 @@ check("direct_logit_attribution", my_direct_logit_attribution)
 # 2. What a head looks at and what it writes are two questions with two answers.
 # 3. Choose on some texts and measure on others, because among 270<!--given--> heads some look good by luck.
 #
-# Next: [rung {speed_run}]({speed_run}.ipynb). Training your own model took time, and you'll make it faster, with a measurement that you can trust.
+# Next: [rung {speed_run}]({speed_run}.ipynb). Training your own model took a while. You'll make it faster, and measure how much in a way that you can trust.
 #
 # <!--neighbours-->
