@@ -118,16 +118,10 @@ def writes_predictions(candidate: Candidate) -> Finding:
         missed = behind > 10 * stirred.tolerance(logits)
         cause = "again" if new > 1 and bool((drawn == drawn[:, :1]).all()) else ""
         if missed.any() and (options or (len(ids) > 1 and not missed[:, 0].any())):
-            asked = (
-                f"With {', '.join(f'{name}={value}' for name, value in options.items())} " if options else ""
-            )
+            asked = "".join(f"With {name}={value} " for name, value in options.items())
             said = f"{asked}{int(missed.sum())} of {missed.numel()} tokens are not the likeliest."
-            return found(
-                False,
-                said,
-                "The likeliest each time.",
-                cause or ("greedy" if missed[:, 0].any() else "later"),
-            )
+            begins = "greedy" if missed[:, 0].any() else "later"
+            return found(False, said, "The likeliest each time.", cause or begins)
     later = drawn_from(logits[:, :1], drawn[:, :1]).verdict == "right"
     return replace(drawn_from(logits, drawn), cause=cause or ("later" if later else ""))
 
