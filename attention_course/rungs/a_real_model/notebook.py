@@ -234,7 +234,7 @@ torch.testing.assert_close(
 # | positions | a table, added | rotation, base 100,000<!--given--> | rotation, base 500,000<!--given--> |
 # | layers, channels | 2, 64<!--given--> | 30, 576<!--given--> | 32, 4,096<!--given--> |
 #
-# This makes one with 30<!--given--> layers, full of random numbers. Each layer still consists of the two lines that you know.
+# The next cell makes one with 30<!--given--> layers, full of random numbers. Each layer still consists of the two lines that you know.
 
 # %%
 # With SmolLM2: a random model writes noise.
