@@ -119,8 +119,8 @@ function play(stage, { tokens, head, guess, attentions }) {
     const changed = own().code.filter(([sign]) => sign !== " ");
     fill(0, right.written);
     fill(1, own().written);
-    drawn[0].title.textContent = "with the right attention it writes";
-    drawn[1].title.textContent = bug ? `with “${bug.name}” it writes` : "put a wrong line in";
+    drawn[0].title.textContent = "with the right attention";
+    drawn[1].title.textContent = bug ? `with “${bug.name}”` : "put a wrong line in";
     heading.textContent = swapped() ? "the right line (−), and what stands there now (+)" : "";
     code.forEach((node, row) => {
       const [sign, line] = (swapped() && changed[row]) || ["", ""];

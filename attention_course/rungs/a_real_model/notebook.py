@@ -30,6 +30,7 @@ fill("copy_one_matrix")
 
 # %% tags=["folded"]
 # Imports
+import textwrap
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -164,7 +165,7 @@ class SwiGLU(nn.Module):
 
 
 # %% [markdown]
-# Here the gate holds b, and the hidden layer holds a. Guess which of the three pairs in the loop gives a large output, run the cell, and then try pairs of your own.
+# Here the gate holds b and the hidden layer a. Guess which of the three pairs in the loop gives a large output, run the cell, and then try pairs of your own.
 
 # %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
@@ -234,7 +235,7 @@ torch.testing.assert_close(
 # | positions | a table, added | rotation, base 100,000<!--given--> | rotation, base 500,000<!--given--> |
 # | layers, channels | 2, 64<!--given--> | 30, 576<!--given--> | 32, 4,096<!--given--> |
 #
-# The next cell makes one with 30<!--given--> layers, full of random numbers. Each layer still consists of the two lines that you know.
+# The next cell makes such a model, with 30<!--given--> layers and random numbers. Each layer still consists of the two lines that you know.
 
 # %%
 # With SmolLM2: a random model writes noise.
@@ -823,7 +824,7 @@ answer, end
 
 # %%
 # With SmolLM2: "the once-blue oceans of the ocean began to fade", again.
-print(say("Once upon a time", 80))
+print(textwrap.fill(say("Once upon a time", 80), 76))
 
 # %% [markdown]
 # A temperature above 0 breaks most of these loops (rung {bigram_to_gpt}), and many programs also lower the logits of tokens that have just occurred.
