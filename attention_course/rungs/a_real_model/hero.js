@@ -120,8 +120,8 @@ function play(stage, { tokens, head, guess, attentions }) {
     fill(0, right.written);
     fill(1, own().written);
     drawn[0].title.textContent = "with the right attention";
-    drawn[1].title.textContent = bug ? `with “${bug.name}”` : "put a wrong line in";
-    heading.textContent = swapped() ? "the right line (−), and what stands there now (+)" : "";
+    drawn[1].title.textContent = bug ? `with “${bug.name}”` : "put in a wrong line";
+    heading.textContent = swapped() ? "the right line (−), and the wrong one (+)" : "";
     code.forEach((node, row) => {
       const [sign, line] = (swapped() && changed[row]) || ["", ""];
       node.textContent = sign ? `${sign} ${line}` : "";
