@@ -115,7 +115,7 @@ for name, tensor in file.items():
 ask("what_the_file_lacks")
 
 # %% [markdown]
-# So the file has no positions, its keys and values are smaller than its queries, and its feed-forward part has three matrices where yours has two. A fourth difference doesn't show, because the shapes are the same as in your GPT, so let's start there.
+# So the file has no positions, its keys and values are smaller than its queries, and its feed-forward part has three matrices where yours has two. A fourth difference doesn't show, because it changes no shape, so let's start there.
 #
 # ## A norm without a mean
 #
@@ -466,7 +466,7 @@ else:
 # %% [markdown]
 # ### More: 49,152 rows, and why sizes are round
 #
-# The vocabulary of SmolLM2 has 49,152<!--given--> = 384<!--given--> · 128<!--given--> tokens. A GPU computes a matrix product in tiles, of 64 by 64 or 128 by 128<!--given--> numbers for example (NVIDIA's cuBLAS lists them under `cublasLtMatmulTile_t`). If the sizes are multiples of that, all tiles are full, while one more row would need a row of tiles of its own. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> rows, the next multiple of 64 (its comment says “for efficiency”). The {{50_304 - 50_257}} extra rows never occur in a text, so the model only learns to give them a low probability.
+# The vocabulary of SmolLM2 has 49,152<!--given--> = 384<!--given--> · 128<!--given--> tokens. A GPU computes a matrix product in tiles, of 64 by 64 or 128<!--given--> by 128<!--given--> numbers for example (NVIDIA's cuBLAS lists them under `cublasLtMatmulTile_t`). If the sizes are multiples of that, all tiles are full, while one more row would need a row of tiles of its own. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> rows, the next multiple of 64 (its comment says “for efficiency”). The {{50_304 - 50_257}} extra rows never occur in a text, so the model only learns to give them a low probability.
 #
 # Where are the parameters?
 
