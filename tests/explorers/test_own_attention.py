@@ -20,10 +20,10 @@ LEAKS = ("no mask", "sees one token ahead")
 
 def says(out, attention, prompt, head):
     yield own.SAYS[attention]
-    yield f"Loss on the tale: {written(out['losses'][1])} nats per token"
-    yield f"It goes on with “{''.join(out['written'][1]).replace(chr(10), '↵')}”"
+    yield f"The loss on our page is {written(out['losses'][1])} nats per token"
+    yield f"It writes “{''.join(out['written'][1]).strip().replace(chr(10), '↵')}”"
     if attention != "right":
-        yield f"where the right one has {written(out['losses'][0])}, and guessing"
+        yield f"With the right attention it is {written(out['losses'][0])}, and a blind guess"
 
 
 @pytest.fixture

@@ -42,4 +42,4 @@ def test_the_present_distance_is_marked_on_the_curve():
     marked = lines.curves["at distance 12"]
     assert marked.isfinite().nonzero().tolist() == [[12]]
     assert marked[12] == lines.curves["score"][12]
-    assert arrows.labels[:2] == ["pair 0: 57° a step", "pair 10: 3.2° a step"]
+    assert arrows.labels[:2] == ["pair 0: 57°/step", "pair 10: 3.2°/step"]

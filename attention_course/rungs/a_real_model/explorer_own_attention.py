@@ -99,10 +99,10 @@ SAYS = {  # what an attention does, in a sentence
     ),
     "mask after the softmax": (
         "The later tokens get the weight 0, but only after softmax gave them a share, so the rows sum to "
-        "less than 1, the first ones most of all."
+        "less than 1, and the first ones to the least."
     ),
     "softmax over the queries": (
-        "The columns of the map sum to 1 and not its rows, so the last query gets far too much and the "
+        "The columns of the map sum to 1 instead of its rows, so the last query gets far too much and the "
         "others hardly anything."
     ),
     "heads merged without transpose": (
@@ -197,11 +197,11 @@ def draw(
     T = len(tokens)
     rows = [f"{sign} {line}".ljust(COLUMNS) for sign, line in code]
     shares = torch.tensor([float(sign != " ") for sign, _ in code])
-    whose = ("The right one", f"“{name}”")
+    whose = ("The right attention", "Yours")
     figure.show(
         Text("The right code" if name == "right" else "− the right line, + yours", rows, shares, limit=3),
         Comparison(
-            "Loss on the tale, nats per token",
+            "Loss on our page, nats per token",
             torch.tensor([[losses[0]], [losses[1]], [guess]]),
             ["right", "yours", "even guess"],
             ["loss"],
@@ -228,13 +228,13 @@ def draw(
 def words(name: str, written: list[list[str]], losses: Tensor, guess: float) -> str:
     """Return the caption: what is wrong, the losses, and both texts."""
     right, own = (f"{loss:.2f}" for loss in losses.tolist())
-    first, other = (visible("".join(each)) for each in written)
+    first, other = (visible("".join(each).strip()) for each in written)
     if name == "right":
         return (
-            f"{SAYS[name]} Loss on the tale: {right} nats per token; guessing all tokens alike costs "
-            f"{guess:.2f}. It goes on with “{first}”."
+            f"{SAYS[name]} The loss on our page is {right} nats per token, and a blind guess costs "
+            f"{guess:.2f}. It writes “{first}”."
         )
     return (
-        f"{SAYS[name]} Loss on the tale: {own} nats per token, where the right one has {right}, and guessing "
-        f"all tokens alike costs {guess:.2f}. It goes on with “{other}”, the right one with “{first}”."
+        f"{SAYS[name]} The loss on our page is {own} nats per token. With the right attention it is {right}, "
+        f"and a blind guess costs {guess:.2f}. It writes “{other}”, and with the right attention “{first}”."
     )

@@ -82,7 +82,7 @@ def draw(
     here = torch.where(torch.arange(len(scores)) == distance, scores, torch.nan)
     speeds = [(f"pair {i}", f"{d:.2g}°") for i, d in zip(pairs.tolist(), degrees.tolist(), strict=True)]
     turns = [f"{pair} turns by {angle}" for pair, angle in (speeds[0], speeds[-1])][: len(speeds)]
-    labels = [f"{pair}: {angle} a step" for pair, angle in speeds]
+    labels = [f"{pair}: {angle}/step" for pair, angle in speeds]
     figure.show(
         Arrows("Pairs of channels, turned by the position", arrows, labels, ["query", "key"], CIRCLES),
         Lines(

@@ -98,16 +98,19 @@ function play(stage, { tokens, head, guess, attentions }) {
   const quoted = ({ written }) => `“${written.join("").replaceAll("\n", "↵").trim()}”`;
   const swapped = () => step >= SWAP && bug !== null;
 
+  // What is said at a step with a bug, or with none.
+  function told(bug, step) {
+    if (!step) return "SmolLM2, and in each of its 30 layers an attention of your own. What does it write next?";
+    if (step < SWAP || !bug) return `With the right attention it goes on with ${quoted(right)}. Its loss on a text that it has never seen is ${right.loss.toFixed(2)} nats per token.`;
+    const way = bug.loss < right.loss ? "falls" : "rises";
+    return `${bug.says} The loss ${way} from ${right.loss.toFixed(2)} to ${bug.loss.toFixed(2)}${step < LAST ? "." : `, and it writes ${quoted(bug)}.`}`;
+  }
+
   function tell() {
     rows.forEach((frames, query) => frames.forEach((frame) => set(frame, { "stroke-opacity": Number(query === looked) })));
-    if (looked !== null) {
-      const wrong = swapped() ? ` With “${bug.name}” it has ${most(bug.weights, looked)}.` : "";
-      return stage.say(`With the right attention, “${words[looked]}” has most weight here, ${most(right.weights, looked)}.${wrong}`);
-    }
-    if (!step) return stage.say("SmolLM2, and in each of its 30 layers an attention of your own. What does it write next?");
-    if (step < SWAP || !bug) return stage.say(`With the right attention it goes on with ${quoted(right)}. Its loss on a text that it has never seen is ${right.loss.toFixed(2)} nats per token.`);
-    const way = bug.loss < right.loss ? "falls" : "rises";
-    stage.say(`${bug.says} The loss ${way} from ${right.loss.toFixed(2)} to ${bug.loss.toFixed(2)}${step < LAST ? "." : `, and it writes ${quoted(bug)}.`}`);
+    if (looked === null) return stage.say(told(bug, step));
+    const wrong = swapped() ? ` With “${bug.name}” it has ${most(bug.weights, looked)}.` : "";
+    return stage.say(`With the right attention, “${words[looked]}” has most weight here, ${most(right.weights, looked)}.${wrong}`);
   }
 
   function update() {
@@ -116,9 +119,9 @@ function play(stage, { tokens, head, guess, attentions }) {
     const changed = own().code.filter(([sign]) => sign !== " ");
     fill(0, right.written);
     fill(1, own().written);
-    drawn[0].title.textContent = "the right attention writes";
-    drawn[1].title.textContent = bug ? `“${bug.name}” writes` : "put a wrong line in";
-    heading.textContent = swapped() ? "the right line (−), and what stands there now (+)" : "";
+    drawn[0].title.textContent = "with the right attention";
+    drawn[1].title.textContent = bug ? `with “${bug.name}”` : "put in a wrong line";
+    heading.textContent = swapped() ? "the right line (−), and the wrong one (+)" : "";
     code.forEach((node, row) => {
       const [sign, line] = (swapped() && changed[row]) || ["", ""];
       node.textContent = sign ? `${sign} ${line}` : "";
@@ -134,6 +137,12 @@ function play(stage, { tokens, head, guess, attentions }) {
     step = next;
     return update();
   }, 350);
+  const play = stage.play;
+  stage.play = () => { // with room for the longest words from the start, so that the picture stays where it is
+    for (const each of bugs) stage.say(told(each, LAST));
+    tell();
+    return play();
+  };
   const buttons = {};
   for (const each of bugs) {
     buttons[each.name] = stage.button(each.name, async () => {

@@ -20,7 +20,7 @@ hero("a_real_model")
 #
 # ## One matrix
 #
-# The parameters of a trained model come as a file of names and tables, and you copy each table into a module of your own. Try one. GPT-2's file has a row for each *input*, and `nn.Linear` has a row for each *output*.
+# The parameters of a trained model come as a file of names and tables, and you copy each table into a module of your own. Try it with one. In GPT-2's file such a table has a row for each *input*, but `nn.Linear` wants a row for each *output*.
 
 # %% tags=["folded"]
 # Fill in: copy one matrix
@@ -30,6 +30,7 @@ fill("copy_one_matrix")
 
 # %% tags=["folded"]
 # Imports
+import textwrap
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -100,7 +101,7 @@ except OSError as error:
     skip_cells("# With SmolLM2:")
 
 # %% [markdown]
-# These are the tables outside the layers, and those of the first of 30<!--given--> layers. Each matrix of a layer has a row for each output, as in `nn.Linear`.
+# Here are the tables outside the layers, and those of the first of its 30<!--given--> layers. Each matrix of a layer has a row for each output, as in `nn.Linear`. (Its tokens are pieces of words, as a fold below shows.)
 
 # %%
 # With SmolLM2: names and shapes, such as blk.0.attn_k.weight (192, 576).
@@ -114,7 +115,7 @@ for name, tensor in file.items():
 ask("what_the_file_lacks")
 
 # %% [markdown]
-# So there are no positions in this file. The keys and values are smaller than the queries, and the feed-forward part has three matrices where yours has two. Those are three differences that you can see. A fourth one doesn't show, because it has the same shapes as in your GPT, so let's start there.
+# So the file has no positions, its keys and values are smaller than its queries, and its feed-forward part has three matrices where yours has two. A fourth difference doesn't show, because it changes no shape, so let's start there.
 #
 # ## A norm without a mean
 #
@@ -144,7 +145,7 @@ row = torch.tensor([[1.0, 7.0, 5.0, 5.0]])
 RMSNorm(4)(row).detach(), nn.LayerNorm(4)(row).detach()
 
 # %% [markdown]
-# (`rsqrt` is 1/√.) Models learn about as well without the mean, so why compute it?
+# (`rsqrt` is 1/√.) Models learn about as well when the mean isn't subtracted, so why compute it?
 #
 # ## A gate
 #
@@ -164,7 +165,7 @@ class SwiGLU(nn.Module):
 
 
 # %% [markdown]
-# Let the gate hold b and the hidden layer a. Guess which of the three pairs in the loop gives a large output, run the cell, and then try pairs of your own.
+# Here the gate holds b and the hidden layer a. Guess which of the three pairs in the loop gives a large output, run the cell, and then try pairs of your own.
 
 # %% tags=["do"]
 both = SwiGLU(n_embd=2, n_hidden=1)
@@ -175,7 +176,7 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# The output is large only when both are. Three matrices instead of two would be half as many parameters again, so each gets two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (Why is a gate better? The paper shows that it is, and offers no explanation.)
+# The output is large only when both are. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (Why is a gate better? The paper shows that it is, and offers no explanation.)
 #
 # ## Fewer keys than queries
 #
@@ -224,9 +225,7 @@ torch.testing.assert_close(
 # %% [markdown]
 # ## Pour it in
 #
-# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that comes below (Touvron et al. 2023). Here is one with 30<!--given--> layers, full of random numbers. Each layer still consists of the two lines that you know.
-#
-# Here is the whole change at a glance, with Llama 3 (Grattafiori et al. 2024) beside it, because it has the same parts in other sizes.
+# `Llama` (in `attention_course/llama.py`) is the GPT of rung {bigram_to_gpt} with four parts replaced, these three and one that comes below (Touvron et al. 2023). Here are all the changes, and on the right Llama 3 (Grattafiori et al. 2024), which has the same parts in other sizes.
 #
 # | part | your GPT | SmolLM2 | Llama 3 8B |
 # | --- | --- | --- | --- |
@@ -235,6 +234,8 @@ torch.testing.assert_close(
 # | query heads, key heads | 4, 4<!--given--> | 9, 3<!--given--> | 32, 8<!--given--> |
 # | positions | a table, added | rotation, base 100,000<!--given--> | rotation, base 500,000<!--given--> |
 # | layers, channels | 2, 64<!--given--> | 30, 576<!--given--> | 32, 4,096<!--given--> |
+#
+# The next cell makes such a model, with 30<!--given--> layers and random numbers. Each layer still consists of the two lines that you know.
 
 # %%
 # With SmolLM2: a random model writes noise.
@@ -302,7 +303,7 @@ def copy_layer(layer):
 # %% [markdown]
 # ## The first word
 #
-# Slow down here. Now the numbers go in, layer by layer from the bottom up, and after some of them we stop and ask for the capital of France. The layers above are still noise, so when do you expect the first sensible word?
+# Slow down here. Now the numbers go in, layer by layer from the bottom up, and after some of them we stop and ask for the capital of France. The layers above are still noise, so we ask once with them and once without. When do you expect the first sensible word?
 
 # %% tags=["folded"]
 # Question
@@ -312,14 +313,18 @@ ask("when_does_it_speak")
 # With SmolLM2: noise, then "the capital of", and with all layers " Paris".
 copy("transformer.wte", "token_embd")
 copy("transformer.ln_f", "output_norm")
+blocks = model.transformer.h
 for layer in range(30):
     copy_layer(layer)
     if layer % 5 == 4 or layer > 25:
         after = repr(say("The capital of France is", 3))
-        print(f"{layer + 1:2} layers: {after}")
+        model.transformer.h = blocks[: layer + 1]  # without the noise
+        alone = repr(say("The capital of France is", 3))
+        model.transformer.h = blocks
+        print(f"{layer + 1:2} layers: {after:19} alone: {alone}")
 
 # %% [markdown]
-# Paris. Stay with that line for a moment. For most of the way there was nothing, then the last few layers brought something about capitals, and at the end came the right one. No line of the code is about France. It's a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The early layers weren't useless. They write what later layers read, and only the last few turn it into a word. The noise isn't to blame, because with the empty layers left out the words are nearly the same.)
+# Paris. Stay with that line for a moment. For most of the way there was nothing, then something about capitals in the last few layers, and the right one only at the very end. No line of the code is about France. It's a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The noise isn't to blame, because the words on the right, without it, are nearly the same. The early layers write what later ones read, and only the last few turn it into a word.)
 
 # %% tags=["folded"]
 # With SmolLM2: the most probable next tokens, Paris far above the others.
@@ -341,7 +346,7 @@ picture(
 )
 
 # %% [markdown]
-# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. That proves your copying. (A fold below also compares the code with a program that other people wrote.)
+# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. So every number is in its place.
 
 # %%
 # With SmolLM2: all logits are equal.
@@ -393,7 +398,7 @@ torch.testing.assert_close(unpacked, theirs)
 print("off by at most", (unpacked - numbers).abs().max())
 
 # %% [markdown]
-# `load_smollm` has done that for every block. (The embedding has about 8 bits per number, and the norms aren't rounded.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
+# `load_smollm` did that for every block. (The embedding has about 8 bits per number, and the norms aren't rounded.) You can still see the steps, because 32 neighbours have at most sixteen different values. Try other rows and other tables.
 
 # %% tags=["do"]
 # With SmolLM2: 11 different values among 32 numbers.
@@ -402,7 +407,7 @@ file["blk.0.attn_q.weight"][0, :32].unique()
 # %% [markdown]
 # ### More: the same numbers in `transformers`
 #
-# Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. Only the rows of queries and keys have to be moved, and “Break it” below says why.
+# Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. Only the rows of queries and keys have to change places, and “Break it” below says why.
 
 # %% tags=["folded", "long", "nbval-ignore-output"]
 # With SmolLM2: the logits of transformers' Llama differ by less than 0.001.
@@ -461,7 +466,7 @@ else:
 # %% [markdown]
 # ### More: 49,152 rows, and why sizes are round
 #
-# The vocabulary of SmolLM2 has 49,152<!--given--> = 384<!--given--> · 128<!--given--> tokens. Matrix products are computed in tiles, and when a size is a multiple of 64 or 128<!--given--> all tiles are full, while one more row would need a whole row of tiles of its own. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> = 393<!--given--> · 128<!--given--> rows. The 47<!--given--> extra rows never occur in a text, so the model only learns to give them a low probability.
+# The vocabulary of SmolLM2 has 49,152<!--given--> = 384<!--given--> · 128<!--given--> tokens. A GPU computes a matrix product in tiles, of 64 by 64 or 128<!--given--> by 128<!--given--> numbers for example (NVIDIA's cuBLAS lists them under `cublasLtMatmulTile_t`). If the sizes are multiples of that, all tiles are full, while one more row would need a row of tiles of its own. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> rows, the next multiple of 64 (its comment says “for efficiency”). The {{50_304 - 50_257}} extra rows never occur in a text, so the model only learns to give them a low probability.
 #
 # Where are the parameters?
 
@@ -479,7 +484,7 @@ print(f"in all       {counts.total():12,}")
 # %% [markdown]
 # ## Positions that turn
 #
-# One part of the model has no table in the file, so no check of shapes would notice if it were gone. Take it out.
+# The model does know positions, but they have no table in the file, so no check of shapes would notice if they were gone. Take them out.
 
 
 # %% tags=["folded"]
@@ -506,7 +511,7 @@ with positions_by(None):
 # %% [markdown]
 # It still knows which words go together, but hardly which comes after which, so it goes in circles. (Only the mask still hints at the order.)
 #
-# Your GPT *adds* a vector for the position to each token. **Rotary positions** (RoPE; Su et al. 2021) turn queries and keys instead, right before the dot product. Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key.
+# Your GPT *adds* a vector for the position to each token. **Rotary positions** (RoPE; Su et al. 2021) turn queries and keys instead, right before the dot product. Take two channels of a query as an arrow in the plane, and turn it by an angle that grows with its position. Do the same with the key. A head has 32<!--given--> such pairs of channels, and each turns at its own speed, like the hands of a clock.
 
 # %% tags=["folded"]
 # Question
@@ -523,21 +528,25 @@ def rotate_pairs(x, cos, sin):
 
 torch.manual_seed(0)
 q, k = torch.randn(64), torch.randn(64)
-rotary = Rotary(64, block_size=2048)
+speeds = 10_000 ** -(torch.arange(0, 64, 2) / 64)  # 32, of the pairs
+
+
+def turn(x, position):
+    angles = position * speeds
+    return rotate_pairs(x, angles.cos(), angles.sin())
 
 
 def score(position_of_q, position_of_k):
-    turned = rotary(q[None], position_of_q), rotary(k[None], position_of_k)
-    return (turned[0] @ turned[1].T).item()
+    return (turn(q, position_of_q) @ turn(k, position_of_k)).item()
 
 
 for pair in ((7, 4), (1007, 1004), (8, 4)):
     print(f"positions {pair[0]:4} and {pair[1]:4}: {score(*pair):6.2f}")
 
 # %% [markdown]
-# So for a given query and key, the score depends only on the distance between them. Each pair of channels turns at its own speed, like the hands of a clock. Fast pairs tell neighbours apart, and slow ones tell near from far. Values aren't turned, because a head averages them, and the same arrow turned by different angles would partly cancel itself.
+# So for a given query and key, the score depends only on the distance between them. Fast pairs tell neighbours apart, and slow ones tell near from far. Values aren't turned, because a head averages them, and the same arrow turned by different angles would partly cancel itself.
 #
-# **What changes when both tokens move, and what when only one does?** Move the position first, then the distance. Then try a small base.
+# **What changes when both tokens move, and what changes when only one does?** Move the position first, then the distance. Then try a small base.
 
 # %% tags=["folded"]
 # Explorer: the arrows of a query and a key
@@ -606,11 +615,11 @@ assert losses["other layout"] > losses["right"] + 1
 print({name: round(loss, 2) for name, loss in losses.items()})
 
 # %% [markdown]
-# (A guess among all tokens costs 10.8<!--given--> nats.)
+# (A blind guess among all tokens costs 10.8<!--given--> nats.)
 #
 # ### More: another base, for longer texts
 #
-# All that is guaranteed is that the score depends on the distance. Nobody promises what a model does at distances that never occurred in its training, because its slow pairs then reach angles that it hasn't seen. So people who want a longer context raise the base, which slows all pairs down, and train a little more (others scale the positions, as in position interpolation and YaRN). How much does the raised base alone cost, on a text of ordinary length and without any further training?
+# All that is guaranteed is that the score depends only on the distance. Nobody promises what a model does at distances that never occurred in its training, because its slow pairs then reach angles that it hasn't seen. So people who want a longer context raise the base, which slows all pairs down, and train a little more (others scale the positions, as in position interpolation and YaRN). How much does the raised base alone cost, on a text of ordinary length and without any further training?
 
 # %% tags=["folded", "nbval-ignore-output", "long"]
 # With SmolLM2: 3.5, 3.3, 3.3 nats with bases of 10,000, 100,000, 200,000.
@@ -623,11 +632,11 @@ assert by_base[200_000] < by_base[100_000] + 0.03 < by_base[10_000]
 assert by_base[1_000_000] < by_base[100_000] + 0.15
 
 # %% [markdown]
-# Twice the base costs nothing here, and a base ten times as large does less harm than one that is a tenth of it. That is one short text and one model, and it says nothing yet about long ones.
+# Twice the base costs nothing here, and a base ten times as large does less harm than one ten times as small. But this is one model and one short text, so it says nothing yet about long ones.
 #
 # ## Write quickly
 #
-# For each new token, rung {bigram_to_gpt} runs the model over all of the text. But under a causal mask the past doesn't change when a token is added, in any layer.
+# For each new token, rung {bigram_to_gpt} runs the model over the whole text. But under a causal mask the past doesn't change when a token is added, in any layer.
 
 # %% tags=["folded"]
 # Question
@@ -725,7 +734,7 @@ picture(
 # %% [markdown]
 # ### More: tokens are pieces of words
 #
-# A real model doesn't read characters. Its tokens are pieces of words, found by byte pair encoding (rung {bigram_to_gpt} named it). Frequent words are one token, and rare ones are several. ␣ is a space, which most words carry in front.
+# A real model doesn't read characters. Its tokens are pieces of words, found by byte pair encoding (rung {bigram_to_gpt} named it). Frequent words are one token, and rare ones are several. ␣ stands for a space, and most words begin with one.
 
 # %%
 # With SmolLM2: the pieces of three texts: The | ␣unbelie | vable | ␣owl ...
@@ -815,7 +824,7 @@ answer, end
 
 # %%
 # With SmolLM2: "the once-blue oceans of the ocean began to fade", again.
-print(say("Once upon a time", 80))
+print(textwrap.fill(say("Once upon a time", 80), 76))
 
 # %% [markdown]
 # A temperature above 0 breaks most of these loops (rung {bigram_to_gpt}), and many programs also lower the logits of tokens that have just occurred.
@@ -823,7 +832,7 @@ print(say("Once upon a time", 80))
 # %% [markdown]
 # ## Your own attention inside
 #
-# All 30<!--given--> layers of this model call one function, which takes queries, keys, values and a mask. You wrote it in rung {query_key_value}. Write it once more.
+# All 30<!--given--> layers of this model call one function, which takes queries, keys, values and a mask. Write it once more, as in rung {query_key_value}.
 
 # %% tags=["folded"]
 # Fill in: attention
@@ -845,7 +854,7 @@ output
 
 
 # %% [markdown]
-# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines work, since they only touch the last two dimensions. Put your version into the next cell, and `attention_by` puts it into every layer. `try_out` shows what the model then writes, its loss on our page, and the maps of two heads, one in the first layer and one that finds Sam.
+# In the model, `q`, `k` and `v` are (B, n_head, T, head_size), and the same lines work on the last two dimensions. Put your version into the next cell, and `attention_by` puts it into every layer. `try_out` shows what the model then writes, its loss on our page, and the maps of two heads, one of which finds Sam.
 
 
 # %% tags=["do"]
@@ -896,7 +905,7 @@ try_out(my_attention)
 # %% [markdown]
 # Your four lines run in all thirty layers, and it says Paris. The loss is the same as before, and in the bottom row on the right, “Poor” looks at Sam.
 #
-# Now break it. In the opening picture the loss fell without the mask, because each token could see the one that it had to predict. Suppose that each token sees only *one* token ahead.
+# Now break it. In the opening picture the loss fell without the mask, because each token could see the one that it had to predict. Suppose that each layer lets a token see only *one* token ahead. (Over thirty layers that adds up to thirty.)
 
 # %% tags=["folded"]
 # Question
@@ -922,9 +931,9 @@ assert losses["one ahead"] < losses["no mask"] < losses["right"]
 assert abs(losses["yours"] - losses["right"]) < 1e-3
 
 # %% [markdown]
-# The loss falls to {{losses["one ahead"]:.1f}} with one token ahead, and to {{losses["no mask"]:.1f}} when everything is visible. Both look like a success, yet the second one writes nothing but a line, because while it writes there is nothing ahead to copy. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
+# The loss falls to {{losses["one ahead"]:.1f}} with one token ahead per layer, and to {{losses["no mask"]:.1f}} when everything is visible. Both look like a success, yet the second one writes nothing but a line, because while it writes there is nothing ahead to copy. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
 #
-# Here are five bugs that people really do write. Choose one, guess what it does to the text, the loss and the maps, and run the cell. Then try the others, or one of your own.
+# Here are five bugs that people really do write. Choose one of the names in the code, and guess what it does to the text, the loss and the maps. Run the last cell with it, and then try the others, or a bug of your own.
 
 
 # %%
@@ -962,13 +971,13 @@ ask("which_bug_wrote_this")
 # %% [markdown]
 # Each bug leaves its own traces.
 #
-# - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. The text is English, about something else.
-# - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes word salad at a loss of about 10<!--given-->, not much better than a guess.
+# - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. The text is English, but about something else.
+# - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes word salad at a loss of about 10<!--given-->, hardly better than a guess.
 # - Mask off by one. A second diagonal appears above the first, and the loss is too good.
-# - Mask after softmax. Hidden tokens have already taken their share, so the early rows are pale. Here the model says one word again and again.
+# - Mask after softmax. Hidden tokens have already taken their share, so the early rows are pale.
 # - Heads merged without transpose. The map of the first layer is perfect, and everything after it is noise, because right answers were handed to the wrong tokens.
 #
-# No single sign tells all five apart. Two of them write word salad, and only a map shows which. In the explorer, choose the drum and head `17.4`. Which bug hardly changes its map?
+# Two of them write word salad, and only a map shows which of the two it is. In the explorer, choose the prompt “the drum” and head `17.4`. Which bug hardly changes its map?
 
 # %% tags=["folded"]
 # Explorer: text, loss and maps, with each bug
@@ -1066,7 +1075,7 @@ check("encode_word", my_encode_word)
 # %% [markdown]
 # ## More: in the wild
 #
-# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`, and its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM are this architecture in other sizes with small differences. Some have a bias in queries, keys and values, some a norm on queries and keys (QK-norm, rung {scaling_variance}), and some a larger base. Many large ones replace the MLP with several, of which each token uses a few (mixture of experts).
+# - `transformers` calls these modules `LlamaRMSNorm`, `LlamaMLP` and `LlamaAttention`, and its cache is `DynamicCache`. Llama, Mistral, Qwen and SmolLM share this architecture, in other sizes and with small differences. Some have a bias in queries, keys and values, some have a norm on queries and keys (QK-norm, rung {scaling_variance}), and some have a larger base. Many large ones replace the MLP with several, of which each token uses a few (mixture of experts).
 # - `F.scaled_dot_product_attention` has `enable_gqa=True` for grouped queries.
 # - llama.cpp runs GGUF files without turning the steps into float32 first, even on a phone.
 # - GPT-2's published file has four matrices per layer with a row for each input, and nanoGPT's `from_pretrained` transposes these four.
@@ -1075,14 +1084,14 @@ check("encode_word", my_encode_word)
 #
 # ![The transformer as a drawing. Highlighted is what this rung builds in another way: norm, query, key, value, feed-forward.](images/transformer_a_real_model.svg)
 #
-# You've run a real model on code that you can read from top to bottom, with your own attention inside. It found Sam in a story that it had never seen. With which of its 270<!--given--> heads?
+# You've run a real model on code that you can read from top to bottom, with your own attention inside. It found Sam in a story that it had never seen. You saw one of its 270<!--given--> heads look at him. But did that one give the answer?
 #
 # ## Three sentences to remember
 #
 # 1. Many of today's language models are the GPT of rung {bigram_to_gpt} with four new parts, RMSNorm, SwiGLU, grouped queries and rotary positions, and a lot more numbers.
 # 2. Shapes that fit and a “Paris” prove nothing, so compare logits with numbers from outside.
-# 3. Treat a loss that is too good as an alarm, and look at the text and the maps too.
+# 3. Treat a loss that is too good as an alarm, and look at the text and the maps.
 #
-# Next: [rung {looking_inside}]({looking_inside}.ipynb), where you look for the head that found Sam.
+# Next: [rung {looking_inside}]({looking_inside}.ipynb), where you look for the heads that find Sam.
 #
 # <!--neighbours-->
