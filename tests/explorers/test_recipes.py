@@ -51,7 +51,8 @@ def made_up(monkeypatch):
 def says(out, recipe, beside):
     for name, run in zip((recipe, beside), (out["chosen"], out["other"]), strict=True):
         middle = median(run["marks"].tolist())
-        yield f"{name}: the mark after {'never' if middle == INF else f'{middle:.1f} s'}"
+        never = "at least half of the seeds never reach the mark"
+        yield f"{name}: {never if middle == INF else f'the mark after {middle:.1f} s'}"
     if recipe != beside:
         yield "a difference" if out["p"] < 0.01 else "chance may have done it"
     yield f"Measured on {recipes.measured()['machine']}."

@@ -362,9 +362,7 @@ loss.backward()
 gradient = plain.model.transformer.h[0].mlp.c_fc.weight.grad  # (256, 64)
 turn, stretch, turn_back = torch.linalg.svd(gradient, full_matrices=False)
 share = 100 * stretch[:4].square().sum() / stretch.square().sum()
-print(
-    f"4 of {len(stretch)} directions: {share:.1f} % of the squared length"
-)
+print(f"4 of {len(stretch)} directions: {share:.1f} % of squared length")
 assert share > 50
 
 # %% [markdown]
@@ -525,7 +523,7 @@ ask("which_tricks_count")
 # %% [markdown]
 # Only the last row has a p below 0.01<!--given-->. The four rows before it don't get there against the baseline either (the menus below compare any two), and token shift alone even looks slower. With all five, the median is {{medians["+ shape"]:.1f}} seconds instead of {{medians["baseline"]:.1f}}, which is about half.
 #
-# Six seeds can only show large differences, though, because p only gets below 0.01<!--given--> if the two sides hardly overlap. So a trick that saves a tenth of the time could well be among the four.
+# Six seeds can only show large differences, though, because p gets below 0.01<!--given--> only if the two sides hardly overlap. So a trick that saves a tenth of the time could well be among the four.
 #
 # ## What if you leave one out?
 #
