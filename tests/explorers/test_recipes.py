@@ -51,7 +51,7 @@ def made_up(monkeypatch):
 def says(out, recipe, beside):
     for name, run in zip((recipe, beside), (out["chosen"], out["other"]), strict=True):
         middle = median(run["marks"].tolist())
-        never = "at least half of the seeds never reach the mark"
+        never = "half or more miss the mark"
         yield f"{name}: {never if middle == INF else f'the mark after {middle:.1f} s'}"
     if recipe != beside:
         yield "a difference" if out["p"] < 0.01 else "chance may have done it"

@@ -241,7 +241,7 @@ print(f"p = {p:.4f}, so a difference? {p < LEVEL}")
 #
 # Now put your own two rows in, with `p_value(*map(torch.tensor, took.values()))`. What do you expect?
 #
-# (Usually p is far above {{LEVEL}}. We ran that race 600<!--given--> times, and chance alone brought p below {{LEVEL}} in 2<!--given--> of them.)
+# (Usually p is far above {{LEVEL}}. We ran that race 600<!--given--> times, and chance alone brought p below {{LEVEL}} in 2 of them.)
 #
 # ## The recipe to beat
 #
@@ -393,12 +393,12 @@ for step in range(1, 6):
     print(step, s)
 
 # %% [markdown]
-# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001<!--given--> instead of 0.01<!--given-->.
+# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001 instead of 0.01.
 #
 # (It only gets to 0.47<!--given-->.) Now divide the gradient by its norm, which is its length, so that no singular value is above 1.
 
 # %% tags=["folded", "lesson", "proof"]
-# Check: `newton_schulz` does the same to the gradient
+# Check: newton_schulz does the same to the gradient
 lifted = stretch / gradient.norm()
 for _ in range(5):
     lifted = lift(lifted)
