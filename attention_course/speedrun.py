@@ -37,8 +37,8 @@ from attention_course.text import Data
 from attention_course.training import RECIPES, SIZES, Recipe, Trainer
 
 TRICKS = {
-    "token_shift": "Attention and MLP also see the token before, so no layer is needed to find it.",
-    "rotary": "Rotary positions say how far back a token is, so what is learned at one place holds at all.",
+    "token_shift": "Attention and MLP also see the previous token, so no layer is needed to find it.",
+    "rotary": "Rotary positions say how far back a token is, so what is learned once holds everywhere.",
     "muon": "Muon evens out the step of each matrix, so rare directions learn as fast as frequent ones.",
     "schedule": "After a short warm-up the rate falls along a straight line, so few steps are tiny.",
     "shape": "One layer, and fewer tokens per step, so a step takes a fraction of the time.",

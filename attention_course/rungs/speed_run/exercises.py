@@ -116,7 +116,7 @@ def draw_matrices(generator: torch.Generator) -> list[tuple]:
     def draw(rows, cols, coefficients=None):
         x = torch.randn(rows, cols, generator=generator)
         drawn = torch.tensor([1.0, -0.8, 0.1]) + 0.2 * torch.rand(3, generator=generator)
-        return 2 * x / x.norm(), *(coefficients or drawn.tolist())
+        return 2 * x / x.norm(), *(coefficients or (round(each, 2) for each in drawn.tolist()))
 
     return [draw(2, 2), draw(2, 3), draw(3, 2), draw(3, 3, MUON), draw(4, 4), draw(5, 3, MUON), draw(3, 6)]
 

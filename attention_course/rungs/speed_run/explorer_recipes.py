@@ -152,6 +152,8 @@ def words(chosen: dict[str, Any], other: dict[str, Any], names: tuple[str, str],
 def reach(run: dict[str, Any]) -> str:
     """Return in words the median of the seconds to the mark, and their range."""
     first, last = (said(run["marks"][at].item()) for at in (0, -1))
+    if run["median"] == math.inf:
+        return f"half or more miss the mark ({first} to {last})"
     return f"the mark after {said(run['median'])} ({first} to {last})"
 
 

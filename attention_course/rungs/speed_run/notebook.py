@@ -22,11 +22,11 @@ hero("speed_run")
 #
 # ## Twice as fast?
 #
-# A **benchmark** compares two ways to compute something. The next three print real measurements, and each of them fools you in its own way.
+# A **benchmark** compares two ways to compute something. The next three print real measurements, and each fools you in its own way.
 #
 # ### Who runs first
 #
-# Look for a difference between `old` and `new`. (`@cache` keeps what a function returned for its next call.)
+# Look for a difference between `old` and `new`. (`@cache` stores what a function returns, so later calls get it at once.)
 
 # %% tags=["folded"]
 # Imports
@@ -99,13 +99,13 @@ print(f"new is {seconds['old'] / seconds['new']:.4g} times as fast")
 ask("unfair_start")
 
 # %% [markdown]
-# Try it, and swap them back. Then add one line above the loop that makes the benchmark fair.
+# Try it, and swap them back. Then add one line right above the loop that makes the benchmark fair.
 #
-# One call to either function is enough, because then the table is there for both. Other things are prepared when they're first needed too, such as memory, or code that's compiled on the spot. So every candidate should run once before the clock starts.
+# One call to either function is enough, because then the table is there for both. Memory, too, is often set up only when it's first needed, and some code is compiled on the spot. So every candidate should run once before the clock starts.
 #
 # ### When the clock stops
 #
-# A GPU works alongside the processor, so Python hands it some work and goes on. Here a second thread of the same processor plays the GPU, and `submit` hands it the work.
+# A GPU works alongside the processor, so Python hands it some work and goes on. Here a second thread on the same processor plays the GPU, and `submit` hands it the work.
 
 # %% tags=["nbval-ignore-output", "do"]
 device = ThreadPoolExecutor(max_workers=1)
@@ -127,11 +127,11 @@ print(f"the device is {here / there:.0f} times as fast")
 ask("unfair_end")
 
 # %% [markdown]
-# Now make it fair. `submit(...)` returns at once, and `submit(...).result()` waits until the answer is there. Put `.result()` into the line with `answer`, run the cell again, and the speed-up is gone. (On a real GPU, what waits is `torch.cuda.synchronize()`.)
+# Now make it fair. `submit(...)` returns at once, and `submit(...).result()` waits until the answer is there. Put `.result()` into the line with `answer`, run the cell again, and the speed-up is gone. (On a real GPU, `torch.cuda.synchronize()` does the waiting.)
 #
 # ### What is measured
 #
-# The third benchmark needs a trained model, so train one. This is the recipe with all the tricks of this rung.
+# The third benchmark needs a trained model, so train one, with all the tricks of this rung.
 
 # %% tags=["long"]
 data = Data.of(load_text("stories"))
@@ -167,7 +167,7 @@ print(f"A {loss_a:.3f}, B {loss_b:.3f}, so B is better")
 ask("unfair_loss")
 
 # %% tags=["folded", "long"]
-# Check: measured in the same way, the losses are the same
+# Check: the loss on blocks is higher, and the same for A and B
 assert loss_of_stories(recipe_b) < evaluate(recipe_a, data.val)
 assert evaluate(recipe_a, data.val) == evaluate(recipe_b, data.val)
 
@@ -176,21 +176,21 @@ assert evaluate(recipe_a, data.val) == evaluate(recipe_b, data.val)
 #
 # ## The rules
 #
-# All three look convincing, since nothing crashes and every number is real. So fix the rules before you race.
+# All three look convincing, since nothing crashes and every number is real. So set the rules before you race.
 
 # %% tags=["folded"]
 # Question
 ask("fewer_steps")
 
 # %% [markdown]
-# 1. **The same task.** All recipes learn from the same text, and all are measured in the same way. Ours have to reach an answer accuracy of 0.95<!--given--> on the first 8,192<!--given--> characters of the validation text. That is the mark.
+# 1. **The same task.** All recipes learn from the same text and are measured in the same way. Ours have to reach an answer accuracy of 0.95<!--given--> on the first 8,192<!--given--> characters of the validation text. That is the mark.
 # 2. **Seconds until the mark, not steps.** The clock stops when the work is done, not when it has been handed over.
-# 3. **In turns.** Each runs once before the clock starts, and then they take turns, so that other work on your machine slows all of them down.
+# 3. **In turns.** Each runs once before the clock starts, and then they take turns, so that other work on your machine slows them all down alike.
 # 4. **Several rounds and several seeds.** A single number can't tell you how far off the next one would be.
-# 5. **Each at its best.** Every recipe gets its own learning rate and number of steps, tuned on a held-out part of the *training* text, because tuning on the text that decides is like seeing the exam first.
+# 5. **Each at its best.** Every recipe gets its own learning rate and number of steps, tuned on a held-out part of the *training* text, because tuning on the text that decides is like seeing the exam beforehand.
 # 6. **The machine beside the number.** On another machine another recipe may win.
 #
-# Rule 3 and the rounds of rule 4 fit into one function, which the package has too.
+# Rule 3 and the rounds of rule 4 fit into one function, which is also in the package.
 
 # %% tags=["folded"]
 # Fill in: a clock for several candidates
@@ -224,9 +224,9 @@ print(f"{chip}, threads: {torch.get_num_threads()}, {torch.__version__}")
 # %% [markdown]
 # ## A difference, or chance?
 #
-# The two rows differ, although both sides do the same thing. So how often would chance alone make a difference as large as the one you see?
+# The two rows differ, although both sides do the same thing. So how often would chance alone make two rows differ at least as much?
 #
-# Think of ten cards with the ten times on them, in a row from the shortest to the longest. If both sides are equally fast, then any five cards could just as well have been the first side's, and there are 252<!--given--> ways to choose five. Add up each side's places in the row, and count the ways that put the two sums as far apart as yours, or farther. Their share is the **p-value**, and this way of counting is the **rank-sum test** (Wilcoxon 1945). In the next cell the two sides don't overlap at all, so only 2 ways count, with all the short times on one side or all on the other.
+# Write the ten times on ten cards, and lay them in a row, the shortest first. If both sides are equally fast, then any five cards could just as well have been the first side's, and there are 252<!--given--> ways to choose five. Add up each side's places in the row, and count the ways that put the two sums as far apart as yours, or farther. The share of such ways is the **p-value**, and this count is the **rank-sum test** (Wilcoxon 1945). In the next cell the two sides don't overlap at all, so only 2 ways count, with all the short times on one side or all on the other.
 
 # %% tags=["do"]
 one = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -235,13 +235,17 @@ p = p_value(one, other)
 print(f"p = {p:.4f}, so a difference? {p < LEVEL}")
 
 # %% [markdown]
-# We'll call something a difference if p is below {{LEVEL}}. Change the 5.0 to 6.5<!--given-->, so that one time overlaps. Is it still a difference?
+# We'll call something a difference if p is below {{LEVEL}}, so two equal sides fool us less than once in a hundred times. Change the 5.0 to 6.5<!--given-->, so that one time overlaps. Is it still a difference?
 #
 # No, p is 0.016<!--given--> now. With only five rounds on each side, a single overlap is too much.
 #
+# Now put your own two rows in, with `p_value(*map(torch.tensor, took.values()))`. What do you expect?
+#
+# (Usually p is far above {{LEVEL}}. We ran that race 600<!--given--> times, and chance alone brought p below {{LEVEL}} in 2 of them.)
+#
 # ## The recipe to beat
 #
-# `speedrun(data, tricks)` makes a trainer with the tricks that you name. Without any you get rung {bigram_to_gpt}'s GPT with the package's full recipe, `RECIPES["stories"]`. That's AdamW with the learning rate of your own loop, for three times as many steps. (Your loop reached the mark with its 400<!--given--> steps. The tuning of rule 5 chose more, so that other seeds get there too.)
+# `speedrun(data, tricks)` makes a trainer with the tricks that you name. Without any you get rung {bigram_to_gpt}'s GPT with the package's full recipe, `RECIPES["stories"]`. That's AdamW with the learning rate of your own loop. (Your loop reached the mark with 400<!--given--> steps. Rule 5's tuning chose three times as many, so that other seeds reach it.)
 
 # %%
 plain = speedrun(data, [])
@@ -251,8 +255,6 @@ for trick, reason in TRICKS.items():
     print(f"{trick:12} {reason}")
 
 # %% [markdown]
-# Before we measure them, look at the reason behind each.
-#
 # ## Token shift
 #
 # To answer a question, rung {bigram_to_gpt}'s model spent its first layer on notes. A letter noted what came before it, and only then could the second layer look for that note.
@@ -261,7 +263,7 @@ for trick, reason in TRICKS.items():
 #
 # `x + mix * (before - x)`
 #
-# Each channel has its own learned share, `mix`. Where it is 0 you keep the token, and where it is 1 you get the one before. Below, every channel of the five tokens holds the numbers 1 to 5.
+# Each channel has its own learned share, `mix`. Where it is 0 you keep the token, and where it is 1 you get the one before. In the next cell, five tokens hold 1 to 5 in every channel. (Before the first one there are zeros.)
 
 # %%
 shift = TokenShift(4)
@@ -285,7 +287,7 @@ assert torch.equal(probe, causal_mask(6) & causal_mask(6).triu(-1))
 # %% [markdown]
 # ## Rotary positions
 #
-# You know them from rung {a_real_model}. With a table of positions, a head that wants to look a few letters back has to learn that again for each of the 128 positions. With rotary positions the same query and key get a score that depends only on their distance, so what is learned at one place holds at all others.
+# With a table of positions, a head that wants to look a few letters back has to learn that again for each of the 128 positions. With rotary positions, which you know from rung {a_real_model}, the same query and key get a score that depends only on their distance, so what is learned at one place holds at all others.
 
 # %% tags=["folded"]
 # Check: with rotary positions a score is the same along each diagonal
@@ -347,11 +349,11 @@ Picture.of(
 #
 # (If one row is a multiple of the other, the second singular value is 0.)
 #
-# `torch.linalg.svd` takes a matrix of any size apart into a turn, a stretch along the axes, and another turn, `U @ S.diag() @ Vh`. A turn keeps lengths and right angles, so the dot products of U's columns with each other, `U.T @ U`, are 1 on the diagonal and 0 elsewhere. In a longer product such a table changes nothing.
+# `torch.linalg.svd` takes any matrix apart into a turn (it may be mirrored), a stretch along the axes, and another turn, `U @ S.diag() @ Vh`. A turn keeps lengths and right angles, so `U.T @ U`, the dot products of U's columns with each other, has 1 on the diagonal and 0 elsewhere. Multiplying by such a matrix changes nothing.
 #
 # ### What the gradient wants
 #
-# A gradient is a matrix too, so take one from the untrained GPT. How far does it want to move along each of its 64 directions?
+# A gradient is a matrix too, so take one from the untrained GPT. How far does it want to go along each of its 64 directions?
 
 # %%
 x, y = get_batch(data.train, 128, 24, torch.Generator().manual_seed(0))
@@ -359,20 +361,20 @@ loss = F.cross_entropy(plain.model(x).flatten(0, 1), y.flatten())
 loss.backward()
 gradient = plain.model.transformer.h[0].mlp.c_fc.weight.grad  # (256, 64)
 turn, stretch, turn_back = torch.linalg.svd(gradient, full_matrices=False)
-share = stretch[:4].square().sum() / stretch.square().sum()
-print(f"4 of {len(stretch)} directions: {100 * share:.1f} % of all squares")
-assert share > 0.5
+share = 100 * stretch[:4].square().sum() / stretch.square().sum()
+print(f"4 of {len(stretch)} directions: {share:.1f} % of squared length")
+assert share > 50
 
 # %% [markdown]
-# A few directions hold most of it. If you step along the gradient, everything else hardly moves. (AdamW doesn't help with that. For each *entry* of a matrix it keeps the mean of the gradients and the mean of their squares, and divides the first by the root of the second. So all entries move about equally far, but a direction is spread over many entries.)
+# The squares of the 64 stretches add up to the gradient's squared length, and a few directions hold most of it. If you step along the gradient, everything else hardly moves. (AdamW doesn't help with that. It lets all *entries* of a matrix move about equally far, but a direction is spread over many entries.)
 #
-# One batch holds only a few stories, so its gradient is noisy. **Momentum** is a running mean of the gradients, in which much of the noise cancels and what the batches agree on remains.
+# One batch holds only a few stories, so its gradient is noisy. **Momentum** is a running mean of the gradients, in which much of the noise cancels.
 #
 # **Muon** (Jordan et al. 2024) takes the momentum, keeps its directions, and sets all singular values to about 1, nearly as in the picture on the right. Then a step goes about equally far along every direction. It does that for the matrices inside the layers, and leaves embeddings and norms to AdamW.
 #
 # ### Without an SVD
 #
-# An SVD at every step would take too long. Muon gets by with five steps of **Newton–Schulz**, which needs only products of matrices. Write X for U · S · Vh. In X Xᵀ X the inner turns drop out, and U · S³ · Vh remains. So a polynomial of such products is a polynomial of the singular values, and nothing turns. This is Muon's.
+# An SVD at every step is slow on a GPU. Muon gets by with five steps of **Newton–Schulz**, which needs only products of matrices. Write X for U · S · Vh. In X Xᵀ X the inner turns drop out, and U · S³ · Vh remains. So a polynomial of such products changes only the singular values, and the directions stay. This is Muon's.
 
 
 # %%
@@ -391,9 +393,12 @@ for step in range(1, 6):
     print(step, s)
 
 # %% [markdown]
-# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001 instead of 0.01. Then look at the gradient, whose singular values are at most 1 once you divide it by its norm.
+# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001 instead of 0.01.
+#
+# (It only gets to 0.47<!--given-->.) Now divide the gradient by its norm, which is its length, so that no singular value is above 1.
 
-# %% tags=["lesson", "proof"]
+# %% tags=["folded", "lesson", "proof"]
+# Check: newton_schulz does the same to the gradient
 lifted = stretch / gradient.norm()
 for _ in range(5):
     lifted = lift(lifted)
@@ -433,8 +438,7 @@ picture(
 #
 # ## The schedule and the shape
 #
-# `schedule` lets the learning rate fall along a straight line instead of a cosine. And if token shift makes notes for free, one layer may be enough. So `shape` uses one layer, which roughly halves the cost of a step. It also makes the batches smaller, from 24 to 16 blocks.
-#
+# `schedule` lets the learning rate fall along a straight line instead of a cosine. And if token shift makes notes for free, one layer may be enough. So `shape` uses one layer, which roughly halves the cost of a step, and batches of 16<!--given--> blocks instead of 24<!--given-->.
 
 # %% tags=["folded"]
 # Question
@@ -480,7 +484,7 @@ assert reached > MARK
 print(f"answer accuracy {reached:.2f} after {fast.seconds:.1f} s")
 
 # %% [markdown]
-# What was each trick worth? We raced all the recipes beforehand, by the rules above, with six seeds each. In the table each row has one more trick than the row above, along with what that trick calls for (Muon needs another learning rate, the straight line a shorter warm-up, the shape a smaller batch). All rows were tuned separately. They took turns of 25<!--given--> steps, and each left the race at the mark. “Never” is a run that hadn't reached it after its last step. The p-value compares a row with the one above.
+# What was each trick worth? We raced all the recipes beforehand, by the rules above, with six seeds each. (We only skipped rule 3's first call, which would have saved about 0.03<!--given--> seconds.) In the table each row has one more trick than the row above, along with what that trick calls for (another learning rate, a shorter warm-up, a smaller batch). All rows were tuned separately, took turns of 25<!--given--> steps, and left the race at the mark. “Never” is a run that hadn't reached it after its last step. The p-value compares a row with the one above.
 
 # %% tags=["folded"]
 # Table: settings, and seconds to the mark, one more trick in each row
@@ -507,41 +511,38 @@ def row(name, other):
 
 
 print(f"{measured()['machine']}; {len(marks['baseline'])} seeds")
-print(f"{'':20}lr      layers batch steps  median  range           p")
+print(f"{'lr':>28} layers  batch  steps  median  range                   p")
 adding = ["baseline", *(f"+ {trick}" for trick in TRICKS)]
 for above, name in zip([adding[0], *adding], adding):
     row(name, above)
-
-# %% [markdown]
-# (It's a server processor. AVX512 with bfloat16 means that it multiplies many numbers of 16 bits at once. We counted seconds of processor time, on one thread.)
 
 # %% tags=["folded"]
 # Question
 ask("which_tricks_count")
 
 # %% [markdown]
-# Only the last row has a p below 0.01<!--given-->, {{p_of("+ shape", "+ schedule"):.3f}}. None of the four rows before it gets below 0.01<!--given--> against the baseline either, and token shift alone even looks slower. With all five, the median is {{medians["+ shape"]:.1f}} seconds instead of {{medians["baseline"]:.1f}}, which is about half.
+# Only the last row has a p below 0.01<!--given-->. The four rows before it don't get there against the baseline either (the menus below compare any two), and token shift alone even looks slower. With all five, the median is {{medians["+ shape"]:.1f}} seconds instead of {{medians["baseline"]:.1f}}, which is about half.
 #
-# Six seeds can only show large differences, though, so a trick that saves a tenth of the time could well be among the four.
+# Six seeds can only show large differences, though, because p gets below 0.01<!--given--> only if the two sides hardly overlap. So a trick that saves a tenth of the time could well be among the four.
 #
 # ## What if you leave one out?
 #
 # So is the small shape all that counts, and are the others useless? This table can't tell you, because it adds every trick to a model with two layers. Take all five, and leave one out.
 #
-# **Which trick is missed most?** Choose a recipe “without” one trick, and compare it with “+ shape”, which has all of them. (The button trains the recipe on your machine.)
+# **Which trick is missed most?** Choose a recipe “without” one trick, and compare it with “+ shape”, which has all of them.
 
 # %% tags=["folded"]
 # Explorer: any recipe beside any other, as they were measured
 explore("recipes")
 
 # %% [markdown]
-# That changes the picture. Without token shift or without rotary positions, at least half of the seeds don't reach the mark within 1,200<!--given--> steps, our limit. Without Muon it takes more than twice as long. Only for the straight line does p stay above 0.01<!--given-->.
+# That changes the picture. Without token shift, four of the six seeds don't reach the mark within 1,200<!--given--> steps, our limit, and without rotary positions five don't. Without Muon it takes more than twice as long. Only for the straight line does p stay above 0.01<!--given-->.
 #
-# On two layers you couldn't see what any of the first four tricks does, and on one layer three of them carry the model. Token shift gives that one layer the note that used to take a layer of its own. **What a trick is worth depends on what else is there.** So be wary of any list that gives each trick its own percentage, and measure with your own recipe.
+# With two layers you couldn't see what any of the first four tricks does, and with one layer three of them carry the model. Token shift gives that one layer the note that used to take a layer of its own. **What a trick is worth depends on what else is there.** So be wary of lists that give each trick a percentage, and measure with your own recipe.
 #
 # ### More: the same as a table
 #
-# The p-value compares each row with the one that has all tricks.
+# The p-value compares each row with the one that has all tricks. (AVX512 with bfloat16 means that this server processor multiplies many 16-bit numbers at once. We counted its seconds on one thread.)
 
 # %%
 every = adding[-1]
@@ -553,14 +554,14 @@ for name in (every, *(name for name in recipes if name not in adding)):
 #
 # `torch.compile(model)` is one line, and it promises speed. At the first step it records which operations your model runs, merges them into a few larger functions, writes these in C++ (for a GPU, in another language), and has them compiled. From the second step on, Python has less to do, and numbers that the next operation needs don't have to travel to memory and back.
 #
-# Does it pay here? On the machine of the table, a step of the recipe to beat took 42<!--given--> ms of processor time without it and 36<!--given--> ms with it. But the first step took 30<!--given--> seconds, nearly all of it for recording, merging and the C++ compiler. At 6<!--given--> ms per step you need about 5,000<!--given--> steps to get that back, and the whole training has 1,200<!--given-->. (One run each, taking turns after the first step.) In a training run of several hours the first step hardly counts, and on a GPU the gain is usually larger. So the rule about first calls has a price tag here. Leave the compilation out of the clock if you ask how fast a step is, and count it if you ask when your model is ready.
+# Does it pay here? On the machine of the table, a step of the recipe to beat took 42<!--given--> ms of processor time without it and 36<!--given--> ms with it. But the first step took 30<!--given--> seconds, nearly all of it for recording, merging and the C++ compiler. At 6<!--given--> ms per step you need about 5,000<!--given--> steps to get that back, and the whole training has 1,200<!--given-->. (One run each, taking turns after the first step.) In a training run of several hours the first step hardly counts, and on a GPU the gain is usually larger. So whether the first call counts depends on what you want to know. Leave it out if you ask how fast a step is, and count it if you ask when your model is ready.
 #
 # ## More: in the wild
 #
-# - modded-nanogpt is a race to train a model to the loss of GPT-2 small on eight large GPUs. The record fell from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules include yours, since everybody reads the same text, and a new record needs enough runs to show at p < 0.01<!--given--> that the mean loss is reached. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and a kind of token shift is in it, called smear.
-# - nanoGPT's readme has settings for a computer without a GPU, and with one seed on the machine of our table, our recipe without tricks reached their final loss on Tiny Shakespeare 4.4<!--given--> times as fast, and the one with all tricks 30<!--given--> times. Those settings are meant to work for everybody on the first try, and much of the factor was there before the first trick, because our learning rate and batches are larger and were tuned.
+# - modded-nanogpt is a race to train a model to the loss of GPT-2 small on eight large GPUs. The record fell from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules are much like yours. Everybody trains on the same text, and a new record needs enough runs to show, at p < 0.01<!--given-->, that its mean loss reaches the mark. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and a kind of token shift is in it, called smear.
+# - nanoGPT's readme has settings for a computer without a GPU, and with one seed on the machine of our table, our recipe without tricks reached their final loss on Tiny Shakespeare 4.4<!--given--> times as fast, and the one with all tricks 30<!--given--> times as fast. Those settings are meant to work for everybody on the first try, and our learning rate and batches are larger and were tuned, so part of the gain came before the first trick.
 # - GPT-2 has 50,257<!--given--> tokens, but nanoGPT gives its tables 50,304<!--given--> rows. The extra rows are never used, but they make the number a multiple of 64. GPUs multiply matrices in blocks of such sizes, so the larger table is faster.
-# - `torch.optim.Muon` is in PyTorch. Large models have been trained with variants of it, such as Kimi K2 with its trillion parameters.
+# - `torch.optim.Muon` is in PyTorch. Large models, such as Kimi K2 with its trillion parameters, have been trained with variants of it.
 #
 # ## Exercises
 #
