@@ -278,7 +278,7 @@ print(f"{how_many} of the answers are right")
 #
 # If yours isn't there yet, that usually has one of two causes. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page needs far more steps. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
-# ## Out of another model
+# ## From another model
 #
 # A trained model comes down to its parameters, which are numbers with names. So if your page has the parts of rung {bigram_to_gpt}'s GPT, it can take over everything that one has learned. Let it learn a little first, because the norms of a new model all multiply by 1, and then you couldn't tell two of them apart.
 
@@ -359,9 +359,9 @@ print("Three of these:", *sorted(bug.name for bug in six), sep="\n- ")
 panels = []
 for number, each in enumerate(broken, start=1):
     each.eval()
-    some = torch.arange(8)
+    some = torch.arange(6)
     logits, _ = each(some[None])
-    if logits.shape != (1, 8, each.vocab_size):
+    if logits.shape != (1, 6, each.vocab_size):
         print(f"model {number}: logits of shape {tuple(logits.shape)}")
         continue
     table = moved(lambda ids: each(ids)[0], some, each.vocab_size)
@@ -455,7 +455,7 @@ def my_copies(page, theirs):
 
 
 # %% [markdown]
-# `theirs` is a dictionary of names and tensors, with the names of the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and the hidden width H is 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighboring channels form a pair.
+# `theirs` is a dictionary of names and tensors, with the names of the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and the hidden width H is 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighbouring channels form a pair.
 #
 # | name | shape | what it is |
 # | --- | --- | --- |
