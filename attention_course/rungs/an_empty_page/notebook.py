@@ -280,7 +280,7 @@ print(f"{how_many} of the answers are right")
 #
 # ## From another model
 #
-# A trained model comes down to its parameters, which are numbers with names. So if your page has the parts of rung {bigram_to_gpt}'s GPT, it can take over everything that one has learned. Let it learn a little first, because the norms of a new model all multiply by 1, and then you couldn't tell two of them apart.
+# A trained model comes down to its parameters, which are numbers with names. So if your page has the parts of rung {bigram_to_gpt}'s GPT, it can take over everything that the GPT has learned. Train the GPT a little first, because the norms of a new model all multiply by 1, so you wouldn't notice if you mixed up two of them.
 
 # %% tags=["nbval-ignore-output", "long:100"]
 trained = GPT(GPTConfig(V, block_size))  # does your page have its sizes?
@@ -338,7 +338,7 @@ except RuntimeError as error:
     print("They do not fit:", str(error).splitlines()[1].strip()[:300])
 
 # %% [markdown]
-# If they don't fit, nothing is wrong with your model, because names and sizes are a choice. Give `GPTConfig` the sizes of your page. If your queries, keys and values have a matrix each, put `theirs["transformer.h.0.attn.c_attn.weight"].chunk(3)` into `state`, and so on. If all of it fits and the logits differ, two parts are swapped, or they don't compute what rung {bigram_to_gpt}'s do, such as another activation. At the end of this rung you'll do all this for a real model.
+# If they don't fit, nothing is wrong with your model, because names and sizes are a choice. Give `GPTConfig` the sizes of your page. If your queries, keys and values have a matrix each, `chunk(3)` cuts each `attn.c_attn.weight` into these three, and you put them into `state` yourself. If everything fits but the logits differ, two parts are mixed up, or one of them computes something else, such as another activation function. At the end of this rung you'll do all this for a real model.
 #
 # ## Break it
 #
