@@ -56,7 +56,7 @@ def draw(figure: LiveFigure, megabytes: Tensor, T: Tensor, texts: Tensor) -> Non
     figure.show(
         Bars("MB", megabytes, LABELS, "what is kept", (0, 1.1 * max(megabytes.tolist()))),
         caption=(
-            f"With {int(T)} tokens, the scores of one layer and one text take {size(table)}, "
+            f"With {int(T):,} tokens, the scores of one layer and one text take {size(table)}, "
             f"{saved}. {whose} {size(caches)}, {format_number(caches / parameters)} times as "
             f"much as the parameters with their {size(parameters)}."
         ),

@@ -491,7 +491,7 @@ picture(
 # %% [markdown]
 # Writing one token uses each number of a matrix once, LayerNorm and the optimizer do only a few FLOPs with each number, and all three do at most one FLOP per byte. So at best they run as fast as their bytes arrive. The matrix product of a whole batch and attention do more than 15, attention only because its table never travels.
 #
-# Which side a part falls on is only half the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in it can get above the slope.)
+# Which side a part falls on is only half the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in it can get above the slope. So can other parts if your machine was busy while you measured its roof.)
 
 # %% tags=["folded"]
 # Question
