@@ -21,12 +21,6 @@ hero("an_empty_page")
 # ![The transformer as a drawing. Lit is what this rung builds: all of it.](images/transformer_an_empty_page.svg)
 
 # %% tags=["folded"]
-# Question
-from attention_course.questions import ask
-
-ask("smallest_page")
-
-# %% tags=["folded"]
 # Imports
 import math
 from dataclasses import replace
@@ -46,6 +40,7 @@ from attention_course.fills import fill
 from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.plots import Heatmap, picture
 from attention_course.progress import progress
+from attention_course.questions import ask
 from attention_course.smollm import (
     chat,
     load_smollm,
@@ -58,6 +53,10 @@ from attention_course.text import Data, conditional_entropy, load_text
 from attention_course.training import RECIPES, train
 
 progress("an_empty_page")
+
+# %% tags=["folded"]
+# Question
+ask("smallest_page")
 
 # %% [markdown]
 # ## The page
