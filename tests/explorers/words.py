@@ -6,7 +6,7 @@ import numpy as np
 
 
 def written(value):
-    """Write a number as captions do: whole ones bare, others with two decimals, from 10,000 on with commas."""
+    """Write a number as captions do: whole ones bare, others with two decimals; from 10,000 on commas."""
     value = float(value)
     comma = "," if abs(value) >= 10_000 else ""
     return format(value, f"{comma}.{0 if value == round(value) else 2}f").replace("-", "−")

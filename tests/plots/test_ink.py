@@ -27,7 +27,8 @@ def test_signs_for_what_cannot_be_seen():
 
 def test_the_browser_writes_the_same_numbers():
     """Ties among them: 1/8 is 0.12 in Python, and would be 0.13 with JavaScript's toFixed alone."""
-    values = [numerator / 16 for numerator in range(-40, 41)] + [0.005, -2 / 3, 0.995, 1234.5678, -36238.786, 1e6]
+    values = [numerator / 16 for numerator in range(-40, 41)]
+    values += [0.005, -2 / 3, 0.995, 1234.5678, -36238.786, 1e6]
     written = json.loads(script().eval(f"[{values}, [1, -2], [1, 2.5], [5, 12345]].map(numbers)").json())
     assert written == [format_numbers(values), ["1", "−2"], ["1.00", "2.50"], ["5", "12,345"]]
 
