@@ -70,6 +70,7 @@ class Exercise:
         tolerance: relative to the largest value of the target.
         forbidden: names of functions that an answer may not call.
         gaps: the pieces of the reference that its fill leaves out; chosen by a program if there are none.
+        begin: what to do first, said of a stub.
         judge: returns the verdict on an answer that no comparison with the reference can give; called with
             the exercise, the answer, and the inputs.
     """
@@ -87,6 +88,7 @@ class Exercise:
     tolerance: float = 1e-5
     forbidden: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
+    begin: str = "Write the body, end it with a `return`, and run the cell again."
     judge: Callable | None = None
 
     @cached_property

@@ -348,8 +348,7 @@ def has_body(answer: Answer) -> bool:
 
 def not_tried(exercise: Exercise) -> Verdict:
     """Return the verdict for a stub, always the same text: it is stored in the notebook."""
-    message = "Write the body, end it with a `return`, and run the cell again."
-    return Verdict(exercise.name, False, (), NOT_TRIED, message)
+    return Verdict(exercise.name, False, (), NOT_TRIED, exercise.begin)
 
 
 def is_compiled(function: object) -> bool:

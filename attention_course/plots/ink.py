@@ -40,7 +40,7 @@ def bundle(*scripts: Path) -> str:
 
 
 def format_number(value: Number) -> str:
-    """Format a value: integers as they are, others with two decimals."""
+    """Format a value: integers as they are, others with two decimals; from 10,000 on with commas."""
     return format_numbers([value])[0]
 
 
@@ -49,7 +49,9 @@ def format_numbers(values: Sequence[Number]) -> list[str]:
     finite = [value for value in values if math.isfinite(value)]
     decimals = 0 if all(value == round(value) and abs(value) < 1e6 for value in finite) else 2
     special = {"inf": "∞", "-inf": "−∞"}
-    return [special.get(text := f"{value + 0.0:.{decimals}f}", text.replace("-", "−")) for value in values]
+    commas = ["," if abs(value) >= 1e4 else "" for value in values]
+    texts = [f"{value + 0.0:{comma}.{decimals}f}" for value, comma in zip(values, commas, strict=True)]
+    return [special.get(text, text.replace("-", "−")) for text in texts]
 
 
 def format_tick(value: Number) -> str:

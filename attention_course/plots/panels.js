@@ -94,7 +94,8 @@ function numbers(values) {
   return values.map((value) => {
     if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "∞" : "−∞";
     const settled = Math.abs(8 * value) % 2 === 1 ? Math.round(50 * value) / 50 : value;
-    return (whole ? String(value) : settled.toFixed(2)).replace("-", "−");
+    const text = (whole ? String(value) : settled.toFixed(2)).replace("-", "−");
+    return Math.abs(value) < 1e4 ? text : text.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
   });
 }
 

@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
+from cells import code_of
 from torch import nn
 
 from attention_course.examine import Report, examine
 from attention_course.examine.planted import BUGS, plant
 from attention_course.examine.subject import StoppedError, Subject
-from attention_course.exercises import check
+from attention_course.exercises import EXERCISES, check
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.questions import QUESTIONS
 from attention_course.rungs.an_empty_page import exercises as rung
@@ -36,6 +37,56 @@ def test_our_page_is_the_gpt_of_rung_8():
     gpt.load_state_dict(page.state_dict())
     ids = torch.randint(13, (2, 7))
     torch.testing.assert_close(page(ids), gpt(ids))
+
+
+class Renamed(nn.Module):
+    """A page with other names, with biases and a buffer, and with no layer for the logits."""
+
+    def __init__(self, vocab_size, block_size, swapped=False):
+        super().__init__()
+        gpt = GPT(GPTConfig(vocab_size, block_size, bias=True))
+        nn.init.normal_(gpt.transformer.h[0].mlp.c_fc.bias)
+        self.tok_emb, self.pos_emb = gpt.transformer.wte, gpt.transformer.wpe
+        self.blocks, self.norm, self.swapped = gpt.transformer.h, gpt.transformer.ln_f, swapped
+        self.register_buffer("tril", torch.ones(block_size, block_size).tril())
+
+    def forward(self, ids):
+        x = self.tok_emb(ids) + self.pos_emb(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            if self.swapped:
+                x = x + block.attn(block.ln_2(x), is_causal=True)
+                x = x + block.mlp(block.ln_1(x))
+            else:
+                x = block(x, is_causal=True)
+        return self.norm(x) @ self.tok_emb.weight.T
+
+
+NAMES = {"wte": "tok_emb", "wpe": "pos_emb", "h": "blocks", "ln_f": "norm"}
+
+
+@pytest.mark.parametrize(
+    ("names", "swapped", "says"),
+    [
+        (NAMES, False, "All names and shapes fit. The same logits: True.\n"),
+        (NAMES, True, "All names and shapes fit. The same logits: False.\n"),
+        (NAMES | {"wte": "wte"}, False, 'They do not fit: Missing key(s) in state_dict: "tok_emb.weight".'),
+    ],
+)
+def test_a_page_with_other_names_takes_what_the_gpt_has_learned(names, swapped, says, capsys):
+    code = code_of("an_empty_page", "translated").replace(
+        '"lm_head": "lm_head"', f'"lm_head": "{names["wte"]}"'
+    )
+    for its, mine in names.items():
+        assert f'"transformer.{its}": "transformer.{its}"' in code
+        code = code.replace(f'"transformer.{its}": "transformer.{its}"', f'"transformer.{its}": "{mine}"')
+    trained = GPT(GPTConfig(13, 7))
+    for parameter in trained.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    data = type("Data", (), {"val": torch.randint(13, (20,))})
+    given = {"torch": torch, "Subject": Subject, "EXERCISES": EXERCISES, "data": data, "is_yours": True}
+    page = {"MyGPT": lambda V, T: Renamed(V, T, swapped), "V": 13, "block_size": 7}
+    exec(code, given | page | {"trained": trained, "theirs": trained.state_dict()})
+    assert capsys.readouterr().out.startswith(says)
 
 
 class Page(nn.Module):
@@ -82,7 +133,10 @@ def cut(vocab_size, block_size):
 @pytest.mark.parametrize(
     ("page", "headline", "says"),
     [
-        *((page, "not tried yet", "Write the body") for page in (None, ..., Empty, lambda V, T: None)),
+        *(
+            (page, "not tried yet", "Replace each `raise`, let `forward` return")
+            for page in (None, ..., Empty, lambda V, T: None)
+        ),
         (nn.Linear(33, 128), "not yet: wrong type", "The class itself is expected, but this is a"),
         (lambda vocab_size, block_size: 3, "not yet: wrong type", "returned int, where an `nn.Module`"),
         (NoSuper, "not yet: it raises an error", "AttributeError: "),

@@ -17,11 +17,15 @@ def says(out, T, texts, n_kv_head, dtype):
     assert block == pytest.approx(9 * min(T, 128) ** 2)
     assert caches == pytest.approx(texts * T * 30 * n_kv_head * 2 * 64)
     assert parameters == pytest.approx(134_515_008)
-    yield f"With {T} tokens"
-    yield from (f"{written(each)} MB" for each in out["megabytes"][[0, 2, 3]])
-    yield "all of them in one block" if T == 128 else f"and a block of them {written(out['megabytes'][1])} MB"
+    yield f"With {T:,} tokens"
+    yield from (sized(each) for each in out["megabytes"][[0, 2, 3]])
+    yield "all of them in one block" if T == 128 else f"and a block of them {sized(out['megabytes'][1])}"
     yield f"{written(caches / parameters)} times as much as the parameters"
     yield "The cache of the text takes" if texts == 1 else f"The caches of the {texts} texts take"
+
+
+def sized(megabytes):
+    return f"{written(megabytes)} MB" if megabytes < 1000 else f"{written(megabytes / 1000)} GB"
 
 
 def test_the_sizes_are_those_of_smollm2():

@@ -6,9 +6,10 @@ import numpy as np
 
 
 def written(value):
-    """Write a number as captions do: whole ones bare, others with two decimals."""
+    """Write a number as captions do: whole ones bare, others with two decimals; from 10,000 on commas."""
     value = float(value)
-    return (f"{value:.0f}" if value == round(value) else f"{value:.2f}").replace("-", "−")
+    comma = "," if abs(value) >= 10_000 else ""
+    return format(value, f"{comma}.{0 if value == round(value) else 2}f").replace("-", "−")
 
 
 def small(value):

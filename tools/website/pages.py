@@ -211,7 +211,8 @@ class Page:
             shown = "\n".join([*map(self._output, printed), explorers.markup(name)])
         if kind == "check":
             shown = exercise(name)
-        if any(map(is_progress_bar, cell.outputs)) or kind == "LiveTraining":
+        bars = [output.data["text/plain"] for output in cell.outputs if is_progress_bar(output)]
+        if kind == "LiveTraining" or any(not bar.startswith("examining") for bar in bars):
             shown += f"\n{TRAINED}"
         return self._source(cell) + (f'\n<div class="output">{shown}</div>' if shown else "")
 

@@ -346,9 +346,9 @@ OF_SWAPS = (
     Property("A bigram notices the last.", says_of("bigram", lambda T: [False] * (T - 2) + [True])),
 )
 OF_A_CONTEXT = (
-    Property("Of a bigram it is 1.", says_of("bigram", lambda T: 1)),
-    Property("Of a model with a window of 3 it is 3, or T.", says_of("window of 3", lambda T: min(3, T))),
-    Property("Of a bag of words it is T.", says_of("bag of words", lambda T: T)),
+    Property("It is 1 for a bigram.", says_of("bigram", lambda T: 1)),
+    Property("It is 3, or T, for a model with a window of 3.", says_of("window of 3", lambda T: min(3, T))),
+    Property("It is T for a bag of words.", says_of("bag of words", lambda T: T)),
 )
 
 EXERCISES = (

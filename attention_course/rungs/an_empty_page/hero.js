@@ -13,11 +13,11 @@ const SENTENCES = {
 
 // What a finding says when it is wrong.
 const CAUSES = [
-  "What comes out are no logits",
+  "What comes out isn't logits",
   "Each output knows its own token, and nothing of the past",
   "Outputs change with tokens that come later: it would read the answer",
-  "Two earlier tokens may change places, and nothing moves: it does not see their order",
-  "Its own token counts no more for an output than any other",
+  "Two earlier tokens can swap places and nothing changes, so it can't see their order",
+  "An output's own token counts no more than any other",
 ];
 const WRONG = "wf"; // the verdicts of what is wrong, and of what is wrong because of another finding
 
@@ -114,7 +114,7 @@ function play(stage, { lines, findings, pages }) {
   });
 
   // What the examiner says.
-  svg(stage.svg, "text", { x: 10, y: 348, class: "small muted start" }, "The examiner sees no line of it. It finds:");
+  svg(stage.svg, "text", { x: 10, y: 348, class: "small muted start" }, "The examiner sees none of this. It finds:");
   const said = findings.map((name, at) => {
     const [x, y] = [at < 3 ? 10 : 250, 370 + 21 * (at % 3)];
     const sign = svg(stage.svg, "text", { x: x + 6, y, class: "strong" });
@@ -145,7 +145,7 @@ function play(stage, { lines, findings, pages }) {
     const wrong = [...verdicts].findIndex((verdict) => WRONG.includes(verdict));
     if (wrong >= 0) return `${change}✗ ${on[0] ? CAUSES[wrong] : "Tokens have no vectors, so nothing can be computed"}.${last === null || on[last] ? " Which line fixes it?" : ""}`;
     if (on.includes(false)) return `${change}All ✓, and yet not all lines are there. These five questions can't tell.`;
-    return "All ✓: a GPT. Press a line to leave it out, and see what finds that it is missing.";
+    return "All ✓: a GPT. Press a line to leave it out, and see which finding notices.";
   };
 
   const update = (ms) => {

@@ -43,16 +43,21 @@ def compute(T: int, texts: int, n_kv_head: int, dtype: str) -> dict[str, Tensor]
     }
 
 
+def size(megabytes: float) -> str:
+    """Write a size in MB, or in GB from 1,000 MB on."""
+    return f"{format_number(megabytes)} MB" if megabytes < 1000 else f"{format_number(megabytes / 1000)} GB"
+
+
 def draw(figure: LiveFigure, megabytes: Tensor, T: Tensor, texts: Tensor) -> None:
     """Show four bars; the caption compares the table with its blocks, and the caches with the parameters."""
     table, block, caches, parameters = megabytes.tolist()
     whose = "The cache of the text takes" if texts == 1 else f"The caches of the {int(texts)} texts take"
-    saved = "all of them in one block" if T <= BLOCK else f"and a block of them {format_number(block)} MB"
+    saved = "all of them in one block" if T <= BLOCK else f"and a block of them {size(block)}"
     figure.show(
         Bars("MB", megabytes, LABELS, "what is kept", (0, 1.1 * max(megabytes.tolist()))),
         caption=(
-            f"With {int(T)} tokens, the scores of one layer and one text take {format_number(table)} MB, "
-            f"{saved}. {whose} {format_number(caches)} MB, {format_number(caches / parameters)} times as "
-            f"much as the parameters with their {format_number(parameters)} MB."
+            f"With {int(T):,} tokens, the scores of one layer and one text take {size(table)}, "
+            f"{saved}. {whose} {size(caches)}, {format_number(caches / parameters)} times as "
+            f"much as the parameters with their {size(parameters)}."
         ),
     )

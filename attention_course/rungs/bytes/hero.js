@@ -153,8 +153,8 @@ function play(stage, { scores: start, values, block, limit }) {
         "",
         any ? (here ? `The new exps are added: ${exps.map((exp) => number(exp)).join(" and ")}. The two scores can go now, because the three numbers on the left are all that the next block needs.`
           : `The scores ${first} and ${second} arrive. Their exps, relative to ${next}, make the sum ${number(after.total)}, and each value times its exp makes the weighted sum. Then the scores are forgotten.`)
-          : "Six scores will arrive, two at a time, each with a value. Only three numbers are kept of them. Press Step, or drag a score first.",
-        `The row has ended, so divide once, the weighted sum by the sum. That gives ${number(output)}. The softmax over the whole row gives ${number(dot(weights, values))}, and that row was never there.`,
+          : "Six scores will arrive, two at a time, each with a value. Only three numbers are kept. Press Step, or drag a score first.",
+        `The row has ended, so divide once, the weighted sum by the sum. That gives ${number(output)}. The softmax over the whole row gives ${number(dot(weights, values))}, and you never held that row.`,
       ],
       [
         larger ? `The scores ${first} and ${second} arrive. The largest is ${next} now, and everything so far was counted from ${old}.`

@@ -62,7 +62,7 @@ inputs = 4 * 3 * T * head_size / 1e6  # of its queries, keys and values
 f"{table:.0f} MB and {inputs:.0f} MB"
 
 # %% [markdown]
-# And this table travels between memory, where numbers are kept, and the processor, which multiplies them. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. The memory of an H100, a GPU that many models were trained on, delivers 3.35<!--given--> TB per second. That sounds like a lot, but while one 16-bit number arrives, the chip could do nearly 300<!--given--> multiplications and as many additions. So the arithmetic is cheap, and moving bytes is what costs.
+# And this table travels between memory, where numbers are kept, and the processor, which multiplies them. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. Take the H100, a GPU that many models were trained on. According to NVIDIA's data sheet (of the SXM version), its memory delivers 3.35<!--given--> TB per second. That sounds like a lot, but it also does 989<!--given--> trillion multiplications and additions of 16-bit numbers per second. So while one such number arrives, it could do {{989 / 3.35:.0f}} multiplications and as many additions. This means the arithmetic is cheap, and moving bytes is what costs.
 #
 # ## A softmax in two blocks
 #
@@ -106,7 +106,7 @@ result, whole_row
 #
 # ## Build: attention in blocks
 #
-# Now let many queries do this at once, and cut the queries into blocks too. Then no more than one block of scores exists at any time. This is the algorithm of FlashAttention (Dao et al. 2022), though only the forward pass, and without a mask.
+# Now let many queries do this at once, and cut the queries into blocks too. Then no more than one block of scores exists at any time. This is the algorithm of FlashAttention (Dao et al. 2022), though only the forward pass, and without a mask. (It also returns a number per query, `log_sums`, which the backward pass will need.)
 
 
 # %%
@@ -143,7 +143,7 @@ torch.testing.assert_close(in_blocks(q, k, v)[0], attention(q, k, v)[0])
 # %% tags=["proof"]
 q, k, v = torch.randn(3, 2, 300, 16)  # two heads, 300 tokens
 visible = torch.rand(300, 300) > 0.3
-visible[7] = False  # query 7 may look nowhere
+visible[7] = False  # query 7 may not look anywhere
 for mask in (None, causal_mask(300), visible):
     with_table = attention(q, k, v, mask)[0]
     torch.testing.assert_close(flash_attention(q, k, v, mask), with_table)
@@ -280,15 +280,15 @@ picture(
             ("Memory", peaks, "MB"),
         )
     ),
-    alt="Time and memory of three ways over T, all axes logarithmic. In "
-    "memory the line of the table climbs twice as steeply as the other "
-    "two. In time SDPA is the fastest.",
+    alt="Time and memory of three ways over T, all axes logarithmic. For "
+    "memory, the line of the table climbs twice as steeply as the other "
+    "two. For time, SDPA is the fastest.",
 )
 
 # %% [markdown]
 # The table's memory grows with the square of T, and the others' with T. For speed, ours does well against the table on long texts, partly because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each step of each block is a separate call from Python. In FlashAttention's program for GPUs, a block never leaves a small fast memory right beside the arithmetic. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
 #
-# ## Writing: read at once, then token by token
+# ## Read at once, write token by token
 #
 # With a cache (rung {a_real_model}), a model never computes the keys and values of old tokens again. Answering a prompt then has two phases. In the **prefill** it reads the prompt, all tokens at once. After that it writes, one token at a time, which is called decoding.
 
@@ -363,11 +363,11 @@ print(f"{per_token:,} numbers per token")
 print(f"{in_16_bits / 1e6:.0f} MB for {SMOLLM.block_size} tokens")
 
 # %% [markdown]
-# That's SmolLM2 with its 3 key heads instead of 9. How many texts a computer can write at the same time depends on how many such caches fit beside the parameters. And because each new token reads its whole cache, fewer bytes also mean less waiting. Quantization (rung {a_real_model}) shrinks the parameters in the same way.
+# That's SmolLM2 with its 3 key heads instead of 9. How many texts a computer can write at the same time depends on how many such caches fit into memory alongside the parameters. And because each new token reads its whole cache, fewer bytes also mean less waiting. Quantization (rung {a_real_model}) shrinks the parameters in the same way.
 #
 # ## Explore: where the memory goes
 #
-# These are SmolLM2's sizes. **From which T on is the table of one layer larger than all parameters? Then set T to 8192<!--given-->. How many texts can the model write at once before their caches outgrow its parameters, with 9 key heads, with 3, and with 1?** Does the type of the numbers change your answers?
+# These are SmolLM2's sizes. **From what T on is one layer's table larger than all the parameters? Then set T to 8192<!--given-->. How many texts can the model write at once before their caches outgrow its parameters, with 9 key heads, with 3, and with 1?** Does the type of the numbers change your answers?
 
 # %% tags=["folded"]
 # Explorer: bytes of the table, a block, the cache and the parameters
@@ -489,9 +489,9 @@ picture(
 )
 
 # %% [markdown]
-# Writing one token uses each number of a matrix once, LayerNorm and the optimizer do only a few FLOPs with each number, and all three do at most one FLOP per byte. So at best they are as fast as their bytes arrive. The matrix product of a whole batch and attention do more than 15, attention only because its table never travels.
+# Writing one token uses each number of a matrix once, LayerNorm and the optimizer do only a few FLOPs with each number, and all three do at most one FLOP per byte. So at best they run as fast as their bytes arrive. The matrix product of a whole batch and attention do more than 15, attention only because its table never travels.
 #
-# Which side a part is on is only half of the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in it can get above the slope.)
+# Which side a part falls on is only half the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in it can get above the slope. So can other parts if your machine was busy while you measured its roof.)
 
 # %% tags=["folded"]
 # Question
@@ -553,7 +553,7 @@ per_second = counted / quickest_step
 print(f"{100 * per_second / most_flops:.0f} % of the ceiling")
 
 # %% [markdown]
-# We measured both with the same type of number, so dividing them is fair. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak in the manufacturer's data sheet. Large runs reach about 40 %<!--given-->. We haven't measured where the rest of ours goes, but likely reasons are small products, calls that take longer to start than to run, and Python itself.
+# We measured both with the same type of number, so dividing them is fair. This share is close to what papers report as **model FLOPs utilization** (MFU), which divides by the peak in the manufacturer's data sheet. Llama 3's largest model was trained at 38<!--given--> to 43 %<!--given--> (Grattafiori et al. 2024). We haven't measured where the rest of ours goes, but likely reasons are small products, calls that take longer to start than to run, and Python itself.
 
 # %% [markdown]
 # ## Exercises
