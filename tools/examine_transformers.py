@@ -35,11 +35,12 @@ SIZES = {
     "eos_token_id forced_eos_token_id": None,  # it would end what is written
 }
 LAYERS = {"lfm3": 4, "recurrent_gemma": 3}  # of fewer, none has attention
-LEFT_OUT = {"bailing_hybrid", "falcon_h1"}  # these take minutes
-UNUSED, LEAK, PREFIX = (
+LEFT_OUT = {"bailing_hybrid", "falcon_h1", "xlstm"}  # minutes, minutes, and sizes that have to fit together
+UNUSED, LEAK, PREFIX, PADDING = (
     "Every parameter gets a gradient",
     "No leak from the future",
     "A prefix alone gives the same logits",
+    "Padding on the left changes nothing",
 )
 WRITES, SIZE = "It writes what it predicts", "Gradients are of one size"
 DECODERS = [
@@ -52,6 +53,10 @@ EXPLAINED = {
     ("big_bird", UNUSED): "Its pooler is made, and only its classifiers use it.",
     ("rwkv", PREFIX): "A bug: two texts of one token return logits (2, 2, V).",
     **{("rwkv", name): "backward() fails: a tensor was changed in place." for name in (UNUSED, SIZE)},
+    ("rwkv", WRITES): "It writes token by token, so by the bug above.",
+    ("rwkv", PADDING): "It has a state, and takes attention_mask without using it.",
+    ("recurrent_gemma", PADDING): "Its recurrent layers read hidden tokens; the mask is for attention.",
+    ("xmod", "It answers ids with logits"): "It has to be told a language: set_default_language().",
     **{("xlm", name): "It reads both ways, unless causal=True." for name in (LEAK, PREFIX, WRITES)},
     **{("xlnet", name): "It reads both ways, unless perm_mask hides." for name in (LEAK, PREFIX, WRITES)},
     ("xlnet", UNUSED): "Some parameters serve perm_mask and segments alone.",

@@ -30,6 +30,7 @@ class Candidate:
 
     Attributes:
         given: with its own parameters and dtype.
+        padding: the ids that the model names as padding.
         remarks: what a reader has to know about how it was examined.
     """
 
@@ -37,8 +38,9 @@ class Candidate:
         self.subject = subject
         self.remarks = list(subject.remarks)
         self.is_copy = True
-        if padding := subject.leave_out_padding():
-            ids = ", ".join(map(str, padding))
+        self.padding = subject.leave_out_padding()
+        if self.padding:
+            ids = ", ".join(map(str, self.padding))
             self.remarks.append(f"The model names id {ids} as padding, so no text here contains it.")
         try:
             self.given = subject.copied().eval()
