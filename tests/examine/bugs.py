@@ -70,9 +70,8 @@ def table() -> str:
             "`python tests/examine/bugs.py` writes this table; a test compares.",
             "",
             "The questions were written for these bugs, so these figures are training accuracy: how many "
-            "bugs the examination finds that nobody thought of is not known from them. Later it was tried on "
-            "30 bugs that people really had, each rebuilt as a small model from its public thread. It called "
-            "8 of them wrong for the right reason, and 2 more doubtful.",
+            "bugs the examination finds that nobody thought of is not known from them. `real_bugs.md` has "
+            "bugs that people had, and of some of them a first run.",
             "",
             "Of the right models that the tests try (`tests/examine/right.py`) it calls none wrong, and some "
             "doubtful. It does call a model wrong that makes parameters and never uses them, even if its "

@@ -45,7 +45,7 @@ def test_a_row_is_what_an_examination_says(kind):
     assert not unexplained
 
 
-def test_what_is_wrong_and_not_explained_fails_the_command(monkeypatch, capsys):
+def test_what_is_wrong_and_not_explained_fails_the_command(monkeypatch, tmp_path):
     class Bigram(nn.Module):
         def __init__(self):
             super().__init__()
@@ -55,6 +55,9 @@ def test_what_is_wrong_and_not_explained_fails_the_command(monkeypatch, capsys):
         def forward(self, ids):
             return self.table(ids)
 
+    table = tmp_path / "table.md"
+    table.write_text(TEXT, encoding="utf-8")
+    monkeypatch.setattr(tool, "TABLE", table)
     monkeypatch.setattr(tool, "small", lambda kind: Bigram())
     with pytest.raises(SystemExit, match=r"^wrong, and not explained: gpt2: The past is used; gpt2: "):
         tool.main(["gpt2"])
