@@ -164,7 +164,7 @@ assert report.findings[0].name == "No leak from the future"
 report
 
 # %% [markdown]
-# Each line names something that a correct model does, and ✗ marks what this one doesn't. A question mark, “doubtful”, means unusual but perhaps intended, and a question that doesn't apply to this model isn't asked. Fix the first line, then ask again, because one bug often causes several findings, which the report marks with “This follows from”.
+# Each line names something that a correct model does, and ✗ marks what this one doesn't. A question mark, “doubtful”, means unusual but perhaps intended, and a question that doesn't apply to this model isn't asked. Fix the first line, then ask again, because one bug often causes several findings, which the report marks with “This follows from”. What's right is listed in the fold at its end.
 
 # %% tags=["folded"]
 # Question
@@ -208,11 +208,10 @@ if find_spec("transformers"):
     its = {"vocab_size": V, "block_size": block_size}
     report = examine(GPT2LMHeadModel(config), **its, train=False)
     assert report
-    print(report.headline)
-    print(report.findings[0])
+    print(report)
 
 # %% [markdown]
-# Its `generate` stops with an error where rung {bigram_to_gpt}'s crops the text, which is unusual but intended.
+# One question isn't asked. Where rung {bigram_to_gpt}'s `generate` crops a long text, the one of `transformers` leaves that to you.
 #
 # ## It learns
 #
