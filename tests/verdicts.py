@@ -28,7 +28,8 @@ IN_NUMPY = (
     "speed_up: right speed_up_by_numpy",
     "speed_up: wrong speed_up_whole_curve",
 )
-OTHERS = (  # complex numbers, and a device without memory
+OTHERS = (  # a module of the real model, complex numbers, and a device without memory
+    "logit_lens: right lens_by_the_module_of_the_package",
     "rotate: right rotate_by_complex_numbers",
     "rotate: wrong rotate_along_dimension_1",
     "cache_bytes: right bytes_of_real_tensors",

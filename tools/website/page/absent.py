@@ -8,7 +8,7 @@ from types import ModuleType
 from torch.names import lacking
 
 NAMES = ("cloudpickle", "filelock", "ipywidgets", "jaxtyping", "numpy", "tqdm")
-NAMES += ("attention_course.examine", "attention_course.gpt")
+NAMES += ("attention_course.examine", "attention_course.gpt", "attention_course.llama")
 
 
 class Anything(type):
