@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
@@ -194,3 +195,22 @@ def judged(exercise, source, given, name, seed, tell):
         "seconds": time.perf_counter() - start,
     }
     return json.dumps(verdict)
+
+
+# While the reader thinks, the mistakes are tried on the smallest input: the next check finds them done.
+
+waiting: list[Iterator] = []
+
+
+def prepare(exercise, seed):
+    """Prepare what the next check of an exercise compares with, if that is wrong."""
+    drawn, exercise = trial(EXERCISES[exercise], seed), EXERCISES[exercise]
+    parts = (lambda: exercise.mistakes, lambda: exercise.pairs)  # of pairs the first use takes a while
+    waiting[:] = [(drawn.outcome(mistake, 0) for part in parts for mistake in part())]
+
+
+def work_on():
+    """Go on for 40 milliseconds; return whether there is more to do."""
+    end = time.perf_counter() + 0.04
+    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        return any(time.perf_counter() > end for _ in waiting[0])

@@ -37,7 +37,7 @@ async function load() {
   const python = await loadPyodide({ indexURL: here, lockFileContents: lock, stdout: () => {}, stderr: () => {} });
   tell("starting");
   python.unpackArchive(await course, "zip", { extractDir: "/course" });
-  const judged = python.runPython(`
+  const functions = python.runPython(`
 import sys
 sys.path.insert(0, "/course")
 sys.setrecursionlimit(400)
@@ -46,12 +46,13 @@ absent.install()
 import bridge
 bridge.hide("/course")
 sys.path.remove("/course")
-judged = bridge.judged
+functions = [bridge.judged, bridge.prepare, bridge.work_on]
 del bridge, absent
-judged
+functions
 `);
+  const [judged, prepare, workOn] = functions.toJs();
   python.runPython("globals().clear()");
-  return { python, judged };
+  return { python, judged, prepare, workOn };
 }
 
 const loaded = load();
@@ -60,10 +61,16 @@ loaded.then(
   (error) => tell("failed", String(error)),
 );
 
+let working; // the timer of what is prepared for the next check
+
 onmessage = async ({ data: { exercise, source, given, name, seed } }) => {
-  const { python, judged } = await loaded;
+  const { python, judged, prepare, workOn } = await loaded;
+  clearTimeout(working);
   try {
     tell("verdict", JSON.parse(judged(exercise, source, given, name, seed, tell)));
+    prepare(exercise, seed);
+    const goOn = () => workOn() && (working = setTimeout(goOn, 10));
+    working = setTimeout(goOn, 300);
     if (python._module.HEAPU8.length > 2 ** 29) tell("full");
   } catch (error) {
     tell("ended", String(error)); // os._exit, or a recursion that is too deep for Python itself
