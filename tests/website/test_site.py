@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
+from website import judge
 from website.pages import render
 
 from attention_course.exercises import EXERCISES
@@ -135,6 +136,8 @@ def test_questions_and_exercises_are_there_and_no_answer_shows(page, notebook):
         for choice in QUESTIONS[name]["choices"]:
             assert squeezed(choice["text"].replace("`", "")) in squeezed(page.visible)
             assert squeezed(choice["explanation"].replace("`", "")) not in squeezed(page.visible)
+    judged = page.all("data-given")
+    assert len(judged) in (0, len([n for n in page.all("data-exercise") if not EXERCISES[n].judge]))
     for name in page.all("data-exercise"):
         for hint in EXERCISES[name].hints:
             assert squeezed(hint.replace("`", "")) in squeezed(page.visible)  # in <details>
@@ -163,14 +166,15 @@ def test_folded_cells_say_what_is_there(page, notebook):
 
 def test_every_link_leads_somewhere(site):
     pages = sorted(site.glob("**/*.html"))
-    assert len(pages) == len(RUNGS) + 1
+    assert len(pages) == len(RUNGS) + 2
     for path in pages:
         anchors = read(path).all("id")
         assert len(anchors) == len(set(anchors)), path
         links = read(path).all("href") + read(path).all("src")
         notebooks = [link for link in links if link.endswith(".ipynb") and not link.startswith("https:")]
         name = path.parent.name
-        assert path.parent == site or notebooks == [f"../{name}/{name}.ipynb"], "to download"
+        own = [f"../{name}/{name}.ipynb"] if name in [rung.name for rung in RUNGS] else notebooks
+        assert notebooks == own, "to download"
         for link in links:
             parts = urlsplit(link)
             if parts.scheme:
@@ -213,6 +217,27 @@ def test_it_is_small(site):
     files = {(first.parent / link).resolve() for link in loaded}
     assert packed(first) + sum(map(packed, files)) < 300_000
     downloads = (".whl", ".ipynb")  # for those who want the course itself
-    files = [path for path in site.glob("**/*") if path.is_file()]
+    python = [path for path in site.glob("judge/*/*") if path.is_file()]  # loaded at the first check
+    assert sum(path.stat().st_size for path in python) < 12_000_000, "also of a server that packs nothing"
+    files = [path for path in site.glob("**/*") if path.is_file() and path not in python]
     assert sum(packed(path) for path in files if path.suffix not in downloads) < 2_500_000
     assert sum(map(packed, files)) < 500_000 * len(RUNGS)
+
+
+def test_without_npm_it_is_built_without_a_judge_and_says_what_to_do(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(judge.pooch, "os_cache", lambda _: tmp_path)
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", tmp_path.as_uri())
+    assert judge.files() == {}
+    said = capsys.readouterr().out
+    assert f"{tmp_path.as_uri()}/pyodide/-/pyodide-" in said
+    assert "$NPM_CONFIG_REGISTRY" in said
+
+
+def test_what_npm_sends_has_to_be_what_was_pinned(monkeypatch, tmp_path, capsys):
+    file = tmp_path / f"pyodide/-/pyodide-{judge.VERSION}.tgz"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"something else")
+    monkeypatch.setattr(judge.pooch, "os_cache", lambda _: tmp_path / "kept")
+    monkeypatch.setenv("npm_config_registry", tmp_path.as_uri())
+    assert judge.files() == {}
+    assert "its checksum is" in capsys.readouterr().out

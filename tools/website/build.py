@@ -22,8 +22,8 @@ from attention_course.ladder import RUNGS
 from attention_course.plots.ink import coloured
 from attention_course.questions import QUESTIONS
 from attention_course.workspace import clean
-from website import explorers
-from website.pages import HERE, NOTEBOOKS, Page, render
+from website import explorers, judge
+from website.pages import HERE, NOTEBOOKS, Page, practice, render, templates
 
 ROOT = HERE.parent.parent
 PACKAGE = ROOT / "attention_course"
@@ -55,6 +55,18 @@ def write_page(folder: Path, name: str, page: str) -> None:
     write(folder / name / "index.html", SCRIPT.sub(moved, page))
 
 
+def write_judge(folder: Path) -> None:
+    """Write the judge, if it can be had, and tell the pages where it is."""
+    files = judge.files()
+    for path, content in files.items():
+        write(folder / path, content)
+    at = next(iter(files), "").rpartition("/")[0]
+    size = sum(len(content) for path, content in files.items() if not path.endswith("js"))
+    templates().globals |= {"judge": f"{at}/" if at else "", "judge_size": size}
+    if files:
+        write(folder / "sw.js", judge.service(files))
+
+
 def build(folder: Path) -> None:
     """Build the site into `folder`, in place of what is there."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -65,6 +77,7 @@ def build(folder: Path) -> None:
     write(folder / "static" / "fill.css", fills.CSS)
     write(folder / "static" / "fill.js", fills.SCRIPT)
     explorers.write(folder / "explorers")
+    write_judge(folder)
     pages = [Page(rung) for rung in RUNGS]
     for page in pages:
         name = page.rung.name
@@ -73,6 +86,7 @@ def build(folder: Path) -> None:
             write(folder / path, content)
         notebook = clean(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4))
         write(folder / name / f"{name}.ipynb", nbformat.writes(notebook))
+    write_page(folder, "practice", practice(RUNGS))
     write_page(folder, "", front(pages))
     wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
     subprocess.run(wheel, cwd=ROOT, check=True, capture_output=True)

@@ -38,6 +38,7 @@ from attention_course.ladder import MORE, RUNGS, Rung
 from attention_course.progress import SKIP
 from attention_course.questions import BACK, QUESTIONS, RIGHT, SHOWN, WRONG, columns, lines, marked
 from website import explorers
+from website.judge import tasks
 
 HERE = Path(__file__).parent
 WHEEL = f"attention_course-{__version__}-py3-none-any.whl"
@@ -80,6 +81,7 @@ def templates() -> Environment:
     made.trim_blocks = made.lstrip_blocks = True
     made.filters |= {"marked": lambda text: Markup(marked(text)), "python": python}
     made.globals |= {"rungs": RUNGS, "repository": os.environ.get("GITHUB_REPOSITORY", ""), "wheel": WHEEL}
+    made.globals |= {"judge": "", "judge_size": 0}  # its folder, where there is one, and its bytes
     return made
 
 
@@ -101,10 +103,36 @@ def question(name: str) -> str:
     return render("question.html", name=name, **entry, **layout, **words)
 
 
-def exercise(name: str) -> str:
-    """Return the hints of an exercise, each behind the one before, and its solution."""
+def exercise(rung: Rung, name: str, notebook: str = "") -> str:
+    """Return the hints of an exercise, each behind the one before, and its solution.
+
+    With a judge, its script puts an editor in place of the code, and a button in place of the way into the
+    notebook. `notebook` is the page that leads there, if it is another one.
+    """
     solution = undocumented(unwrapped(EXERCISES[name].reference))
-    return render("exercise.html", exercise=EXERCISES[name], solution=solution)
+    task = tasks(rung)[name]
+    return render("exercise.html", exercise=EXERCISES[name], solution=solution, task=task, notebook=notebook)
+
+
+def practice(rungs: tuple[Rung, ...]) -> str:
+    """Return the page of all exercises, without the prose around them."""
+    right = {name: right_choice(entry) for name, entry in QUESTIONS.items()}
+    parts = [
+        (
+            rung,
+            [
+                (task, EXERCISES[task.name], exercise(rung, task.name, f"../{rung.name}/"))
+                for task in tasks(rung).values()
+            ],
+        )
+        for rung in rungs
+    ]
+    return render("practice.html", parts=parts, root="../", right=json.dumps(right))
+
+
+def right_choice(entry: dict) -> str:
+    """Return the text of the right choice of a question."""
+    return next(choice["text"] for choice in entry["choices"] if choice.get("right"))
 
 
 @dataclass
@@ -210,7 +238,7 @@ class Page:
             printed = [output for output in cell.outputs if "text/html" not in output.get("data", {})]
             shown = "\n".join([*map(self._output, printed), explorers.markup(name)])
         if kind == "check":
-            shown = exercise(name)
+            shown = exercise(self.rung, name)
         bars = [output.data["text/plain"] for output in cell.outputs if is_progress_bar(output)]
         if kind == "LiveTraining" or any(not bar.startswith("examining") for bar in bars):
             shown += f"\n{TRAINED}"

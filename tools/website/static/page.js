@@ -1,31 +1,14 @@
 // What a page does: it asks, and remembers the answers; it searches; it marks where in the text the reader is.
 
 import fill from "./fill.js";
+import { keep, recall } from "./kept.js";
 
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const root = document.body.dataset.root;
 
 // Questions. A choice takes the place of the others, with its explanation; what was chosen is kept, by its text.
 
-const KEPT = "attention-question ";
-
-// What is kept is a list of texts. A browser may refuse to keep anything, and another page of the same server may write
-// there what it likes: all that is no such list is as if never kept, and a text counts only if the page has it, too.
-function recall(key) {
-  try {
-    const kept = JSON.parse(localStorage.getItem(key));
-    return Array.isArray(kept) ? kept.filter((each) => typeof each === "string") : [];
-  } catch {
-    return [];
-  }
-}
-
-function keep(key, answers) {
-  try {
-    localStorage.setItem(key, JSON.stringify(answers));
-  } catch {}
-}
-
+const KEPT = "attention-question "; // a text that is kept counts only if the page has it, too
 // The results of what a question asks about: outputs below it, as far as the next heading or task.
 function resultsOf(question) {
   const results = [];
@@ -117,6 +100,7 @@ all("[data-fill]").forEach((place) => near.observe(place));
 // Where the reader was last: the front page leads back there.
 
 const LAST = "attention-rung";
+const EXERCISE = ["attention-answer ", "attention-try "]; // of judge.js
 const current = document.querySelector("#ladder [aria-current]");
 if (current) keep(LAST, [location.pathname.split("/").at(-2)]);
 const last = all(".rungs a").find((link) => recall(LAST).includes(link.getAttribute("href").replace("/", "")));
@@ -124,7 +108,7 @@ if (last) Object.assign(document.querySelector(".door"), { href: last.href, text
 
 document.querySelector("#forget").addEventListener("click", () => {
   try {
-    for (const key of Object.keys(localStorage)) if ([KEPT, FILLED, LAST].some((start) => key.startsWith(start))) localStorage.removeItem(key);
+    for (const key of Object.keys(localStorage)) if ([KEPT, FILLED, LAST, ...EXERCISE].some((start) => key.startsWith(start))) localStorage.removeItem(key);
   } catch {}
   location.reload();
 });

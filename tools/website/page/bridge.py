@@ -1,0 +1,216 @@
+"""Judges a cell of the reader's in the page, with the package's own judge; worker.js calls `judged`."""
+
+import contextlib
+import io
+import json
+import linecache
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+import torch
+from torch.names import asked
+
+from attention_course.exercises import EXERCISES
+from attention_course.exercises.exercise import source_of, unwrapped
+from attention_course.exercises.judging import Verdict, judge, not_tried, trial
+from attention_course.exercises.problems import described, named
+from attention_course.exercises.running import call
+from attention_course.exercises.worker import is_untouched
+
+PRINTED = 10_000  # characters that one check shows of what an answer prints
+FILE = "your code"
+HIDDEN = ("attention_course.exercises", "attention_course.rungs", "absent", "bridge", "js", "pyodide_js")
+BORROWED = "Your code asks for the course's own solution. Write it yourself: a check is for what you wrote."
+LACKING = (
+    "{} works in the notebook, and not in this page, which has only a part of PyTorch. "
+    "Write it in another way here, or check it there."
+)
+
+
+class Relay(io.TextIOBase):
+    """Sends on the first PRINTED characters, then a note that the rest is not shown."""
+
+    def __init__(self, tell):
+        self.tell, self.left = tell, PRINTED
+
+    def write(self, text):
+        if self.left > 0:
+            self.tell("printed", text[: self.left])
+            self.left -= len(text)
+            if self.left <= 0:
+                self.tell("printed", "\n... Your code prints more than this. The rest is not shown.\n")
+        return len(text)
+
+
+class BorrowedError(BaseException):
+    """Not an `Exception`: an answer that catches errors gets no verdict either."""
+
+
+borrowed: list[str] = []
+
+
+class Guard(MetaPathFinder):
+    """Refuses what holds the solutions."""
+
+    def find_spec(self, name, path=None, target=None):
+        if any(name == each or name.startswith(f"{each}.") for each in HIDDEN):
+            borrowed.append(name)
+            raise BorrowedError(BORROWED)
+
+
+def hide(folder):
+    """Take the solutions away: all is loaded, and what an answer may import is the rest of the package."""
+    for exercise in EXERCISES.values():
+        source_of(unwrapped(exercise.reference))
+    shutil.rmtree(folder, ignore_errors=True)
+    linecache.clearcache()
+    for name in [name for name in sys.modules if name.startswith(HIDDEN)]:
+        del sys.modules[name]
+    package = sys.modules["attention_course"]
+    for name in ("exercises", "rungs"):
+        vars(package).pop(name, None)
+    sys.meta_path.insert(0, Guard())
+
+
+def sentence(exercise, headline, message, mistakes=()):
+    return Verdict(exercise.name, False, tuple(mistakes), f"not yet: {headline}", message)
+
+
+def run(exercise, source, given, name):
+    """Run the cell; return the function that it passes to `check`, or a verdict."""
+    checked, own = [], ModuleType("attention_course.exercises")
+    own.check = lambda name, function=None, seed=None: checked.append(function)
+    own.hint = own.solution = lambda name: None
+    sys.modules[own.__name__] = own
+    scope = {"__name__": "__main__", "check": own.check}
+    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+    try:
+        exec(given, scope)
+        exec(compile(source, FILE, "exec"), scope)
+    except SyntaxError as error:
+        line = f" Line {error.lineno}: `{(error.text or '').strip()}`." if error.lineno else ""
+        return sentence(exercise, "Python cannot read it", f"{error.msg}.{line}")
+    except BaseException as error:
+        where = error.__traceback__
+        while where.tb_next and where.tb_frame.f_code.co_filename != FILE:
+            where = where.tb_next
+        text = textwrap.shorten(str(error), 300)
+        line = f" It happened in line {where.tb_lineno}." if where.tb_frame.f_code.co_filename == FILE else ""
+        return sentence(
+            exercise, "it raises an error", f"Your code raised {type(error).__name__}: {text}.{line}"
+        )
+    finally:
+        del sys.modules[own.__name__]
+    if not checked:
+        return sentence(
+            exercise,
+            "nothing to check",
+            f'End with `check("{exercise.name}", {name})`, with the name of your function.',
+        )
+    return checked[-1]
+
+
+def calls_the_reference(exercise, function, seed):
+    """Return whether an answer that passed calls the very function that it is compared with."""
+    code, found = unwrapped(exercise.reference).__code__, []
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code is code:
+            found.append(True)
+
+    def noted(*given):
+        sys.setprofile(note)
+        try:
+            return function(*given)
+        finally:
+            sys.setprofile(None)
+
+    call(noted, trial(exercise, seed).inputs[-1])
+    return bool(found)
+
+
+def verdict_on(exercise, source, given, name, seed, tell):
+    asked.clear(), borrowed.clear()
+    lacks = []
+    tell("call", "")
+    function = run(exercise, source, given, name)
+    tell("called", "")
+    if isinstance(function, Verdict):
+        verdict, lacks = function, list(asked)
+    elif is_untouched(function):
+        verdict = not_tried(exercise)
+    elif function is not None and not callable(function):
+        verdict = sentence(
+            exercise,
+            "wrong type",
+            f"Pass your function itself, without calling it, and not a {type(function).__name__}.",
+        )
+    else:
+
+        @contextlib.contextmanager
+        def watched(arguments):
+            tell("call", described(named(exercise, arguments)))
+            before = len(asked)
+            yield
+            tell("called", "")
+            lacks.extend(asked[before:])  # what a known mistake asks for does not count
+
+        verdict = judge(exercise, function, seed, watched)
+        if verdict.passed and calls_the_reference(exercise, function, seed):
+            verdict = sentence(exercise, "it calls the solution", BORROWED)
+    if borrowed:
+        verdict = sentence(exercise, "it reads the solution", BORROWED)
+    elif lacks:
+        verdict = sentence(
+            exercise, "not in this page", LACKING.format(f"`{lacks[0]}`"), ["not_in_this_page"]
+        )
+    return verdict
+
+
+def judged(exercise, source, given, name, seed, tell):
+    """Return the verdict on a cell as JSON; what it prints is told beforehand."""
+    exercise, shown, start = EXERCISES[exercise], Relay(tell), time.perf_counter()
+    torch.manual_seed(seed)
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+        try:
+            verdict = verdict_on(exercise, source, given, name, seed, tell)
+        except BaseException as error:  # an object of the reader's can raise it wherever it is looked at
+            verdict = sentence(
+                exercise,
+                "it cannot be judged",
+                "What your function returned or raised cannot be judged: the check itself raised "
+                f"{type(error).__name__}. Return a plain tensor.",
+            )
+    verdict = {
+        "passed": verdict.passed,
+        "tried": verdict.tried and "not_in_this_page" not in verdict.mistakes,
+        "mistakes": verdict.mistakes,
+        "message": repr(verdict),
+        "html": verdict._repr_html_(),
+        "seconds": time.perf_counter() - start,
+    }
+    return json.dumps(verdict)
+
+
+# While the reader thinks, the mistakes are tried on the smallest input: the next check finds them done.
+
+waiting: list[Iterator] = []
+
+
+def prepare(exercise, seed):
+    """Prepare what the next check of an exercise compares with, if that is wrong."""
+    drawn, exercise = trial(EXERCISES[exercise], seed), EXERCISES[exercise]
+    parts = (lambda: exercise.mistakes, lambda: exercise.pairs)  # of pairs the first use takes a while
+    waiting[:] = [(drawn.outcome(mistake, 0) for part in parts for mistake in part())]
+
+
+def work_on():
+    """Go on for 40 milliseconds; return whether there is more to do."""
+    end = time.perf_counter() + 0.04
+    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        return any(time.perf_counter() > end for _ in waiting[0])

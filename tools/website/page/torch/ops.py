@@ -1,0 +1,2063 @@
+"""Functions of tensors: each is a function of torch, and most are methods of a tensor too."""
+
+import math
+import operator
+import random
+import string
+from itertools import accumulate, combinations, pairwise, product
+from statistics import NormalDist
+
+from . import core
+from .core import (
+    CPU,
+    INF,
+    NAN,
+    Tensor,
+    bool_,
+    broadcast,
+    contiguous,
+    converted,
+    dim_of,
+    dims_of,
+    dtype,
+    float32,
+    float64,
+    from_data,
+    gathered,
+    grads_of,
+    int64,
+    made,
+    operand,
+    places_of,
+    promote_types,
+    sumprod,
+    view,
+    write,
+)
+from .names import lacking
+
+FUNCTIONS = {}  # of torch, by name
+
+
+def function(made):
+    FUNCTIONS[made.__name__] = made
+    return made
+
+
+def both(made):
+    """Make a function of torch that is a method of a tensor too."""
+    setattr(Tensor, made.__name__, made)
+    return function(made)
+
+
+def method(made):
+    setattr(Tensor, made.__name__, made)
+    return made
+
+
+def alias(**names):
+    for name, old in names.items():
+        if old in FUNCTIONS:
+            FUNCTIONS[name] = FUNCTIONS[old]
+        if hasattr(Tensor, old):
+            setattr(Tensor, name, getattr(Tensor, old))
+
+
+def sizes(given):
+    given = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
+    return tuple(map(operator.index, given))
+
+
+# Views
+
+
+@both
+def as_strided(x, size, stride, offset=None):
+    return view(x, size, stride, x._offset if offset is None else offset)
+
+
+@method
+def expand(x, *shape):
+    shape = sizes(shape)
+    extra = len(shape) - x.dim()
+    old = (None,) * extra + tuple(x.shape)
+    new, strides = [], []
+    for i, (size, had) in enumerate(zip(shape, old, strict=False)):
+        size = had if size == -1 else size
+        if extra < 0 or size is None or (had not in (None, 1) and had != size):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({size}) must match the existing size ({had}) at "
+                f"non-singleton dimension {i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(x.shape)}"
+            )
+        new.append(size)
+        strides.append(x._strides[i - extra] if had is not None and had == size else 0)
+    if extra < 0:
+        raise RuntimeError(f"expand: the number of sizes provided ({len(shape)}) must be at least {x.dim()}")
+    return view(x, new, strides, x._offset)
+
+
+@both
+def permute(x, *dims):
+    order = [dim_of(d, x.dim()) for d in sizes(dims)]
+    if sorted(order) != list(range(x.dim())):
+        raise RuntimeError(
+            f"permute: the tensor has {x.dim()} dimensions, and the order that is asked for is {order}"
+        )
+    return view(x, [x.shape[d] for d in order], [x._strides[d] for d in order], x._offset)
+
+
+@both
+def transpose(x, dim0, dim1):
+    order = list(range(x.dim()))
+    if order:
+        i, j = dim_of(dim0, x.dim()), dim_of(dim1, x.dim())
+        order[i], order[j] = j, i
+    return permute(x, order)
+
+
+@both
+def t(x):
+    return x if x.dim() < 2 else transpose(x, 0, 1)
+
+
+Tensor.T = property(lambda x: permute(x, list(range(x.dim()))[::-1]))
+Tensor.mT = property(lambda x: transpose(x, -2, -1))
+
+
+@both
+def movedim(x, source, destination):
+    order = list(range(x.dim()))
+    order.remove(d := dim_of(source, x.dim()))
+    order.insert(dim_of(destination, x.dim()), d)
+    return permute(x, order)
+
+
+@both
+def unsqueeze(x, dim):
+    at = dim_of(dim, x.dim() + 1)
+    return x[(slice(None),) * at + (None,)]
+
+
+@both
+def squeeze(x, dim=None):
+    gone = [d for d in dims_of(dim, x.dim()) if x.shape[d] == 1]
+    kept = [d for d in range(x.dim()) if d not in gone]
+    return view(x, [x.shape[d] for d in kept], [x._strides[d] for d in kept], x._offset)
+
+
+@both
+def select(x, dim, index):
+    return x[(slice(None),) * dim_of(dim, x.dim()) + (index,)]
+
+
+@both
+def narrow(x, dim, start, length):
+    start, length = int(start), int(length)
+    return x[(slice(None),) * dim_of(dim, x.dim()) + (slice(start, start + length),)]
+
+
+@both
+def diagonal(x, offset=0, dim1=0, dim2=1):
+    i, j = dim_of(dim1, x.dim()), dim_of(dim2, x.dim())
+    n = max(0, min(x.shape[i] - max(-offset, 0), x.shape[j] - max(offset, 0)))
+    kept = [d for d in range(x.dim()) if d not in (i, j)]
+    start = x._offset + (max(-offset, 0) * x._strides[i] + max(offset, 0) * x._strides[j] if n else 0)
+    strides = [x._strides[d] for d in kept] + [x._strides[i] + x._strides[j]]
+    return view(x, [x.shape[d] for d in kept] + [n], strides, start)
+
+
+@method
+def unfold(x, dim, size, step):
+    d = dim_of(dim, x.dim())
+    n = (x.shape[d] - size) // step + 1
+    if n < 1:
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {x.shape[d]} but size is {size}")
+    shape, strides = list(x.shape), list(x._strides)
+    shape[d], strides[d] = n, x._strides[d] * step
+    return view(x, [*shape, size], [*strides, x._strides[d]], x._offset)
+
+
+def filled_in(shape, numel):
+    shape = list(shape)
+    if shape.count(-1) > 1:
+        raise RuntimeError("only one dimension can be inferred")
+    known = math.prod(n for n in shape if n != -1)
+    if -1 in shape and known and numel % known == 0:
+        shape[shape.index(-1)] = numel // known
+    if math.prod(shape) != numel or -1 in shape:
+        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
+    return tuple(shape)
+
+
+def viewed(x, shape):
+    """Return a view of another shape, or None if the strides do not allow it."""
+    if x.is_contiguous():
+        return view(x, shape, contiguous(shape), x._offset)
+    parts = [(n, s) for n, s in zip(x.shape, x._strides, strict=True) if n != 1]
+    strides, left = [], list(reversed(shape))
+    for n, stride in reversed(merged(parts)):
+        run = 1
+        while (left and run < n) or (left and left[0] == 1):
+            strides.append(stride * run)
+            run *= left.pop(0)
+        if run != n:
+            return None
+    strides += [1] * len(left)
+    return view(x, shape, strides[::-1], x._offset)
+
+
+def merged(parts):
+    """Join neighbouring dimensions that lie in the array as one."""
+    found = []
+    for n, stride in parts:
+        if found and found[-1][1] == n * stride:
+            found[-1] = (found[-1][0] * n, stride)
+        else:
+            found.append((n, stride))
+    return found
+
+
+def viewing(x, *shape):
+    if len(shape) == 1 and isinstance(shape[0], dtype):
+        lacking("Tensor.view(dtype)")
+    found = viewed(x, filled_in(sizes(shape), x.numel()))
+    if found is None:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension "
+            "spans across two contiguous subspaces). Use .reshape(...) instead."
+        )
+    return found
+
+
+Tensor.view = viewing
+
+
+@both
+def reshape(x, *shape):
+    shape = filled_in(sizes(shape), x.numel())
+    found = viewed(x, shape)
+    return viewed(x.clone(), shape) if found is None else found
+
+
+Tensor.view_as = lambda x, other: x.view(other.shape)
+Tensor.reshape_as = lambda x, other: x.reshape(other.shape)
+Tensor.expand_as = lambda x, other: x.expand(other.shape)
+
+
+@both
+def flatten(x, start_dim=0, end_dim=-1):
+    if not x.shape:
+        return x.reshape(1)
+    i, j = dim_of(start_dim, x.dim()), dim_of(end_dim, x.dim())
+    return x.reshape(*x.shape[:i], math.prod(x.shape[i : j + 1]), *x.shape[j + 1 :])
+
+
+@both
+def unflatten(x, dim, sizes):
+    d = dim_of(dim, x.dim())
+    try:
+        inner = filled_in(sizes, x.shape[d])
+    except RuntimeError:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {d} ({x.shape[d]})"
+        ) from None
+    return x.view(*x.shape[:d], *inner, *x.shape[d + 1 :])
+
+
+@both
+def unbind(x, dim=0):
+    return tuple(select(x, dim, i) for i in range(x.shape[dim_of(dim, x.dim())]))
+
+
+@both
+def split(x, split_size, dim=0):
+    n = x.shape[dim_of(dim, x.dim())]
+    if isinstance(split_size, int):
+        split_size = [min(split_size, n - i) for i in range(0, n, split_size)]
+    if sum(split_size) != n:
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {n}, but got {list(split_size)}"
+        )
+    starts = accumulate(split_size, initial=0)
+    return tuple(narrow(x, dim, start, size) for start, size in zip(starts, split_size, strict=False))
+
+
+@both
+def chunk(x, chunks, dim=0):
+    return split(x, max(1, -(-x.shape[dim_of(dim, x.dim())] // chunks)), dim)
+
+
+@both
+def tensor_split(x, parts, dim=0):
+    n = x.shape[dim_of(dim, x.dim())]
+    if isinstance(parts, int):
+        parts = [n // parts * i + min(i, n % parts) for i in range(1, parts)]
+    return tuple(narrow(x, dim, a, b - a) for a, b in pairwise([0, *parts, n]))
+
+
+@both
+def broadcast_to(x, size):
+    return x.expand(size)
+
+
+@function
+def broadcast_tensors(*tensors):
+    shape = broadcast(*(each.shape for each in tensors))
+    return tuple(each.expand(shape) for each in tensors)
+
+
+# Copies
+
+
+@both
+def clone(x, memory_format=None):
+    return made(x.read(), x.shape, x.dtype, [x], lambda grad: [grad])
+
+
+Tensor.contiguous = lambda x, memory_format=None: x if x.is_contiguous() else x.clone()
+
+
+@method
+def to(x, *given, dtype=None, device=None, copy=False, non_blocking=False):
+    for each in given:
+        if isinstance(each, Tensor):
+            dtype = each.dtype
+        elif isinstance(each, core.dtype):
+            dtype = each
+        elif isinstance(each, str):
+            core.device(each)
+    if dtype is None or dtype is x.dtype:
+        return x.clone() if copy else x
+    return made(converted(x.read(), x.dtype, dtype), x.shape, dtype, [x], lambda grad: [grad])
+
+
+Tensor.type_as = lambda x, other: x.to(other.dtype)
+Tensor.cpu = lambda x: x
+Tensor.type = lambda x, kind=None: x.to(kind) if kind else lacking("Tensor.type()")
+for _name, _kind in {
+    "bool": "bool",
+    "int": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "short": "int16",
+    "char": "int8",
+    "byte": "uint8",
+    "bfloat16": "bfloat16",
+}.items():
+    setattr(Tensor, _name, lambda x, kind=core.DTYPES[_kind]: x.to(kind))
+
+
+@function
+def is_tensor(x):
+    return isinstance(x, Tensor)
+
+
+@method
+def copy_(x, other, non_blocking=False):
+    write(x, x.places(), (other if isinstance(other, Tensor) else from_data(other, x.dtype)).expand(x.shape))
+    return x
+
+
+@method
+def fill_(x, value):
+    return x.copy_(value)
+
+
+@method
+def zero_(x):
+    return x.copy_(0)
+
+
+def in_place(name):
+    def changed(x, *given, **named):
+        found = getattr(x, name)(*given, **named)
+        if found.shape != x.shape:
+            raise RuntimeError(
+                f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(found.shape)}"
+            )
+        if found.dtype.kind > x.dtype.kind:
+            raise RuntimeError(
+                f"result type {TITLES[found.dtype.kind]} can't be cast to {TITLES[x.dtype.kind]}"
+            )
+        return x.copy_(found)
+
+    changed.__name__ = f"{name}_"
+    setattr(Tensor, f"{name}_", changed)
+
+
+TITLES = ("Bool", "Long", "Float")
+
+
+# New tensors
+
+
+@function
+def tensor(data, *, dtype=None, device=None, requires_grad=False):
+    found = from_data(data.detach() if isinstance(data, Tensor) else data, dtype)
+    return found.requires_grad_() if requires_grad else found
+
+
+@function
+def as_tensor(data, dtype=None, device=None):
+    return data.to(dtype or data.dtype) if isinstance(data, Tensor) else from_data(data, dtype)
+
+
+def new(value):
+    def fresh(
+        *size,
+        dtype=None,
+        device=None,
+        requires_grad=False,
+        out=None,
+        layout=None,
+        pin_memory=False,
+        size_=None,
+    ):
+        shape = sizes(size)
+        if any(n < 0 for n in shape):
+            raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+        if math.prod(shape) > 10**7:
+            raise MemoryError(f"A tensor of shape {list(shape)} is too large for this page.")
+        found = made([value] * math.prod(shape), shape, dtype or float32)
+        return found.requires_grad_() if requires_grad else found
+
+    return fresh
+
+
+zeros, ones, empty = new(0), new(1), new(0)
+
+
+@function
+def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
+    fill = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    dtype = dtype or (bool_ if isinstance(fill, bool) else int64 if isinstance(fill, int) else float32)
+    return new(fill)(*sizes((size,)), dtype=dtype, requires_grad=requires_grad)
+
+
+def like(name, make):
+    def fresh(x, *given, dtype=None, device=None, requires_grad=False, **named):
+        found = make(x.shape, *given, dtype=dtype or x.dtype, **named)
+        return found.requires_grad_() if requires_grad else found
+
+    fresh.__name__ = name
+    function(fresh)
+
+
+for _name, _make in {"zeros": zeros, "ones": ones, "empty": empty, "full": full}.items():
+    _make.__name__ = _name
+    function(_make)
+    like(f"{_name}_like", _make)
+    setattr(
+        Tensor,
+        f"new_{_name}",
+        lambda x, *size, dtype=None, device=None, make=_make, **named: make(
+            *size, dtype=dtype or x.dtype, **named
+        ),
+    )
+Tensor.new_tensor = lambda x, data, dtype=None: from_data(data, dtype or x.dtype)
+
+
+@function
+def arange(start, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
+    start, end = (0, start) if end is None else (start, end)
+    start, end, step = (each.item() if isinstance(each, Tensor) else each for each in (start, end, step))
+    whole = all(isinstance(each, int) for each in (start, end, step))
+    if step == 0 or (end - start) * step < 0:
+        raise RuntimeError(
+            "step must be nonzero" if step == 0 else "upper bound and lower bound inconsistent with step sign"
+        )
+    values = [start + i * step for i in range(math.ceil((end - start) / step))]
+    kind = dtype or (int64 if whole else float32)
+    return made(converted(values, int64 if whole else float64, kind), (len(values),), kind)
+
+
+@function
+def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
+    start, end, steps = float(start), float(end), int(steps)
+    values = [start + (end - start) * i / max(1, steps - 1) for i in range(steps)]
+    kind = dtype or float32
+    return made(converted(values, float64, kind), (steps,), kind)
+
+
+@function
+def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
+    m = n if m is None else m
+    return made([int(i == j) for i in range(n) for j in range(m)], (n, m), dtype or float32)
+
+
+@function
+def cat(tensors, dim=0):
+    tensors = list(tensors)
+    if not tensors:
+        raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
+    for i, each in enumerate(tensors):
+        if not isinstance(each, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(each).__name__}")
+        if not each.shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    tensors = [each for each in tensors if each.shape != (0,)] or tensors[:1]
+    d, first = dim_of(dim, tensors[0].dim()), tensors[0].shape
+    for i, each in enumerate(tensors):
+        if each.dim() != len(first) or any(
+            a != b for k, (a, b) in enumerate(zip(each.shape, first, strict=True)) if k != d
+        ):
+            raise RuntimeError(
+                f"Sizes of tensors must match except in dimension {d}. Expected shape {list(first)} "
+                f"but got {list(each.shape)} for tensor number {i} in the list."
+            )
+    kind = tensors[0].dtype
+    for each in tensors:
+        kind = promote_types(kind, each.dtype)
+    rows, runs = math.prod(first[:d]), [math.prod(each.shape[d:]) for each in tensors]
+    lists = [each.read() for each in tensors]
+    values = [
+        value
+        for r in range(rows)
+        for part, n in zip(lists, runs, strict=True)
+        for value in part[r * n : r * n + n]
+    ]
+
+    def vjp(grad):
+        found, at = [[] for _ in runs], 0
+        for _ in range(rows):
+            for part, n in zip(found, runs, strict=True):
+                part += grad[at : at + n]
+                at += n
+        return found
+
+    return made(
+        values, [*first[:d], sum(each.shape[d] for each in tensors), *first[d + 1 :]], kind, tensors, vjp
+    )
+
+
+@function
+def stack(tensors, dim=0):
+    tensors = list(tensors)
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    for i, each in enumerate(tensors):
+        if not isinstance(each, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(each).__name__}")
+        if each.shape != tensors[0].shape:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at entry 0 "
+                f"and {list(each.shape)} at entry {i}"
+            )
+    return cat([unsqueeze(each, dim) for each in tensors], dim)
+
+
+@function
+def hstack(tensors):
+    tensors = [each.reshape(1) if not each.shape else each for each in tensors]
+    return cat(tensors, 0 if tensors[0].dim() == 1 else 1)
+
+
+@function
+def vstack(tensors):
+    return cat([each.reshape(1, -1) if each.dim() < 2 else each for each in tensors], 0)
+
+
+@method
+def repeat(x, *times):
+    times = sizes(times)
+    if len(times) < x.dim():
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+        )
+    x = x.reshape((1,) * (len(times) - x.dim()) + tuple(x.shape))
+    wide = x[tuple(each for _ in times for each in (None, slice(None)))]
+    wide = wide.expand([n for k, size in zip(times, x.shape, strict=True) for n in (k, size)])
+    return wide.clone().reshape([k * size for k, size in zip(times, x.shape, strict=True)])
+
+
+@both
+def tile(x, *times):
+    times = sizes(times)
+    return x.repeat((1,) * (x.dim() - len(times)) + times)
+
+
+@both
+def repeat_interleave(x, repeats, dim=None, output_size=None):
+    if dim is None:
+        x, dim = x.flatten(), 0
+    n = x.shape[dim_of(dim, x.dim())]
+    times = repeats.expand(n).tolist() if isinstance(repeats, Tensor) else [repeats] * n
+    return index_select(x, dim, tensor([i for i, k in enumerate(times) for _ in range(k)], dtype=int64))
+
+
+@both
+def index_select(x, dim, index):
+    return x[(slice(None),) * dim_of(dim, x.dim()) + (index,)]
+
+
+@both
+def flip(x, *dims):
+    for d in dims_of(sizes(dims), x.dim()):
+        x = index_select(x, d, arange(x.shape[d] - 1, -1, -1))
+    return x.clone() if not dims else x
+
+
+@both
+def roll(x, shifts, dims=None):
+    if dims is None:
+        return roll(x.flatten(), shifts, 0).reshape(x.shape)
+    pairs = zip(shifts, dims, strict=True) if isinstance(shifts, tuple | list) else [(shifts, dims)]
+    for shift, d in pairs:
+        n = x.shape[dim_of(d, x.dim())]
+        x = index_select(x, d, tensor([(i - int(shift)) % n for i in range(n)], dtype=int64))
+    return x
+
+
+# One number at a time
+
+
+def each(name, plain, careful, slope=None, keeps=False, floats=True):
+    """Make a function of each number: `careful` where `plain` raises, `slope(x, y)` its derivative."""
+
+    def mapped(x, *, out=None):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
+        kind = float32 if floats and x.dtype.kind != 2 else x.dtype
+        values = x.read()
+        try:
+            found = list(map(plain, values))
+        except (ArithmeticError, ValueError):
+            found = list(map(careful, values))
+        if x.dtype.kind == 2 and not keeps:
+            return made(
+                found,
+                x.shape,
+                kind,
+                [x],
+                lambda grad: [
+                    [g * slope(a, b) if g else 0.0 for g, a, b in zip(grad, values, found, strict=True)]
+                ],
+            )
+        return made(found, x.shape, kind)
+
+    mapped.__name__ = name
+    both(mapped)
+    in_place(name)
+
+
+def safe_exp(v):
+    return math.exp(v) if v < 709 else v if v != v else INF
+
+
+def safe_log(log):
+    return lambda v: log(v) if v > 0 else NAN if v != 0 else -INF
+
+
+def over(a, b):
+    try:
+        return a / b
+    except ZeroDivisionError:
+        return NAN if a == 0 or a != a else math.copysign(INF, a) * math.copysign(1, b)
+    except OverflowError:
+        return INF
+
+
+def rounded(v):
+    return v if isinstance(v, int) or not math.isfinite(v) else float(round(v))
+
+
+def sigmoid_of(v):
+    return (
+        1 / (1 + math.exp(-v))
+        if v > 0
+        else math.exp(v) / (1 + math.exp(v))
+        if v > -700
+        else 0.0 * v
+        if v == v
+        else v
+    )
+
+
+def whole(f):
+    return lambda v: v if isinstance(v, int) or not math.isfinite(v) else float(f(v))
+
+
+def bounded(f):
+    return lambda v: f(v) if math.isfinite(v) else NAN
+
+
+each("exp", math.exp, safe_exp, lambda x, y: y)
+each("exp2", lambda v: 2.0**v, lambda v: 2.0**v if v < 1024 else INF, lambda x, y: y * math.log(2))
+each("expm1", math.expm1, lambda v: INF, lambda x, y: y + 1)
+each("log", math.log, safe_log(math.log), lambda x, y: over(1, x))
+each("log2", math.log2, safe_log(math.log2), lambda x, y: over(1 / math.log(2), x))
+each("log10", math.log10, safe_log(math.log10), lambda x, y: over(1 / math.log(10), x))
+each("log1p", math.log1p, lambda v: safe_log(math.log)(1 + v), lambda x, y: over(1, 1 + x))
+each("sqrt", math.sqrt, lambda v: math.sqrt(v) if v >= 0 else NAN, lambda x, y: over(0.5, y))
+each(
+    "rsqrt",
+    lambda v: 1 / math.sqrt(v),
+    lambda v: over(1, math.sqrt(v)) if v >= 0 else NAN,
+    lambda x, y: over(-0.5 * y, x),
+)
+each("sin", math.sin, bounded(math.sin), lambda x, y: math.cos(x))
+each("cos", math.cos, bounded(math.cos), lambda x, y: -math.sin(x))
+each("tan", math.tan, bounded(math.tan), lambda x, y: 1 + y * y)
+each("tanh", math.tanh, math.tanh, lambda x, y: 1 - y * y)
+each("erf", math.erf, math.erf, lambda x, y: 2 / math.sqrt(math.pi) * safe_exp(-x * x))
+each("sigmoid", sigmoid_of, sigmoid_of, lambda x, y: y * (1 - y))
+each("deg2rad", math.radians, math.radians, lambda x, y: math.pi / 180)
+each("reciprocal", lambda v: 1 / v, lambda v: over(1, v), lambda x, y: -y * y)
+each("abs", abs, abs, lambda x, y: (x > 0) - (x < 0), floats=False)
+each("neg", operator.neg, operator.neg, lambda x, y: -1.0, floats=False)
+each(
+    "relu",
+    lambda v: v if v > 0 or v != v else 0 * v if v - v == 0 else 0.0,
+    None,
+    lambda x, y: float(x > 0),
+    floats=False,
+)
+each("sign", lambda v: (v > 0) - (v < 0), None, lambda x, y: 0.0, floats=False)
+each("floor", whole(math.floor), None, lambda x, y: 0.0, floats=False)
+each("ceil", whole(math.ceil), None, lambda x, y: 0.0, floats=False)
+each("trunc", whole(math.trunc), None, lambda x, y: 0.0, floats=False)
+alias(absolute="abs", negative="neg", absolute_="abs_")
+
+
+def round_(x, *, decimals=0):
+    scale = 10.0**decimals
+    return made(
+        [rounded(v * scale) / scale if decimals else rounded(v) for v in x.read()],
+        x.shape,
+        x.dtype,
+        [x],
+        lambda grad: [[0.0] * len(grad)],
+    )
+
+
+round_.__name__ = "round"
+both(round_)
+in_place("round")
+
+
+@both
+def square(x):
+    return x * x
+
+
+def test(name, f):
+    def tested(x):
+        return made(list(map(f, x.read())), x.shape, bool_)
+
+    tested.__name__ = name
+    both(tested)
+
+
+test("isnan", lambda v: v != v)
+test("isinf", lambda v: abs(v) == INF)
+test("isfinite", lambda v: v - v == 0)
+test("isneginf", lambda v: v == -INF)
+test("isposinf", lambda v: v == INF)
+test("logical_not", operator.not_)
+
+
+@both
+def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+    most = finfo(x.dtype).max if x.dtype.kind == 2 else 0
+    high, low = most if posinf is None else posinf, -most if neginf is None else neginf
+    values = x.read()
+    found = [nan if v != v else high if v == INF else low if v == -INF else v for v in values]
+    return made(
+        found,
+        x.shape,
+        x.dtype,
+        [x],
+        lambda grad: [[g if v - v == 0 else 0.0 for g, v in zip(grad, values, strict=True)]],
+    )
+
+
+class finfo:  # noqa: N801
+    def __init__(self, kind=float32):
+        bits, low = {"float64": (52, 1022), "float32": (23, 126), "float16": (10, 14), "bfloat16": (7, 126)}[
+            kind.name
+        ]
+        self.eps, self.tiny, self.max = 2.0**-bits, 2.0**-low, (2 - 2.0**-bits) * 2.0 ** (low + 1)
+        self.min, self.smallest_normal, self.bits = -self.max, self.tiny, 8 * kind.itemsize
+
+
+class iinfo:  # noqa: N801
+    def __init__(self, kind=int64):
+        self.bits = 8 * kind.itemsize
+        self.max = 2 ** (self.bits - kind.is_signed) - 1
+        self.min = -self.max - 1 if kind.is_signed else 0
+
+
+# Two at a time
+
+
+def pair(a, b):
+    """Return two operands with one shape, their dtype, and their values."""
+    (a, low), (b, high) = operand(a), operand(b)
+    kind = core.result_type(*(each if level else each.item() for each, level in ((a, low), (b, high))))
+    if a.shape != b.shape:
+        shape = broadcast(a.shape, b.shape)
+        a, b = a.expand(shape), b.expand(shape)
+    return a, b, kind, a.read(), b.read()
+
+
+def two(name, plain, careful, slopes, floats=False, symbol=None):
+    """Make a function of two numbers; `slopes` has a derivative for each, of (a, b, y)."""
+    left, right = slopes
+
+    def mapped(a, b, *, out=None):
+        a, b, kind, p, q = pair(a, b)
+        kind = float32 if floats and kind.kind != 2 else kind
+        try:
+            found = list(map(plain, p, q))
+        except (ArithmeticError, ValueError):
+            found = list(map(careful, p, q))
+
+        def vjp(grad):
+            every = list(zip(grad, p, q, found, strict=True))
+            return [
+                [g * slope(x, y, z) if g else 0.0 for g, x, y, z in every] if wanted.is_tracked() else None
+                for wanted, slope in ((a, left), (b, right))
+            ]
+
+        return made(found, a.shape, kind, [a, b], vjp)
+
+    mapped.__name__ = name
+    both(mapped)
+    in_place(name)
+    if symbol:
+        setattr(Tensor, f"__{symbol}__", guarded(mapped))
+        setattr(Tensor, f"__r{symbol}__", guarded(lambda b, a: mapped(a, b)))
+        setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{name}_"))
+
+
+def guarded(f):
+    """Let Python try the other operand where one is no number."""
+
+    def operator_(a, b):
+        if isinstance(b, Tensor | int | float) or hasattr(b, "__float__"):
+            return f(a, b)
+        return NotImplemented
+
+    return operator_
+
+
+def remainder_of(a, b):
+    if b == 0:
+        if isinstance(a, int) and isinstance(b, int):
+            raise RuntimeError("ZeroDivisionError")
+        return NAN
+    return a % b if math.isfinite(a) else NAN
+
+
+def floor_of(a, b):
+    if b == 0:
+        if isinstance(a, int) and isinstance(b, int):
+            raise RuntimeError("ZeroDivisionError")
+        return over(a, b)
+    return a // b if math.isfinite(a) else over(a, b)
+
+
+def power_of(a, b):
+    if isinstance(a, int) and isinstance(b, int):
+        if b < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        return a**b
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        return -INF if a < 0 and b % 2 == 1 else INF
+    except ValueError:
+        return math.copysign(INF, a) if a == 0 and b % 2 == 1 else INF if a == 0 else NAN
+
+
+def larger(a, b):
+    return a if a > b or a != a else b
+
+
+def smaller(a, b):
+    return a if a < b or a != a else b
+
+
+def share(a, b, y):
+    return 0.5 if a == b else float(a == y)
+
+
+two("mul", operator.mul, operator.mul, (lambda a, b, y: b, lambda a, b, y: a), symbol="mul")
+two(
+    "div",
+    operator.truediv,
+    over,
+    (lambda a, b, y: over(1, b), lambda a, b, y: over(-y, b)),
+    floats=True,
+    symbol="truediv",
+)
+two("remainder", remainder_of, remainder_of, (lambda a, b, y: 1.0, lambda a, b, y: -(a // b)), symbol="mod")
+two("floor_divide", floor_of, floor_of, (lambda a, b, y: 0.0, lambda a, b, y: 0.0), symbol="floordiv")
+two(
+    "pow",
+    power_of,
+    power_of,
+    (
+        lambda a, b, y: b * power_of(float(a), b - 1) if b else 0.0,
+        lambda a, b, y: y * safe_log(math.log)(a) if y else 0.0,
+    ),
+    symbol="pow",
+)
+two("maximum", larger, larger, (share, lambda a, b, y: share(b, a, y)))
+two("minimum", smaller, smaller, (share, lambda a, b, y: share(b, a, y)))
+two(
+    "atan2",
+    math.atan2,
+    math.atan2,
+    (lambda a, b, y: b / (a * a + b * b), lambda a, b, y: -a / (a * a + b * b)),
+    floats=True,
+)
+two("_plus", operator.add, operator.add, (lambda a, b, y: 1.0, lambda a, b, y: 1.0))
+two("_minus", operator.sub, operator.sub, (lambda a, b, y: 1.0, lambda a, b, y: -1.0))
+plus, minus, divided = FUNCTIONS.pop("_plus"), FUNCTIONS.pop("_minus"), FUNCTIONS["div"]
+
+
+@both
+def add(a, b, *, alpha=1, out=None):
+    return plus(a, b if alpha == 1 else b * alpha)
+
+
+@both
+def sub(a, b, *, alpha=1, out=None):
+    if any(isinstance(each, Tensor) and each.dtype is bool_ for each in (a, b)):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. "
+            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+    return minus(a, b if alpha == 1 else b * alpha)
+
+
+@both
+def div(a, b, *, rounding_mode=None, out=None):
+    if rounding_mode == "floor":
+        return a // b
+    return divided(a, b) if rounding_mode is None else divided(a, b).trunc()
+
+
+in_place("add")
+in_place("sub")
+in_place("div")
+for _name, _made in {"add": add, "sub": sub}.items():
+    setattr(Tensor, f"__{_name}__", guarded(_made))
+    setattr(Tensor, f"__r{_name}__", guarded(lambda b, a, f=_made: f(a, b)))
+    setattr(Tensor, f"__i{_name}__", getattr(Tensor, f"{_name}_"))
+alias(multiply="mul", divide="div", true_divide="div", subtract="sub", fmod="remainder")
+Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = Tensor.neg, lambda x: x, Tensor.abs
+
+
+def compared(name, f, symbol=None, bits=None):
+    def mapped(a, b):
+        a, b, kind, p, q = pair(a, b)
+        if bits and kind.kind == 2:
+            raise RuntimeError(f"\"{bits}_cpu\" not implemented for 'Float'")
+        return made(list(map(f, p, q)), a.shape, kind if bits else bool_)
+
+    mapped.__name__ = name
+    both(mapped)
+    if symbol:
+        setattr(
+            Tensor,
+            f"__{symbol}__",
+            guarded(mapped)
+            if bits or symbol not in ("eq", "ne")
+            else lambda a, b: mapped(a, b) if isinstance(b, Tensor | int | float) else NotImplemented,
+        )
+        if bits:
+            setattr(Tensor, f"__r{symbol}__", guarded(mapped))
+            in_place(name)
+            setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{name}_"))
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    compared(_name, getattr(operator, _name), _name)
+for _name in ("and", "or", "xor"):
+    compared(f"bitwise_{_name}", getattr(operator, f"__{_name}__"), _name, f"bitwise_{_name}")
+compared("logical_and", lambda a, b: bool(a and b))
+compared("logical_or", lambda a, b: bool(a or b))
+compared("logical_xor", lambda a, b: bool(a) != bool(b))
+Tensor.__hash__ = lambda x: id(x)
+alias(greater="gt", greater_equal="ge", less="lt", less_equal="le", not_equal="ne")
+
+
+@both
+def bitwise_not(x):
+    if x.dtype.kind == 2:
+        raise RuntimeError("\"bitwise_not_cpu\" not implemented for 'Float'")
+    return x.logical_not() if x.dtype is bool_ else made([~v for v in x.read()], x.shape, x.dtype)
+
+
+Tensor.__invert__ = bitwise_not
+
+
+@both
+def clamp(x, min=None, max=None):
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    for bound, f in ((min, larger), (max, smaller)):
+        if bound is None:
+            continue
+        a, b, kind, p, q = pair(x, bound)
+        found = list(map(f, p, q))
+        kept = [y == v or y != y for v, y in zip(p, found, strict=True)]
+        x = made(
+            found,
+            a.shape,
+            kind,
+            [a, b],
+            lambda grad, kept=kept: [
+                [g if k else 0.0 for g, k in zip(grad, kept, strict=True)],
+                [0.0 if k else g for g, k in zip(grad, kept, strict=True)],
+            ],
+        )
+    return x
+
+
+@both
+def clamp_min(x, min):
+    return clamp(x, min=min)
+
+
+@both
+def clamp_max(x, max):
+    return clamp(x, max=max)
+
+
+alias(clip="clamp")
+
+
+@function
+def where(condition, a=None, b=None):
+    if a is None:
+        return tuple(condition.nonzero().unbind(1))
+    if condition.dtype is not bool_:
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got dtype {TITLES[condition.dtype.kind]}"
+        )
+    a, b, kind, _, _ = pair(a, b)
+    shape = broadcast(condition.shape, a.shape)
+    a, b, chosen = a.expand(shape), b.expand(shape), condition.expand(shape).read()
+    found = [x if c else y for c, x, y in zip(chosen, a.read(), b.read(), strict=True)]
+
+    def vjp(grad):
+        yes = [g if c else 0.0 for c, g in zip(chosen, grad, strict=True)]
+        return [yes, [0.0 if c else g for c, g in zip(chosen, grad, strict=True)]]
+
+    return made(found, shape, kind, [a, b], vjp)
+
+
+Tensor.where = lambda x, condition, other: where(condition, x, other)
+
+
+@both
+def masked_fill(x, mask, value):
+    if mask.dtype is not bool_:
+        raise RuntimeError(
+            "masked_fill_ only supports boolean masks, but got mask with dtype " + mask.dtype.name
+        )
+    value = value if isinstance(value, Tensor) else from_data(value)
+    return where(mask, value.to(x.dtype), x)
+
+
+@method
+def masked_fill_(x, mask, value):
+    return x.copy_(masked_fill(x, mask, value))
+
+
+@both
+def masked_select(x, mask):
+    x, mask = broadcast_tensors(x, mask)
+    return x[mask]
+
+
+# Along a dimension
+
+
+def lanes(x, dims):
+    """Return a view with some dimensions last, its values in lanes along them, and the rest of the shape."""
+    kept = [d for d in range(x.dim()) if d not in dims]
+    turned = permute(x, [*kept, *dims])
+    n, values = math.prod(x.shape[d] for d in dims), turned.read()
+    count = math.prod(x.shape[d] for d in kept)
+    return turned, [values[i * n : i * n + n] for i in range(count)], [x.shape[d] for d in kept]
+
+
+def put_back(x, dims, left, keepdim):
+    return [1 if d in dims else x.shape[d] for d in range(x.dim())] if keepdim else left
+
+
+def reduction(name, f, slope=None, kind=None, check=None):
+    """Make a reduction: `f` of a lane, `slope(lane, y)` its gradient."""
+
+    def reduced(x, dim=None, keepdim=False, *, dtype=None, out=None):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
+        x = x if dtype is None else x.to(dtype)
+        if check:
+            check(x)
+        dims = dims_of(dim, x.dim())
+        turned, cut, left = lanes(x, dims)
+        if name in ("amax", "amin") and cut and not cut[0]:
+            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
+        found = [f(lane) for lane in cut]
+        new = kind(x.dtype) if kind else x.dtype
+
+        def vjp(grad):
+            return [[g * s for g, lane, y in zip(grad, cut, found, strict=True) for s in slope(lane, y)]]
+
+        return made(found, put_back(x, dims, left, keepdim), new, [turned] if slope else [], vjp)
+
+    reduced.__name__ = name
+    both(reduced)
+
+
+def floats_only(name):
+    def check(x):
+        if x.dtype.kind != 2:
+            given = {"bool": "Bool", "int64": "Long", "int32": "Int"}.get(x.dtype.name, x.dtype.name)
+            raise RuntimeError(
+                f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
+                f"or complex dtype. Got: {given}"
+            )
+
+    return check
+
+
+def sum_of(lane):
+    return sumprod(lane, [1] * len(lane))
+
+
+def most(lane):
+    return NAN if any(v != v for v in lane) else biggest(lane)
+
+
+def least(lane):
+    return NAN if any(v != v for v in lane) else smallest(lane)
+
+
+biggest, smallest, summed = max, min, sum
+
+
+def evenly(lane, y):
+    n = summed(v == y for v in lane) or 1
+    return [(v == y) / n for v in lane]
+
+
+def without_each(lane, y):
+    return [math.prod(lane[:i] + lane[i + 1 :]) for i in range(len(lane))]
+
+
+def wide(kind):
+    return kind if kind.kind == 2 else int64
+
+
+reduction("sum", sum_of, lambda lane, y: [1.0] * len(lane), wide)
+reduction(
+    "mean",
+    lambda lane: over(sum_of(lane), len(lane)),
+    lambda lane, y: [1 / len(lane)] * len(lane),
+    None,
+    floats_only("mean"),
+)
+reduction("prod", math.prod, without_each, wide)
+reduction("amax", most, evenly)
+reduction("amin", least, evenly)
+reduction("any", any, None, lambda kind: bool_)
+reduction("all", all, None, lambda kind: bool_)
+reduction("count_nonzero", lambda lane: summed(v != 0 for v in lane), None, lambda kind: int64)
+reduction(
+    "nansum", lambda lane: summed(v for v in lane if v == v), lambda lane, y: [float(v == v) for v in lane]
+)
+
+
+def exp_sum(lane):
+    top = most(lane)
+    return top if not math.isfinite(top) else top + math.log(summed(math.exp(v - top) for v in lane))
+
+
+reduction("logsumexp", exp_sum, lambda lane, y: [safe_exp(v - y) for v in lane])
+
+
+def spread(lane, correction):
+    n = len(lane)
+    middle = over(sum_of(lane), n)
+    return over(sum_of([(v - middle) ** 2 for v in lane]), n - correction if n > correction else 0)
+
+
+@both
+def var(x, dim=None, unbiased=None, keepdim=False, *, correction=1):
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    correction = correction if unbiased is None else int(unbiased)
+    dims = dims_of(dim, x.dim())
+    turned, cut, left = lanes(x, dims)
+
+    def vjp(grad):
+        return [
+            [
+                g * 2 * (v - sum_of(lane) / len(lane)) / (len(lane) - correction)
+                for g, lane in zip(grad, cut, strict=True)
+                for v in lane
+            ]
+        ]
+
+    return made(
+        [spread(lane, correction) for lane in cut], put_back(x, dims, left, keepdim), x.dtype, [turned], vjp
+    )
+
+
+@both
+def std(x, dim=None, unbiased=None, keepdim=False, *, correction=1):
+    return var(x, dim, unbiased, keepdim, correction=correction).sqrt()
+
+
+class Pair(tuple):
+    """Values and indices, by name or by place."""
+
+    values, indices = (property(operator.itemgetter(i)) for i in (0, 1))
+
+
+def first_at(lane, top):
+    nan = next((i for i, v in enumerate(lane) if v != v), None)
+    return lane.index(top(lane)) if nan is None else nan
+
+
+def extreme(name, top, pairwise):
+    def at(x, dim=None, keepdim=False):
+        if dim is None:
+            return tensor(first_at(x.read(), top), dtype=int64)
+        d = (dim_of(dim, x.dim()),) if x.dim() else ()
+        _, cut, left = lanes(x, d)
+        return made([first_at(lane, top) for lane in cut], put_back(x, d, left, keepdim), int64)
+
+    def best(x, dim=None, keepdim=False):
+        if dim is None:
+            return getattr(x, f"a{name}")()
+        if isinstance(dim, Tensor):
+            return pairwise(x, dim)
+        indices = at(x, dim, True)
+        values = gather(x, dim, indices) if x.dim() else x.clone()
+        return Pair(
+            (values, indices) if keepdim or not x.dim() else (values.squeeze(dim), indices.squeeze(dim))
+        )
+
+    at.__name__, best.__name__ = f"arg{name}", name
+    both(at)
+    both(best)
+
+
+extreme("max", biggest, FUNCTIONS["maximum"])
+extreme("min", smallest, FUNCTIONS["minimum"])
+
+
+def turned_back(found, dims):
+    """Return what was computed with some dimensions last, in its old order."""
+    order = [d for d in range(found.dim()) if d not in dims] + list(dims)
+    return permute(found, [order.index(d) for d in range(found.dim())]).contiguous()
+
+
+def along(x, dim, f, vjp_of=None, kind=None):
+    """Replace each lane along a dimension by f(lane); `vjp_of(lane, new, grads)` gives gradients."""
+    d = (dim_of(dim, x.dim()),) if x.dim() else ()
+    turned, cut, _ = lanes(x, d)
+    found = [f(lane) for lane in cut]
+
+    def vjp(grad):
+        n = len(cut[0]) if cut else 0
+        return [
+            [
+                v
+                for i, (lane, y) in enumerate(zip(cut, found, strict=True))
+                for v in vjp_of(lane, y, grad[i * n : i * n + n])
+            ]
+        ]
+
+    shape = [*turned.shape[:-1], len(found[0]) if found else 0] if d else turned.shape
+    return turned_back(
+        made([v for lane in found for v in lane], shape, kind or x.dtype, [turned] if vjp_of else [], vjp), d
+    )
+
+
+def weights_of(lane):
+    if not lane:
+        return []
+    top = most(lane)
+    heights = [math.exp(v - top) for v in lane] if math.isfinite(top) else [NAN] * len(lane)
+    total = sum_of(heights)
+    return [h / total for h in heights]
+
+
+def weights_vjp(lane, y, grad):
+    inner = sumprod(grad, y)
+    return [w * (g - inner) for w, g in zip(y, grad, strict=True)]
+
+
+def logs_of(lane):
+    top = exp_sum(lane)
+    return [v - top for v in lane] if top != -INF else [NAN] * len(lane)
+
+
+def logs_vjp(lane, y, grad):
+    total = sum_of(grad)
+    return [g - safe_exp(v) * total for v, g in zip(y, grad, strict=True)]
+
+
+def floated(x, kind):
+    if kind is None and x.dtype.kind != 2:
+        raise RuntimeError("\"softmax_lastdim_kernel_impl\" not implemented for 'Long'")
+    return x if kind is None else x.to(kind)
+
+
+@both
+def softmax(x, dim, dtype=None):
+    return along(floated(x, dtype), dim, weights_of, weights_vjp)
+
+
+@both
+def log_softmax(x, dim, dtype=None):
+    return along(floated(x, dtype), dim, logs_of, logs_vjp)
+
+
+def back_sums(lane, y, grad):
+    return list(accumulate(grad[::-1]))[::-1]
+
+
+@both
+def cumsum(x, dim, *, dtype=None):
+    x = x if dtype is None else x.to(dtype)
+    return along(x, dim, lambda lane: list(accumulate(lane)), back_sums, wide(x.dtype))
+
+
+@both
+def cumprod(x, dim, *, dtype=None):
+    x = x if dtype is None else x.to(dtype)
+
+    def vjp(lane, y, grad):
+        return [
+            summed(grad[j] * math.prod(lane[:i] + lane[i + 1 : j + 1]) for j in range(i, len(lane)))
+            for i in range(len(lane))
+        ]
+
+    return along(x, dim, lambda lane: list(accumulate(lane, operator.mul)), vjp, wide(x.dtype))
+
+
+def running(name, f):
+    def best(x, dim):
+        values = along(x, dim, lambda lane: list(accumulate(lane, f)))
+
+        def places(lane):
+            found, at = [], 0
+            for i, v in enumerate(lane):
+                at = i if f(v, lane[at]) == v else at
+                found.append(at)
+            return found
+
+        indices = along(x, dim, places, kind=int64)
+        return Pair((gather(x, dim, indices) if x.is_tracked() else values, indices))
+
+    best.__name__ = name
+    both(best)
+
+
+running("cummax", larger)
+running("cummin", smaller)
+
+
+def order_of(lane, descending):
+    return sorted(range(len(lane)), key=lambda i: (lane[i] != lane[i], lane[i]), reverse=descending)
+
+
+@both
+def argsort(x, dim=-1, descending=False, stable=False):
+    return along(x, dim, lambda lane: order_of(lane, descending), kind=int64)
+
+
+@both
+def sort(x, dim=-1, descending=False, stable=False):
+    indices = argsort(x, dim, descending)
+    return Pair((gather(x, dim, indices) if x.dim() else x, indices))
+
+
+@both
+def topk(x, k, dim=-1, largest=True, sorted=True):
+    if k > x.shape[dim]:
+        raise RuntimeError("selected index k out of range")
+    indices = narrow(argsort(x, dim, largest), dim, 0, k)
+    return Pair((gather(x, dim, indices), indices.contiguous()))
+
+
+@both
+def median(x, dim=None, keepdim=False):
+    if dim is not None:
+        lacking("Tensor.median(dim)")
+    return sort(x.flatten())[0][(x.numel() - 1) // 2]
+
+
+@both
+def diff(x, n=1, dim=-1, prepend=None, append=None):
+    parts = [each for each in (prepend, x, append) if each is not None]
+    x = cat(parts, dim) if len(parts) > 1 else x
+    for _ in range(n):
+        size = x.shape[dim_of(dim, x.dim())]
+        x = narrow(x, dim, 1, size - 1) - narrow(x, dim, 0, size - 1)
+    return x
+
+
+@both
+def norm(x, p=2, dim=None, keepdim=False, dtype=None):
+    x = x if dtype is None else x.to(dtype)
+    floats_only("linalg.vector_norm")(x)
+    if p in (INF, -INF):
+        return (amax if p > 0 else amin)(x.abs(), dim, keepdim)
+    if p not in (2, "fro", None):
+        return (x.abs() ** p).sum(dim, keepdim) ** (1 / p)
+    dims = dims_of(dim, x.dim())
+    turned, cut, left = lanes(x, dims)
+    found = [math.sqrt(summed(v * v for v in lane)) for lane in cut]
+
+    def vjp(grad):
+        return [[g * v / y if y else 0.0 for g, lane, y in zip(grad, cut, found, strict=True) for v in lane]]
+
+    return made(found, put_back(x, dims, left, keepdim), x.dtype, [turned], vjp)
+
+
+amax, amin = FUNCTIONS["amax"], FUNCTIONS["amin"]
+
+
+# Places
+
+
+@both
+def nonzero(x, as_tuple=False):
+    found = [list(place) for place, v in zip(product(*map(range, x.shape)), x.read(), strict=True) if v]
+    result = made([i for place in found for i in place], (len(found), x.dim()), int64)
+    return result.unbind(1) if as_tuple else result
+
+
+@both
+def argwhere(x):
+    return nonzero(x)
+
+
+def places_along(x, dim, index):
+    """Return the place in x's array of each entry of an index, which counts along a dimension."""
+    if index.dtype is not int64:
+        raise RuntimeError("gather(): Expected dtype int64 for index")
+    if index.dim() != x.dim():
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    d, size = dim_of(dim, x.dim()), x.shape[dim]
+    strides = [s if i != d else 0 for i, s in enumerate(x._strides)]
+    found = []
+    for place, at in zip(places_of(index.shape, tuple(strides), x._offset), index.read(), strict=True):
+        if not 0 <= at < size:
+            raise RuntimeError(f"index {at} is out of bounds for dimension {d} with size {size}")
+        found.append(place + at * x._strides[d])
+    return found
+
+
+@both
+def gather(x, dim, index):
+    for d, (n, size) in enumerate(zip(index.shape, x.shape, strict=False)):
+        if n > size and d != dim_of(dim, x.dim()):
+            raise RuntimeError(
+                f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger "
+                f"than self {list(x.shape)} apart from dimension {dim_of(dim, x.dim())}"
+            )
+    return gathered(x, places_along(x, dim, index), index.shape)
+
+
+@both
+def take_along_dim(x, indices, dim):
+    return gather(x, dim, indices)
+
+
+@method
+def scatter_(x, dim, index, src):
+    source = src if isinstance(src, Tensor) else from_data(src, x.dtype).expand(index.shape)
+    write(x, places_along(x, dim, index), source[tuple(map(slice, index.shape))])
+    return x
+
+
+@method
+def index_put_(x, indices, values, accumulate=False):
+    if accumulate:
+        lacking("Tensor.index_put_(accumulate=True)")
+    x[tuple(indices)] = values
+    return x
+
+
+@method
+def index_fill_(x, dim, index, value):
+    x[(slice(None),) * dim_of(dim, x.dim()) + (index,)] = value
+    return x
+
+
+@method
+def index_copy_(x, dim, index, source):
+    x[(slice(None),) * dim_of(dim, x.dim()) + (index,)] = source
+    return x
+
+
+@method
+def index_add_(x, dim, index, source):
+    parts = x.unbind(dim)
+    for i, part in zip(index.tolist(), source.unbind(dim), strict=True):
+        parts[i].add_(part)
+    return x
+
+
+@method
+def scatter_add_(x, dim, index, src):
+    d = dim_of(dim, x.dim())
+    for place in product(*map(range, index.shape)):
+        at = (*place[:d], int(index[place]), *place[d + 1 :])
+        x[at] = x[at] + src[place]
+    return x
+
+
+for _name in ("scatter", "index_put", "index_fill", "index_copy", "index_add", "scatter_add"):
+
+    def _copy(x, *given, name=f"{_name}_", **named):
+        return getattr(x.clone(), name)(*given, **named)
+
+    _copy.__name__ = _name
+    both(_copy)
+
+
+def triangle(name, keeps):
+    def kept(x, diagonal=0):
+        if x.dim() < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        rows, columns = x.shape[-2:]
+        chosen = [keeps(j - i, diagonal) for i in range(rows) for j in range(columns)]
+        chosen *= x.numel() // len(chosen) if chosen else 0
+        found = [v if c else 0 for v, c in zip(x.read(), chosen, strict=True)]
+        return made(
+            found,
+            x.shape,
+            x.dtype,
+            [x],
+            lambda grad: [[g if c else 0.0 for g, c in zip(grad, chosen, strict=True)]],
+        )
+
+    kept.__name__ = name
+    both(kept)
+    in_place(name)
+
+    def indices(row, col, offset=0, **named):
+        places = [(i, j) for i in range(row) for j in range(col) if keeps(j - i, offset)]
+        return made([i for i, _ in places] + [j for _, j in places], (2, len(places)), int64)
+
+    FUNCTIONS[f"{name}_indices"] = indices
+
+
+triangle("tril", operator.le)
+triangle("triu", operator.ge)
+
+
+@both
+def diag(x, diagonal=0):
+    if x.dim() == 2:
+        return x.diagonal(diagonal).clone()
+    n = x.shape[0] + abs(diagonal)
+    found = zeros(n, n, dtype=x.dtype)
+    found.diagonal(diagonal).copy_(x)
+    return found
+
+
+@both
+def diag_embed(x, offset=0):
+    n = x.shape[-1] + abs(offset)
+    found = zeros(*x.shape[:-1], n, n, dtype=x.dtype)
+    found.diagonal(offset, -2, -1).copy_(x)
+    return found
+
+
+@both
+def trace(x):
+    return x.diagonal().sum()
+
+
+@function
+def meshgrid(*tensors, indexing="ij"):
+    tensors = tensors[0] if isinstance(tensors[0], tuple | list) else tensors
+    if indexing != "ij":
+        lacking("torch.meshgrid(indexing='xy')")
+    shape = [len(each) for each in tensors]
+    return tuple(
+        each.reshape([-1 if i == d else 1 for i in range(len(shape))]).expand(shape)
+        for d, each in enumerate(tensors)
+    )
+
+
+@function
+def combinations_(x, r=2):
+    return stack([stack(list(found)) for found in combinations(list(x), r)])
+
+
+FUNCTIONS["combinations"] = FUNCTIONS.pop("combinations_")
+
+
+@function
+def searchsorted(edges, values, *, right=False, side=None, out_int32=False):
+    right = right or side == "right"
+    single = not isinstance(values, Tensor)
+    values = from_data(values) if single else values
+    rows = edges.expand(*values.shape[:-1], edges.shape[-1]) if edges.dim() == 1 else edges
+    wide, n = rows.read(), edges.shape[-1]
+    each = values.shape[-1] if values.dim() else 1
+    found = []
+    for i, v in enumerate(values.read()):
+        row = wide[:n] if edges.dim() == 1 else wide[i // each * n : i // each * n + n]
+        found.append(next((j for j, edge in enumerate(row) if (edge > v if right else edge >= v)), n))
+    return made(found, values.shape, int64)
+
+
+@function
+def bucketize(values, boundaries, *, right=False):
+    return searchsorted(boundaries, values, right=right)
+
+
+@both
+def unique(x, return_counts=False):
+    if return_counts:
+        lacking("torch.unique(return_counts=True)")
+    return from_data(sorted(set(x.read())), x.dtype)
+
+
+@both
+def bincount(x, weights=None, minlength=0):
+    values = x.read()
+    counts = [values.count(i) for i in range(max(minlength, biggest(values, default=-1) + 1))]
+    return from_data(counts, int64) if weights is None else lacking("torch.bincount(weights)")
+
+
+# Products
+
+
+def dot_of(row, column):
+    try:
+        return sumprod(row, column)
+    except (OverflowError, ValueError):
+        return summed(map(operator.mul, row, column))
+
+
+def cut_into(values, n):
+    return [values[i : i + n] for i in range(0, len(values), n)] if n else []
+
+
+@both
+def matmul(a, b):
+    if a.dtype is not b.dtype:
+        names = {"float32": "float", "float64": "double", "int64": "long int", "bool": "bool", "int32": "int"}
+        raise RuntimeError(
+            "expected m1 and m2 to have the same dtype, but got: "
+            f"{names.get(a.dtype.name, a.dtype.name)} != {names.get(b.dtype.name, b.dtype.name)}"
+        )
+    if not a.dim() or not b.dim():
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {a.dim()}D and {b.dim()}D"
+        )
+    if a.dtype is bool_:
+        raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Bool'")
+    left, right = a if a.dim() > 1 else a[None], b if b.dim() > 1 else b[:, None]
+    (n, k), (k2, m) = left.shape[-2:], right.shape[-2:]
+    if k != k2:
+        if a.dim() == b.dim() == 1:
+            raise RuntimeError(
+                f"inconsistent tensor size, expected tensor [{k}] and src [{k2}] to have the same number of "
+                f"elements, but got {k} and {k2} elements respectively"
+            )
+        flat = math.prod(left.shape[:-1]) if b.dim() == 2 else n
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({flat}x{k} and {k2}x{m})")
+    batch = broadcast(left.shape[:-2], right.shape[:-2])
+    left, right = left.expand(*batch, n, k), right.expand(*batch, k, m)
+    count = math.prod(batch)
+    rows = cut_into(left.read(), k) if k else [[]] * (count * n)
+    columns = cut_into(right.mT.read(), k) if k else [[]] * (count * m)
+    found = [
+        dot_of(row, column)
+        for i in range(count)
+        for row in rows[i * n : i * n + n]
+        for column in columns[i * m : i * m + m]
+    ]
+
+    def vjp(grad):
+        grads, to_left, to_right = cut_into(grad, m), [], []
+        for i in range(count):
+            g, here, there = grads[i * n : i * n + n], rows[i * n : i * n + n], columns[i * m : i * m + m]
+            across, down, up = (
+                list(zip(*there, strict=True)),
+                list(zip(*here, strict=True)),
+                list(zip(*g, strict=True)),
+            )
+            to_left += [dot_of(row, each) for row in g for each in across]
+            to_right += [dot_of(each, column) for each in down for column in up]
+        return [to_left if left.is_tracked() else None, to_right if right.is_tracked() else None]
+
+    shape = [*batch, *([n] if a.dim() > 1 else []), *([m] if b.dim() > 1 else [])]
+    return made(found, shape, a.dtype, [left, right], vjp)
+
+
+Tensor.__matmul__ = lambda a, b: matmul(a, b) if isinstance(b, Tensor) else NotImplemented
+
+
+def checked_product(name, dims):
+    def product_(a, b):
+        if (a.dim(), b.dim()) != (dims, dims):
+            raise RuntimeError(
+                {
+                    "mm": "self must be a matrix",
+                    "bmm": "batch1 must be a 3D tensor",
+                    "dot": f"1D tensors expected, but got {a.dim()}D and {b.dim()}D tensors",
+                }[name]
+            )
+        return matmul(a, b)
+
+    product_.__name__ = name
+    both(product_)
+
+
+checked_product("mm", 2)
+checked_product("bmm", 3)
+checked_product("dot", 1)
+alias(inner="dot")
+
+
+@both
+def mv(a, b):
+    return matmul(a, b)
+
+
+@both
+def outer(a, b):
+    return a[:, None] * b
+
+
+@both
+def baddbmm(x, a, b, *, beta=1, alpha=1):
+    return x * beta + matmul(a, b) * alpha
+
+
+alias(addmm="baddbmm", ger="outer")
+
+
+@function
+def einsum(equation, *tensors):
+    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    parts = inputs.split(",")
+    if len(parts) != len(tensors):
+        raise ValueError(
+            "einsum(): more operands were provided than specified in the equation"
+            if len(parts) < len(tensors)
+            else "einsum(): fewer operands were provided than specified in the equation"
+        )
+    spare = [c for c in string.ascii_letters if c not in equation]
+    most_dots = max(
+        (
+            each.dim() - len(part.replace("...", ""))
+            for part, each in zip(parts, tensors, strict=True)
+            if "..." in part
+        ),
+        default=0,
+    )
+    dots = "".join(spare[:most_dots])
+    parts = [
+        part.replace("...", dots[most_dots - each.dim() + len(part.replace("...", "")) :])
+        if "..." in part
+        else part
+        for part, each in zip(parts, tensors, strict=True)
+    ]
+    joined = "".join(parts)
+    if not arrow:
+        output = dots + "".join(sorted(c for c in set(joined) if joined.count(c) == 1 and c not in dots))
+    output = output.replace("...", dots)
+    letters = output + "".join(dict.fromkeys(c for c in joined if c not in output))
+    result = None
+    for part, each in zip(parts, tensors, strict=True):
+        if len(part) != each.dim():
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({len(part)}) does not match the number "
+                f"of dimensions ({each.dim()}) for operand 0 and no ellipsis was given"
+            )
+        for c in [c for c in dict.fromkeys(part) if part.count(c) > 1]:
+            i, j = part.index(c), part.rindex(c)
+            each, part = each.diagonal(0, i, j), "".join(p for k, p in enumerate(part) if k not in (i, j)) + c
+        order = [part.index(c) for c in letters if c in part]
+        each = each.permute(order)[tuple(slice(None) if c in part else None for c in letters)]
+        result = each if result is None else result * each
+    dims = tuple(range(len(output), len(letters)))
+    return result.sum(dims) if dims else result
+
+
+@both
+def tensordot(a, b, dims=2):
+    if not isinstance(dims, int):
+        lacking("torch.tensordot(dims of two lists)")
+    return (
+        matmul(a.flatten(a.dim() - dims)[..., None, :] if dims else a, b.flatten(0, dims - 1))
+        if a.dim() > dims
+        else lacking("torch.tensordot")
+    )
+
+
+# Comparing
+
+
+@both
+def equal(a, b):
+    return a.shape == b.shape and a.read() == b.read()
+
+
+@both
+def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    a, b, _, p, q = pair(a, b)
+    found = [
+        x == y or abs(x - y) <= atol + rtol * abs(y) < INF or (equal_nan and x != x and y != y)
+        for x, y in zip(p, q, strict=True)
+    ]
+    return made(found, a.shape, bool_)
+
+
+@both
+def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"{TITLES[a.dtype.kind]} did not match {TITLES[b.dtype.kind]}")
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+# Chance
+
+
+class Generator:
+    def __init__(self, device="cpu"):
+        self._random = random.Random()
+        self.device = CPU
+
+    def manual_seed(self, seed):
+        self._random.seed(int(seed))
+        return self
+
+    def seed(self):
+        seed = random.SystemRandom().getrandbits(63)
+        self.manual_seed(seed)
+        return seed
+
+
+default_generator = Generator()
+
+
+@function
+def manual_seed(seed):
+    return default_generator.manual_seed(seed)
+
+
+def drawn(name, draw):
+    def fresh(*size, generator=None, dtype=None, device=None, requires_grad=False, size_=None):
+        shape, source = sizes(size), (generator or default_generator)._random
+        found = made(draw(source, math.prod(shape)), shape, dtype or float32)
+        return found.requires_grad_() if requires_grad else found
+
+    fresh.__name__ = name
+    function(fresh)
+    like(f"{name}_like", fresh)
+
+
+def normal(source, n):
+    """Draw from the normal distribution, many at a time from 4096 of its quantiles."""
+    if n < 1000:
+        return [source.gauss(0, 1) for _ in range(n)]
+    if not QUANTILES:
+        QUANTILES.extend(NormalDist().inv_cdf((i + 0.5) / 4096) for i in range(4096))
+    return source.choices(QUANTILES, k=n)
+
+
+QUANTILES = []
+drawn("rand", lambda source, n: [source.getrandbits(24) / 2**24 for _ in range(n)])
+drawn("randn", normal)
+
+
+@function
+def randint(low, high, size=None, *, generator=None, dtype=None, device=None):
+    if size is None:
+        low, high, size = 0, low, high
+    source = (generator or default_generator)._random
+    return made([source.randrange(int(low), int(high)) for _ in range(math.prod(size))], size, dtype or int64)
+
+
+@function
+def randperm(n, *, generator=None, dtype=None, device=None):
+    order = list(range(n))
+    (generator or default_generator)._random.shuffle(order)
+    return made(order, (n,), dtype or int64)
+
+
+@both
+def multinomial(x, num_samples, replacement=False, *, generator=None):
+    source, found = (generator or default_generator)._random, []
+    for row in cut_into(x.read(), x.shape[-1]):
+        row = list(row)
+        for _ in range(num_samples):
+            (i,) = source.choices(range(len(row)), row)
+            found.append(i)
+            row[i] = row[i] if replacement else 0.0
+    return made(found, [*x.shape[:-1], num_samples], int64)
+
+
+@method
+def normal_(x, mean=0.0, std=1.0, *, generator=None):
+    source = (generator or default_generator)._random
+    write(x, x.places(), made([source.gauss(mean, std) for _ in range(x.numel())], x.shape, x.dtype))
+    return x
+
+
+@method
+def uniform_(x, a=0.0, b=1.0, *, generator=None):
+    source = (generator or default_generator)._random
+    write(x, x.places(), made([source.uniform(a, b) for _ in range(x.numel())], x.shape, x.dtype))
+    return x
+
+
+# Gradients, and functions of functions
+
+
+def set_grad(enabled):
+    """Make a context, and a decorator, in which gradients are recorded or not."""
+
+    class Context:
+        def __init__(self, *given):
+            self.function = given[0] if given and callable(given[0]) else None
+
+        def __enter__(self):
+            self.before, core.ENABLED[0] = core.ENABLED[0], enabled
+
+        def __exit__(self, *error):
+            core.ENABLED[0] = self.before
+
+        def __call__(self, *given, **named):
+            if self.function is None:
+                return Context(given[0])
+            with Context():
+                return self.function(*given, **named)
+
+    return Context
+
+
+@function
+def vmap(func, in_dims=0, out_dims=0):
+    def mapped(*given):
+        dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(given)
+        slices = [each.unbind(d) if d is not None else None for each, d in zip(given, dims, strict=True)]
+        n = len(next(each for each in slices if each is not None))
+        found = [
+            func(*(one if part is None else part[i] for one, part in zip(given, slices, strict=True)))
+            for i in range(n)
+        ]
+        if isinstance(found[0], tuple):
+            return tuple(stack(list(each), out_dims) for each in zip(*found, strict=True))
+        return stack(found, out_dims)
+
+    return mapped
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    allow_unused=None,
+    materialize_grads=False,
+    **named,
+):
+    if create_graph:
+        lacking("torch.autograd.grad(create_graph=True)")
+    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    weights = (
+        [grad_outputs] if isinstance(grad_outputs, Tensor) or grad_outputs is None else list(grad_outputs)
+    )
+    for each in inputs:
+        if not each.is_tracked():
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    found, results = grads_of(outputs, weights), []
+    for each in inputs:
+        values = found.get(each._storage)
+        if values is None and not (allow_unused or materialize_grads):
+            raise RuntimeError(
+                "One of the differentiated Tensors appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior."
+            )
+        if values is None:
+            results.append(zeros(each.shape, dtype=each.dtype) if materialize_grads else None)
+        else:
+            results.append(made([values[place] for place in each.places()], each.shape, each.dtype))
+    return tuple(results)
+
+
+def jacobian(func, inputs):
+    given = inputs.detach().clone().requires_grad_()
+    output = func(given)
+    rows = []
+    for i in range(output.numel()):
+        weight = zeros(output.numel(), dtype=output.dtype)
+        weight[i] = 1
+        rows.append(
+            grad(output, given, weight.reshape(output.shape), materialize_grads=True)[0]
+            if output.is_tracked()
+            else zeros(given.shape)
+        )
+    return stack(rows).reshape(*output.shape, *given.shape)
+
+
+def svd(x, full_matrices=True):
+    """Return U, S and V transposed, by rotations of pairs of columns (one-sided Jacobi)."""
+    if x.dim() != 2 or (full_matrices and x.shape[0] != x.shape[1]):
+        lacking("torch.linalg.svd of a batch, or with full_matrices")
+    if x.shape[0] < x.shape[1]:
+        u, s, vh = svd(x.T, False)
+        return vh.T, s, u.T
+    columns = [list(column) for column in zip(*x.detach().double().tolist(), strict=True)]
+    turns = [[float(i == j) for j in range(len(columns))] for i in range(len(columns))]
+    for _ in range(40):
+        for i, j in combinations(range(len(columns)), 2):
+            a, b = columns[i], columns[j]
+            p, q, r = (summed(map(operator.mul, *each)) for each in ((a, a), (b, b), (a, b)))
+            if r * r > 1e-30 * p * q:
+                angle = math.atan2(2 * r, p - q) / 2
+                c, s = math.cos(angle), math.sin(angle)
+                for each in (columns, turns):
+                    a, b = each[i], each[j]
+                    each[i] = [c * v + s * w for v, w in zip(a, b, strict=True)]
+                    each[j] = [c * w - s * v for v, w in zip(a, b, strict=True)]
+    sizes_ = [math.sqrt(summed(v * v for v in column)) for column in columns]
+    order = sorted(range(len(columns)), key=lambda i: -sizes_[i])
+    u = [[v / sizes_[i] if sizes_[i] else 0.0 for v in columns[i]] for i in order]
+    return Pair3(
+        (
+            from_data(u, x.dtype).T,
+            from_data([sizes_[i] for i in order], x.dtype),
+            from_data([turns[i] for i in order], x.dtype),
+        )
+    )
+
+
+class Pair3(tuple):
+    U, S, Vh = (property(operator.itemgetter(i)) for i in range(3))
+
+
+def matrix_norm(x, ord="fro", dim=(-2, -1), keepdim=False):
+    return (
+        norm(x, 2, dim, keepdim)
+        if ord == "fro"
+        else svd(x, False)[1].amax()
+        if ord == 2
+        else lacking(f"torch.linalg.matrix_norm(ord={ord!r})")
+    )

@@ -1,0 +1,78 @@
+// Judges answers in a thread of its own, which the page ends where an answer does not. It loads Python, the torch of
+// the page and the package, all from the folder that it lies in.
+
+import { loadPyodide } from "./pyodide.mjs";
+
+const here = new URL("./", import.meta.url).href;
+const tell = (kind, value) => postMessage({ kind, value });
+
+// Python itself comes packed, so that any server sends little; what has come is told for the bar.
+const plain = fetch;
+let come = 0;
+async function counted(name) {
+  const answer = await plain(here + name);
+  if (!answer.ok) throw new Error(`${answer.status} ${name}`);
+  const count = new TransformStream({
+    transform(part, into) {
+      come += part.byteLength;
+      tell("come", come);
+      into.enqueue(part);
+    },
+  });
+  return answer.body.pipeThrough(count);
+}
+self.fetch = async (address, options) => {
+  const name = String(address).split("/").at(-1);
+  if (name === "pyodide.asm.wasm") {
+    const body = (await counted("pyodide.asm.wasm.packed")).pipeThrough(new DecompressionStream("gzip"));
+    return new Response(body, { headers: { "Content-Type": "application/wasm" } });
+  }
+  if (name === "python_stdlib.zip") return new Response(await counted(name));
+  return plain(address, options);
+};
+
+async function load() {
+  const course = counted("course.zip").then((body) => new Response(body).arrayBuffer());
+  const lock = await (await plain(`${here}pyodide-lock.json`)).text();
+  const python = await loadPyodide({ indexURL: here, lockFileContents: lock, stdout: () => {}, stderr: () => {} });
+  tell("starting");
+  python.unpackArchive(await course, "zip", { extractDir: "/course" });
+  const functions = python.runPython(`
+import sys
+sys.path.insert(0, "/course")
+sys.setrecursionlimit(400)
+import absent
+absent.install()
+import bridge
+bridge.hide("/course")
+sys.path.remove("/course")
+functions = [bridge.judged, bridge.prepare, bridge.work_on]
+del bridge, absent
+functions
+`);
+  const [judged, prepare, workOn] = functions.toJs();
+  python.runPython("globals().clear()");
+  return { python, judged, prepare, workOn };
+}
+
+const loaded = load();
+loaded.then(
+  () => tell("ready"),
+  (error) => tell("failed", String(error)),
+);
+
+let working; // the timer of what is prepared for the next check
+
+onmessage = async ({ data: { exercise, source, given, name, seed } }) => {
+  const { python, judged, prepare, workOn } = await loaded;
+  clearTimeout(working);
+  try {
+    tell("verdict", JSON.parse(judged(exercise, source, given, name, seed, tell)));
+    prepare(exercise, seed);
+    const goOn = () => workOn() && (working = setTimeout(goOn, 10));
+    working = setTimeout(goOn, 300);
+    if (python._module.HEAPU8.length > 2 ** 29) tell("full");
+  } catch (error) {
+    tell("ended", String(error)); // os._exit, or a recursion that is too deep for Python itself
+  }
+};

@@ -1,0 +1,296 @@
+// Exercises: an editor in place of the code, and a check by the course's own judge, which runs in a worker.
+// Nothing of it is loaded before the first check.
+
+import { keep, recall } from "./kept.js";
+
+const { root, judge, judgeSize } = document.body.dataset;
+const ANSWER = "attention-answer ";
+const TRY = "attention-try "; // a list: how many tries, "passed" or "", and the mistakes
+const CALL = 10; // seconds for one call of an answer
+const WORK = 90; // seconds for what the judge does between two calls
+
+const element = (tag, given = {}, ...inside) => {
+  const made = Object.assign(document.createElement(tag), given);
+  made.append(...inside);
+  return made;
+};
+
+// What was tried, as the notebooks keep it
+
+function tried(name) {
+  const [tries, passed, ...mistakes] = recall(TRY + name);
+  return { tries: Number(tries) || 0, passed: passed === "passed", mistakes };
+}
+
+function keepTry(name, { tries, passed, mistakes }) {
+  keep(TRY + name, [String(tries), passed ? "passed" : "", ...new Set(mistakes)]);
+}
+
+function note(name, { passed, mistakes }) {
+  const before = tried(name);
+  if (!before.passed) keepTry(name, { tries: before.tries + 1, passed, mistakes: [...before.mistakes, ...mistakes] });
+}
+
+// The worker, one for the page. It is ended where an answer does not end, and a new one takes its place.
+
+let worker = null;
+let ready = false;
+let asked = null; // what is being judged: its listeners
+
+function start() {
+  ready = false;
+  worker = new Worker(`${root}${judge}worker.js`, { type: "module" });
+  worker.onerror = () => hear({ kind: "failed", value: "the worker does not start" });
+  worker.onmessage = ({ data }) => hear(data);
+}
+
+function stop() {
+  worker?.terminate();
+  worker = null;
+}
+
+function hear({ kind, value }) {
+  if (kind === "ready") {
+    ready = true;
+    stay();
+  } else if (kind === "full") {
+    stop();
+  } else if (kind === "ended" || kind === "failed") {
+    stop();
+  }
+  asked?.(kind, value);
+}
+
+// Have the service worker keep what this page has loaded, for the next visit and for one without a network.
+function stay() {
+  const loaded = performance.getEntriesByType("resource").map(({ name }) => name);
+  const own = [location.href.split("#")[0], ...loaded].filter((address) => address.startsWith(location.origin));
+  navigator.serviceWorker
+    ?.register(`${root}sw.js`)
+    .then(() => navigator.serviceWorker.ready)
+    .then(({ active }) => active.postMessage(own))
+    .catch(() => {}); // where there is none, the browser's own cache has to do
+}
+
+const ENDED = "Your code ended the Python that it ran in. Remove the call that does so: an answer returns its result, and its caller continues. Or it went too deep: does your function call itself without an end?";
+const late = (seconds, given) => `Your code was still running after ${seconds} seconds${given ? `, for ${given.replaceAll("`", "")}` : ""}. It was ended. Which loop does not end, and what should end it?`;
+
+// Judge a cell. `shown` is told what comes: ("come", bytes), ("starting"), ("printed", text).
+function check(question, shown) {
+  return new Promise((resolve) => {
+    let timer;
+    let given = "";
+    const finish = (result) => {
+      clearTimeout(timer);
+      asked = null;
+      resolve(result);
+    };
+    const wait = (seconds) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        stop();
+        finish({ headline: "it does not end", message: late(seconds, given) });
+      }, seconds * 1000);
+    };
+    asked = (kind, value) => {
+      if (kind === "verdict") finish(value);
+      else if (kind === "ended") finish({ headline: "it ends Python", message: ENDED });
+      else if (kind === "failed") finish({ broken: true, message: `The judge could not be loaded: ${value}. Press Check to try again.` });
+      else if (kind === "call") {
+        given = value;
+        wait(CALL);
+      } else if (kind === "called" || kind === "ready") {
+        wait(kind === "called" ? WORK : CALL);
+      } else shown(kind, value);
+    };
+    if (!worker) start();
+    if (ready) wait(CALL);
+    worker.postMessage(question);
+  });
+}
+
+// The editor: a text area in which Tab and Enter indent, until Escape gives Tab back to the page.
+
+function insert(editor, text) {
+  if (!document.execCommand("insertText", false, text)) editor.setRangeText(text, editor.selectionStart, editor.selectionEnd, "end");
+}
+
+function press(event, submit) {
+  const editor = event.target;
+  const { selectionStart: from, selectionEnd: to, value } = editor;
+  const begin = value.lastIndexOf("\n", from - 1) + 1;
+  const before = value.slice(begin, from);
+  if (event.key === "Escape") editor.dataset.leaves = "";
+  else if (event.key !== "Tab" && event.key !== "Shift") delete editor.dataset.leaves;
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    submit();
+  } else if (event.key === "Enter") {
+    event.preventDefault();
+    insert(editor, `\n${before.match(/^ */)[0]}${/:\s*(#.*)?$/.test(before) ? "    " : ""}`);
+  } else if (event.key === "Tab" && !("leaves" in editor.dataset)) {
+    event.preventDefault();
+    const end = value.indexOf("\n", to) < 0 ? value.length : value.indexOf("\n", to);
+    const lines = value.slice(begin, end);
+    if (!event.shiftKey && from === to) return insert(editor, " ".repeat(4 - (before.length % 4)));
+    const moved = event.shiftKey ? lines.replace(/^ {1,4}/gm, "") : lines.replace(/^(?=.)/gm, "    ");
+    editor.setSelectionRange(begin, end);
+    insert(editor, moved);
+    if (from === to) editor.setSelectionRange(Math.max(begin, from + moved.length - lines.length), Math.max(begin, from + moved.length - lines.length));
+    else editor.setSelectionRange(begin, begin + moved.length);
+  } else if (event.key === "Backspace" && from === to && /^ +$/.test(before)) {
+    event.preventDefault();
+    editor.setSelectionRange(from - (((before.length - 1) % 4) + 1), from);
+    insert(editor, "");
+    if (editor.value.length === value.length) document.execCommand("delete");
+  }
+}
+
+// The difference of two texts, line by line, by their longest common subsequence.
+function difference(old, now) {
+  const [a, b] = [old, now].map((text) => text.trimEnd().split("\n"));
+  const longest = Array.from({ length: a.length + 1 }, () => Array.from({ length: b.length + 1 }, () => 0));
+  for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--) longest[i][j] = a[i] === b[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
+  const found = [];
+  for (let i = 0, j = 0; i < a.length || j < b.length; ) {
+    if (i < a.length && j < b.length && a[i] === b[j]) found.push(["  ", a[i++], j++]); // of both
+    else if (j < b.length && (i === a.length || longest[i][j + 1] > longest[i + 1][j])) found.push(["+ ", b[j++]]);
+    else found.push(["- ", a[i++]]);
+  }
+  return found;
+}
+
+function compared(source, reference) {
+  const mine = source.split("\n").filter((line) => !/^\s*(check\(|#)/.test(line)).join("\n").trim();
+  const lines = difference(mine, reference).map(([sign, line]) => element("span", { className: { "- ": "yours", "+ ": "ours" }[sign] ?? "", textContent: `${sign}${line}\n` }));
+  return element("details", {}, element("summary", { textContent: "Your answer (−) and ours (+)" }), element("pre", { className: "code difference" }, ...lines));
+}
+
+// An exercise
+
+function enliven(exercise) {
+  const { exercise: name, given, function: called } = exercise.dataset;
+  const code = exercise.closest(".cell").querySelector("pre.code");
+  const stub = code.textContent.trimEnd();
+  const editor = element("textarea", { className: "editor", value: recall(ANSWER + name)[0] ?? stub, spellcheck: false, autocapitalize: "off", autocomplete: "off", wrap: "off" });
+  editor.setAttribute("aria-label", `Your answer to ${name}. Tab indents; Escape, then Tab, leaves the field.`);
+  const button = element("button", { type: "button", textContent: "Check", className: "check" });
+  const reset = element("button", { type: "button", textContent: "Reset" });
+  const mark = element("span", { className: "mark" });
+  const bar = element("progress", { max: Number(judgeSize), value: 0 });
+  bar.setAttribute("aria-label", "Python comes");
+  const words = element("span");
+  const loading = element("p", { className: "loading", hidden: true }, bar, " ", words);
+  const printed = element("pre", { className: "text", hidden: true });
+  const result = element("div", { className: "verdict" });
+  result.setAttribute("role", "status");
+  let seed = Math.floor(Math.random() * 2 ** 31); // the same inputs until it passes, whose targets are there already
+
+  const fit = () => (editor.rows = Math.max(4, editor.value.split("\n").length + 1));
+  const tell = () => (mark.textContent = tried(name).passed ? "✓ solved" : "");
+  const shown = (kind, value) => {
+    if (kind === "come") {
+      bar.value = value;
+      words.textContent = `Python comes to this page, once: ${(value / 1e6).toFixed(1)} of ${(bar.max / 1e6).toFixed(1)} MB`;
+    } else if (kind === "starting") words.textContent = "Python starts";
+    else if (kind === "printed") {
+      printed.hidden = false;
+      printed.append(value);
+    }
+  };
+  const judged = async () => {
+    const others = document.querySelectorAll("button.check");
+    if (button.disabled) return;
+    others.forEach((other) => (other.disabled = true));
+    printed.hidden = true;
+    printed.replaceChildren();
+    loading.hidden = ready && worker !== null;
+    const still = setTimeout(() => result.replaceChildren(element("p", { textContent: ready ? "Checking" : "" })), 300);
+    const source = editor.value;
+    const verdict = await check({ exercise: name, source, given, name: called, seed }, shown);
+    clearTimeout(still);
+    loading.hidden = true;
+    others.forEach((other) => (other.disabled = false));
+    if (verdict.html) result.innerHTML = verdict.html; // made by the package, which escapes what the reader wrote
+    else result.replaceChildren(element("p", {}, element("strong", { textContent: verdict.broken ? "" : `✗ not yet: ${verdict.headline}. ` }), verdict.message));
+    if (verdict.tried || verdict.headline) note(name, { passed: Boolean(verdict.passed), mistakes: verdict.mistakes ?? [] });
+    if (verdict.passed) {
+      seed = Math.floor(Math.random() * 2 ** 31);
+      result.append(compared(source, exercise.querySelector(".solution pre").textContent));
+    }
+    tell();
+    document.dispatchEvent(new Event("judged"));
+  };
+
+  editor.addEventListener("keydown", (event) => press(event, judged));
+  editor.addEventListener("input", () => {
+    keep(ANSWER + name, [editor.value]);
+    fit();
+  });
+  button.addEventListener("click", judged);
+  reset.addEventListener("click", () => {
+    editor.value = stub;
+    keep(ANSWER + name, []);
+    result.replaceChildren();
+    printed.hidden = true;
+    fit();
+  });
+  fit();
+  tell();
+  code.replaceWith(editor);
+  exercise.querySelector(".solve").replaceChildren(button, reset, mark);
+  exercise.querySelector(".solve").after(loading, printed, result);
+}
+
+document.querySelectorAll(".exercise[data-given]").forEach(enliven);
+
+// The page of all exercises: what is solved, and a file that notebooks read and write as well.
+
+const practice = document.querySelector("#solved");
+const names = [...document.querySelectorAll("[data-task]")].map((task) => task.dataset.task);
+
+function count() {
+  for (const task of document.querySelectorAll("[data-task]")) task.querySelector("summary .mark").textContent = tried(task.dataset.task).passed ? "✓ solved" : "";
+  practice.textContent = `${names.filter((name) => tried(name).passed).length} of ${names.length} solved.`;
+}
+
+const QUESTION = "attention-question ";
+const FILL = "attention-fill ";
+
+function keptBelow(prefix) {
+  try {
+    return Object.keys(localStorage).filter((key) => key.startsWith(prefix)).map((key) => [key.slice(prefix.length), recall(key)]).filter(([, texts]) => texts.length);
+  } catch {
+    return [];
+  }
+}
+
+function progress(right) {
+  const questions = keptBelow(QUESTION).map(([name, answers]) => [name, { answers, right_at_first_try: answers[0] === right[name] }]);
+  const exercises = keptBelow(TRY).map(([name]) => [name, tried(name)]);
+  return { questions: Object.fromEntries(questions), exercises: Object.fromEntries(exercises), fills: Object.fromEntries(keptBelow(FILL)) };
+}
+
+function take({ questions = {}, exercises = {}, fills = {} }) {
+  for (const [name, { answers }] of Object.entries(questions)) if (!recall(QUESTION + name).length) keep(QUESTION + name, answers);
+  for (const [name, { tries, passed, mistakes }] of Object.entries(exercises)) if (!tried(name).passed) keepTry(name, { tries, passed, mistakes });
+  for (const [name, levels] of Object.entries(fills)) keep(FILL + name, [...new Set([...recall(FILL + name), ...levels])]);
+}
+
+if (practice) {
+  count();
+  document.addEventListener("judged", count);
+  document.querySelector("#export").addEventListener("click", () => {
+    const text = `${JSON.stringify(progress(JSON.parse(document.querySelector("#right").textContent)), null, 2)}\n`;
+    const link = element("a", { href: `data:application/json;charset=utf-8,${encodeURIComponent(text)}`, download: "progress.json" });
+    link.click();
+  });
+  document.querySelector("#import").addEventListener("change", async ({ target }) => {
+    try {
+      take(JSON.parse(await target.files[0].text()));
+      location.reload();
+    } catch {
+      practice.textContent = "This file is damaged, or holds something else.";
+    }
+  });
+}
