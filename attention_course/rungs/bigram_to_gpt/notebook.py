@@ -140,11 +140,13 @@ for row_x, row_y in zip(x, y):
     print(f"{tokenizer.decode(row_x)!r} -> {tokenizer.decode(row_y)!r}")
 
 # %% [markdown]
-# ### More: who shifts, in other people's code
+# ### More: who shifts, how long a block, and other tokens
 #
 # In Hugging Face's `transformers` you pass the *same* ids as `input_ids` and as `labels`, and the model shifts the labels inside, before it computes the loss. In nanoGPT, as here, the batch comes with shifted targets, so make sure you don't shift twice. If you do, the model learns to predict the character after the next one. Nothing crashes, and the loss still falls, but less far. (When the input is the whole piece of text, the logits after its last token have no target and are left out. Nothing is lost, because in another block that token has a target.)
 #
-# The number of tokens that a model can look at, our block_size, is called the **context length** in papers.
+# The number of tokens that a model can look at, our block_size, is called the **context length** in papers. Choose it just long enough that what the model needs lies within reach, because each head computes T × T scores, so a block twice as long takes more than twice the time. A story has about 98<!--given--> characters, and with blocks of 32<!--given--> instead of 128<!--given-->, and as many characters in each step, the GPT of this rung gives 21<!--given--> % right answers instead of nearly all.
+#
+# Nothing in a model says that its numbers stand for letters. The notes of a tune or the moves of a chess game would do as well, as long as each kind gets a number from 0 to V − 1, and only the tokenizer and V change.
 #
 # ## How good can it get?
 #
@@ -299,7 +301,7 @@ answer_accuracy(table, val_text, tokenizer)
 # %% [markdown]
 # ### More: what AdamW does with a gradient
 #
-# Gradient descent would subtract lr times the gradient, so entries with large gradients would move far and the others hardly at all. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first mean, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The two `betas` say how far back these means reach, 0.9<!--given--> over about ten steps and 0.95<!--given--> over about twenty.
+# Gradient descent would subtract lr times the gradient, so entries with large gradients would move far and the others hardly at all. Adam keeps two running means for each parameter, one of its gradients and one of their squares, and its step is lr times the first mean, divided by the root of the second. So every entry moves by about lr per step as long as its gradients point the same way, and by less when they contradict each other. The two `betas` say how far back these means reach, 0.9<!--given--> over about ten steps and 0.95<!--given--> over about twenty. (PyTorch's default for the squares is 0.999<!--given-->, which is about a thousand steps. When gradients suddenly grow, so long a mean stays too small for a while, and the steps are too large, but a mean over twenty steps soon catches up. GPT-3 also takes 0.95<!--given--> (Brown et al. 2020, appendix B).)
 #
 # So a learning rate belongs to its optimizer. In 100<!--given--> steps of a small GPT, plain gradient descent (`SGD`) did best with a rate of 0.7<!--given-->, at a loss of 0.93<!--given-->, and AdamW with 0.01<!--given-->, at 0.46<!--given-->, but AdamW with 0.3<!--given--> got stuck at 2.9<!--given-->. (SGD with momentum, a running sum of the gradients, got to 0.55<!--given-->.) If Adam seems to fail where SGD works, lower its rate before you give it up.
 #
@@ -831,7 +833,7 @@ picture(
 # %% [markdown]
 # ### More: does the stream let the future through?
 #
-# The stream leads past every head and every mask, so you might fear a leak. But the stream of position t gets only what the parts write at t, and the leak probe confirms this for a whole GPT. So the logits at position t are the same as those for a text that ends at t. Training uses the logits of all positions, while `generate` uses only the last.
+# The stream leads past every head and every mask, so you might fear a leak. But the stream of position t gets only what the parts write at t, and the leak probe confirms this for a whole GPT. So the logits at position t are the same as those for a text that ends at t. Training uses the logits of all positions, while `generate` uses only the last. The earlier positions aren't computed in vain, because in every layer the last one reads their keys and values, which a KV cache (rung {cross_and_causal}) keeps for the next step. But don't draw a character from each of them and expect a text, because each guesses on its own what follows the given beginning, and none reads what the others have drawn.
 
 
 # %%
@@ -885,6 +887,8 @@ assert of_next[tokenizer.encode("A")].item() > 0.05
 # ### More: the order of top-k and temperature, and top-p
 #
 # `generate` first keeps the k best and then divides the logits by the temperature. For top-k the order makes no difference, because dividing by a positive number leaves the k largest logits the largest. For **top-p**, or nucleus sampling, the order does matter. Top-p keeps the smallest set of characters whose probabilities add up to at least p, and the size of this set depends on the temperature. The seed decides only what is drawn, so it has nothing to do with the seed of the training. Don't judge a model by one text, because a greedy one can fall into a loop while the loss still falls. Draw several, from the same prompts.
+#
+# `generate` writes as many characters as you ask for. To end after one story, put `if drawn.item() == newline.item(): break` into the loop of `write_on`, which works because every story in the training text ends with a newline, and a model can only learn an end that its text marks.
 #
 # The model itself refuses a text that is longer than its table of positions.
 
@@ -981,7 +985,7 @@ picture(
 )
 
 # %% [markdown]
-# This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout, which sets random channels to 0 while you train, so that the model can't rely on any one of them. (If each text is read only about once, dropout only slows the learning down.) A model that has memorized ten texts returns them perfectly, so test it on texts that it hasn't read. No gap between the two losses is right or wrong in itself, so watch whether the validation loss still falls. (Moving the split adds little text, and a smaller validation text makes the measurement noisier.)
+# This is **overfitting**. The training loss goes on falling while the validation loss turns around, because what the model memorizes about its fifteen stories doesn't help with others. More text helps most. If you have no more, stop at the lowest validation loss, use a smaller model, or use dropout, which sets random channels to 0 while you train, so that the model can't rely on any one of them. (If each text is read only about once, dropout only slows the learning down.) A model that has memorized ten texts returns them perfectly, so test it on texts that it hasn't read. No gap between the two losses is right or wrong in itself, so watch whether the validation loss still falls. (Moving the split adds little text, and a smaller validation text makes the measurement noisier. A tenth suits a short text. From a long one you need a smaller share, and nanoGPT holds back 0.05<!--given--> % of its web pages, still 4<!--given--> million tokens.)
 #
 # Is a model with more parameters than its text has characters bound to overfit? You can't tell from the two numbers alone. This one has {{sizes["second layer"]:,}} parameters for 1,500 characters, and at first its validation loss falls all the same. It turns around later, when the model has read the same text many times. By the end it's {{200 * 8 * 128 / 1500:.0f}} times.
 #
@@ -1126,7 +1130,7 @@ picture(
 #
 # ### More: why random batches, how large, and what if one doesn't fit in memory?
 #
-# Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is also the mean of the blocks' losses. If your texts differ in length, divide the sum of all losses by the number of all tokens, as is usual, so that each token counts the same.
+# Neighbouring blocks resemble each other, while a random batch samples the whole text, so on average its gradient points the right way. If you read a text in order, the model drifts towards what it read last, so the validation loss goes up and down with the topic. After 200<!--given--> steps on our stories a small GPT was at 0.26<!--given--> on new ones, and after 200<!--given--> more on Python's manual at 2.98<!--given-->, while with random blocks of both it ended at 0.26<!--given-->. Inside a batch nothing mixes, because each row of logits has a target of its own. And since all blocks are equally long, the mean over all rows is also the mean of the blocks' losses. If your texts differ in length, divide the sum of all losses by the number of all tokens, as is usual, so that each token counts the same.
 #
 # A block may start in one story, or document, and end in the next, but as long as a token marks the border, here the newline, the model learns that nothing before it matters (GPT-3 does the same with an end-of-text token, Brown et al. 2020, appendix B). A new story costs yours 0.104<!--given--> nats per character by itself, and just as much behind the end of another story.
 #
@@ -1172,6 +1176,8 @@ for parameter, grad in zip(model.parameters(), whole):
 # Stopping at the lowest validation loss is called **early stopping**. The opposite of overfitting is **underfitting**. For the table of pairs, for example, the two losses are almost equal, but far above the entropy. The remedy is a larger model, or longer training if the loss is still falling. A curve that looks flat often still falls, and with a cosine decay part of the gain comes only near the planned end.
 #
 # One **epoch** is one pass over the training text, or over as many characters as the text has. Blocks that start at random overlap, so one epoch of them misses about exp(−1) of the characters, more than a third. To miss nothing, you can cut the text into blocks without overlap and shuffle them, but overlap isn't what makes a model overfit. Of the short text above only 11<!--given--> whole blocks remain, and a model that read nothing else had a validation loss above 5<!--given--> after 160<!--given--> steps, while with random starts it was at about 0.7<!--given-->.
+#
+# If you go through the same blocks again and again, the training loss can fall in steps, one at the start of each epoch, because there the model meets every block once more than before. With 80<!--given--> shuffled blocks it stayed near 0.58<!--given--> through the eighth epoch and began the ninth at 0.47<!--given-->, but whether the model also got better on new text, only the validation loss can tell.
 #
 # How much text does a model need? If your compute is limited, spend it on about 20 tokens per parameter (Hoffmann et al. 2022). Small models that many people will use are trained on far more, because a small model is cheaper to run. And if your text is short, up to four epochs are worth nearly as much as new text (Muennighoff et al. 2023). These are measurements of large models, so for a small one let the validation loss decide. From 80<!--given--> kB a small model learns to spell, and then memorizes. If you want sentences that make sense, start from a model that somebody else trained, and train it briefly on your text with a small learning rate (nanoGPT's `finetune_shakespeare.py` takes 20<!--given--> steps at 3e-5<!--given-->).
 #
@@ -1295,6 +1301,8 @@ assert its_tokenizer.characters == tokenizer.characters
 # ## More: longer runs, in a terminal and on many machines
 #
 # The full recipe of the package, which the opening picture and rung {speed_run} use, takes three times as many steps as ours. For longer runs there is a command for the terminal. If you stop it, the same command resumes from the checkpoint.
+#
+# How long will a run take? Time twenty steps and multiply, or count about six operations for each parameter and token (Kaplan et al. 2020, section 2.1). The smallest GPT-2 on nanoGPT's 600,000<!--given--> steps of 491,520<!--given--> tokens would take about 25<!--given--> days at 10¹⁴ operations per second, and half the parameters with half the tokens a quarter of that.
 #
 # ```
 # python -m attention_course.training --text tiny-shakespeare --config shakespeare --checkpoint run.pt
