@@ -25,6 +25,7 @@ Read in this order, the modules are the course again; each imports only from tho
 - `fills`: code with gaps, all choices judged beforehand.
 - `rungs`: the rungs, a folder each.
 - `__main__`: the command that makes it and opens it.
+- `pytest_plugin`: a fixture, `examine`, for tests of one's own models.
 """
 
 from importlib.metadata import version

@@ -54,15 +54,14 @@ EXPLAINED = {
     ("rwkv", PREFIX): "A bug: two texts of one token return logits (2, 2, V).",
     **{("rwkv", name): "backward() fails: a tensor was changed in place." for name in (UNUSED, SIZE)},
     ("rwkv", WRITES): "It writes token by token, so by the bug above.",
-    ("rwkv", PADDING): "It has a state, and takes attention_mask without using it.",
     ("recurrent_gemma", PADDING): "Its recurrent layers read hidden tokens; the mask is for attention.",
     (
         "prophetnet",
         "It reads a full block",
     ): "Not looked into: it fails at the end of its block, and leaks before.",
     ("xmod", "It answers ids with logits"): "It has to be told a language: set_default_language().",
-    **{("xlm", name): "It reads both ways, unless causal=True." for name in (LEAK, PREFIX, WRITES)},
-    **{("xlnet", name): "It reads both ways, unless perm_mask hides." for name in (LEAK, PREFIX, WRITES)},
+    **{("xlm", name): "It reads both ways, unless causal=True." for name in (LEAK, PREFIX)},
+    **{("xlnet", name): "It reads both ways, unless perm_mask hides." for name in (LEAK, PREFIX)},
     ("xlnet", UNUSED): "Some parameters serve perm_mask and segments alone.",
 }
 HEAD = (

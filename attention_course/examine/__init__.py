@@ -2,7 +2,8 @@
 
 `examine` puts them to a model that maps ids (B, T) to logits (B, T, V). It reads no source, and no names
 are required. Read `subject` (how a model is called), `sizes`, `question`, the questions (`findings`,
-`beginning`, `learning`, with their texts in questions.toml), and `report`; then `planted`, bugs to find.
+`beginning`, `using`, `writing`, `learning`, with their texts in questions.toml), and `report`; then
+`planted`, bugs to find.
 """
 
 import ctypes

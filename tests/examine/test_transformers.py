@@ -61,4 +61,4 @@ def test_what_is_wrong_and_not_explained_fails_the_command(monkeypatch, tmp_path
     monkeypatch.setattr(tool, "small", lambda kind: Bigram())
     with pytest.raises(SystemExit, match=r"^wrong, and not explained: gpt2: The past is used; gpt2: "):
         tool.main(["gpt2"])
-    assert "| gpt2 |" in capsys.readouterr().out
+    assert "| gpt2 |" in table.read_text()

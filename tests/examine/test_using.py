@@ -1,8 +1,6 @@
 """How a model is used: caches of any kind, a reference, dtypes, padding, buffers, options of generate."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -11,9 +9,11 @@ from examine.real.listed import BUGS
 from examine.right import BLOCK, V
 from torch import nn
 
-from attention_course.examine import QUESTIONS, examine, examine_here
+from attention_course.examine import QUESTIONS, examine, examine_here, using
 from attention_course.examine.one_file import Model
+from attention_course.examine.question import Candidate
 from attention_course.examine.subject import Subject
+from attention_course.gpt import GPT, GPTConfig
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -153,22 +153,46 @@ def test_what_else_is_given_is_checked_first(given, says):
         examine(Model(V, BLOCK), vocab_size=V, block_size=BLOCK, **given)
 
 
-TESTS = """
-from attention_course.examine.planted import plant
-
-def test_right(examine):
-    examine(plant(), vocab_size=29, block_size=24, require=["It writes what it predicts"])
-
-def test_leaking(examine):
-    examine(plant("no mask"), vocab_size=29, block_size=24)
-"""
+def cache_of(model):
+    return using.cached.put_to(Candidate(Subject(model, V, BLOCK)), {})
 
 
-@pytest.mark.slow
-def test_the_fixture_makes_a_subtest_of_each_question(tmp_path):
-    (tmp_path / "test_model.py").write_text(TESTS)
-    command = ["-m", "pytest", "-p", "attention_course.pytest_plugin", "-p", "no:cacheprovider", "-v", "."]
-    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True)
-    assert "test_right PASSED" in done.stdout, done.stdout
-    assert "::test_leaking SUBFAILED[No leak from the future]" in done.stdout, done.stdout
-    assert "later tokens change an earlier output" in done.stdout
+class OtherCache(Model):
+    """Right models with a cache of their own, or with another meaning of the word."""
+
+    def __init__(self, use):
+        super().__init__()
+        self.use = use
+
+    def forward(self, ids, cache=None):
+        self.use(cache)
+        return super().forward(ids)[0]
+
+
+def flag(cache):
+    return "kept" if cache else "not kept"
+
+
+def keep_in(cache):
+    cache.seen = 1
+
+
+@pytest.mark.parametrize("use", [lambda cache: cache[0], lambda cache: cache.append(0), flag, keep_in])
+def test_a_cache_of_another_kind_is_not_asked_for(use):
+    def unless_none(cache):
+        return None if cache is None else use(cache)
+
+    finding = cache_of(OtherCache(unless_none))
+    assert finding.verdict == "not asked", finding
+    assert "another kind" in finding.measured
+
+
+def test_a_cache_that_is_wrong_in_a_long_text_is_found():
+    class Late(GPT):
+        def forward(self, ids, cache=None):
+            late = cache is not None and len(cache) > 16
+            return super().forward(ids, cache) * (2 if late else 1)
+
+    finding = cache_of(Late(GPTConfig(29, 24, n_embd=32)))
+    assert finding.verdict == "wrong"
+    assert "right in a short text" in finding.cause

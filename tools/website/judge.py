@@ -31,6 +31,7 @@ from attention_course.ladder import FOLDER, Rung
 HERE = Path(__file__).parent / "page"
 PACKAGE = FOLDER.parent
 NOTEBOOKS = PACKAGE.parent / "notebooks"
+NPM = "https://registry.npmjs.org"
 VERSION = "314.0.7"  # of Pyodide
 INTEGRITY = (
     "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="  # sha512
@@ -46,13 +47,15 @@ IMPORTS = re.compile(
 
 
 def registry() -> str:
-    """Return the npm registry, as the environment or ~/.npmrc names it."""
+    """Return the npm registry, as the environment, the reader's .npmrc or the machine's names it."""
     for name, value in os.environ.items():
         if name.lower() == "npm_config_registry" and value:
             return value.rstrip("/")
-    file = Path.home() / ".npmrc"
-    found = re.search(r"^registry\s*=\s*(\S+)", file.read_text() if file.exists() else "", re.M)
-    return found[1].rstrip("/") if found else "https://registry.npmjs.org"
+    for folder in (Path.home(), *map(Path, ("/usr/local/etc", "/usr/etc", "/etc"))):
+        for file in (folder / ".npmrc", folder / "npmrc"):
+            if file.is_file() and (found := re.search(r"^registry\s*=\s*(\S+)", file.read_text(), re.M)):
+                return found[1].rstrip("/")
+    return NPM
 
 
 def pyodide() -> dict[str, bytes]:

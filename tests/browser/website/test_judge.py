@@ -15,6 +15,7 @@ import answers
 import pytest
 import verdicts
 from playwright.sync_api import expect
+from website.judge import NPM, registry
 
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import source_of, unwrapped
@@ -30,7 +31,7 @@ def judge(site) -> Path:
     if found := [path.parent for path in site.glob("judge/*/worker.js")]:
         return found[0]
     reason = "The site has no judge: Pyodide could not be fetched."
-    if os.environ.get("CI"):
+    if os.environ.get("CI") and registry() != NPM:
         pytest.fail(f"{reason} In CI no test of it may be skipped.")
     pytest.skip(reason)
 

@@ -1,0 +1,181 @@
+"""A model's own generate is compared with its logits, whatever its arguments are called."""
+
+import pytest
+import torch
+from examine.right import theirs
+
+from attention_course.examine import writing
+from attention_course.examine.one_file import Model
+from attention_course.examine.question import Candidate
+from attention_course.examine.subject import Subject
+
+
+def asked(question, model):
+    return question.put_to(Candidate(Subject(model, 29, 24)), {})
+
+
+def test_generate_is_called_by_position():
+    class Named(Model):
+        def generate(self, prompt, n):
+            return super().generate(prompt, n)
+
+    for question in (writing.generates, writing.writes_predictions):
+        finding = question.put_to(Candidate(Subject(Named(), 29, 24)), {})
+        assert finding.verdict == "right", finding
+
+
+def test_an_error_of_generate_is_doubtful():
+    class Shouting(Model):
+        def generate(self, text, max_new_tokens):
+            return text.upper()
+
+    for question in (writing.generates, writing.writes_predictions):
+        finding = asked(question, Shouting())
+        assert finding.verdict == "doubtful"
+        assert "AttributeError: 'Tensor' object has no attribute 'upper'" in finding.measured
+        assert finding.expected
+
+
+class Writer(Model):
+    def write(self, ids, many):
+        return super().generate(ids, many)
+
+
+class TotalLength(Writer):
+    def generate(self, ids, max_length):
+        assert max_length > ids.shape[1]
+        return self.write(ids, max_length - ids.shape[1])
+
+
+class CalledLength(Writer):
+    def generate(self, ids, length):
+        return self.write(ids, length)
+
+
+class FirstForever(Writer):
+    def generate(self, ids, max_length):
+        return torch.cat([ids, ids[:, :1].repeat(1, max_length - ids.shape[1])], dim=1)
+
+
+@pytest.mark.parametrize("kind", [TotalLength, CalledLength])
+def test_a_length_may_count_the_ids_that_are_given(kind):
+    for question in (writing.generates, writing.writes_predictions):
+        assert asked(question, kind()).verdict == "right"
+    assert asked(writing.writes_predictions, FirstForever()).verdict == "wrong"
+
+
+def test_a_generate_may_return_the_new_ids_alone():
+    class NewAlone(Model):
+        def generate(self, ids, max_new_tokens):
+            return super().generate(ids, max_new_tokens)[:, ids.shape[1] :]
+
+    assert asked(writing.generates, NewAlone()).verdict == "right"
+
+
+@pytest.mark.parametrize("name", ["GPT2", "OPT"])
+def test_that_transformers_reads_all_ids_to_write_more_is_no_doubt(name):
+    finding = asked(writing.generates, theirs(name))
+    assert (finding.verdict, finding.measured[:32]) == ("not asked", "The generate of transformers rea")
+
+
+def test_a_generate_that_reads_more_than_its_block_is_doubted():
+    class Uncropped(Model):
+        def generate(self, ids, max_new_tokens):
+            for _ in range(max_new_tokens):
+                ids = torch.cat([ids, self(ids)[0][:, -1:].argmax(dim=-1)], dim=1)
+            return ids
+
+    assert asked(writing.generates, Uncropped()).verdict in ("doubtful", "wrong")
+
+
+@pytest.mark.parametrize(("V", "T", "width"), [(29, 24, 32), (200, 64, 64)])
+def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found(V, T, width):
+    class First(Model):
+        def generate(self, ids, max_new_tokens):
+            for _ in range(max_new_tokens):
+                logits, _ = self(ids[:, : self.block_size])
+                ids = torch.cat([ids, logits[:, -1].softmax(dim=-1).multinomial(1)], dim=1)
+            return ids
+
+    torch.manual_seed(0)
+    candidate = Candidate(Subject(First(V, T, width), V, T))
+    finding = writing.generates.put_to(candidate, {})
+    assert finding.verdict == "wrong"
+    assert "ids[:, :block_size]" in finding.cause
+
+
+def test_a_generate_that_writes_into_its_prompt_is_found():
+    class Overwriting(Model):
+        def generate(self, ids, max_new_tokens):
+            written = super().generate(ids, max_new_tokens)
+            ids[:, 0] = 0
+            return written
+
+    finding = asked(writing.generates, Overwriting())
+    assert finding.verdict == "wrong"
+    assert "writes into the ids" in finding.cause
+
+
+def test_a_generate_that_draws_once_and_repeats_it_is_found():
+    class Once(Model):
+        def generate(self, ids, max_new_tokens):
+            drawn = super().generate(ids, 1)[:, -1:]
+            return torch.cat([ids, drawn.expand(-1, max_new_tokens)], dim=1)
+
+    finding = asked(writing.writes_predictions, Once())
+    assert finding.verdict == "wrong"
+    assert "repeats the token" in finding.cause
+
+
+class Greedy(Model):
+    """It forgets the text when it writes, `at` the first token or at a later one."""
+
+    def __init__(self, forgets=None):
+        super().__init__(29, 24)
+        self.forgets = forgets
+
+    def generate(self, ids, max_new_tokens, do_sample=True):
+        for step in range(max_new_tokens):
+            read = ids[:, -1:] if step == self.forgets else ids
+            ids = torch.cat([ids, self(read)[0][:, -1:].argmax(dim=-1)], dim=1)
+        return ids
+
+
+@pytest.mark.parametrize(
+    ("forgets", "cause"),
+    [(None, ""), (0, "The first token that it writes is wrong already"), (3, "later ones are not")],
+)
+def test_what_it_takes_for_likeliest_is_what_forward_says(forgets, cause):
+    finding = asked(writing.writes_predictions, Greedy(forgets))
+    assert finding.verdict == ("wrong" if cause else "right")
+    assert cause in finding.cause
+
+
+class Sampling(Model):
+    """Its options are right, but for one."""
+
+    def __init__(self, wrong=""):
+        super().__init__(29, 24)
+        self.wrong = wrong
+
+    def generate(self, ids, max_new_tokens, temperature=1.0, top_k=None, top_p=None):
+        for _ in range(max_new_tokens):
+            logits = self(ids[:, -24:])[0][:, -1]
+            logits = logits * temperature if self.wrong == "temperature" else logits / temperature
+            if top_k is not None:
+                least = logits.topk(top_k + (self.wrong == "top_k")).values[:, -1:]
+                logits = logits.masked_fill(logits < least, -torch.inf)
+            if top_p is not None:
+                ordered, places = logits.softmax(dim=-1).sort(descending=True)
+                beyond = ordered.cumsum(dim=-1) - ordered >= top_p
+                beyond = beyond if self.wrong == "top_p" else beyond.gather(1, places.argsort(dim=-1))
+                logits = logits.masked_fill(beyond, -torch.inf)
+            ids = torch.cat([ids, logits.softmax(dim=-1).multinomial(1)], dim=1)
+        return ids
+
+
+@pytest.mark.parametrize("wrong", ["", "temperature", "top_k", "top_p"])
+def test_each_option_of_sampling_is_tried(wrong):
+    finding = asked(writing.options_hold, Sampling(wrong))
+    assert finding.verdict == ("wrong" if wrong else "right"), finding
+    assert not wrong or f"With {wrong}=" in finding.measured
