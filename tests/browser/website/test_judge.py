@@ -163,6 +163,11 @@ BAD = {
         of("import inspect, attention_course.averaging as a", "raise ValueError(inspect.getsource(a))"),
         "not yet",
     ),
+    "what check knows": (
+        of('f = check.__globals__["EXERCISES"]', 'raise ValueError(check.__globals__["source_of"](f))'),
+        "not yet",
+    ),
+    "all objects": (of("import gc", "return gc.get_objects()"), "asks for the course's own solution"),
     "what the page lacks": (of("return torch.fft.fft(x)"), "torch.fft works in the notebook"),
     "what nobody has": (of("return torch.maen(x)"), "has no attribute 'maen'"),
     "no Python": ("def mine(x)\n", "Line 1"),
