@@ -42,7 +42,7 @@ UNUSED, LEAK, PREFIX, PADDING = (
     "A prefix alone gives the same logits",
     "Padding on the left changes nothing",
 )
-WRITES, SIZE = "It writes what it predicts", "Gradients are of one size"
+WRITES, SIZE = "It writes what it predicts", "Gradients are of similar size"
 DECODERS = [
     *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mvp", "pegasus"),
     *("plbart", "trocr", "whisper"),

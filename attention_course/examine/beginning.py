@@ -279,7 +279,7 @@ def gradients_of(subject: Subject, seed: int = 0) -> list[Gradient]:
     return [(name, p, grad) for (name, p), grad in zip(trained, grads, strict=True)]
 
 
-@asks("Gradients are of one size")
+@asks("Gradients are of similar size")
 def gradient_sizes(candidate: Candidate) -> Finding:
     """Compare the gradients of matrices of one shape."""
     grads, by_shape = gradients_of(candidate.new), dict[tuple, list[float]]()

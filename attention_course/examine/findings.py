@@ -186,7 +186,7 @@ def stateless(candidate: Candidate) -> Finding:
 # What looks at what
 
 
-@asks("The texts of a batch do not meet")
+@asks("The texts of a batch do not affect each other")
 def batch_apart(candidate: Candidate) -> Finding:
     """Compare each text alone with the same text in a batch; in train mode, put other texts beside it."""
     stirred, said = candidate.steady, "With other texts beside it a text's logits move by"

@@ -103,7 +103,7 @@ def floors() -> dict[str, float]:
     return {**tables, "entropy": stories_entropy(text[text.index("\n") + 1 :])}
 
 
-@asks("One batch is learned by heart")
+@asks("It memorizes one batch")
 def by_heart(candidate: Candidate) -> Finding:
     """Train on four short texts of few letters: only the whole past says which comes next."""
     subject = candidate.new.copied().eval()  # without dropout

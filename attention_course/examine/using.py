@@ -239,7 +239,7 @@ def left_padding(candidate: Candidate) -> Finding:
     return finding
 
 
-@asks("A copy that is loaded computes the same")
+@asks("A loaded copy gives the same logits")
 def loaded(candidate: Candidate) -> Finding:
     """Spoil the buffers that state_dict() leaves out, as to_empty() does, and load the rest."""
     stirred, made = candidate.stirred, candidate.stirred.copied().eval()

@@ -182,7 +182,7 @@ OPTIONS: dict[str, tuple[Any, Callable[[Tensor, Tensor, float], Tensor]]] = {
 }
 
 
-@asks("Its options of sampling do what they say")
+@asks("Its sampling options do what they say")
 def options_hold(candidate: Candidate) -> Finding:
     """Draw one token after each of many texts, with one option at a time."""
     stirred, T = candidate.stirred, min(8, candidate.given.block_size)

@@ -10,7 +10,7 @@ from attention_course.examine.subject import Subject
 
 DOUBTS = {
     "Mistral": {"The context is as long as it says"},  # a window: it cannot be told from a bug
-    "Roberta": {"Gradients are of one size"},
+    "Roberta": {"Gradients are of similar size"},
     "cache, token by token": {"With a cache the logits are the same"},
 }
 

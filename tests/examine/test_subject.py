@@ -301,7 +301,7 @@ def test_a_model_that_cannot_be_copied_is_not_trained(give):
     report = examine(model, vocab_size=V, block_size=BLOCK)
     assert report, report
     assert "cannot be copied" in report.remarks[0]
-    assert {f.name: f for f in report.findings}["One batch is learned by heart"].verdict == "not asked"
+    assert {f.name: f for f in report.findings}["It memorizes one batch"].verdict == "not asked"
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert all(module.training for module in model.modules())
     assert all(p.grad is None for p in model.parameters())

@@ -30,9 +30,9 @@ FOUND = {
     "mistral_window_off_by_one": "It computes what its reference does",
     "hf_rope_in_bfloat16": "Its own dtype is precise enough",
     "hf_gpt2_left_padding_positions": "Padding on the left changes nothing",
-    "bacformer_rope_buffers_not_restored": "A copy that is loaded computes the same",
+    "bacformer_rope_buffers_not_restored": "A loaded copy gives the same logits",
     "litllama_crop_by_prompt_length": "It keeps writing past its block",
-    "hf_repetition_penalty": "Its options of sampling do what they say",
+    "hf_repetition_penalty": "Its sampling options do what they say",
 }
 CAUSES = {
     "hf_jetmoe_labels_shifted_twice": "It shifts twice",

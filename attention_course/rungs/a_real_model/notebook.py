@@ -119,7 +119,7 @@ ask("what_the_file_lacks")
 #
 # ## A norm without a mean
 #
-# LayerNorm subtracts the mean and divides by the standard deviation. **RMSNorm** only divides, by the root of the mean square, and then multiplies by its weights (Zhang & Sennrich 2019).
+# LayerNorm subtracts the mean and divides by the standard deviation. **RMSNorm** only divides, by the root of the mean square, and like LayerNorm it then multiplies by its weights (Zhang & Sennrich 2019).
 
 # %% tags=["folded"]
 # Question
@@ -176,11 +176,11 @@ for a, b in ((4.0, 4.0), (4.0, -4.0), (0.0, 4.0)):
     print(a, b, "->", round(both(torch.tensor([[a, b]]))[0, 0].item(), 2))
 
 # %% [markdown]
-# The output is large only when both are. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (Why is a gate better? The paper shows that it is, and offers no explanation.)
+# The output is large only when both are. A third matrix would add half as many parameters again, so the hidden layers get only two thirds of the usual width. Two thirds of 4 · 576<!--given--> is 1536<!--given-->, as in the file. (The paper shows that a gate is better, without an explanation.)
 #
 # ## Fewer keys than queries
 #
-# `attn_q` has 576<!--given--> rows, 9 heads of 64 channels, but `attn_k` and `attn_v` have only 192<!--given-->, enough for 3. In grouped-query attention (rung {multi_head}) several heads share keys and values, and each still asks its own question.
+# `attn_q` has 576<!--given--> rows, 9 heads of 64 channels, but `attn_k` and `attn_v` have only 192<!--given-->, enough for 3. In grouped-query attention (rung {multi_head}) several heads share keys and values, but each still asks its own question.
 
 # %% tags=["folded"]
 # Question
@@ -324,7 +324,7 @@ for layer in range(30):
         print(f"{layer + 1:2} layers: {after:19} alone: {alone}")
 
 # %% [markdown]
-# Paris. Stay with that line for a moment. For most of the way there was nothing, then something about capitals in the last few layers, and the right one only at the very end. No line of the code is about France. It's a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The noise isn't to blame, because the words on the right, without it, are nearly the same. The early layers write what later ones read, and only the last few turn it into a word.)
+# Paris. For most of the way there was nothing, then something about capitals in the last few layers, and the answer only at the very end. No line of the code is about France. It's a softmax of queries times keys, a norm, an MLP and a sum, and 135<!--given--> million numbers did the rest. (The noise isn't to blame, because the words on the right, without it, are nearly the same. The early layers write what later ones read, and only the last few turn it into a word.)
 
 # %% tags=["folded"]
 # With SmolLM2: the most probable next tokens, Paris far above the others.
@@ -346,7 +346,7 @@ picture(
 )
 
 # %% [markdown]
-# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. So every number is in its place.
+# One good word isn't a proof. All logits should equal those of the model that `load_smollm` made, and they do, to the last bit. So every number is in its place, as far as our own code can tell.
 
 # %%
 # With SmolLM2: all logits are equal.
@@ -354,7 +354,7 @@ with evaluating(model), evaluating(published):
     assert torch.equal(model(prompt), published(prompt))
 
 # %% [markdown]
-# And what about our old story, which it was never trained on?
+# What about our old story, which it was never trained on?
 
 # %% tags=["do"]
 # With SmolLM2: " Sam got it." Try sentences of your own.
@@ -367,7 +367,7 @@ say(story, 4)
 # %% [markdown]
 # ### More: four bits per number, unpacked by hand
 #
-# You downloaded 93<!--given--> MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, a number is one of sixteen evenly spaced steps, which takes four bits. The block also says how far apart the steps are and where they begin. Let's make such a block and read it by hand.
+# You downloaded 93<!--given--> MB, and 135<!--given--> million numbers of 32 bits would take almost six times as much. So the file rounds them, which is called **quantization**. In each block of 32 numbers, each number becomes one of sixteen evenly spaced steps, which takes four bits. The block also says how far apart the steps are and where they begin. Let's make such a block and read it by hand.
 
 # %%
 torch.manual_seed(0)
@@ -407,7 +407,7 @@ file["blk.0.attn_q.weight"][0, :32].unique()
 # %% [markdown]
 # ### More: the same numbers in `transformers`
 #
-# Hugging Face's library has a Llama of its own, written by other people. Where it is installed, this cell copies our numbers into it and compares the logits. Only the rows of queries and keys have to change places, and “Break it” below says why.
+# Hugging Face's library has a Llama of its own, written by other people. Where it's installed, this cell copies our numbers into it and compares the logits. Only the rows of the queries and keys have to change places, and “Break it” below says why.
 
 # %% tags=["folded", "long", "nbval-ignore-output"]
 # With SmolLM2: the logits of transformers' Llama differ by less than 0.001.
@@ -466,7 +466,7 @@ else:
 # %% [markdown]
 # ### More: 49,152 rows, and why sizes are round
 #
-# The vocabulary of SmolLM2 has 49,152<!--given--> = 384<!--given--> · 128<!--given--> tokens. A GPU computes a matrix product in tiles, of 64 by 64 or 128<!--given--> by 128<!--given--> numbers for example (NVIDIA's cuBLAS lists them under `cublasLtMatmulTile_t`). If the sizes are multiples of that, all tiles are full, while one more row would need a row of tiles of its own. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> rows, the next multiple of 64 (its comment says “for efficiency”). The {{50_304 - 50_257}} extra rows never occur in a text, so the model only learns to give them a low probability.
+# The vocabulary of SmolLM2 has 49,152<!--given--> = 384<!--given--> · 128<!--given--> tokens. A GPU computes a matrix product in tiles, of 64 by 64 or 128<!--given--> by 128<!--given--> numbers for example (NVIDIA's cuBLAS lists them under `cublasLtMatmulTile_t`). If the sizes are multiples of these, all tiles are full, but one more row would need a whole row of tiles to itself. That's why nanoGPT gives GPT-2's 50,257<!--given--> tokens a table of 50,304<!--given--> rows, the next multiple of 64 (its comment says “for efficiency”). The {{50_304 - 50_257}} extra rows never occur in a text, so the model only learns to give them a low probability.
 #
 # Where are the parameters?
 
@@ -555,7 +555,7 @@ explore("rotary")
 # %% [markdown]
 # ### More: the speeds, and why the exponent
 #
-# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last by a little more than 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a small base all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
+# Pair i turns by base^(−2i / head_size) radians from one token to the next. The first pair turns by 1, the last (in a large head) by a little more than 1/base, and in between each is slower than the one before by the same factor, as with the sines of rung {query_key_value}. So with a small base all pairs turn fast, and the score goes up and down with the distance, while with a large base most pairs hardly turn. SmolLM2 has a base of 100,000<!--given--> and a context length of {{SMOLLM.block_size}} tokens, and its slowest pair turns by less than an eighth of a radian over all of it.
 
 # %%
 base, head_size = 10_000, 8
@@ -632,11 +632,11 @@ assert by_base[200_000] < by_base[100_000] + 0.03 < by_base[10_000]
 assert by_base[1_000_000] < by_base[100_000] + 0.15
 
 # %% [markdown]
-# Twice the base costs nothing here, and a base ten times as large does less harm than one ten times as small. But this is one model and one short text, so it says nothing yet about long ones.
+# Doubling the base costs nothing here, and a base ten times as large does less harm than one a tenth the size. But this is one model and one short text, so it says nothing yet about long ones.
 #
 # ## Write quickly
 #
-# For each new token, rung {bigram_to_gpt} runs the model over the whole text. But under a causal mask the past doesn't change when a token is added, in any layer.
+# For each new token, rung {bigram_to_gpt} runs the model over the whole text again. But under a causal mask the past doesn't change when a token is added, in any layer.
 
 # %% tags=["folded"]
 # Question
@@ -745,7 +745,7 @@ for text in ("The unbelievable owl sat.", "In 1987: x += 10", "naïve 🦉"):
     assert tokenizer.decode(ids) == text
 
 # %% [markdown]
-# (Digits always stand alone. The owl takes several bytes, and a token that holds only some of them can't be shown.)
+# (Digits always stand alone. The 🦉 takes several bytes, and a token that holds only some of them can't be shown.)
 #
 # How are the pieces found? Begin with single characters. Count which two neighbours occur together most often, merge them into a new token, and repeat.
 
@@ -795,7 +795,7 @@ while known := [pair for pair in pairwise(tokens) if pair in ranks]:
 tokens
 
 # %% [markdown]
-# SmolLM2's tokenizer has 48,900<!--given--> merges. It merges bytes and not characters, so that nearly any text can be encoded (a few rare bytes have no token here), and it never merges across word boundaries.
+# SmolLM2's tokenizer has 48,900<!--given--> merges. It merges bytes, not characters, so that nearly any text can be encoded (a few rare bytes have no token here), and it never merges across word boundaries.
 #
 # ## From completing to answering
 #
@@ -818,9 +818,9 @@ answer, end
 # %% [markdown]
 # ### More: how it was trained to answer, and why it repeats itself
 #
-# It's a small model, and it will be wrong about many things in fluent English. (If you type a control token yourself you forge a turn, unless the program forbids it.) It was pretrained on 2<!--given--> trillion tokens. Training on conversations was the first of two further steps. In the second, the model saw pairs of answers to the same question and learned to favour the one that people or programs had preferred (DPO; Rafailov et al. 2023). This course doesn't cover that step.
+# It's a small model, and it will be wrong about many things in fluent English. (If you type a control token yourself, you forge a turn, unless the program forbids it.) It was pretrained on 2<!--given--> trillion tokens. Training on conversations was the first of two further steps. In the second, the model saw pairs of answers to the same question and learned to favour the one that people or programs had preferred (DPO; Rafailov et al. 2023). This course doesn't cover that step.
 #
-# At temperature 0, long texts tend to end in a loop, because a phrase that occurred once is more probable the next time, and greedy decoding always takes the most probable one. Heads that look back for an earlier match probably play a part. They look up what came next last time, and once the text repeats, that's the phrase itself.
+# At temperature 0, long texts tend to end in a loop, because a phrase that occurred once is more probable the next time, and greedy decoding always takes the most probable one. Heads that look back for an earlier match probably play a part. They look up what came next last time, which, once the text repeats, is the phrase itself.
 
 # %%
 # With SmolLM2: "the once-blue oceans of the ocean began to fade", again.
@@ -927,11 +927,11 @@ with_leaks[1]
 
 # %% tags=["folded", "long"]
 # With SmolLM2: check that looking ahead lowers the loss.
-assert losses["one ahead"] < losses["no mask"] < losses["right"]
+assert losses["one ahead"] < 2 < losses["no mask"] < 3 < losses["right"]
 assert abs(losses["yours"] - losses["right"]) < 1e-3
 
 # %% [markdown]
-# The loss falls to {{losses["one ahead"]:.1f}} with one token ahead per layer, and to {{losses["no mask"]:.1f}} when everything is visible. Both look like a success, yet the second one writes nothing but a line, because while it writes there is nothing ahead to copy. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
+# The loss falls below 2<!--given--> with one token ahead per layer, and below 3<!--given--> when everything is visible. Both look like a success, yet the second writes nothing but underscores. The loss was low only because the model saw the tokens that it had to predict, and while it writes there are none to see. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
 #
 # Here are five bugs that people really do write. Choose one of the names in the code, and guess what it does to the text, the loss and the maps. Run the last cell with it, and then try the others, or a bug of your own.
 
@@ -971,7 +971,7 @@ ask("which_bug_wrote_this")
 # %% [markdown]
 # Each bug leaves its own traces.
 #
-# - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. The text is English, but about something else.
+# - No scale. Scores are eight times too large, so a head listens to almost nothing but a single token. The text is English, but misses the answer.
 # - Softmax over queries. The columns of a map sum to 1 instead of the rows, and the model writes word salad at a loss of about 10<!--given-->, hardly better than a guess.
 # - Mask off by one. A second diagonal appears above the first, and the loss is too good.
 # - Mask after softmax. Hidden tokens have already taken their share, so the early rows are pale.
@@ -984,7 +984,7 @@ ask("which_bug_wrote_this")
 explore("own_attention")
 
 # %% [markdown]
-# Without the scale this map stays almost as it was, and yet the model writes about something else. So a map that looks right is no proof either.
+# Without the scale this map stays almost as it was, and yet the model misses the answer. So a map that looks right is no proof either.
 #
 # ## Exercises
 #
@@ -1084,13 +1084,13 @@ check("encode_word", my_encode_word)
 #
 # ![The transformer as a drawing. Highlighted is what this rung builds in another way: norm, query, key, value, feed-forward.](images/transformer_a_real_model.svg)
 #
-# You've run a real model on code that you can read from top to bottom, with your own attention inside. It found Sam in a story that it had never seen. You saw one of its 270<!--given--> heads look at him. But did that one give the answer?
+# You've run a real model in code that you can read from top to bottom, with your own attention inside. It found Sam in a story that it had never seen. You saw one of its 270<!--given--> heads look at him. But did that one give the answer?
 #
 # ## Three sentences to remember
 #
 # 1. Many of today's language models are the GPT of rung {bigram_to_gpt} with four new parts, RMSNorm, SwiGLU, grouped queries and rotary positions, and a lot more numbers.
 # 2. Shapes that fit and a “Paris” prove nothing, so compare logits with numbers from outside.
-# 3. Treat a loss that is too good as an alarm, and look at the text and the maps.
+# 3. Treat a loss that's too good as an alarm, and look at the text and the maps.
 #
 # Next: [rung {looking_inside}]({looking_inside}.ipynb), where you look for the heads that find Sam.
 #

@@ -5,7 +5,7 @@
 #
 # **You will build** a GPT on one empty page, and at the end your page talks to you.
 #
-# You've built every part of a language model, but always inside code that we had prepared. Can you write all of it, starting from nothing? And how will you know that it's right, when a wrong model has the same shapes and its loss falls just as smoothly?
+# You've built every part of a language model, but always inside code that we'd prepared. Can you write all of it, starting from nothing? And how will you know that it's right, when a wrong model has the same shapes and its loss falls just as smoothly?
 
 # %% tags=["hero", "folded"]
 # The opening picture: leave out one line, and see who notices
@@ -16,7 +16,7 @@ hero("an_empty_page")
 # %% [markdown]
 # **You need** all rungs up to [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb). Only the end needs [rung {a_real_model}]({a_real_model}.ipynb), because your page then takes the parameters of a real model.
 #
-# <!--time--> Most of that is for the page.
+# <!--time--> Most of that is for the page, and its last version, for SmolLM2, isn't counted.
 #
 # ![The transformer as a drawing. Lit is what this rung builds: all of it.](images/transformer_an_empty_page.svg)
 
@@ -89,7 +89,7 @@ check("gpt", MyGPT)
 # 6. Norms, one before each part and one at the end, so that the numbers stay in a range.
 # 7. Logits, a score for each token of the vocabulary at every position.
 #
-# If the check reports an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see which line it is. If you'd rather use an editor, write in the empty file `my_gpt.py` beside this notebook, and replace the cell above with `%run my_gpt.py` and `check("gpt", MyGPT)`.
+# If the check reports an error in your code, call `MyGPT(33, 128)(torch.zeros(1, 8, dtype=torch.long))` in a cell of its own to see which line it is. If you'd rather use an editor, write in the empty file `my_gpt.py` next to this notebook, and replace the cell above with `%run my_gpt.py` and `check("gpt", MyGPT)`.
 
 # %% tags=["folded"]
 # Question
@@ -150,7 +150,7 @@ print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
 ask("first_loss_of_42")
 
 # %% [markdown]
-# `examine` asks many questions like these about any model, in the order of the rungs. Do the texts of a batch influence each other, and does the future leak? Does the past matter, and does its order? Can the first token of a long text still reach the last output? Does every parameter get a gradient? Here's its report on the model whose mask is off by one.
+# `examine` asks many questions like these about any model, the most basic ones first. Do the texts of a batch influence each other, and does the future leak? Does the past matter, and does its order? Can the first token of a long text still reach the last output? Does every parameter get a gradient? If one fails, it also looks for the module where that begins. Here's its report on the model whose mask is off by one.
 
 # %% tags=["nbval-ignore-output"]
 report = examine(
@@ -164,7 +164,7 @@ assert report.findings[0].name == "No leak from the future"
 report
 
 # %% [markdown]
-# Each line names something that a correct model does, and ✗ marks what this one doesn't. A question mark, “doubtful”, means unusual but perhaps intended, and a question that doesn't apply to this model isn't asked. Fix the first line, then ask again, because one bug often causes several findings, which the report marks with “This follows from”. What's right is listed in the fold at its end.
+# Each line names something that a correct model does, and ✗ marks what this one doesn't. A question mark with “doubtful” means that something is unusual but perhaps intended, and a question that doesn't apply to this model isn't asked. Fix the first line, then ask again, because one bug often causes several findings, which the report marks with “This follows from”. What's right is listed in the fold at its end.
 
 # %% tags=["folded"]
 # Question
@@ -173,14 +173,14 @@ ask("which_is_fixed_first")
 # %% [markdown]
 # ### More: how far can you trust the examiner?
 #
-# A test that never complains is worthless, and so is one that complains about a correct model. So we tried it on both kinds. Of the correct models that our tests examine, ours and other people's, it calls some doubtful and none wrong. One exception isn't among them. A model with parameters that it never uses is called wrong even if its outputs are right, and BigBird from `transformers` is such a model. The examiner also misses some of the planted bugs, and `attention_course/examine/bugs.md` lists them with the reasons.
+# A test that never complains is worthless, and so is one that complains about a correct model. So we tried it on both kinds. Of the correct models that our tests examine, ours and other people's, it calls some doubtful and none wrong. One kind isn't among them, because a model with parameters that it never uses is called wrong even if its outputs are right. BigBird from `transformers` is such a model. The examiner also misses some of the planted bugs, and `attention_course/examine/bugs.md` lists them with the reasons.
 
 # %%
 found = [bug for bug in BUGS.values() if bug.finding]
 print(f"{len(BUGS)} bugs, {len(found)} of them found")
 
 # %% [markdown]
-# Don't take this as its score. We wrote the questions for these very bugs, so like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and ran it once. It called 6<!--given--> of them wrong, in 5<!--given--> cases with advice that leads to the line, and 1<!--given--> doubtful. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` has them all. What it misses shows only elsewhere, such as beside a second implementation, which you can pass as `reference=`.
+# Don't take this as its score. We wrote the questions for these very bugs, so like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong, in 5<!--given--> cases with advice that leads to the line, and 1<!--given--> doubtful. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` has them all. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
 
 # %% tags=["folded"]
 # Question
@@ -211,11 +211,11 @@ if find_spec("transformers"):
     print(report)
 
 # %% [markdown]
-# One question isn't asked. Where rung {bigram_to_gpt}'s `generate` crops a long text, the one of `transformers` leaves that to you.
+# The question about texts longer than the block isn't asked, because rung {bigram_to_gpt}'s `generate` crops them, while the one in `transformers` leaves that to you.
 #
 # ## It learns
 #
-# Back to your page. Until the check finds nothing wrong with it, the cells below use ours, but they look for yours each time you run them. The model reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1200, because how soon a model learns depends on its initial parameters.
+# Back to your page. Until the check finds nothing wrong with it, the cells below use ours, but they look for yours each time you run them. Ours reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1200, because how soon a model learns depends on its initial parameters.
 
 # %% tags=["folded"]
 # Model: yours if nothing is wrong with it, and ours until then
@@ -272,9 +272,9 @@ how_many = "more than 90 %" if share > 0.9 else f"only {share:.0%}"
 print(f"{how_many} of the answers are right")
 
 # %% [markdown]
-# Change the story and ask again. This is a good moment to look back, because rung {bag_of_words} averaged the past with two loops, and the same idea, with weights that depend on what the tokens say, now answers questions, on a page of your own.
+# Change the story and ask again. It's worth looking back here. Rung {bag_of_words} averaged the past with two loops, and the same idea, with weights that depend on what the tokens say, now answers questions, on a page of your own.
 #
-# If yours isn't there yet, that usually has one of two causes. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page needs far more steps. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
+# If yours isn't there yet, it's usually for one of two reasons. With a single layer the names are hard to find (rung {bigram_to_gpt}). Or your model has hardly begun to learn, because `nn.Embedding` starts with a standard deviation of 1. With PyTorch's defaults even our own page needs far more steps. Initialize each matrix with `nn.init.normal_(parameter, std=n_embd**-0.5)`, or take more steps.
 #
 # ## From another model
 #
@@ -436,7 +436,7 @@ check("context_length", my_context_length)
 # %% [markdown]
 # ## Your page talks
 #
-# This is the last step of the climb. Take your page and swap in the four parts of rung {a_real_model}, which are RMSNorm, rotary positions, grouped queries and the gate. Then copy the 135<!--given--> million numbers of SmolLM2 into it, and it speaks English. Give yourself an evening for this one. Until you've written both the page and `my_copies`, the cells below use ours, which is folded underneath.
+# This is the last step of the climb. Take your page and swap in the four parts of rung {a_real_model}, which are RMSNorm, rotary positions, grouped queries and the gate. Then copy the 135<!--given--> million numbers of SmolLM2 into it, and it speaks English. Give yourself an evening for this one. Until you've written both the page and `my_copies`, the cells below use ours, which are folded underneath.
 
 
 # %% tags=["do"]
@@ -455,7 +455,7 @@ def my_copies(page, theirs):
 
 
 # %% [markdown]
-# `theirs` is a dictionary of names and tensors, with the names of the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and the hidden width H is 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighbouring channels form a pair.
+# `theirs` is a dictionary from names to tensors, with the names in the file that you opened in rung {a_real_model}. The table says what's in it. V is 49,152<!--given-->, C is 576<!--given--> and the hidden width H is 1,536<!--given-->. There are 30<!--given--> layers, counted by `i`, each with 9<!--given--> query heads, 3<!--given--> key heads and 3<!--given--> value heads of 64<!--given--> channels. The rotary base is 100,000<!--given-->, and neighbouring channels form a pair.
 #
 # | name | shape | what it is |
 # | --- | --- | --- |
@@ -471,7 +471,7 @@ def my_copies(page, theirs):
 #
 # ### More: our page of today
 #
-# Its names are different, so `copies` translates.
+# Its names are different, so `copies` translates them.
 
 
 # %% tags=["name:today"]
@@ -590,7 +590,7 @@ print(f"{copied:,} numbers copied into {whose}")
 print("largest difference of the logits at each token:", away)
 
 # %% [markdown]
-# If your differences are large, where they begin helps you find the bug. Token 0 can only attend to itself and isn't rotated, so if the difference is already large there, check the norms, the gate, or which value belongs to which query. If it begins at token 1, check the rotation, the scaling, the mask, or which key belongs to which query.
+# If your differences are large, look at where they begin. Token 0 can only attend to itself and isn't rotated, so if the difference is already large there, check the norms, the gate, or which value belongs to which query. If it begins at token 1, check the rotation, the scaling, the mask, or which key belongs to which query.
 
 # %% tags=["folded", "lesson"]
 # With SmolLM2: the differences are rounding errors.
@@ -621,7 +621,7 @@ with torch.no_grad():
 #
 # - Andrej Karpathy (2019) asks the same questions by hand in "A Recipe for Training Neural Networks": check the first loss, overfit one batch, and use gradients to find out which outputs depend on which inputs.
 # - `transformers` also tests its models from the outside. A text has to give the same result in a batch as alone, and with a cache as without one.
-# - People who rewrite GPT-2 often keep its parameter names, because then they hardly need to translate to load the released numbers. They still have to transpose four matrices of each block, which are stored as (in, out).
+# - People who rewrite GPT-2 often keep its parameter names, because then the released numbers load with hardly any translation. They still have to transpose four matrices of each block, which are stored as (in, out).
 #
 # ## What to read, what to build
 #

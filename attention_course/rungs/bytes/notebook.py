@@ -5,7 +5,7 @@
 #
 # **You will build** attention that never makes its table of scores, and measure how fast your machine could be.
 #
-# Your GPT reads 128<!--given--> letters at a time. Give it a chapter of a book, 8,192<!--given--> tokens, and every head makes a table with a score for each pair of them. You soon run out of memory. And even with enough memory, the chip that multiplies is so fast that it would mostly wait for such tables to arrive. So in this rung we count bytes.
+# Your GPT reads 128<!--given--> letters at a time. Give it a chapter of a book, 8,192<!--given--> tokens, and every head makes a table with a score for each pair of them. You'd soon run out of memory. And even with enough of it, the chip that multiplies is so fast that it would mostly wait for such tables to arrive. So in this rung we count bytes.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then let the scores arrive
@@ -62,7 +62,7 @@ inputs = 4 * 3 * T * head_size / 1e6  # of its queries, keys and values
 f"{table:.0f} MB and {inputs:.0f} MB"
 
 # %% [markdown]
-# And this table travels between memory, where numbers are kept, and the processor, which multiplies them. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. Take the H100, a GPU that many models were trained on. According to NVIDIA's data sheet (of the SXM version), its memory delivers 3.35<!--given--> TB per second. That sounds like a lot, but it also does 989<!--given--> trillion multiplications and additions of 16-bit numbers per second. So while one such number arrives, it could do {{989 / 3.35:.0f}} multiplications and as many additions. This means the arithmetic is cheap, and moving bytes is what costs.
+# And this table travels between memory, where numbers are kept, and the processor, which multiplies them. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. Take the H100, a GPU that many models were trained on. According to NVIDIA's data sheet (of the SXM version), its memory delivers 3.35<!--given--> TB per second. That sounds like a lot, but the chip also does 989<!--given--> trillion multiplications and additions of 16-bit numbers per second. So while one such number arrives, it could do {{989 / 3.35:.0f}} multiplications and as many additions. This means the arithmetic is cheap, and moving bytes is what costs.
 #
 # ## A softmax in two blocks
 #
@@ -102,11 +102,11 @@ result, whole_row
 # %% [markdown]
 # The two agree, even though you never held the whole row. All the old terms shrink by the same factor, exp(3 − 5), so you can forget them and correct their sum. Put other scores and values into the row, with the largest first or last, and run the cells again.
 #
-# A running maximum, a running sum, and one factor that corrects what came before. That's the **online softmax** (Milakov & Gimelshein 2018). It takes any number of blocks, because before the first one the maximum is −∞, and its factor exp(−∞) is 0.
+# A running maximum, a running sum, and one factor that corrects what came before. That's the **online softmax** (Milakov & Gimelshein 2018). It takes any number of blocks, and the first needs no special case, because the maximum starts at −∞ and the factor exp(−∞) is 0.
 #
 # ## Build: attention in blocks
 #
-# Now let many queries do this at once, and cut the queries into blocks too. Then no more than one block of scores exists at any time. This is the algorithm of FlashAttention (Dao et al. 2022), though only the forward pass, and without a mask. (It also returns a number per query, `log_sums`, which the backward pass will need.)
+# Now let many queries do this at once, and cut them into blocks too, so that there's never more than one block of scores. This is the algorithm of FlashAttention (Dao et al. 2022), though only the forward pass, and without a mask. (It also returns a number per query, `log_sums`, which the backward pass will need.)
 
 
 # %%
@@ -173,7 +173,7 @@ for T in (64, 128, 129, 300):  # try 256, 257, 1000
     print(f"{T:4} tokens: {off.sum():3} queries wrong")
 
 # %% [markdown]
-# With one more token than a block, only the queries that find their largest score in the last, tiny block go wrong. No error is raised, and every number looks reasonable. So a test needs several blocks, and rows whose largest score comes late.
+# With one more token than a block holds, only the queries whose largest score is in the last, tiny block go wrong. No error is raised, and every number looks reasonable. So a test needs several blocks, and rows whose largest score comes late.
 #
 # ## Backward: the weights, computed again
 #
@@ -225,7 +225,7 @@ print(f"the largest tensor has {meter.largest / 4:,.0f} numbers")
 assert meter.largest / 4 == T * 64
 
 # %% [markdown]
-# How does it compare with the others? SDPA, PyTorch's own attention, uses the same idea in one compiled routine, while ours is a loop in Python. (The meter doesn't see what a compiled routine uses inside.)
+# How does it compare with the table, and with SDPA? PyTorch's own attention uses the same idea in one compiled routine, while ours is a loop in Python. (The meter doesn't see what a compiled routine uses inside.)
 
 
 # %% tags=["folded", "nbval-ignore-output"]
@@ -286,7 +286,7 @@ picture(
 )
 
 # %% [markdown]
-# The table's memory grows with the square of T, and the others' with T. For speed, ours does well against the table on long texts, partly because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each step of each block is a separate call from Python. In FlashAttention's program for GPUs, a block never leaves a small fast memory right beside the arithmetic. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
+# The table's memory grows with the square of T, and the others', as far as the meter sees, with T. As for speed, ours does well against the table on long texts, partly because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each step of each block is a separate call from Python. In FlashAttention's GPU code, a block never leaves a small fast memory right beside the arithmetic. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
 #
 # ## Read at once, write token by token
 #
@@ -351,7 +351,7 @@ picture(
 )
 
 # %% [markdown]
-# Reading takes less time per token, because each matrix is fetched once for all of them. (In a model this small, the time that a call takes to start is also part of the gap, and reading pays it once. Grouped keys hardly show at these lengths, because most of what's fetched is parameters.)
+# Reading takes less time per token, because each matrix is fetched once for all of them. (In a model this small, the time it takes to start a call is also part of the gap, and reading pays it only once. Grouped keys hardly show at these lengths, because most of what's fetched is parameters.)
 #
 # The cache has a price in memory. For each token and each layer it holds a key and a value for every key head.
 
@@ -374,14 +374,14 @@ print(f"{in_16_bits / 1e6:.0f} MB for {SMOLLM.block_size} tokens")
 explore("bytes")
 
 # %% [markdown]
-# Of the lengths on the slider, 4,096<!--given--> is the first at which the table is larger than the parameters. With 9 key heads not even one text fits, with 3 there's room for one, and with a single key head for four. The type of the numbers changes all four bars alike, so it changes none of these answers, but it decides whether all of it fits into your memory.
+# Of the lengths on the slider, 4,096<!--given--> is the first at which the table is larger than the parameters. With 9 key heads not even one text fits, with 3 there's room for one, and with a single key head for four. The type of the numbers changes all four bars alike, so it changes none of these answers, but it decides whether everything fits into your memory.
 
 # %% [markdown]
 # ## The roof of your machine
 #
-# How fast could a computation be at best? Two numbers of your machine say a lot. How many multiplications and additions does it do per second if everything is at hand, and how many bytes can it fetch from memory per second?
+# How fast could a computation be at best? Two numbers tell you a lot about your machine. How many multiplications and additions does it do per second if everything is at hand, and how many bytes can it fetch from memory per second?
 #
-# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever hardware is faster with it, and `autocast_dtype` knows whether yours is.
+# A multiplication and an addition are two **FLOPs**, floating-point operations, so a product of matrices (n, k) @ (k, m) takes 2 · n · k · m. How many your processor does per second depends on the type of the numbers. A float32 has 32 bits. A bfloat16 has 16, half the bytes, with the range of a float32 and only two or three digits. Training uses it for products wherever the hardware is faster with it, and `autocast_dtype` knows whether yours is.
 
 # %% tags=["do", "nbval-ignore-output"]
 dtype = autocast_dtype(torch.device("cpu"))  # try torch.float32
@@ -403,7 +403,7 @@ print(f"{most_flops / most_bytes:.0f} FLOPs per byte")
 # %% [markdown]
 # If a computation does f FLOPs with each byte that it fetches, memory allows f times the bytes per second, and the processor allows its own maximum. The smaller of the two is the roof. Plot it against f and you get a slope that bends into a level line, the **roofline** (Williams et al. 2009). It bends at the number of FLOPs per byte that you've just printed. With fewer, the processor waits for memory, and a computation that reaches the slope is **memory-bound**. With more, the memory waits for the processor, and a computation that reaches the level part is **compute-bound**.
 #
-# Where do writing and the parts of a training step fall?
+# Where on it do writing and the parts of a training step fall?
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Measure: FLOPs, bytes and seconds of five computations
@@ -520,7 +520,7 @@ scaled = torch.tensor(small * 65536, dtype=torch.float16)
 print(slope.item(), f"{scaled.float().item() / 65536:.1e}")
 
 # %% [markdown]
-# PyTorch's `torch.amp.GradScaler` does this, and also finds the number. If a gradient overflows it skips the step and halves the number, and after a while without overflow it doubles it. With bfloat16 you need none of this.
+# PyTorch's `torch.amp.GradScaler` does this, and also finds the number. If a gradient overflows, it skips the step and halves the number, and after a while without overflow it doubles it again. With bfloat16 you need none of this.
 #
 # ### More: why a model in 8 bits can be slower
 #
@@ -528,7 +528,7 @@ print(slope.item(), f"{scaled.float().item() / 65536:.1e}")
 #
 # ### More: how many FLOPs a training step takes, and how many your machine could do
 #
-# There is a rule of thumb (Kaplan et al. 2020). For each parameter and each token, the forward pass takes 2 FLOPs, a multiplication and an addition, and the backward pass takes twice as many. That makes 6.
+# There's a rule of thumb (Kaplan et al. 2020). For each parameter and each token, the forward pass takes 2 FLOPs, a multiplication and an addition, and the backward pass takes twice as many. That makes 6.
 
 # %%
 x, y = get_batch(data.train, 128, batch, torch.Generator().manual_seed(0))

@@ -5,7 +5,7 @@
 #
 # **You will build** tools that look into a running model, and the tests that tell you whether to believe what they show.
 #
-# In rung {a_real_model} you loaded SmolLM2 and let your own attention run inside it. It writes English, but you can't say why it writes *this* word, because nobody programmed that. So let's find the parts that do it.
+# In rung {a_real_model} you loaded SmolLM2 and let your own attention run inside it. It writes English, but you can't say why it writes *this* word, because nobody programmed it to. So let's find the parts that do it.
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then point at one of 270 heads
@@ -82,7 +82,7 @@ for share, i in zip(shares, ids):
 # %% [markdown]
 # It says Sam, and Ben comes second. Try your own names, then put ours back, because later cells need them.
 #
-# How much can it learn from what it reads? Give it story after story in one long text, and look at its loss on each. A falling loss alone won't tell you what it learned, so we need something to compare it with. Imagine a reader who knows which words occur and how often, but nothing about their order. On average a word costs this reader the entropy of that list.
+# How much can it learn from what it reads? Give it story after story in one long text, and look at its loss on each. A falling loss alone won't tell you what it learned, so we need something to compare it with. Imagine a reader who knows which words occur and how often, but nothing about their order. A word costs this reader the entropy of those frequencies, on average.
 
 
 # %% tags=["folded"]
@@ -158,7 +158,7 @@ print(f"story 1: {mixed[0]:.1f}, from story 8 on: {mixed[7:].mean():.1f}")
 assert mixed[7:].min() > words_only
 
 # %% [markdown]
-# The loss falls here, too, and by about as much, so most of what the model learned may be the words. It stays above the level of the words, since nobody can foresee a random order. (Even story 1 costs more than it did in its own order, because the model already knew how English orders its words.)
+# The loss falls here too, and by about as much, so most of what the model learned may be the words themselves. It stays above the level of the words, since nobody can foresee a random order. (Even story 1 costs more than it did in its own order, because the model already knew how English orders its words.)
 #
 # ## 270 heads
 #
@@ -186,7 +186,7 @@ has_target = targets.any(dim=-1)
 score = on_targets[has_target].mean()
 
 # %% [markdown]
-# Now we need the weights of all 270<!--given--> heads. In rung {a_real_model} your attention ran in every layer, so let it also take notes. The loop is the model's own forward pass, and we keep the residual stream after each layer.
+# Now we need the weights of all 270<!--given--> heads. In rung {a_real_model} your attention ran in every layer, so let it also take notes. The loop below is the model's own forward pass, and we keep the residual stream after each layer.
 
 # %%
 Notes = namedtuple("Notes", "q k v output weights")
@@ -215,7 +215,7 @@ own = model.lm_head(model.transformer.ln_f(stream[-1]))
 torch.testing.assert_close(own, model(ids), atol=1e-3, rtol=0)
 
 # %% [markdown]
-# For a clean test, draw 30 words at random (a few are pieces of words) and write them twice. In the second copy, only the first copy can tell a head what comes next. We choose heads on four such texts, and keep four others to test them on, because with 270<!--given--> heads to choose from, some will look good by luck. Raise the 2 and the 4 below to list more heads, and see where the scores drop.
+# For a clean test, draw 30 words at random and write them twice. In the second copy, a head can find out what comes next only from the first. We choose heads on four such texts, and keep four others to test them on, because with 270<!--given--> heads to choose from, some will look good by luck. Raise the 2 and the 4 below to list more heads, and see where the scores drop.
 
 
 # %% tags=["folded"]
@@ -292,7 +292,7 @@ picture(
 )
 
 # %% [markdown]
-# The scores hold up on texts that had no part in the choice, so these four look where an induction head should. Let's call them the finders. (The third map is strange. Why does so much weight lie on the *first* token? We'll come to that.)
+# The scores hold up on texts that had no part in the choice, so these four look where an induction head should. Let's call them the finders. (The third map is strange, because so much weight lies on the *first* token. We'll come to that.)
 #
 # But a head that always looks 29 words back would score just as high, so test them on our story. How much of their weight do the four give to Sam when the last “Poor” is the query? Then try a word other than Sam.
 
@@ -333,7 +333,7 @@ for text in (
 #
 # ## Break it: take a head away
 #
-# An ablation can tell you (rung {cross_and_causal}). You set the output of a head to 0, and measure how much the loss rises. What is the loss on the four new texts with all heads?
+# An ablation can tell you (rung {cross_and_causal}). You set the output of a head to 0, and measure how much the loss rises. First, what's the loss on the four new texts with all heads in place?
 
 
 # %% tags=["folded"]
@@ -385,7 +385,7 @@ for off, added in cost.items():
 # %% [markdown]
 # `11.1` looks at the right place, but this task can do without it. It doesn't even stand in for `16.0`, because without both the cost is about the same.
 #
-# Is a nat or two a lot? You can only tell by comparison, so take away heads drawn at random from the same layers, 15 to 19. (Change the seed if you want to draw others.)
+# Is a nat or two a lot? You can only tell by comparison, so take away heads drawn at random from the layers around them, 15 to 19. (Change the seed if you want to draw others.)
 
 # %% tags=["do", "nbval-ignore-output", "long:20"]
 # With SmolLM2: the worst of 20 random heads costs 1.0, of 5 fours 1.4.
@@ -458,7 +458,7 @@ assert max(map(abs, rest)) < needed / 2
 #
 # Think of the last “Poor”. Its query has to match the key at Sam, but nothing in the word Sam says that “poor” came before it. Some part of the model must have written it there. But which?
 #
-# The stream is a sum of what all parts have written, so you can make keys from one part alone, and see how far these keys put the right word ahead of the others.
+# The stream is the sum of what all the parts have written, so you can make keys from one part alone, and see how far they put the right word ahead of the others.
 
 # %% tags=["folded"]
 # Question
@@ -508,7 +508,7 @@ for part, size in lead.items():
 # %% [markdown]
 # Nearly the whole lead comes from `16.0`. At every word, `16.0` has left a note that says which word came before, and the query of `17.3` asks for that note. When one head reads in its keys what another has written, that's called **K-composition**, with a K for key (Elhage et al. 2021).
 #
-# But does `17.3` need the note? Guess first what's left of its score without `16.0`, and without `11.1`.
+# But does `17.3` need the note? First guess what's left of its score without `16.0`, and without `11.1`.
 
 
 # %% tags=["do", "long"]
@@ -562,11 +562,11 @@ for layer in (0, 10, 20, 23, 24, 28, 29, 30):
     assert (rank == 0) == (layer > 28)
 
 # %% [markdown]
-# After 20 layers Sam is still one of hundreds, although your four finders have looked at it by then. But the lens may be blind there, because a layer doesn't have to write in words that the output matrix understands. So this time, don't read the stream but change it.
+# After 20 layers Sam is still far down the list, although your four finders have looked at him by then. But the lens may be blind there, because a layer doesn't have to write in words that the output matrix understands. So this time, change the stream instead of reading it.
 #
 # ## Swap it
 #
-# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story with the stream of Tom's, and let the rest of the model run. If it now answers Tom, then whatever decides the answer was in this place after this layer. The method is called **activation patching**.
+# Take two stories that differ in one word, Sam or Tom. After some layer, replace the stream at *one place* of Sam's story with the stream of Tom's, and let the rest of the model run. If it now answers Tom, then whatever decides the answer was at this place after this layer. The method is called **activation patching**.
 
 # %% tags=["folded"]
 # Question
@@ -618,7 +618,7 @@ picture(
 )
 
 # %% [markdown]
-# Stop here for a moment, and look at how sharp this is. For 23 layers the answer sits where the name is. One layer later most of it has moved to “Poor”, nine words further on. (Swapped at “drum”, the control, nothing changes.) You found layer 23 with four names, so try it with four others.
+# See how sharp this is. For 23 layers the answer sits where the name is. One layer later most of it has moved to “Poor”, nine words further on. (Swapped at “drum”, the control, nothing changes.) You found layer 23 with four names, so try it with four others.
 
 # %% tags=["long"]
 # With SmolLM2: for four other names the answer moves in the same layer.
@@ -666,7 +666,7 @@ for head, much in zip(finders, at_finders):
     print(f"{name(head)} {much:.1f}")
 
 # %% [markdown]
-# The finders look straight at the right word, but hardly say it. So who does say it? Such a head must look there as well. Of the 20 that do so most, pick the four that raise the word most on the first four texts, and measure them on the others. In which layer do you expect them?
+# The finders look straight at the right word, but hardly say it. So which heads do? They must look there too. Of the 20 that look there most, pick the four that raise the word most on the first four texts, and measure them on the others. In which layer do you expect them?
 
 # %% tags=["do"]
 # With SmolLM2: the four that raise the word most, and by how much.
@@ -681,9 +681,9 @@ for head, much in zip(writers, at_writers):
     print(f"{name(head)} {much:.1f}")
 
 # %% [markdown]
-# All of these writers are in layer 23. That's the very layer in which the name moved, which you found with other texts and another tool.
+# All of these writers are in layer 23. That's the very layer in which the name moved, and you found that with other texts and another tool.
 #
-# Do the writers need the finders? If so, they should lose their place without them. Take the finders away, and for comparison four random heads.
+# Do the writers need the finders? If so, they should lose their place without them. Take the finders away and then, for comparison, four random heads.
 
 # %% tags=["long"]
 # With SmolLM2: without the finders the writers hardly look there.
@@ -723,9 +723,9 @@ assert cost["writers"] < 0.4 * cost["induction"]
 #
 # 1. At each word, head `16.0` leaves a note that says which word came before.
 # 2. The finders in layers 17 and 18 read these notes, and find out *where* to look.
-# 3. The writers in layer 23 look at the same place, and move *what* is there.
+# 3. The writers in layer 23 put some of their weight on the same place, and move *what* is there.
 #
-# (Other heads must write as well, because without the writers the second copy costs only {{cost["writers"]:.1f}} nats more, and without the finders {{cost["induction"]:.1f}}.)
+# (Other heads must write it too, because without the writers the second copy costs only {{cost["writers"]:.1f}} nats more, and without the finders {{cost["induction"]:.1f}}.)
 #
 # But these are random words, so does the relay also explain who got the drum? Guess what happens to Sam's probability without the four writers.
 
@@ -753,7 +753,7 @@ assert min(some) > 0.8 * intact
 assert none < 0.5 * intact
 
 # %% [markdown]
-# Nothing happens. Without the other five heads of layer 23 nothing happens either, and only without all nine does Sam fall far behind. So either group can stand in for the other. When an ablation changes nothing, that doesn't prove that the head has no part in the answer.
+# Hardly anything happens. Without the other five heads of layer 23 hardly anything happens either, and only without all nine does Sam become far less likely. So either group can stand in for the other. An ablation that changes nothing doesn't prove that a head has no part.
 #
 # ### More: how well a head copies
 #
@@ -778,7 +778,7 @@ assert min(copying(*head) for head in writers) > 0.35
 assert max(copying(*head) for head in finders) < 0.35
 
 # %% [markdown]
-# The writers copy, and the finders hardly do.
+# Every writer copies more of the words than any finder does.
 #
 # ### More: a head that writes against the word
 #
@@ -792,7 +792,7 @@ print(f"raises {raised(new_notes, new_stream, new_texts, 24, 4):.1f}")
 # %% [markdown]
 # ## A place to rest
 #
-# Now for the third map. Softmax has to give away its whole 1, even when a head doesn't find what it's looking for. Every token can see the first one, so models learn to leave the rest there, on an **attention sink** (Xiao et al. 2023). You can measure how much that matters on the tale of the ferry.
+# Now for the third map. Softmax has to give away its whole 1, even when a head doesn't find what it's looking for. Every token can see the first one, so models learn to leave the rest there, on an **attention sink** (Xiao et al. 2023). You can measure how much that matters on the beginning of the last rung's page, the tale of the ferry.
 
 # %% tags=["folded"]
 # Question
@@ -865,7 +865,7 @@ assert on_first[1] > 0.3 > 10 * on_first[2]
 assert but_from_1[1] < 0.1 < on_first[1]
 
 # %% [markdown]
-# It isn't. Once token 0 is hidden, token 1 takes over, which now sees only itself, as token 0 did before. (If token 1 may still see token 0, it gets hardly any of the weight.)
+# It isn't. Once token 0 is hidden, token 1 takes over, because it now sees only itself, as token 0 did before. (If token 1 may still see token 0, it gets hardly any of the weight.)
 #
 # ### More: why so much weight does no harm
 #
@@ -878,11 +878,11 @@ share = sizes[:, :, 0] / sizes[:, :, 1:].median(dim=-1).values
 print(f"in the median head: {share.median():.1f} of the others")
 
 # %% [markdown]
-# A large weight on a small value passes little on. Xiao et al. keep the first few tokens visible beside a window, so that a model can go on writing past its context. What has left the window is forgotten.
+# A large weight on a small value passes little on. Xiao et al. keep the first few tokens visible along with a window, so that a model can go on writing past its context length. What has left the window is forgotten.
 #
 # ## Explore: the heads
 #
-# **What does a head look at in your own text, and what does the model expect without it?** Choose a score, then a head that stands out on the map, and a query. Then switch `16.0` off, and see whether the model still says “mill”.
+# **What does a head look at in your own text, and what does the model expect without it?** Choose a score, then a head that stands out on the map, and a query. Then switch `16.0` off, and see whether the model still says “mill”, where Tom lost his key.
 
 # %% tags=["folded"]
 # With SmolLM2: an explorer of all 270 heads.
@@ -945,16 +945,16 @@ check("direct_logit_attribution", my_direct_logit_attribution)
 # ## In the wild
 #
 # - Olsson et al. (2022) repeat random tokens as we do, and call our induction score the prefix-matching score. They ask for both prefix matching and copying.
-# - Libraries such as TransformerLens and nnsight take the notes for you, in most models.
+# - Libraries such as TransformerLens and nnsight take such notes for you, for most models.
 # - Heads that cost little on many texts can be removed for good (Michel et al. 2019).
 # - With such swaps Meng et al. (2022) looked for the place where a model keeps its facts. A swap tells you what matters for *these* two texts, so choose the pair with care.
 #
 # ## Three sentences to remember
 #
-# 1. A map tells you where a head looks, an ablation whether this task needs it, and random heads tell you what counts as a lot.
+# 1. A map tells you where a head looks, an ablation whether this task needs it, and random heads what counts as a lot.
 # 2. What a head looks at and what it writes are two questions with two answers.
 # 3. Choose on some texts and measure on others, because among 270<!--given--> heads some look good by luck.
 #
-# Next: [rung {speed_run}]({speed_run}.ipynb). Training your own model took a while. You'll make it faster, and measure how much in a way that you can trust.
+# Next: [rung {speed_run}]({speed_run}.ipynb). Training your own model took a while. You'll make it faster, and measure by how much in a way that you can trust.
 #
 # <!--neighbours-->

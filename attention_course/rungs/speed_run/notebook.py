@@ -101,11 +101,11 @@ ask("unfair_start")
 # %% [markdown]
 # Try it, and swap them back. Then add one line right above the loop that makes the benchmark fair.
 #
-# One call to either function is enough, because then the table is there for both. Memory, too, is often set up only when it's first needed, and some code is compiled on the spot. So every candidate should run once before the clock starts.
+# One call to either function is enough, because then both find the table ready. Memory, too, is often set up only when it's first needed, and some code is compiled on the spot. So every candidate should run once before the clock starts.
 #
 # ### When the clock stops
 #
-# A GPU works alongside the processor, so Python hands it some work and goes on. Here a second thread on the same processor plays the GPU, and `submit` hands it the work.
+# A GPU works alongside the processor, so Python hands it some work and goes on. Here a second thread on the same processor plays the part of the GPU, and `submit` hands it the work.
 
 # %% tags=["nbval-ignore-output", "do"]
 device = ThreadPoolExecutor(max_workers=1)
@@ -127,7 +127,7 @@ print(f"the device is {here / there:.0f} times as fast")
 ask("unfair_end")
 
 # %% [markdown]
-# Now make it fair. `submit(...)` returns at once, and `submit(...).result()` waits until the answer is there. Put `.result()` into the line with `answer`, run the cell again, and the speed-up is gone. (On a real GPU, `torch.cuda.synchronize()` does the waiting.)
+# Now make it fair. `submit(...)` returns at once, and `submit(...).result()` waits until the answer is there. Put `.result()` into the line with `answer`, run the cell again, and the speed-up is gone. (On a GPU, `torch.cuda.synchronize()` does the waiting.)
 #
 # ### What is measured
 #
@@ -187,8 +187,8 @@ ask("fewer_steps")
 # 2. **Seconds until the mark, not steps.** The clock stops when the work is done, not when it has been handed over.
 # 3. **In turns.** Each runs once before the clock starts, and then they take turns, so that other work on your machine slows them all down alike.
 # 4. **Several rounds and several seeds.** A single number can't tell you how far off the next one would be.
-# 5. **Each at its best.** Every recipe gets its own learning rate and number of steps, tuned on a held-out part of the *training* text, because tuning on the text that decides is like seeing the exam beforehand.
-# 6. **The machine beside the number.** On another machine another recipe may win.
+# 5. **Each at its best.** Every recipe gets its own learning rate and number of steps, tuned on a held-out part of the *training* text, because tuning on the text that decides the race is like seeing the exam beforehand.
+# 6. **The machine next to the number.** On another machine another recipe may win.
 #
 # Rule 3 and the rounds of rule 4 fit into one function, which is also in the package.
 
@@ -226,7 +226,7 @@ print(f"{chip}, threads: {torch.get_num_threads()}, {torch.__version__}")
 #
 # The two rows differ, although both sides do the same thing. So how often would chance alone make two rows differ at least as much?
 #
-# Write the ten times on ten cards, and lay them in a row, the shortest first. If both sides are equally fast, then any five cards could just as well have been the first side's, and there are 252<!--given--> ways to choose five. Add up each side's places in the row, and count the ways that put the two sums as far apart as yours, or farther. The share of such ways is the **p-value**, and this count is the **rank-sum test** (Wilcoxon 1945). In the next cell the two sides don't overlap at all, so only 2 ways count, with all the short times on one side or all on the other.
+# Write the ten times on ten cards, and lay them in a row, the shortest first. If both sides are equally fast, then any five cards could just as well have been the first side's, and there are 252<!--given--> ways to choose five. Add up each side's places in the row, and count the ways that put the two sums at least as far apart as yours. The share of such ways is the **p-value**, and this count is the **rank-sum test** (Wilcoxon 1945). In the next cell the two sides don't overlap at all, so only 2 ways count, with all the short times on one side or on the other.
 
 # %% tags=["do"]
 one = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -287,7 +287,7 @@ assert torch.equal(probe, causal_mask(6) & causal_mask(6).triu(-1))
 # %% [markdown]
 # ## Rotary positions
 #
-# With a table of positions, a head that wants to look a few letters back has to learn that again for each of the 128 positions. With rotary positions, which you know from rung {a_real_model}, the same query and key get a score that depends only on their distance, so what is learned at one place holds at all others.
+# With a table of positions, a head that wants to look a few letters back has to learn that again for each of the 128 positions. With rotary positions, which you know from rung {a_real_model}, the same query and key get a score that depends only on their distance, so what is learned at one place holds everywhere.
 
 # %% tags=["folded"]
 # Check: with rotary positions a score is the same along each diagonal
@@ -304,7 +304,7 @@ for back in (1, 5):
 # %% [markdown]
 # ## The directions of a matrix
 #
-# The third trick is another optimizer. To see what it does, first look at what a matrix does, and multiply every point of a circle by this one.
+# The third trick is another optimizer. To see what it does, first look at what a matrix does by multiplying every point of a circle by this one.
 
 # %% tags=["do"]
 M = torch.tensor([[1.5, 0.8], [0.2, 0.9]])
@@ -345,15 +345,15 @@ Picture.of(
 )
 
 # %% [markdown]
-# The circle becomes an ellipse. An arrow of length 1 is a direction, and there are two directions, at right angles, that become the long and the short half of the ellipse. The factors by which M stretches them are its **singular values**, here {{S[0]:.2f}} and {{S[1]:.2f}}. Now change M so that the ellipse collapses into a line.
+# The circle becomes an ellipse. An arrow of length 1 is a direction, and two directions, at right angles, become the long and the short half-axis of the ellipse. The factors by which M stretches them are its **singular values**, here {{S[0]:.2f}} and {{S[1]:.2f}}. Now change M so that the ellipse collapses into a line.
 #
 # (If one row is a multiple of the other, the second singular value is 0.)
 #
-# `torch.linalg.svd` takes any matrix apart into a turn (it may be mirrored), a stretch along the axes, and another turn, `U @ S.diag() @ Vh`. A turn keeps lengths and right angles, so `U.T @ U`, the dot products of U's columns with each other, has 1 on the diagonal and 0 elsewhere. Multiplying by such a matrix changes nothing.
+# `torch.linalg.svd` takes any matrix apart into a turn (it may be mirrored), a stretch along the axes, and another turn, `U @ S.diag() @ Vh`. A turn keeps lengths and right angles, so `U.T @ U`, the dot products of U's columns with each other, has 1 on the diagonal and 0 elsewhere. Multiplying by that product changes nothing, so a turn can be undone.
 #
 # ### What the gradient wants
 #
-# A gradient is a matrix too, so take one from the untrained GPT. How far does it want to go along each of its 64 directions?
+# A gradient is a matrix too, so take one from the untrained GPT. How far does it want to go in each of its 64 directions?
 
 # %%
 x, y = get_batch(data.train, 128, 24, torch.Generator().manual_seed(0))
@@ -370,7 +370,7 @@ assert share > 50
 #
 # One batch holds only a few stories, so its gradient is noisy. **Momentum** is a running mean of the gradients, in which much of the noise cancels.
 #
-# **Muon** (Jordan et al. 2024) takes the momentum, keeps its directions, and sets all singular values to about 1, nearly as in the picture on the right. Then a step goes about equally far along every direction. It does that for the matrices inside the layers, and leaves embeddings and norms to AdamW.
+# **Muon** (Jordan et al. 2024) takes the momentum, keeps its directions, and sets all singular values to about 1, much as on the right of the picture above. Then a step goes about equally far along every direction. It does that for the matrices inside the layers, and leaves embeddings and norms to AdamW.
 #
 # ### Without an SVD
 #
@@ -393,7 +393,7 @@ for step in range(1, 6):
     print(step, s)
 
 # %% [markdown]
-# Small values grow in each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001 instead of 0.01.
+# Small values grow with each step, and large ones jump around near 1 without settling, which is good enough. Try 0.001 instead of 0.01.
 #
 # (It only gets to 0.47<!--given-->.) Now divide the gradient by its norm, which is its length, so that no singular value is above 1.
 
@@ -438,7 +438,7 @@ picture(
 #
 # ## The schedule and the shape
 #
-# `schedule` lets the learning rate fall along a straight line instead of a cosine. And if token shift makes notes for free, one layer may be enough. So `shape` uses one layer, which roughly halves the cost of a step, and batches of 16<!--given--> blocks instead of 24<!--given-->.
+# `schedule` lets the learning rate fall along a straight line instead of a cosine. And if token shift makes notes almost for free, one layer may be enough. So `shape` uses one layer, which roughly halves the cost of a step, and batches of 16<!--given--> blocks instead of 24<!--given-->.
 
 # %% tags=["folded"]
 # Question
@@ -476,7 +476,7 @@ picture(
 # %% [markdown]
 # ## The race
 #
-# You've already trained a model with all five tricks, so first see whether it reached the mark.
+# You've already trained a model with all five tricks, so first see whether it was past the mark after its last step.
 
 # %% tags=["long", "nbval-ignore-output"]
 reached = answer_accuracy(fast.model, val_text, data.tokenizer)
@@ -484,7 +484,7 @@ assert reached > MARK
 print(f"answer accuracy {reached:.2f} after {fast.seconds:.1f} s")
 
 # %% [markdown]
-# What was each trick worth? We raced all the recipes beforehand, by the rules above, with six seeds each. (We only skipped rule 3's first call, which would have saved about 0.03<!--given--> seconds.) In the table each row has one more trick than the row above, along with what that trick calls for (another learning rate, a shorter warm-up, a smaller batch). All rows were tuned separately, took turns of 25<!--given--> steps, and left the race at the mark. “Never” is a run that hadn't reached it after its last step. The p-value compares a row with the one above.
+# What was each trick worth? We raced all the recipes beforehand, by the rules above, with six seeds each. (Only rule 3's first call was skipped, about 0.03<!--given--> seconds.) In the table each row has one more trick than the row above, along with what that trick calls for (another learning rate, a shorter warm-up, a smaller batch). All rows were tuned separately, took turns of 25<!--given--> steps, and left the race at the mark. “Never” is a run that hadn't reached it after its last step. The p-value compares a row with the one above.
 
 # %% tags=["folded"]
 # Table: settings, and seconds to the mark, one more trick in each row
@@ -521,13 +521,13 @@ for above, name in zip([adding[0], *adding], adding):
 ask("which_tricks_count")
 
 # %% [markdown]
-# Only the last row has a p below 0.01<!--given-->. The four rows before it don't get there against the baseline either (the menus below compare any two), and token shift alone even looks slower. With all five, the median is {{medians["+ shape"]:.1f}} seconds instead of {{medians["baseline"]:.1f}}, which is about half.
+# Only the last row has a p below 0.01<!--given-->. Against the baseline, the four rows before it don't get that low either (the menus below compare any two), and token shift alone even looks slower. With all five, the median is {{medians["+ shape"]:.1f}} seconds instead of {{medians["baseline"]:.1f}}, about half.
 #
 # Six seeds can only show large differences, though, because p gets below 0.01<!--given--> only if the two sides hardly overlap. So a trick that saves a tenth of the time could well be among the four.
 #
 # ## What if you leave one out?
 #
-# So is the small shape all that counts, and are the others useless? This table can't tell you, because it adds every trick to a model with two layers. Take all five, and leave one out.
+# So is the small shape all that counts, and are the others useless? The table can't tell you, because it adds every trick to a model with two layers. Take all five, and leave one out.
 #
 # **Which trick is missed most?** Choose a recipe “without” one trick, and compare it with “+ shape”, which has all of them.
 
@@ -538,7 +538,7 @@ explore("recipes")
 # %% [markdown]
 # That changes the picture. Without token shift, four of the six seeds don't reach the mark within 1,200<!--given--> steps, our limit, and without rotary positions five don't. Without Muon it takes more than twice as long. Only for the straight line does p stay above 0.01<!--given-->.
 #
-# With two layers you couldn't see what any of the first four tricks does, and with one layer three of them carry the model. Token shift gives that one layer the note that used to take a layer of its own. **What a trick is worth depends on what else is there.** So be wary of lists that give each trick a percentage, and measure with your own recipe.
+# With two layers you couldn't see what any of the first four tricks does, and with one layer three of them carry the model. Token shift gives that one layer the note that used to need a layer of its own. **What a trick is worth depends on what else is there.** So be wary of lists that give each trick a percentage.
 #
 # ### More: the same as a table
 #
@@ -554,11 +554,11 @@ for name in (every, *(name for name in recipes if name not in adding)):
 #
 # `torch.compile(model)` is one line, and it promises speed. At the first step it records which operations your model runs, merges them into a few larger functions, writes these in C++ (for a GPU, in another language), and has them compiled. From the second step on, Python has less to do, and numbers that the next operation needs don't have to travel to memory and back.
 #
-# Does it pay here? On the machine of the table, a step of the recipe to beat took 42<!--given--> ms of processor time without it and 36<!--given--> ms with it. But the first step took 30<!--given--> seconds, nearly all of it for recording, merging and the C++ compiler. At 6<!--given--> ms per step you need about 5,000<!--given--> steps to get that back, and the whole training has 1,200<!--given-->. (One run each, taking turns after the first step.) In a training run of several hours the first step hardly counts, and on a GPU the gain is usually larger. So whether the first call counts depends on what you want to know. Leave it out if you ask how fast a step is, and count it if you ask when your model is ready.
+# Does it pay off here? On the machine of the table, a step of the recipe to beat took 42<!--given--> ms of processor time without it and 36<!--given--> ms with it. But the first step took 30<!--given--> seconds, nearly all of them spent on recording, merging and the C++ compiler. At 6<!--given--> ms per step you need about 5,000<!--given--> steps to get that back, and the training has 1,200<!--given-->. (One run each, taking turns after the first step.) In a training run of several hours the first step hardly counts, and on a GPU the gain is usually larger. So leave the first call out if you ask how fast a step is, and count it if you ask when your model is ready.
 #
 # ## More: in the wild
 #
-# - modded-nanogpt is a race to train a model to the loss of GPT-2 small on eight large GPUs. The record fell from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules are much like yours. Everybody trains on the same text, and a new record needs enough runs to show, at p < 0.01<!--given-->, that its mean loss reaches the mark. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and a kind of token shift is in it, called smear.
+# - modded-nanogpt is a race to train a model to the loss of GPT-2 small on eight large GPUs. The record fell from 45<!--given--> minutes in 2024 to less than two in 2026. Its rules are much like yours. Everybody trains on the same text, and a new record needs enough runs to show, at p < 0.01<!--given-->, that its mean loss reaches the mark. Muon was introduced there (the idea of its iteration is in Bernstein & Newhouse 2024), and it uses a kind of token shift, called smear.
 # - nanoGPT's readme has settings for a computer without a GPU, and with one seed on the machine of our table, our recipe without tricks reached their final loss on Tiny Shakespeare 4.4<!--given--> times as fast, and the one with all tricks 30<!--given--> times as fast. Those settings are meant to work for everybody on the first try, and our learning rate and batches are larger and were tuned, so part of the gain came before the first trick.
 # - GPT-2 has 50,257<!--given--> tokens, but nanoGPT gives its tables 50,304<!--given--> rows. The extra rows are never used, but they make the number a multiple of 64. GPUs multiply matrices in blocks of such sizes, so the larger table is faster.
 # - `torch.optim.Muon` is in PyTorch. Large models, such as Kimi K2 with its trillion parameters, have been trained with variants of it.
@@ -620,7 +620,7 @@ check("speed_up", my_speed_up)
 #
 # 1. A speed-up counts if both sides did the same work to the same mark, in turns, and the clock waited for both.
 # 2. Ask how often chance alone would do as much, because even two measurements of the same thing differ.
-# 3. With all five tricks our model needed about half the time, but what a trick is worth depends on the others, so measure it where you use it.
+# 3. With all five tricks, our model needed about half the time, but what a trick is worth depends on the others, so measure it where you use it.
 #
 # Next: [rung {bytes}]({bytes}.ipynb), where memory runs out before time does.
 #
