@@ -52,10 +52,6 @@ def set_num_threads(n):
     pass
 
 
-def numel(x):
-    return x.numel()
-
-
 def set_grad_enabled(mode):
     return (enable_grad if mode else no_grad)()
 

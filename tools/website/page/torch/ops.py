@@ -4,7 +4,7 @@ import math
 import operator
 import random
 import string
-from itertools import accumulate, combinations, pairwise, product
+from itertools import accumulate, combinations, product
 from statistics import NormalDist
 
 from . import core
@@ -69,11 +69,6 @@ def sizes(given):
 
 
 # Views
-
-
-@both
-def as_strided(x, size, stride, offset=None):
-    return view(x, size, stride, x._offset if offset is None else offset)
 
 
 @method
@@ -288,22 +283,8 @@ def chunk(x, chunks, dim=0):
 
 
 @both
-def tensor_split(x, parts, dim=0):
-    n = x.shape[dim_of(dim, x.dim())]
-    if isinstance(parts, int):
-        parts = [n // parts * i + min(i, n % parts) for i in range(1, parts)]
-    return tuple(narrow(x, dim, a, b - a) for a, b in pairwise([0, *parts, n]))
-
-
-@both
 def broadcast_to(x, size):
     return x.expand(size)
-
-
-@function
-def broadcast_tensors(*tensors):
-    shape = broadcast(*(each.shape for each in tensors))
-    return tuple(each.expand(shape) for each in tensors)
 
 
 # Copies
@@ -333,7 +314,6 @@ def to(x, *given, dtype=None, device=None, copy=False, non_blocking=False):
 
 Tensor.type_as = lambda x, other: x.to(other.dtype)
 Tensor.cpu = lambda x: x
-Tensor.type = lambda x, kind=None: x.to(kind) if kind else lacking("Tensor.type()")
 for _name, _kind in {
     "bool": "bool",
     "int": "int32",
@@ -341,17 +321,9 @@ for _name, _kind in {
     "float": "float32",
     "double": "float64",
     "half": "float16",
-    "short": "int16",
-    "char": "int8",
-    "byte": "uint8",
     "bfloat16": "bfloat16",
 }.items():
     setattr(Tensor, _name, lambda x, kind=core.DTYPES[_kind]: x.to(kind))
-
-
-@function
-def is_tensor(x):
-    return isinstance(x, Tensor)
 
 
 @method
@@ -685,10 +657,8 @@ def bounded(f):
 
 each("exp", math.exp, safe_exp, lambda x, y: y)
 each("exp2", lambda v: 2.0**v, lambda v: 2.0**v if v < 1024 else INF, lambda x, y: y * math.log(2))
-each("expm1", math.expm1, lambda v: INF, lambda x, y: y + 1)
 each("log", math.log, safe_log(math.log), lambda x, y: over(1, x))
 each("log2", math.log2, safe_log(math.log2), lambda x, y: over(1 / math.log(2), x))
-each("log10", math.log10, safe_log(math.log10), lambda x, y: over(1 / math.log(10), x))
 each("log1p", math.log1p, lambda v: safe_log(math.log)(1 + v), lambda x, y: over(1, 1 + x))
 each("sqrt", math.sqrt, lambda v: math.sqrt(v) if v >= 0 else NAN, lambda x, y: over(0.5, y))
 each(
@@ -699,7 +669,6 @@ each(
 )
 each("sin", math.sin, bounded(math.sin), lambda x, y: math.cos(x))
 each("cos", math.cos, bounded(math.cos), lambda x, y: -math.sin(x))
-each("tan", math.tan, bounded(math.tan), lambda x, y: 1 + y * y)
 each("tanh", math.tanh, math.tanh, lambda x, y: 1 - y * y)
 each("erf", math.erf, math.erf, lambda x, y: 2 / math.sqrt(math.pi) * safe_exp(-x * x))
 each("sigmoid", sigmoid_of, sigmoid_of, lambda x, y: y * (1 - y))
@@ -907,13 +876,6 @@ two(
 )
 two("maximum", larger, larger, (share, lambda a, b, y: share(b, a, y)))
 two("minimum", smaller, smaller, (share, lambda a, b, y: share(b, a, y)))
-two(
-    "atan2",
-    math.atan2,
-    math.atan2,
-    (lambda a, b, y: b / (a * a + b * b), lambda a, b, y: -a / (a * a + b * b)),
-    floats=True,
-)
 two("_plus", operator.add, operator.add, (lambda a, b, y: 1.0, lambda a, b, y: 1.0))
 two("_minus", operator.sub, operator.sub, (lambda a, b, y: 1.0, lambda a, b, y: -1.0))
 plus, minus, divided = FUNCTIONS.pop("_plus"), FUNCTIONS.pop("_minus"), FUNCTIONS["div"]
@@ -948,7 +910,7 @@ for _name, _made in {"add": add, "sub": sub}.items():
     setattr(Tensor, f"__{_name}__", guarded(_made))
     setattr(Tensor, f"__r{_name}__", guarded(lambda b, a, f=_made: f(a, b)))
     setattr(Tensor, f"__i{_name}__", getattr(Tensor, f"{_name}_"))
-alias(multiply="mul", divide="div", true_divide="div", subtract="sub", fmod="remainder")
+alias(multiply="mul", divide="div", true_divide="div", subtract="sub")
 Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = Tensor.neg, lambda x: x, Tensor.abs
 
 
@@ -1072,8 +1034,7 @@ def masked_fill_(x, mask, value):
 
 @both
 def masked_select(x, mask):
-    x, mask = broadcast_tensors(x, mask)
-    return x[mask]
+    return x[mask.expand(x.shape)]
 
 
 # Along a dimension
@@ -1171,9 +1132,6 @@ reduction("amin", least, evenly)
 reduction("any", any, None, lambda kind: bool_)
 reduction("all", all, None, lambda kind: bool_)
 reduction("count_nonzero", lambda lane: summed(v != 0 for v in lane), None, lambda kind: int64)
-reduction(
-    "nansum", lambda lane: summed(v for v in lane if v == v), lambda lane, y: [float(v == v) for v in lane]
-)
 
 
 def exp_sum(lane):
@@ -1347,28 +1305,6 @@ def cumprod(x, dim, *, dtype=None):
     return along(x, dim, lambda lane: list(accumulate(lane, operator.mul)), vjp, wide(x.dtype))
 
 
-def running(name, f):
-    def best(x, dim):
-        values = along(x, dim, lambda lane: list(accumulate(lane, f)))
-
-        def places(lane):
-            found, at = [], 0
-            for i, v in enumerate(lane):
-                at = i if f(v, lane[at]) == v else at
-                found.append(at)
-            return found
-
-        indices = along(x, dim, places, kind=int64)
-        return Pair((gather(x, dim, indices) if x.is_tracked() else values, indices))
-
-    best.__name__ = name
-    both(best)
-
-
-running("cummax", larger)
-running("cummin", smaller)
-
-
 def order_of(lane, descending):
     return sorted(range(len(lane)), key=lambda i: (lane[i] != lane[i], lane[i]), reverse=descending)
 
@@ -1390,13 +1326,6 @@ def topk(x, k, dim=-1, largest=True, sorted=True):
         raise RuntimeError("selected index k out of range")
     indices = narrow(argsort(x, dim, largest), dim, 0, k)
     return Pair((gather(x, dim, indices), indices.contiguous()))
-
-
-@both
-def median(x, dim=None, keepdim=False):
-    if dim is not None:
-        lacking("Tensor.median(dim)")
-    return sort(x.flatten())[0][(x.numel() - 1) // 2]
 
 
 @both
@@ -1440,11 +1369,6 @@ def nonzero(x, as_tuple=False):
     return result.unbind(1) if as_tuple else result
 
 
-@both
-def argwhere(x):
-    return nonzero(x)
-
-
 def places_along(x, dim, index):
     """Return the place in x's array of each entry of an index, which counts along a dimension."""
     if index.dtype is not int64:
@@ -1472,11 +1396,6 @@ def gather(x, dim, index):
     return gathered(x, places_along(x, dim, index), index.shape)
 
 
-@both
-def take_along_dim(x, indices, dim):
-    return gather(x, dim, indices)
-
-
 @method
 def scatter_(x, dim, index, src):
     source = src if isinstance(src, Tensor) else from_data(src, x.dtype).expand(index.shape)
@@ -1498,30 +1417,7 @@ def index_fill_(x, dim, index, value):
     return x
 
 
-@method
-def index_copy_(x, dim, index, source):
-    x[(slice(None),) * dim_of(dim, x.dim()) + (index,)] = source
-    return x
-
-
-@method
-def index_add_(x, dim, index, source):
-    parts = x.unbind(dim)
-    for i, part in zip(index.tolist(), source.unbind(dim), strict=True):
-        parts[i].add_(part)
-    return x
-
-
-@method
-def scatter_add_(x, dim, index, src):
-    d = dim_of(dim, x.dim())
-    for place in product(*map(range, index.shape)):
-        at = (*place[:d], int(index[place]), *place[d + 1 :])
-        x[at] = x[at] + src[place]
-    return x
-
-
-for _name in ("scatter", "index_put", "index_fill", "index_copy", "index_add", "scatter_add"):
+for _name in ("scatter", "index_put", "index_fill"):
 
     def _copy(x, *given, name=f"{_name}_", **named):
         return getattr(x.clone(), name)(*given, **named)
@@ -1571,39 +1467,6 @@ def diag(x, diagonal=0):
     return found
 
 
-@both
-def diag_embed(x, offset=0):
-    n = x.shape[-1] + abs(offset)
-    found = zeros(*x.shape[:-1], n, n, dtype=x.dtype)
-    found.diagonal(offset, -2, -1).copy_(x)
-    return found
-
-
-@both
-def trace(x):
-    return x.diagonal().sum()
-
-
-@function
-def meshgrid(*tensors, indexing="ij"):
-    tensors = tensors[0] if isinstance(tensors[0], tuple | list) else tensors
-    if indexing != "ij":
-        lacking("torch.meshgrid(indexing='xy')")
-    shape = [len(each) for each in tensors]
-    return tuple(
-        each.reshape([-1 if i == d else 1 for i in range(len(shape))]).expand(shape)
-        for d, each in enumerate(tensors)
-    )
-
-
-@function
-def combinations_(x, r=2):
-    return stack([stack(list(found)) for found in combinations(list(x), r)])
-
-
-FUNCTIONS["combinations"] = FUNCTIONS.pop("combinations_")
-
-
 @function
 def searchsorted(edges, values, *, right=False, side=None, out_int32=False):
     right = right or side == "right"
@@ -1617,11 +1480,6 @@ def searchsorted(edges, values, *, right=False, side=None, out_int32=False):
         row = wide[:n] if edges.dim() == 1 else wide[i // each * n : i // each * n + n]
         found.append(next((j for j, edge in enumerate(row) if (edge > v if right else edge >= v)), n))
     return made(found, values.shape, int64)
-
-
-@function
-def bucketize(values, boundaries, *, right=False):
-    return searchsorted(boundaries, values, right=right)
 
 
 @both
@@ -1727,25 +1585,11 @@ def checked_product(name, dims):
 checked_product("mm", 2)
 checked_product("bmm", 3)
 checked_product("dot", 1)
-alias(inner="dot")
-
-
-@both
-def mv(a, b):
-    return matmul(a, b)
 
 
 @both
 def outer(a, b):
     return a[:, None] * b
-
-
-@both
-def baddbmm(x, a, b, *, beta=1, alpha=1):
-    return x * beta + matmul(a, b) * alpha
-
-
-alias(addmm="baddbmm", ger="outer")
 
 
 @function
@@ -1795,17 +1639,6 @@ def einsum(equation, *tensors):
         result = each if result is None else result * each
     dims = tuple(range(len(output), len(letters)))
     return result.sum(dims) if dims else result
-
-
-@both
-def tensordot(a, b, dims=2):
-    if not isinstance(dims, int):
-        lacking("torch.tensordot(dims of two lists)")
-    return (
-        matmul(a.flatten(a.dim() - dims)[..., None, :] if dims else a, b.flatten(0, dims - 1))
-        if a.dim() > dims
-        else lacking("torch.tensordot")
-    )
 
 
 # Comparing

@@ -38,9 +38,6 @@ class Module:
         for each in self.children():
             yield from each.modules()
 
-    def state_dict(self):
-        return {name: each.detach() for name, each in self.named_parameters()}
-
     def register_buffer(self, name, value, persistent=True):
         setattr(self, name, value)
 

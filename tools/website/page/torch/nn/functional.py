@@ -54,10 +54,6 @@ def silu(x):
     return x * x.sigmoid()
 
 
-def softplus(x):
-    return torch.logsumexp(torch.stack([x, torch.zeros_like(x)]), 0)
-
-
 def dropout(x, p=0.5, training=True, inplace=False):
     return x if not training or p == 0 else x * (torch.rand_like(x) >= p) / (1 - p)
 
