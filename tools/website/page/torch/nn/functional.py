@@ -82,10 +82,6 @@ def normalize(x, p=2.0, dim=1, eps=1e-12):
     return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
 
 
-def mse_loss(x, target, reduction="mean"):
-    return reduced((x - target) ** 2, reduction)
-
-
 def reduced(x, how):
     return x.mean() if how == "mean" else x.sum() if how == "sum" else x
 
