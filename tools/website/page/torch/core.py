@@ -52,13 +52,9 @@ bool_, int64, float32, float64 = (DTYPES[name] for name in ("bool", "int64", "fl
 def promote_types(one, other):
     low, high = sorted((one, other), key=lambda each: each.rank)
     names = {low.name, high.name}
-    return (
-        DTYPES["int16"]
-        if names == {"uint8", "int8"}
-        else float32
-        if names == {"bfloat16", "float16"}
-        else high
-    )
+    if names == {"uint8", "int8"}:
+        return DTYPES["int16"]
+    return float32 if names == {"bfloat16", "float16"} else high
 
 
 class Size(tuple):
@@ -273,13 +269,8 @@ class Tensor:
     def is_contiguous(self):
         if self._strides == contiguous(self.shape):
             return True
-        return (
-            all(
-                n == 1 or s == c
-                for n, s, c in zip(self.shape, self._strides, contiguous(self.shape), strict=True)
-            )
-            or not self.numel()
-        )
+        parts = zip(self.shape, self._strides, contiguous(self.shape), strict=True)
+        return not self.numel() or all(n == 1 or stride == wanted for n, stride, wanted in parts)
 
     def is_floating_point(self):
         return self.dtype.kind == 2
@@ -414,16 +405,11 @@ class Tensor:
 
 def view(tensor, shape, strides, offset, free=None):
     found = object.__new__(Tensor)
-    found._storage, found.shape, found._strides, found._offset = (
-        tensor._storage,
-        Size(shape),
-        tuple(strides),
-        offset,
-    )
+    found._storage, found._offset = tensor._storage, offset
+    found.shape, found._strides = Size(shape), tuple(strides)
     found._free = free or tensor._free or not ENABLED[0]
-    found._base = (
-        None if free else tensor if tensor._base is None else tensor._base
-    )  # kept alive, as in PyTorch
+    kept = tensor if tensor._base is None else tensor._base  # alive, as in PyTorch
+    found._base = None if free else kept
     return found
 
 

@@ -42,15 +42,17 @@ from .names import lacking
 FUNCTIONS = {}  # of torch, by name
 
 
-def function(made):
+def function(made, name=None):
+    made.__name__ = name or made.__name__
     FUNCTIONS[made.__name__] = made
     return made
 
 
-def both(made):
+def both(made, name=None):
     """Make a function of torch that is a method of a tensor too."""
+    function(made, name)
     setattr(Tensor, made.__name__, made)
-    return function(made)
+    return made
 
 
 def method(made):
@@ -333,7 +335,6 @@ def in_place(name):
             )
         return x.copy_(found)
 
-    changed.__name__ = f"{name}_"
     setattr(Tensor, f"{name}_", changed)
 
 
@@ -367,8 +368,7 @@ def shaped(name, values):
             raise MemoryError(f"A tensor of shape {list(shape)} is too large for this page.")
         return made(values(source, math.prod(shape)), shape, dtype or float32).requires_grad_(requires_grad)
 
-    fresh.__name__ = name
-    typed(function(fresh))
+    typed(function(fresh, name))
     return fresh
 
 
@@ -558,8 +558,7 @@ def each(name, plain, careful=None, slope=None, floats=True):
 
         return made(found, x.shape, kind, [x], vjp)
 
-    mapped.__name__ = name
-    both(mapped)
+    both(mapped, name)
     in_place(name)
 
 
@@ -627,8 +626,7 @@ def round_(x, *, decimals=0):
     return to_whole(x * 10.0**decimals) / 10.0**decimals if decimals else to_whole(x)
 
 
-round_.__name__ = "round"
-both(round_)
+both(round_, "round")
 
 
 @both
@@ -640,8 +638,7 @@ def test(name, f):
     def tested(x):
         return made(list(map(f, x.read())), x.shape, bool_)
 
-    tested.__name__ = name
-    both(tested)
+    both(tested, name)
 
 
 test("isnan", lambda v: v != v)
@@ -705,9 +702,9 @@ def two(name, plain, careful=None, slopes=None, kind_of=None, symbol=None):
     """Make a function of two numbers; `slopes` has a derivative for each, of (a, b, y)."""
 
     def mapped(a, b, *, alpha=1, out=None):
+        rounds = kind_of is comparison and isinstance(b, float)
         a, b, kind, p, q = pair(a, b if alpha == 1 else b * alpha)
-        if kind_of is comparison:  # a number is rounded first
-            p, q = stored(p, kind), stored(q, kind)
+        q = stored(q, kind) if rounds else q
         kind = kind_of(kind) if kind_of else kind
         found = carefully(plain, careful, p, q)
 
@@ -720,8 +717,7 @@ def two(name, plain, careful=None, slopes=None, kind_of=None, symbol=None):
 
         return made(found, a.shape, kind, [a, b] if slopes else [], vjp)
 
-    mapped.__name__ = name
-    both(mapped)
+    both(mapped, name)
     in_place(name)
     if symbol:
         operators(symbol, mapped)
@@ -866,7 +862,8 @@ def clamp(x, min=None, max=None):
     return x if max is None else where(x > max, max, x)
 
 
-alias(clip="clamp")
+in_place("clamp")
+alias(clip="clamp", clip_="clamp_")
 
 
 @function
@@ -941,8 +938,7 @@ def reduction(name, f, slope=None, kind=None, check=None):
             check(x)
         return reduce(x, dim, keepdim, f, slope, kind and kind(x.dtype))
 
-    reduced.__name__ = name
-    both(reduced)
+    both(reduced, name)
 
 
 def floats_only(name):
@@ -1051,9 +1047,8 @@ def extreme(name, top, pairwise):
         values = gather(x, dim, indices) if x.dim() else x.clone()
         return Pair(*(each if keepdim else each.squeeze(dim) for each in (values, indices)))
 
-    at.__name__, best.__name__ = f"arg{name}", name
-    both(at)
-    both(best)
+    both(at, f"arg{name}")
+    both(best, name)
 
 
 extreme("max", biggest, FUNCTIONS["maximum"])
@@ -1250,8 +1245,7 @@ for _name in ("scatter", "index_put", "index_fill"):
     def _copy(x, *given, name=f"{_name}_", **named):
         return getattr(x.clone(), name)(*given, **named)
 
-    _copy.__name__ = _name
-    both(_copy)
+    both(_copy, _name)
 
 
 def triangle(name, keeps):
@@ -1268,8 +1262,7 @@ def triangle(name, keeps):
 
         return made(found, x.shape, x.dtype, [x], vjp)
 
-    kept.__name__ = name
-    both(kept)
+    both(kept, name)
     in_place(name)
     FUNCTIONS[f"{name}_indices"] = lambda row, col, offset=0: stack(
         FUNCTIONS[name](ones(row, col), offset).nonzero(as_tuple=True)
@@ -1384,8 +1377,7 @@ def checked_product(name, dims, wrong):
             raise RuntimeError(wrong.format(a.dim(), b.dim()))
         return matmul(a, b)
 
-    product_.__name__ = name
-    both(product_)
+    both(product_, name)
 
 
 checked_product("mm", 2, "self must be a matrix")
