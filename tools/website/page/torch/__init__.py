@@ -17,6 +17,7 @@ globals().update(DTYPES)
 float, double, half, int, long, short = (
     DTYPES[n] for n in ("float32", "float64", "float16", "int32", "int64", "int16")
 )
+broadcast_shapes = core.broadcast
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
 concat = concatenate = FUNCTIONS["cat"]
 no_grad, enable_grad, inference_mode = set_grad(False), set_grad(True), set_grad(False)
@@ -42,22 +43,6 @@ def is_autocast_enabled(device="cpu"):
 
 def is_floating_point(x):
     return x.dtype.is_floating_point
-
-
-def broadcast_shapes(*shapes):
-    return core.broadcast(*shapes)
-
-
-def set_num_threads(n):
-    pass
-
-
-def numel(x):
-    return x.numel()
-
-
-def set_grad_enabled(mode):
-    return (enable_grad if mode else no_grad)()
 
 
 from . import nn  # noqa: E402  # before the next function, which an import would ask

@@ -52,13 +52,9 @@ bool_, int64, float32, float64 = (DTYPES[name] for name in ("bool", "int64", "fl
 def promote_types(one, other):
     low, high = sorted((one, other), key=lambda each: each.rank)
     names = {low.name, high.name}
-    return (
-        DTYPES["int16"]
-        if names == {"uint8", "int8"}
-        else float32
-        if names == {"bfloat16", "float16"}
-        else high
-    )
+    if names == {"uint8", "int8"}:
+        return DTYPES["int16"]
+    return float32 if names == {"bfloat16", "float16"} else high
 
 
 class Size(tuple):
@@ -253,8 +249,6 @@ class Tensor:
     def numel(self):
         return math.prod(self.shape)
 
-    nelement = numel
-
     def dim(self):
         return len(self.shape)
 
@@ -275,19 +269,11 @@ class Tensor:
     def is_contiguous(self):
         if self._strides == contiguous(self.shape):
             return True
-        return (
-            all(
-                n == 1 or s == c
-                for n, s, c in zip(self.shape, self._strides, contiguous(self.shape), strict=True)
-            )
-            or not self.numel()
-        )
+        parts = zip(self.shape, self._strides, contiguous(self.shape), strict=True)
+        return not self.numel() or all(n == 1 or stride == wanted for n, stride, wanted in parts)
 
     def is_floating_point(self):
         return self.dtype.kind == 2
-
-    def is_complex(self):
-        return False
 
     def __bool__(self):
         if self.numel() != 1:
@@ -333,10 +319,7 @@ class Tensor:
         if self.dtype.kind != 2:
             texts = [str(bool(value) if self.dtype is bool_ else value) for value in values]
         elif all(value != value or abs(value) == INF or value == int(value) for value in values):
-            texts = [str(value) if value - value else f"{value:.0f}." for value in values]
-            texts = [
-                text if text[-1] == "." else str(value) for text, value in zip(texts, values, strict=True)
-            ]
+            texts = [f"{value:.0f}." if math.isfinite(value) else str(value) for value in values]
         else:
             finite = [abs(value) for value in values if value and math.isfinite(value)]
             wide = max(finite) > 1e8 or max(finite) / min(finite) > 1000 or max(finite) < 1e-4
@@ -347,7 +330,7 @@ class Tensor:
             if not n:
                 lines = ["[]"]
                 break
-            between = ", " if not level else "," + "\n" * level + " " * (6 + self.dim() - level)
+            between = ", " if not level else "," + "\n" * level + " " * (7 + self.dim() - level)
             lines = [f"[{between.join(lines[i : i + n])}]" for i in range(0, len(lines), n)]
         named = "" if self.dtype in (float32, int64, bool_) else f", dtype={self.dtype}"
         graph = ", requires_grad=True" if self.requires_grad else ""
@@ -371,14 +354,6 @@ class Tensor:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         self._storage.leaf, self._free = self.shape if value else None, False
         return self
-
-    @property
-    def is_leaf(self):
-        return not self.is_tracked() or self._storage.node is None
-
-    @property
-    def grad_fn(self):
-        return self._storage.node if self.is_tracked() else None
 
     @property
     def grad(self):
@@ -430,16 +405,11 @@ class Tensor:
 
 def view(tensor, shape, strides, offset, free=None):
     found = object.__new__(Tensor)
-    found._storage, found.shape, found._strides, found._offset = (
-        tensor._storage,
-        Size(shape),
-        tuple(strides),
-        offset,
-    )
+    found._storage, found._offset = tensor._storage, offset
+    found.shape, found._strides = Size(shape), tuple(strides)
     found._free = free or tensor._free or not ENABLED[0]
-    found._base = (
-        None if free else tensor if tensor._base is None else tensor._base
-    )  # kept alive, as in PyTorch
+    kept = tensor if tensor._base is None else tensor._base  # alive, as in PyTorch
+    found._base = None if free else kept
     return found
 
 
@@ -566,35 +536,24 @@ def from_data(data, kind=None):
     return made(converted(values, old, kind or old), shape, kind or old)
 
 
-def operand(value):
-    """Return a tensor, and its weight in promotion: 2, 1 without a dimension, 0 for a number."""
-    if isinstance(value, Tensor):
-        return value, 2 if value.shape else 1
-    if not isinstance(value, bool | int | float):
-        if hasattr(value, "__float__"):
-            value = float(value)
-        else:
-            raise TypeError(f"unsupported operand: {type(value).__name__}")
-    kind = bool_ if isinstance(value, bool) else int64 if isinstance(value, int) else float64
-    return made([value], (), kind), 0
-
-
 def result_type(*values):
+    """Return the dtype of tensors with dimensions, unless one without, or a number, is of a higher kind."""
     best = {}
     for value in values:
-        if isinstance(value, Tensor):
-            level, kind = 2 if value.shape else 1, value.dtype
-        else:
-            level, kind = (
-                0,
-                bool_ if isinstance(value, bool) else int64 if isinstance(value, int) else float32,
-            )
-        best[level] = promote_types(best[level], kind) if level in best else kind
-    found = None
-    for level in (2, 1, 0):
-        kind = best.get(level)
-        if kind is not None:
-            found = kind if found is None else kind if kind.kind > found.kind else found
+        level = (2 if value.shape else 1) if isinstance(value, Tensor) else 0
+        kind = (
+            value.dtype
+            if level
+            else bool_
+            if isinstance(value, bool)
+            else int64
+            if isinstance(value, int)
+            else float32
+        )
+        best[level] = promote_types(best.get(level, kind), kind)
+    found, *others = (best[level] for level in sorted(best, reverse=True))
+    for kind in others:
+        found = kind if kind.kind > found.kind else found
     return found
 
 

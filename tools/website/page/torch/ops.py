@@ -4,7 +4,10 @@ import math
 import operator
 import random
 import string
-from itertools import accumulate, combinations, pairwise, product
+from bisect import bisect_left, bisect_right
+from collections import namedtuple
+from contextlib import contextmanager
+from itertools import accumulate, combinations, product
 from statistics import NormalDist
 
 from . import core
@@ -27,9 +30,9 @@ from .core import (
     grads_of,
     int64,
     made,
-    operand,
     places_of,
     promote_types,
+    stored,
     sumprod,
     view,
     write,
@@ -39,15 +42,17 @@ from .names import lacking
 FUNCTIONS = {}  # of torch, by name
 
 
-def function(made):
+def function(made, name=None):
+    made.__name__ = name or made.__name__
     FUNCTIONS[made.__name__] = made
     return made
 
 
-def both(made):
+def both(made, name=None):
     """Make a function of torch that is a method of a tensor too."""
+    function(made, name)
     setattr(Tensor, made.__name__, made)
-    return function(made)
+    return made
 
 
 def method(made):
@@ -71,28 +76,22 @@ def sizes(given):
 # Views
 
 
-@both
-def as_strided(x, size, stride, offset=None):
-    return view(x, size, stride, x._offset if offset is None else offset)
-
-
 @method
 def expand(x, *shape):
-    shape = sizes(shape)
-    extra = len(shape) - x.dim()
-    old = (None,) * extra + tuple(x.shape)
-    new, strides = [], []
-    for i, (size, had) in enumerate(zip(shape, old, strict=False)):
-        size = had if size == -1 else size
-        if extra < 0 or size is None or (had not in (None, 1) and had != size):
-            raise RuntimeError(
-                f"The expanded size of the tensor ({size}) must match the existing size ({had}) at "
-                f"non-singleton dimension {i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(x.shape)}"
-            )
-        new.append(size)
-        strides.append(x._strides[i - extra] if had is not None and had == size else 0)
+    shape, extra = sizes(shape), len(sizes(shape)) - x.dim()
     if extra < 0:
         raise RuntimeError(f"expand: the number of sizes provided ({len(shape)}) must be at least {x.dim()}")
+    new, strides = list(shape), [0] * extra
+    for i, (had, stride) in enumerate(zip(x.shape, x._strides, strict=True), extra):
+        new[i] = had if new[i] == -1 else new[i]
+        if had not in (1, new[i]):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({new[i]}) must match the existing size ({had}) at "
+                f"non-singleton dimension {i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(x.shape)}"
+            )
+        strides.append(stride if had == new[i] else 0)
+    if min(new, default=0) < 0:
+        raise RuntimeError(f"expand: a new dimension cannot have the size {min(new)}")
     return view(x, new, strides, x._offset)
 
 
@@ -133,9 +132,13 @@ def movedim(x, source, destination):
 
 
 @both
+def select(x, dim, index):
+    return x[(slice(None),) * dim_of(dim, x.dim()) + (index,)]
+
+
+@both
 def unsqueeze(x, dim):
-    at = dim_of(dim, x.dim() + 1)
-    return x[(slice(None),) * at + (None,)]
+    return x[(slice(None),) * dim_of(dim, x.dim() + 1) + (None,)]
 
 
 @both
@@ -146,14 +149,8 @@ def squeeze(x, dim=None):
 
 
 @both
-def select(x, dim, index):
-    return x[(slice(None),) * dim_of(dim, x.dim()) + (index,)]
-
-
-@both
 def narrow(x, dim, start, length):
-    start, length = int(start), int(length)
-    return x[(slice(None),) * dim_of(dim, x.dim()) + (slice(start, start + length),)]
+    return select(x, dim, slice(int(start), int(start) + int(length)))
 
 
 @both
@@ -190,31 +187,15 @@ def filled_in(shape, numel):
 
 
 def viewed(x, shape):
-    """Return a view of another shape, or None if the strides do not allow it."""
+    """Return a view of another shape, or None if no strides lead to the same places."""
     if x.is_contiguous():
         return view(x, shape, contiguous(shape), x._offset)
-    parts = [(n, s) for n, s in zip(x.shape, x._strides, strict=True) if n != 1]
-    strides, left = [], list(reversed(shape))
-    for n, stride in reversed(merged(parts)):
-        run = 1
-        while (left and run < n) or (left and left[0] == 1):
-            strides.append(stride * run)
-            run *= left.pop(0)
-        if run != n:
-            return None
-    strides += [1] * len(left)
-    return view(x, shape, strides[::-1], x._offset)
-
-
-def merged(parts):
-    """Join neighbouring dimensions that lie in the array as one."""
-    found = []
-    for n, stride in parts:
-        if found and found[-1][1] == n * stride:
-            found[-1] = (found[-1][0] * n, stride)
-        else:
-            found.append((n, stride))
-    return found
+    places = x.places()
+    strides = [
+        places[step] - places[0] if n > 1 else 1 for n, step in zip(shape, contiguous(shape), strict=True)
+    ]
+    found = view(x, shape, strides, x._offset)
+    return found if found.places() == places else None
 
 
 def viewing(x, *shape):
@@ -288,22 +269,8 @@ def chunk(x, chunks, dim=0):
 
 
 @both
-def tensor_split(x, parts, dim=0):
-    n = x.shape[dim_of(dim, x.dim())]
-    if isinstance(parts, int):
-        parts = [n // parts * i + min(i, n % parts) for i in range(1, parts)]
-    return tuple(narrow(x, dim, a, b - a) for a, b in pairwise([0, *parts, n]))
-
-
-@both
 def broadcast_to(x, size):
     return x.expand(size)
-
-
-@function
-def broadcast_tensors(*tensors):
-    shape = broadcast(*(each.shape for each in tensors))
-    return tuple(each.expand(shape) for each in tensors)
 
 
 # Copies
@@ -333,7 +300,6 @@ def to(x, *given, dtype=None, device=None, copy=False, non_blocking=False):
 
 Tensor.type_as = lambda x, other: x.to(other.dtype)
 Tensor.cpu = lambda x: x
-Tensor.type = lambda x, kind=None: x.to(kind) if kind else lacking("Tensor.type()")
 for _name, _kind in {
     "bool": "bool",
     "int": "int32",
@@ -341,17 +307,9 @@ for _name, _kind in {
     "float": "float32",
     "double": "float64",
     "half": "float16",
-    "short": "int16",
-    "char": "int8",
-    "byte": "uint8",
     "bfloat16": "bfloat16",
 }.items():
     setattr(Tensor, _name, lambda x, kind=core.DTYPES[_kind]: x.to(kind))
-
-
-@function
-def is_tensor(x):
-    return isinstance(x, Tensor)
 
 
 @method
@@ -360,14 +318,8 @@ def copy_(x, other, non_blocking=False):
     return x
 
 
-@method
-def fill_(x, value):
-    return x.copy_(value)
-
-
-@method
-def zero_(x):
-    return x.copy_(0)
+Tensor.fill_ = copy_
+Tensor.zero_ = lambda x: x.copy_(0)
 
 
 def in_place(name):
@@ -383,7 +335,6 @@ def in_place(name):
             )
         return x.copy_(found)
 
-    changed.__name__ = f"{name}_"
     setattr(Tensor, f"{name}_", changed)
 
 
@@ -404,58 +355,46 @@ def as_tensor(data, dtype=None, device=None):
     return data.to(dtype or data.dtype) if isinstance(data, Tensor) else from_data(data, dtype)
 
 
-def new(value):
+def shaped(name, values):
+    """Make a function of a shape, and those that take the dtype of a tensor, or its shape too."""
+
     def fresh(
-        *size,
-        dtype=None,
-        device=None,
-        requires_grad=False,
-        out=None,
-        layout=None,
-        pin_memory=False,
-        size_=None,
+        *size, generator=None, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False
     ):
-        shape = sizes(size)
+        shape, source = sizes(size), (generator or default_generator)._random
         if any(n < 0 for n in shape):
             raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
         if math.prod(shape) > 10**7:
             raise MemoryError(f"A tensor of shape {list(shape)} is too large for this page.")
-        found = made([value] * math.prod(shape), shape, dtype or float32)
-        return found.requires_grad_() if requires_grad else found
+        return made(values(source, math.prod(shape)), shape, dtype or float32).requires_grad_(requires_grad)
 
+    typed(function(fresh, name))
     return fresh
 
 
-zeros, ones, empty = new(0), new(1), new(0)
+def typed(make):
+    def new(x, *given, dtype=None, **named):
+        return make(*given, dtype=dtype or x.dtype, **named)
+
+    setattr(Tensor, f"new_{make.__name__}", new)
+    FUNCTIONS[f"{make.__name__}_like"] = lambda x, *given, **named: new(x, x.shape, *given, **named)
+
+
+zeros, ones, _ = (
+    shaped(name, lambda _, n, v=v: [v] * n) for name, v in (("zeros", 0), ("ones", 1), ("empty", 0))
+)
 
 
 @function
-def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
+def full(size, fill_value, *, dtype=None, **named):
     fill = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     dtype = dtype or (bool_ if isinstance(fill, bool) else int64 if isinstance(fill, int) else float32)
-    return new(fill)(*sizes((size,)), dtype=dtype, requires_grad=requires_grad)
+    found = zeros(size, dtype=dtype, **named)
+    found._storage.data[:] = stored([fill] * found.numel(), dtype)
+    return found
 
 
-def like(name, make):
-    def fresh(x, *given, dtype=None, device=None, requires_grad=False, **named):
-        found = make(x.shape, *given, dtype=dtype or x.dtype, **named)
-        return found.requires_grad_() if requires_grad else found
-
-    fresh.__name__ = name
-    function(fresh)
-
-
-for _name, _make in {"zeros": zeros, "ones": ones, "empty": empty, "full": full}.items():
-    _make.__name__ = _name
-    function(_make)
-    like(f"{_name}_like", _make)
-    setattr(
-        Tensor,
-        f"new_{_name}",
-        lambda x, *size, dtype=None, device=None, make=_make, **named: make(
-            *size, dtype=dtype or x.dtype, **named
-        ),
-    )
+typed(full)
 Tensor.new_tensor = lambda x, data, dtype=None: from_data(data, dtype or x.dtype)
 
 
@@ -498,38 +437,26 @@ def cat(tensors, dim=0):
         if not each.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     tensors = [each for each in tensors if each.shape != (0,)] or tensors[:1]
-    d, first = dim_of(dim, tensors[0].dim()), tensors[0].shape
+    d, first, kind = dim_of(dim, tensors[0].dim()), tensors[0].shape, tensors[0].dtype
     for i, each in enumerate(tensors):
-        if each.dim() != len(first) or any(
-            a != b for k, (a, b) in enumerate(zip(each.shape, first, strict=True)) if k != d
-        ):
+        kind = promote_types(kind, each.dtype)
+        if each.dim() != len(first) or each.shape[:d] + each.shape[d + 1 :] != first[:d] + first[d + 1 :]:
             raise RuntimeError(
                 f"Sizes of tensors must match except in dimension {d}. Expected shape {list(first)} "
                 f"but got {list(each.shape)} for tensor number {i} in the list."
             )
-    kind = tensors[0].dtype
-    for each in tensors:
-        kind = promote_types(kind, each.dtype)
     rows, runs = math.prod(first[:d]), [math.prod(each.shape[d:]) for each in tensors]
     lists = [each.read() for each in tensors]
     values = [
-        value
-        for r in range(rows)
-        for part, n in zip(lists, runs, strict=True)
-        for value in part[r * n : r * n + n]
+        v for r in range(rows) for part, n in zip(lists, runs, strict=True) for v in part[r * n : r * n + n]
     ]
 
     def vjp(grad):
-        found, at = [[] for _ in runs], 0
-        for _ in range(rows):
-            for part, n in zip(found, runs, strict=True):
-                part += grad[at : at + n]
-                at += n
-        return found
+        lines, ends = cut_into(grad, sum(runs)), list(accumulate(runs))
+        return [[v for line in lines for v in line[end - n : end]] for n, end in zip(runs, ends, strict=True)]
 
-    return made(
-        values, [*first[:d], sum(each.shape[d] for each in tensors), *first[d + 1 :]], kind, tensors, vjp
-    )
+    shape = [*first[:d], sum(each.shape[d] for each in tensors), *first[d + 1 :]]
+    return made(values, shape, kind, tensors, vjp)
 
 
 @function
@@ -584,18 +511,16 @@ def repeat_interleave(x, repeats, dim=None, output_size=None):
         x, dim = x.flatten(), 0
     n = x.shape[dim_of(dim, x.dim())]
     times = repeats.expand(n).tolist() if isinstance(repeats, Tensor) else [repeats] * n
-    return index_select(x, dim, tensor([i for i, k in enumerate(times) for _ in range(k)], dtype=int64))
+    return select(x, dim, tensor([i for i, k in enumerate(times) for _ in range(k)], dtype=int64))
 
 
-@both
-def index_select(x, dim, index):
-    return x[(slice(None),) * dim_of(dim, x.dim()) + (index,)]
+alias(index_select="select")
 
 
 @both
 def flip(x, *dims):
     for d in dims_of(sizes(dims), x.dim()):
-        x = index_select(x, d, arange(x.shape[d] - 1, -1, -1))
+        x = select(x, d, arange(x.shape[d] - 1, -1, -1))
     return x.clone() if not dims else x
 
 
@@ -606,40 +531,42 @@ def roll(x, shifts, dims=None):
     pairs = zip(shifts, dims, strict=True) if isinstance(shifts, tuple | list) else [(shifts, dims)]
     for shift, d in pairs:
         n = x.shape[dim_of(d, x.dim())]
-        x = index_select(x, d, tensor([(i - int(shift)) % n for i in range(n)], dtype=int64))
+        x = select(x, d, tensor([(i - int(shift)) % n for i in range(n)], dtype=int64))
     return x
 
 
 # One number at a time
 
 
-def each(name, plain, careful, slope=None, keeps=False, floats=True):
+def constant(value):
+    return lambda *given: value
+
+
+def each(name, plain, careful=None, slope=None, floats=True):
     """Make a function of each number: `careful` where `plain` raises, `slope(x, y)` its derivative."""
+
+    slope = slope or constant(0.0)
 
     def mapped(x, *, out=None):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
-        kind = float32 if floats and x.dtype.kind != 2 else x.dtype
-        values = x.read()
-        try:
-            found = list(map(plain, values))
-        except (ArithmeticError, ValueError):
-            found = list(map(careful, values))
-        if x.dtype.kind == 2 and not keeps:
-            return made(
-                found,
-                x.shape,
-                kind,
-                [x],
-                lambda grad: [
-                    [g * slope(a, b) if g else 0.0 for g, a, b in zip(grad, values, found, strict=True)]
-                ],
-            )
-        return made(found, x.shape, kind)
+        values, kind = x.read(), float32 if floats and x.dtype.kind != 2 else x.dtype
+        found = carefully(plain, careful, values)
 
-    mapped.__name__ = name
-    both(mapped)
+        def vjp(grad):
+            return [[g * slope(a, b) if g else 0.0 for g, a, b in zip(grad, values, found, strict=True)]]
+
+        return made(found, x.shape, kind, [x], vjp)
+
+    both(mapped, name)
     in_place(name)
+
+
+def carefully(plain, careful, *values):
+    try:
+        return list(map(plain, *values))
+    except (ArithmeticError, ValueError):
+        return list(map(careful or plain, *values))
 
 
 def safe_exp(v):
@@ -659,22 +586,6 @@ def over(a, b):
         return INF
 
 
-def rounded(v):
-    return v if isinstance(v, int) or not math.isfinite(v) else float(round(v))
-
-
-def sigmoid_of(v):
-    return (
-        1 / (1 + math.exp(-v))
-        if v > 0
-        else math.exp(v) / (1 + math.exp(v))
-        if v > -700
-        else 0.0 * v
-        if v == v
-        else v
-    )
-
-
 def whole(f):
     return lambda v: v if isinstance(v, int) or not math.isfinite(v) else float(f(v))
 
@@ -685,10 +596,8 @@ def bounded(f):
 
 each("exp", math.exp, safe_exp, lambda x, y: y)
 each("exp2", lambda v: 2.0**v, lambda v: 2.0**v if v < 1024 else INF, lambda x, y: y * math.log(2))
-each("expm1", math.expm1, lambda v: INF, lambda x, y: y + 1)
 each("log", math.log, safe_log(math.log), lambda x, y: over(1, x))
 each("log2", math.log2, safe_log(math.log2), lambda x, y: over(1 / math.log(2), x))
-each("log10", math.log10, safe_log(math.log10), lambda x, y: over(1 / math.log(10), x))
 each("log1p", math.log1p, lambda v: safe_log(math.log)(1 + v), lambda x, y: over(1, 1 + x))
 each("sqrt", math.sqrt, lambda v: math.sqrt(v) if v >= 0 else NAN, lambda x, y: over(0.5, y))
 each(
@@ -699,42 +608,25 @@ each(
 )
 each("sin", math.sin, bounded(math.sin), lambda x, y: math.cos(x))
 each("cos", math.cos, bounded(math.cos), lambda x, y: -math.sin(x))
-each("tan", math.tan, bounded(math.tan), lambda x, y: 1 + y * y)
-each("tanh", math.tanh, math.tanh, lambda x, y: 1 - y * y)
-each("erf", math.erf, math.erf, lambda x, y: 2 / math.sqrt(math.pi) * safe_exp(-x * x))
-each("sigmoid", sigmoid_of, sigmoid_of, lambda x, y: y * (1 - y))
-each("deg2rad", math.radians, math.radians, lambda x, y: math.pi / 180)
+each("tanh", math.tanh, None, lambda x, y: 1 - y * y)
+each("erf", math.erf, None, lambda x, y: 2 / math.sqrt(math.pi) * safe_exp(-x * x))
+each("sigmoid", lambda v: 1 / (1 + safe_exp(-v)), None, lambda x, y: y * (1 - y))
+each("deg2rad", math.radians, None, constant(math.pi / 180))
 each("reciprocal", lambda v: 1 / v, lambda v: over(1, v), lambda x, y: -y * y)
-each("abs", abs, abs, lambda x, y: (x > 0) - (x < 0), floats=False)
-each("neg", operator.neg, operator.neg, lambda x, y: -1.0, floats=False)
-each(
-    "relu",
-    lambda v: v if v > 0 or v != v else 0 * v if v - v == 0 else 0.0,
-    None,
-    lambda x, y: float(x > 0),
-    floats=False,
-)
-each("sign", lambda v: (v > 0) - (v < 0), None, lambda x, y: 0.0, floats=False)
-each("floor", whole(math.floor), None, lambda x, y: 0.0, floats=False)
-each("ceil", whole(math.ceil), None, lambda x, y: 0.0, floats=False)
-each("trunc", whole(math.trunc), None, lambda x, y: 0.0, floats=False)
-alias(absolute="abs", negative="neg", absolute_="abs_")
+each("abs", abs, None, lambda x, y: (x > 0) - (x < 0), floats=False)
+each("neg", operator.neg, None, constant(-1.0), floats=False)
+each("relu", lambda v: v if v > 0 or v != v else 0, None, lambda x, y: float(x > 0), floats=False)
+each("sign", lambda v: (v > 0) - (v < 0), floats=False)
+for _name, _f in {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}.items():
+    each(_name, whole(_f), floats=False)
+to_whole = FUNCTIONS["round"]
 
 
 def round_(x, *, decimals=0):
-    scale = 10.0**decimals
-    return made(
-        [rounded(v * scale) / scale if decimals else rounded(v) for v in x.read()],
-        x.shape,
-        x.dtype,
-        [x],
-        lambda grad: [[0.0] * len(grad)],
-    )
+    return to_whole(x * 10.0**decimals) / 10.0**decimals if decimals else to_whole(x)
 
 
-round_.__name__ = "round"
-both(round_)
-in_place("round")
+both(round_, "round")
 
 
 @both
@@ -746,8 +638,7 @@ def test(name, f):
     def tested(x):
         return made(list(map(f, x.read())), x.shape, bool_)
 
-    tested.__name__ = name
-    both(tested)
+    both(tested, name)
 
 
 test("isnan", lambda v: v != v)
@@ -760,17 +651,11 @@ test("logical_not", operator.not_)
 
 @both
 def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
-    most = finfo(x.dtype).max if x.dtype.kind == 2 else 0
-    high, low = most if posinf is None else posinf, -most if neginf is None else neginf
-    values = x.read()
-    found = [nan if v != v else high if v == INF else low if v == -INF else v for v in values]
-    return made(
-        found,
-        x.shape,
-        x.dtype,
-        [x],
-        lambda grad: [[g if v - v == 0 else 0.0 for g, v in zip(grad, values, strict=True)]],
-    )
+    if x.dtype.kind != 2:
+        return x.clone()
+    most = finfo(x.dtype).max
+    x = where(x == INF, most if posinf is None else posinf, where(x.isnan(), nan, x))
+    return where(x == -INF, -most if neginf is None else neginf, x)
 
 
 class finfo:  # noqa: N801
@@ -794,42 +679,54 @@ class iinfo:  # noqa: N801
 
 def pair(a, b):
     """Return two operands with one shape, their dtype, and their values."""
-    (a, low), (b, high) = operand(a), operand(b)
-    kind = core.result_type(*(each if level else each.item() for each, level in ((a, low), (b, high))))
+    kind = core.result_type(a, b)
+    a, b = (
+        each if isinstance(each, Tensor) else made([each], (), float64 if kind.kind == 2 else kind)
+        for each in (a, b)
+    )
     if a.shape != b.shape:
         shape = broadcast(a.shape, b.shape)
         a, b = a.expand(shape), b.expand(shape)
     return a, b, kind, a.read(), b.read()
 
 
-def two(name, plain, careful, slopes, floats=False, symbol=None):
-    """Make a function of two numbers; `slopes` has a derivative for each, of (a, b, y)."""
-    left, right = slopes
+def floats(kind):
+    return kind if kind.kind == 2 else float32
 
-    def mapped(a, b, *, out=None):
-        a, b, kind, p, q = pair(a, b)
-        kind = float32 if floats and kind.kind != 2 else kind
-        try:
-            found = list(map(plain, p, q))
-        except (ArithmeticError, ValueError):
-            found = list(map(careful, p, q))
+
+def comparison(kind):
+    return bool_
+
+
+def two(name, plain, careful=None, slopes=None, kind_of=None, symbol=None):
+    """Make a function of two numbers; `slopes` has a derivative for each, of (a, b, y)."""
+
+    def mapped(a, b, *, alpha=1, out=None):
+        rounds = kind_of is comparison and isinstance(b, float)
+        a, b, kind, p, q = pair(a, b if alpha == 1 else b * alpha)
+        q = stored(q, kind) if rounds else q
+        kind = kind_of(kind) if kind_of else kind
+        found = carefully(plain, careful, p, q)
 
         def vjp(grad):
             every = list(zip(grad, p, q, found, strict=True))
             return [
                 [g * slope(x, y, z) if g else 0.0 for g, x, y, z in every] if wanted.is_tracked() else None
-                for wanted, slope in ((a, left), (b, right))
+                for wanted, slope in zip((a, b), slopes, strict=True)
             ]
 
-        return made(found, a.shape, kind, [a, b], vjp)
+        return made(found, a.shape, kind, [a, b] if slopes else [], vjp)
 
-    mapped.__name__ = name
-    both(mapped)
+    both(mapped, name)
     in_place(name)
     if symbol:
-        setattr(Tensor, f"__{symbol}__", guarded(mapped))
-        setattr(Tensor, f"__r{symbol}__", guarded(lambda b, a: mapped(a, b)))
-        setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{name}_"))
+        operators(symbol, mapped)
+
+
+def operators(symbol, f):
+    setattr(Tensor, f"__{symbol}__", guarded(f))
+    setattr(Tensor, f"__r{symbol}__", guarded(lambda b, a: f(a, b)))
+    setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{f.__name__}_"))
 
 
 def guarded(f):
@@ -843,20 +740,16 @@ def guarded(f):
     return operator_
 
 
-def remainder_of(a, b):
-    if b == 0:
-        if isinstance(a, int) and isinstance(b, int):
-            raise RuntimeError("ZeroDivisionError")
-        return NAN
-    return a % b if math.isfinite(a) else NAN
-
-
 def floor_of(a, b):
-    if b == 0:
-        if isinstance(a, int) and isinstance(b, int):
-            raise RuntimeError("ZeroDivisionError")
-        return over(a, b)
-    return a // b if math.isfinite(a) else over(a, b)
+    if b == 0 and isinstance(a, int) and isinstance(b, int):
+        raise RuntimeError("ZeroDivisionError")
+    return a // b if b and math.isfinite(a) else over(a, b)
+
+
+def remainder_of(a, b):
+    if b == 0 and isinstance(a, int) and isinstance(b, int):
+        raise RuntimeError("ZeroDivisionError")
+    return a % b if b and math.isfinite(a) else NAN
 
 
 def power_of(a, b):
@@ -872,6 +765,10 @@ def power_of(a, b):
         return math.copysign(INF, a) if a == 0 and b % 2 == 1 else INF if a == 0 else NAN
 
 
+def power_slope(a, b, y):
+    return b * power_of(float(a), b - 1) if b else 0.0
+
+
 def larger(a, b):
     return a if a > b or a != a else b
 
@@ -884,44 +781,29 @@ def share(a, b, y):
     return 0.5 if a == b else float(a == y)
 
 
-two("mul", operator.mul, operator.mul, (lambda a, b, y: b, lambda a, b, y: a), symbol="mul")
+two("add", operator.add, None, (constant(1.0), constant(1.0)), symbol="add")
+two("sub", operator.sub, None, (constant(1.0), constant(-1.0)))
+two("mul", operator.mul, None, (lambda a, b, y: b, lambda a, b, y: a), symbol="mul")
 two(
     "div",
     operator.truediv,
     over,
     (lambda a, b, y: over(1, b), lambda a, b, y: over(-y, b)),
-    floats=True,
-    symbol="truediv",
+    floats,
+    "truediv",
 )
-two("remainder", remainder_of, remainder_of, (lambda a, b, y: 1.0, lambda a, b, y: -(a // b)), symbol="mod")
-two("floor_divide", floor_of, floor_of, (lambda a, b, y: 0.0, lambda a, b, y: 0.0), symbol="floordiv")
+two("remainder", remainder_of, None, (constant(1.0), lambda a, b, y: -(a // b)), symbol="mod")
+two("floor_divide", floor_of, None, (constant(0.0), constant(0.0)), symbol="floordiv")
 two(
     "pow",
     power_of,
-    power_of,
-    (
-        lambda a, b, y: b * power_of(float(a), b - 1) if b else 0.0,
-        lambda a, b, y: y * safe_log(math.log)(a) if y else 0.0,
-    ),
+    None,
+    (power_slope, lambda a, b, y: y * safe_log(math.log)(a) if y else 0.0),
     symbol="pow",
 )
-two("maximum", larger, larger, (share, lambda a, b, y: share(b, a, y)))
-two("minimum", smaller, smaller, (share, lambda a, b, y: share(b, a, y)))
-two(
-    "atan2",
-    math.atan2,
-    math.atan2,
-    (lambda a, b, y: b / (a * a + b * b), lambda a, b, y: -a / (a * a + b * b)),
-    floats=True,
-)
-two("_plus", operator.add, operator.add, (lambda a, b, y: 1.0, lambda a, b, y: 1.0))
-two("_minus", operator.sub, operator.sub, (lambda a, b, y: 1.0, lambda a, b, y: -1.0))
-plus, minus, divided = FUNCTIONS.pop("_plus"), FUNCTIONS.pop("_minus"), FUNCTIONS["div"]
-
-
-@both
-def add(a, b, *, alpha=1, out=None):
-    return plus(a, b if alpha == 1 else b * alpha)
+two("maximum", larger, None, (share, lambda a, b, y: share(b, a, y)))
+two("minimum", smaller, None, (share, lambda a, b, y: share(b, a, y)))
+minus, divided = FUNCTIONS["sub"], FUNCTIONS["div"]
 
 
 @both
@@ -931,7 +813,7 @@ def sub(a, b, *, alpha=1, out=None):
             "Subtraction, the `-` operator, with a bool tensor is not supported. "
             "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
-    return minus(a, b if alpha == 1 else b * alpha)
+    return minus(a, b, alpha=alpha)
 
 
 @both
@@ -941,56 +823,32 @@ def div(a, b, *, rounding_mode=None, out=None):
     return divided(a, b) if rounding_mode is None else divided(a, b).trunc()
 
 
-in_place("add")
-in_place("sub")
-in_place("div")
-for _name, _made in {"add": add, "sub": sub}.items():
-    setattr(Tensor, f"__{_name}__", guarded(_made))
-    setattr(Tensor, f"__r{_name}__", guarded(lambda b, a, f=_made: f(a, b)))
-    setattr(Tensor, f"__i{_name}__", getattr(Tensor, f"{_name}_"))
-alias(multiply="mul", divide="div", true_divide="div", subtract="sub", fmod="remainder")
+operators("sub", sub)
+alias(multiply="mul", divide="div", true_divide="div", subtract="sub")
 Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = Tensor.neg, lambda x: x, Tensor.abs
 
 
-def compared(name, f, symbol=None, bits=None):
-    def mapped(a, b):
-        a, b, kind, p, q = pair(a, b)
-        if bits and kind.kind == 2:
-            raise RuntimeError(f"\"{bits}_cpu\" not implemented for 'Float'")
-        return made(list(map(f, p, q)), a.shape, kind if bits else bool_)
-
-    mapped.__name__ = name
-    both(mapped)
-    if symbol:
-        setattr(
-            Tensor,
-            f"__{symbol}__",
-            guarded(mapped)
-            if bits or symbol not in ("eq", "ne")
-            else lambda a, b: mapped(a, b) if isinstance(b, Tensor | int | float) else NotImplemented,
-        )
-        if bits:
-            setattr(Tensor, f"__r{symbol}__", guarded(mapped))
-            in_place(name)
-            setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{name}_"))
+def no_floats(kind):
+    if kind.kind == 2:
+        raise RuntimeError("\"bitwise_cpu\" not implemented for 'Float'")
+    return kind
 
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    compared(_name, getattr(operator, _name), _name)
+    two(_name, getattr(operator, _name), kind_of=comparison)
+    setattr(Tensor, f"__{_name}__", guarded(FUNCTIONS[_name]))
 for _name in ("and", "or", "xor"):
-    compared(f"bitwise_{_name}", getattr(operator, f"__{_name}__"), _name, f"bitwise_{_name}")
-compared("logical_and", lambda a, b: bool(a and b))
-compared("logical_or", lambda a, b: bool(a or b))
-compared("logical_xor", lambda a, b: bool(a) != bool(b))
+    two(f"bitwise_{_name}", getattr(operator, f"__{_name}__"), kind_of=no_floats, symbol=_name)
+two("logical_and", lambda a, b: bool(a and b), kind_of=comparison)
+two("logical_or", lambda a, b: bool(a or b), kind_of=comparison)
+two("logical_xor", lambda a, b: bool(a) != bool(b), kind_of=comparison)
 Tensor.__hash__ = lambda x: id(x)
 alias(greater="gt", greater_equal="ge", less="lt", less_equal="le", not_equal="ne")
 
 
 @both
 def bitwise_not(x):
-    if x.dtype.kind == 2:
-        raise RuntimeError("\"bitwise_not_cpu\" not implemented for 'Float'")
-    return x.logical_not() if x.dtype is bool_ else made([~v for v in x.read()], x.shape, x.dtype)
+    return x.logical_not() if x.dtype is bool_ else made([~v for v in x.read()], x.shape, no_floats(x.dtype))
 
 
 Tensor.__invert__ = bitwise_not
@@ -1000,36 +858,12 @@ Tensor.__invert__ = bitwise_not
 def clamp(x, min=None, max=None):
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    for bound, f in ((min, larger), (max, smaller)):
-        if bound is None:
-            continue
-        a, b, kind, p, q = pair(x, bound)
-        found = list(map(f, p, q))
-        kept = [y == v or y != y for v, y in zip(p, found, strict=True)]
-        x = made(
-            found,
-            a.shape,
-            kind,
-            [a, b],
-            lambda grad, kept=kept: [
-                [g if k else 0.0 for g, k in zip(grad, kept, strict=True)],
-                [0.0 if k else g for g, k in zip(grad, kept, strict=True)],
-            ],
-        )
-    return x
+    x = x if min is None else where(x < min, min, x)
+    return x if max is None else where(x > max, max, x)
 
 
-@both
-def clamp_min(x, min):
-    return clamp(x, min=min)
-
-
-@both
-def clamp_max(x, max):
-    return clamp(x, max=max)
-
-
-alias(clip="clamp")
+in_place("clamp")
+alias(clip="clamp", clip_="clamp_")
 
 
 @function
@@ -1072,58 +906,47 @@ def masked_fill_(x, mask, value):
 
 @both
 def masked_select(x, mask):
-    x, mask = broadcast_tensors(x, mask)
-    return x[mask]
+    return x[mask.expand(x.shape)]
 
 
 # Along a dimension
 
 
-def lanes(x, dims):
-    """Return a view with some dimensions last, its values in lanes along them, and the rest of the shape."""
+def reduce(x, dim, keepdim, f, slope=None, kind=None):
+    """Replace each lane along some dimensions by f(lane), whose gradient is slope(lane, y)."""
+    dims = dims_of(dim, x.dim())
     kept = [d for d in range(x.dim()) if d not in dims]
-    turned = permute(x, [*kept, *dims])
-    n, values = math.prod(x.shape[d] for d in dims), turned.read()
-    count = math.prod(x.shape[d] for d in kept)
-    return turned, [values[i * n : i * n + n] for i in range(count)], [x.shape[d] for d in kept]
+    turned, n = permute(x, [*kept, *dims]), math.prod(x.shape[d] for d in dims)
+    values, left = turned.read(), turned.shape[: len(kept)]
+    cut = [values[i * n : i * n + n] for i in range(math.prod(left))]
+    found = [f(lane) for lane in cut]
+    shape = [1 if d in dims else n for d, n in enumerate(x.shape)] if keepdim else left
 
+    def vjp(grad):
+        return [[g * s for g, lane, y in zip(grad, cut, found, strict=True) for s in slope(lane, y)]]
 
-def put_back(x, dims, left, keepdim):
-    return [1 if d in dims else x.shape[d] for d in range(x.dim())] if keepdim else left
+    return made(found, shape, kind or x.dtype, [turned] if slope else [], vjp)
 
 
 def reduction(name, f, slope=None, kind=None, check=None):
-    """Make a reduction: `f` of a lane, `slope(lane, y)` its gradient."""
-
-    def reduced(x, dim=None, keepdim=False, *, dtype=None, out=None):
+    def reduced(x, dim=None, keepdim=False, *, axis=None, keepdims=False, dtype=None, out=None):
+        dim, keepdim = axis if dim is None else dim, keepdim or keepdims  # NumPy's names are PyTorch's too
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
         x = x if dtype is None else x.to(dtype)
         if check:
             check(x)
-        dims = dims_of(dim, x.dim())
-        turned, cut, left = lanes(x, dims)
-        if name in ("amax", "amin") and cut and not cut[0]:
-            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
-        found = [f(lane) for lane in cut]
-        new = kind(x.dtype) if kind else x.dtype
+        return reduce(x, dim, keepdim, f, slope, kind and kind(x.dtype))
 
-        def vjp(grad):
-            return [[g * s for g, lane, y in zip(grad, cut, found, strict=True) for s in slope(lane, y)]]
-
-        return made(found, put_back(x, dims, left, keepdim), new, [turned] if slope else [], vjp)
-
-    reduced.__name__ = name
-    both(reduced)
+    both(reduced, name)
 
 
 def floats_only(name):
     def check(x):
         if x.dtype.kind != 2:
-            given = {"bool": "Bool", "int64": "Long", "int32": "Int"}.get(x.dtype.name, x.dtype.name)
             raise RuntimeError(
                 f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
-                f"or complex dtype. Got: {given}"
+                f"or complex dtype. Got: {TITLES[x.dtype.kind]}"
             )
 
     return check
@@ -1131,6 +954,10 @@ def floats_only(name):
 
 def sum_of(lane):
     return sumprod(lane, [1] * len(lane))
+
+
+def middle(lane):
+    return over(sum_of(lane), len(lane))
 
 
 def most(lane):
@@ -1158,22 +985,13 @@ def wide(kind):
 
 
 reduction("sum", sum_of, lambda lane, y: [1.0] * len(lane), wide)
-reduction(
-    "mean",
-    lambda lane: over(sum_of(lane), len(lane)),
-    lambda lane, y: [1 / len(lane)] * len(lane),
-    None,
-    floats_only("mean"),
-)
+reduction("mean", middle, lambda lane, y: [1 / len(lane)] * len(lane), None, floats_only("mean"))
 reduction("prod", math.prod, without_each, wide)
 reduction("amax", most, evenly)
 reduction("amin", least, evenly)
 reduction("any", any, None, lambda kind: bool_)
 reduction("all", all, None, lambda kind: bool_)
 reduction("count_nonzero", lambda lane: summed(v != 0 for v in lane), None, lambda kind: int64)
-reduction(
-    "nansum", lambda lane: summed(v for v in lane if v == v), lambda lane, y: [float(v == v) for v in lane]
-)
 
 
 def exp_sum(lane):
@@ -1184,32 +1002,21 @@ def exp_sum(lane):
 reduction("logsumexp", exp_sum, lambda lane, y: [safe_exp(v - y) for v in lane])
 
 
-def spread(lane, correction):
-    n = len(lane)
-    middle = over(sum_of(lane), n)
-    return over(sum_of([(v - middle) ** 2 for v in lane]), n - correction if n > correction else 0)
-
-
 @both
 def var(x, dim=None, unbiased=None, keepdim=False, *, correction=1):
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     correction = correction if unbiased is None else int(unbiased)
-    dims = dims_of(dim, x.dim())
-    turned, cut, left = lanes(x, dims)
 
-    def vjp(grad):
-        return [
-            [
-                g * 2 * (v - sum_of(lane) / len(lane)) / (len(lane) - correction)
-                for g, lane in zip(grad, cut, strict=True)
-                for v in lane
-            ]
-        ]
+    def spread(lane):
+        center = middle(lane)
+        return over(sum_of([(v - center) ** 2 for v in lane]), max(0, len(lane) - correction))
 
-    return made(
-        [spread(lane, correction) for lane in cut], put_back(x, dims, left, keepdim), x.dtype, [turned], vjp
-    )
+    def slope(lane, y):
+        center = middle(lane)
+        return [over(2 * (v - center), len(lane) - correction) for v in lane]
+
+    return reduce(x, dim, keepdim, spread, slope)
 
 
 @both
@@ -1217,10 +1024,7 @@ def std(x, dim=None, unbiased=None, keepdim=False, *, correction=1):
     return var(x, dim, unbiased, keepdim, correction=correction).sqrt()
 
 
-class Pair(tuple):
-    """Values and indices, by name or by place."""
-
-    values, indices = (property(operator.itemgetter(i)) for i in (0, 1))
+Pair = namedtuple("Pair", "values indices")
 
 
 def first_at(lane, top):
@@ -1232,9 +1036,7 @@ def extreme(name, top, pairwise):
     def at(x, dim=None, keepdim=False):
         if dim is None:
             return tensor(first_at(x.read(), top), dtype=int64)
-        d = (dim_of(dim, x.dim()),) if x.dim() else ()
-        _, cut, left = lanes(x, d)
-        return made([first_at(lane, top) for lane in cut], put_back(x, d, left, keepdim), int64)
+        return reduce(x, dim, keepdim, lambda lane: first_at(lane, top), kind=int64)
 
     def best(x, dim=None, keepdim=False):
         if dim is None:
@@ -1243,45 +1045,30 @@ def extreme(name, top, pairwise):
             return pairwise(x, dim)
         indices = at(x, dim, True)
         values = gather(x, dim, indices) if x.dim() else x.clone()
-        return Pair(
-            (values, indices) if keepdim or not x.dim() else (values.squeeze(dim), indices.squeeze(dim))
-        )
+        return Pair(*(each if keepdim else each.squeeze(dim) for each in (values, indices)))
 
-    at.__name__, best.__name__ = f"arg{name}", name
-    both(at)
-    both(best)
+    both(at, f"arg{name}")
+    both(best, name)
 
 
 extreme("max", biggest, FUNCTIONS["maximum"])
 extreme("min", smallest, FUNCTIONS["minimum"])
 
 
-def turned_back(found, dims):
-    """Return what was computed with some dimensions last, in its old order."""
-    order = [d for d in range(found.dim()) if d not in dims] + list(dims)
-    return permute(found, [order.index(d) for d in range(found.dim())]).contiguous()
-
-
 def along(x, dim, f, vjp_of=None, kind=None):
     """Replace each lane along a dimension by f(lane); `vjp_of(lane, new, grads)` gives gradients."""
-    d = (dim_of(dim, x.dim()),) if x.dim() else ()
-    turned, cut, _ = lanes(x, d)
+    d = dim_of(dim, x.dim())
+    last = movedim(x, d, -1) if x.dim() else x[None]
+    cut = cut_into(last.read(), last.shape[-1])
     found = [f(lane) for lane in cut]
 
     def vjp(grad):
-        n = len(cut[0]) if cut else 0
-        return [
-            [
-                v
-                for i, (lane, y) in enumerate(zip(cut, found, strict=True))
-                for v in vjp_of(lane, y, grad[i * n : i * n + n])
-            ]
-        ]
+        parts = zip(cut, found, cut_into(grad, last.shape[-1]), strict=True)
+        return [[v for lane, y, given in parts for v in vjp_of(lane, y, given)]]
 
-    shape = [*turned.shape[:-1], len(found[0]) if found else 0] if d else turned.shape
-    return turned_back(
-        made([v for lane in found for v in lane], shape, kind or x.dtype, [turned] if vjp_of else [], vjp), d
-    )
+    values = [v for lane in found for v in lane]
+    result = made(values, last.shape, kind or x.dtype, [last] if vjp_of else [], vjp)
+    return movedim(result, -1, d).contiguous() if x.dim() else result[0]
 
 
 def weights_of(lane):
@@ -1347,28 +1134,6 @@ def cumprod(x, dim, *, dtype=None):
     return along(x, dim, lambda lane: list(accumulate(lane, operator.mul)), vjp, wide(x.dtype))
 
 
-def running(name, f):
-    def best(x, dim):
-        values = along(x, dim, lambda lane: list(accumulate(lane, f)))
-
-        def places(lane):
-            found, at = [], 0
-            for i, v in enumerate(lane):
-                at = i if f(v, lane[at]) == v else at
-                found.append(at)
-            return found
-
-        indices = along(x, dim, places, kind=int64)
-        return Pair((gather(x, dim, indices) if x.is_tracked() else values, indices))
-
-    best.__name__ = name
-    both(best)
-
-
-running("cummax", larger)
-running("cummin", smaller)
-
-
 def order_of(lane, descending):
     return sorted(range(len(lane)), key=lambda i: (lane[i] != lane[i], lane[i]), reverse=descending)
 
@@ -1381,7 +1146,7 @@ def argsort(x, dim=-1, descending=False, stable=False):
 @both
 def sort(x, dim=-1, descending=False, stable=False):
     indices = argsort(x, dim, descending)
-    return Pair((gather(x, dim, indices) if x.dim() else x, indices))
+    return Pair(gather(x, dim, indices) if x.dim() else x, indices)
 
 
 @both
@@ -1389,14 +1154,7 @@ def topk(x, k, dim=-1, largest=True, sorted=True):
     if k > x.shape[dim]:
         raise RuntimeError("selected index k out of range")
     indices = narrow(argsort(x, dim, largest), dim, 0, k)
-    return Pair((gather(x, dim, indices), indices.contiguous()))
-
-
-@both
-def median(x, dim=None, keepdim=False):
-    if dim is not None:
-        lacking("Tensor.median(dim)")
-    return sort(x.flatten())[0][(x.numel() - 1) // 2]
+    return Pair(gather(x, dim, indices), indices.contiguous())
 
 
 @both
@@ -1409,25 +1167,19 @@ def diff(x, n=1, dim=-1, prepend=None, append=None):
     return x
 
 
+def unit(lane, y):
+    return [v / y if y else 0.0 for v in lane]
+
+
 @both
 def norm(x, p=2, dim=None, keepdim=False, dtype=None):
     x = x if dtype is None else x.to(dtype)
     floats_only("linalg.vector_norm")(x)
     if p in (INF, -INF):
-        return (amax if p > 0 else amin)(x.abs(), dim, keepdim)
+        return (FUNCTIONS["amax"] if p > 0 else FUNCTIONS["amin"])(x.abs(), dim, keepdim)
     if p not in (2, "fro", None):
         return (x.abs() ** p).sum(dim, keepdim) ** (1 / p)
-    dims = dims_of(dim, x.dim())
-    turned, cut, left = lanes(x, dims)
-    found = [math.sqrt(summed(v * v for v in lane)) for lane in cut]
-
-    def vjp(grad):
-        return [[g * v / y if y else 0.0 for g, lane, y in zip(grad, cut, found, strict=True) for v in lane]]
-
-    return made(found, put_back(x, dims, left, keepdim), x.dtype, [turned], vjp)
-
-
-amax, amin = FUNCTIONS["amax"], FUNCTIONS["amin"]
+    return reduce(x, dim, keepdim, lambda lane: math.sqrt(dot_of(lane, lane)), unit)
 
 
 # Places
@@ -1438,11 +1190,6 @@ def nonzero(x, as_tuple=False):
     found = [list(place) for place, v in zip(product(*map(range, x.shape)), x.read(), strict=True) if v]
     result = made([i for place in found for i in place], (len(found), x.dim()), int64)
     return result.unbind(1) if as_tuple else result
-
-
-@both
-def argwhere(x):
-    return nonzero(x)
 
 
 def places_along(x, dim, index):
@@ -1472,11 +1219,6 @@ def gather(x, dim, index):
     return gathered(x, places_along(x, dim, index), index.shape)
 
 
-@both
-def take_along_dim(x, indices, dim):
-    return gather(x, dim, indices)
-
-
 @method
 def scatter_(x, dim, index, src):
     source = src if isinstance(src, Tensor) else from_data(src, x.dtype).expand(index.shape)
@@ -1498,36 +1240,12 @@ def index_fill_(x, dim, index, value):
     return x
 
 
-@method
-def index_copy_(x, dim, index, source):
-    x[(slice(None),) * dim_of(dim, x.dim()) + (index,)] = source
-    return x
-
-
-@method
-def index_add_(x, dim, index, source):
-    parts = x.unbind(dim)
-    for i, part in zip(index.tolist(), source.unbind(dim), strict=True):
-        parts[i].add_(part)
-    return x
-
-
-@method
-def scatter_add_(x, dim, index, src):
-    d = dim_of(dim, x.dim())
-    for place in product(*map(range, index.shape)):
-        at = (*place[:d], int(index[place]), *place[d + 1 :])
-        x[at] = x[at] + src[place]
-    return x
-
-
-for _name in ("scatter", "index_put", "index_fill", "index_copy", "index_add", "scatter_add"):
+for _name in ("scatter", "index_put", "index_fill"):
 
     def _copy(x, *given, name=f"{_name}_", **named):
         return getattr(x.clone(), name)(*given, **named)
 
-    _copy.__name__ = _name
-    both(_copy)
+    both(_copy, _name)
 
 
 def triangle(name, keeps):
@@ -1538,23 +1256,17 @@ def triangle(name, keeps):
         chosen = [keeps(j - i, diagonal) for i in range(rows) for j in range(columns)]
         chosen *= x.numel() // len(chosen) if chosen else 0
         found = [v if c else 0 for v, c in zip(x.read(), chosen, strict=True)]
-        return made(
-            found,
-            x.shape,
-            x.dtype,
-            [x],
-            lambda grad: [[g if c else 0.0 for g, c in zip(grad, chosen, strict=True)]],
-        )
 
-    kept.__name__ = name
-    both(kept)
+        def vjp(grad):
+            return [[g if c else 0.0 for g, c in zip(grad, chosen, strict=True)]]
+
+        return made(found, x.shape, x.dtype, [x], vjp)
+
+    both(kept, name)
     in_place(name)
-
-    def indices(row, col, offset=0, **named):
-        places = [(i, j) for i in range(row) for j in range(col) if keeps(j - i, offset)]
-        return made([i for i, _ in places] + [j for _, j in places], (2, len(places)), int64)
-
-    FUNCTIONS[f"{name}_indices"] = indices
+    FUNCTIONS[f"{name}_indices"] = lambda row, col, offset=0: stack(
+        FUNCTIONS[name](ones(row, col), offset).nonzero(as_tuple=True)
+    )
 
 
 triangle("tril", operator.le)
@@ -1571,57 +1283,14 @@ def diag(x, diagonal=0):
     return found
 
 
-@both
-def diag_embed(x, offset=0):
-    n = x.shape[-1] + abs(offset)
-    found = zeros(*x.shape[:-1], n, n, dtype=x.dtype)
-    found.diagonal(offset, -2, -1).copy_(x)
-    return found
-
-
-@both
-def trace(x):
-    return x.diagonal().sum()
-
-
-@function
-def meshgrid(*tensors, indexing="ij"):
-    tensors = tensors[0] if isinstance(tensors[0], tuple | list) else tensors
-    if indexing != "ij":
-        lacking("torch.meshgrid(indexing='xy')")
-    shape = [len(each) for each in tensors]
-    return tuple(
-        each.reshape([-1 if i == d else 1 for i in range(len(shape))]).expand(shape)
-        for d, each in enumerate(tensors)
-    )
-
-
-@function
-def combinations_(x, r=2):
-    return stack([stack(list(found)) for found in combinations(list(x), r)])
-
-
-FUNCTIONS["combinations"] = FUNCTIONS.pop("combinations_")
-
-
 @function
 def searchsorted(edges, values, *, right=False, side=None, out_int32=False):
-    right = right or side == "right"
-    single = not isinstance(values, Tensor)
-    values = from_data(values) if single else values
-    rows = edges.expand(*values.shape[:-1], edges.shape[-1]) if edges.dim() == 1 else edges
-    wide, n = rows.read(), edges.shape[-1]
+    find = bisect_right if right or side == "right" else bisect_left
+    values = values if isinstance(values, Tensor) else from_data(values)
+    rows = cut_into(edges.expand(*values.shape[:-1], edges.shape[-1]).read(), edges.shape[-1])
     each = values.shape[-1] if values.dim() else 1
-    found = []
-    for i, v in enumerate(values.read()):
-        row = wide[:n] if edges.dim() == 1 else wide[i // each * n : i // each * n + n]
-        found.append(next((j for j, edge in enumerate(row) if (edge > v if right else edge >= v)), n))
-    return made(found, values.shape, int64)
-
-
-@function
-def bucketize(values, boundaries, *, right=False):
-    return searchsorted(boundaries, values, right=right)
+    found = [find(rows[i // each], v) for i, v in enumerate(values.read())]
+    return made(found, values.shape, core.DTYPES["int32"] if out_int32 else int64)
 
 
 @both
@@ -1689,17 +1358,11 @@ def matmul(a, b):
     ]
 
     def vjp(grad):
-        grads, to_left, to_right = cut_into(grad, m), [], []
-        for i in range(count):
-            g, here, there = grads[i * n : i * n + n], rows[i * n : i * n + n], columns[i * m : i * m + m]
-            across, down, up = (
-                list(zip(*there, strict=True)),
-                list(zip(*here, strict=True)),
-                list(zip(*g, strict=True)),
-            )
-            to_left += [dot_of(row, each) for row in g for each in across]
-            to_right += [dot_of(each, column) for each in down for column in up]
-        return [to_left if left.is_tracked() else None, to_right if right.is_tracked() else None]
+        given = made(grad, (*batch, n, m), a.dtype)
+        return [
+            matmul(given, right.detach().mT).read() if left.is_tracked() else None,
+            matmul(left.detach().mT, given).read() if right.is_tracked() else None,
+        ]
 
     shape = [*batch, *([n] if a.dim() > 1 else []), *([m] if b.dim() > 1 else [])]
     return made(found, shape, a.dtype, [left, right], vjp)
@@ -1708,44 +1371,23 @@ def matmul(a, b):
 Tensor.__matmul__ = lambda a, b: matmul(a, b) if isinstance(b, Tensor) else NotImplemented
 
 
-def checked_product(name, dims):
+def checked_product(name, dims, wrong):
     def product_(a, b):
         if (a.dim(), b.dim()) != (dims, dims):
-            raise RuntimeError(
-                {
-                    "mm": "self must be a matrix",
-                    "bmm": "batch1 must be a 3D tensor",
-                    "dot": f"1D tensors expected, but got {a.dim()}D and {b.dim()}D tensors",
-                }[name]
-            )
+            raise RuntimeError(wrong.format(a.dim(), b.dim()))
         return matmul(a, b)
 
-    product_.__name__ = name
-    both(product_)
+    both(product_, name)
 
 
-checked_product("mm", 2)
-checked_product("bmm", 3)
-checked_product("dot", 1)
-alias(inner="dot")
-
-
-@both
-def mv(a, b):
-    return matmul(a, b)
+checked_product("mm", 2, "self must be a matrix")
+checked_product("bmm", 3, "batch1 must be a 3D tensor")
+checked_product("dot", 1, "1D tensors expected, but got {}D and {}D tensors")
 
 
 @both
 def outer(a, b):
     return a[:, None] * b
-
-
-@both
-def baddbmm(x, a, b, *, beta=1, alpha=1):
-    return x * beta + matmul(a, b) * alpha
-
-
-alias(addmm="baddbmm", ger="outer")
 
 
 @function
@@ -1759,22 +1401,10 @@ def einsum(equation, *tensors):
             if len(parts) < len(tensors)
             else "einsum(): fewer operands were provided than specified in the equation"
         )
-    spare = [c for c in string.ascii_letters if c not in equation]
-    most_dots = max(
-        (
-            each.dim() - len(part.replace("...", ""))
-            for part, each in zip(parts, tensors, strict=True)
-            if "..." in part
-        ),
-        default=0,
-    )
-    dots = "".join(spare[:most_dots])
-    parts = [
-        part.replace("...", dots[most_dots - each.dim() + len(part.replace("...", "")) :])
-        if "..." in part
-        else part
-        for part, each in zip(parts, tensors, strict=True)
-    ]
+    pairs = list(zip(parts, tensors, strict=True))
+    n = max((each.dim() - len(part) + 3 for part, each in pairs if "..." in part), default=0)
+    dots = "".join([c for c in string.ascii_letters if c not in equation][:n])
+    parts = [part.replace("...", dots[n - each.dim() + len(part) - 3 :]) for part, each in pairs]
     joined = "".join(parts)
     if not arrow:
         output = dots + "".join(sorted(c for c in set(joined) if joined.count(c) == 1 and c not in dots))
@@ -1795,17 +1425,6 @@ def einsum(equation, *tensors):
         result = each if result is None else result * each
     dims = tuple(range(len(output), len(letters)))
     return result.sum(dims) if dims else result
-
-
-@both
-def tensordot(a, b, dims=2):
-    if not isinstance(dims, int):
-        lacking("torch.tensordot(dims of two lists)")
-    return (
-        matmul(a.flatten(a.dim() - dims)[..., None, :] if dims else a, b.flatten(0, dims - 1))
-        if a.dim() > dims
-        else lacking("torch.tensordot")
-    )
 
 
 # Comparing
@@ -1845,10 +1464,10 @@ class Generator:
         self._random.seed(int(seed))
         return self
 
-    def seed(self):
-        seed = random.SystemRandom().getrandbits(63)
-        self.manual_seed(seed)
-        return seed
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        lacking(f"torch.Generator.{name}")
 
 
 default_generator = Generator()
@@ -1857,17 +1476,6 @@ default_generator = Generator()
 @function
 def manual_seed(seed):
     return default_generator.manual_seed(seed)
-
-
-def drawn(name, draw):
-    def fresh(*size, generator=None, dtype=None, device=None, requires_grad=False, size_=None):
-        shape, source = sizes(size), (generator or default_generator)._random
-        found = made(draw(source, math.prod(shape)), shape, dtype or float32)
-        return found.requires_grad_() if requires_grad else found
-
-    fresh.__name__ = name
-    function(fresh)
-    like(f"{name}_like", fresh)
 
 
 def normal(source, n):
@@ -1880,8 +1488,8 @@ def normal(source, n):
 
 
 QUANTILES = []
-drawn("rand", lambda source, n: [source.getrandbits(24) / 2**24 for _ in range(n)])
-drawn("randn", normal)
+shaped("rand", lambda source, n: [source.getrandbits(24) / 2**24 for _ in range(n)])
+shaped("randn", normal)
 
 
 @function
@@ -1914,15 +1522,13 @@ def multinomial(x, num_samples, replacement=False, *, generator=None):
 @method
 def normal_(x, mean=0.0, std=1.0, *, generator=None):
     source = (generator or default_generator)._random
-    write(x, x.places(), made([source.gauss(mean, std) for _ in range(x.numel())], x.shape, x.dtype))
-    return x
+    return x.copy_(made([source.gauss(mean, std) for _ in range(x.numel())], x.shape, x.dtype))
 
 
 @method
 def uniform_(x, a=0.0, b=1.0, *, generator=None):
     source = (generator or default_generator)._random
-    write(x, x.places(), made([source.uniform(a, b) for _ in range(x.numel())], x.shape, x.dtype))
-    return x
+    return x.copy_(made([source.uniform(a, b) for _ in range(x.numel())], x.shape, x.dtype))
 
 
 # Gradients, and functions of functions
@@ -1931,23 +1537,15 @@ def uniform_(x, a=0.0, b=1.0, *, generator=None):
 def set_grad(enabled):
     """Make a context, and a decorator, in which gradients are recorded or not."""
 
-    class Context:
-        def __init__(self, *given):
-            self.function = given[0] if given and callable(given[0]) else None
+    @contextmanager
+    def context():
+        before, core.ENABLED[0] = core.ENABLED[0], enabled
+        try:
+            yield
+        finally:
+            core.ENABLED[0] = before
 
-        def __enter__(self):
-            self.before, core.ENABLED[0] = core.ENABLED[0], enabled
-
-        def __exit__(self, *error):
-            core.ENABLED[0] = self.before
-
-        def __call__(self, *given, **named):
-            if self.function is None:
-                return Context(given[0])
-            with Context():
-                return self.function(*given, **named)
-
-    return Context
+    return lambda function=None: context()(function) if callable(function) else context()
 
 
 @function
@@ -1968,25 +1566,16 @@ def vmap(func, in_dims=0, out_dims=0):
 
 
 def grad(
-    outputs,
-    inputs,
-    grad_outputs=None,
-    retain_graph=None,
-    create_graph=False,
-    allow_unused=None,
-    materialize_grads=False,
-    **named,
+    outputs, inputs, weights=None, retain_graph=None, *, allow_unused=None, materialize_grads=False, **named
 ):
-    if create_graph:
+    if named.pop("create_graph", False):
         lacking("torch.autograd.grad(create_graph=True)")
-    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    weights = (
-        [grad_outputs] if isinstance(grad_outputs, Tensor) or grad_outputs is None else list(grad_outputs)
+    outputs, inputs, weights = (
+        [each] if isinstance(each, Tensor) or each is None else list(each)
+        for each in (outputs, inputs, named.get("grad_outputs", weights))
     )
-    for each in inputs:
-        if not each.is_tracked():
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    if not all(each.is_tracked() for each in inputs):
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
     found, results = grads_of(outputs, weights), []
     for each in inputs:
         values = found.get(each._storage)
@@ -1995,26 +1584,24 @@ def grad(
                 "One of the differentiated Tensors appears to not have been used in the graph. "
                 "Set allow_unused=True if this is the desired behavior."
             )
-        if values is None:
-            results.append(zeros(each.shape, dtype=each.dtype) if materialize_grads else None)
-        else:
+        if values is not None:
             results.append(made([values[place] for place in each.places()], each.shape, each.dtype))
+        else:
+            results.append(zeros(each.shape, dtype=each.dtype) if materialize_grads else None)
     return tuple(results)
 
 
 def jacobian(func, inputs):
     given = inputs.detach().clone().requires_grad_()
-    output = func(given)
-    rows = []
-    for i in range(output.numel()):
-        weight = zeros(output.numel(), dtype=output.dtype)
-        weight[i] = 1
-        rows.append(
-            grad(output, given, weight.reshape(output.shape), materialize_grads=True)[0]
-            if output.is_tracked()
-            else zeros(given.shape)
-        )
+    output, rows = func(given), []
+    for weight in eye(output.numel(), dtype=output.dtype):
+        weights = weight.reshape(output.shape)
+        found = output.is_tracked() and grad(output, given, weights, materialize_grads=True)
+        rows.append(found[0] if found else zeros(given.shape))
     return stack(rows).reshape(*output.shape, *given.shape)
+
+
+Factors = namedtuple("Factors", "U S Vh")
 
 
 def svd(x, full_matrices=True):
@@ -2023,7 +1610,7 @@ def svd(x, full_matrices=True):
         lacking("torch.linalg.svd of a batch, or with full_matrices")
     if x.shape[0] < x.shape[1]:
         u, s, vh = svd(x.T, False)
-        return vh.T, s, u.T
+        return Factors(vh.T, s, u.T)
     columns = [list(column) for column in zip(*x.detach().double().tolist(), strict=True)]
     turns = [[float(i == j) for j in range(len(columns))] for i in range(len(columns))]
     for _ in range(40):
@@ -2040,17 +1627,10 @@ def svd(x, full_matrices=True):
     sizes_ = [math.sqrt(summed(v * v for v in column)) for column in columns]
     order = sorted(range(len(columns)), key=lambda i: -sizes_[i])
     u = [[v / sizes_[i] if sizes_[i] else 0.0 for v in columns[i]] for i in order]
-    return Pair3(
-        (
-            from_data(u, x.dtype).T,
-            from_data([sizes_[i] for i in order], x.dtype),
-            from_data([turns[i] for i in order], x.dtype),
-        )
+    u, s, vh = (
+        from_data(each, x.dtype) for each in (u, [sizes_[i] for i in order], [turns[i] for i in order])
     )
-
-
-class Pair3(tuple):
-    U, S, Vh = (property(operator.itemgetter(i)) for i in range(3))
+    return Factors(u.T, s, vh)
 
 
 def matrix_norm(x, ord="fro", dim=(-2, -1), keepdim=False):

@@ -110,14 +110,6 @@ class Sequential(ModuleList):
         return x
 
 
-class ModuleDict(Module):
-    def __init__(self, modules):
-        vars(self).update(modules)
-
-    def __getitem__(self, name):
-        return getattr(self, name)
-
-
 def of_function(name, *parameters):
     """Make the module of a function, with its arguments given beforehand."""
 
@@ -131,9 +123,8 @@ def of_function(name, *parameters):
     return Made
 
 
-Softmax, LogSoftmax = of_function("softmax", "dim"), of_function("log_softmax", "dim")
+Softmax = of_function("softmax", "dim")
 ReLU, GELU, SiLU = of_function("relu"), of_function("gelu"), of_function("silu")
-CrossEntropyLoss = of_function("cross_entropy")
 Identity = type("Identity", (Module,), {"forward": lambda self, x: x})
 
 
@@ -152,16 +143,6 @@ def functional_call(module, parameters, given):
     finally:
         for owner, name, value in kept:
             setattr(owner, name, value)
-
-
-class init:  # noqa: N801
-    @staticmethod
-    def normal_(x, mean=0.0, std=1.0):
-        return x.detach().normal_(mean, std)
-
-    @staticmethod
-    def zeros_(x):
-        return x.detach().zero_()
 
 
 def __getattr__(name):

@@ -54,10 +54,6 @@ def silu(x):
     return x * x.sigmoid()
 
 
-def softplus(x):
-    return torch.logsumexp(torch.stack([x, torch.zeros_like(x)]), 0)
-
-
 def dropout(x, p=0.5, training=True, inplace=False):
     return x if not training or p == 0 else x * (torch.rand_like(x) >= p) / (1 - p)
 
@@ -84,10 +80,6 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
 
 def normalize(x, p=2.0, dim=1, eps=1e-12):
     return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
-
-
-def mse_loss(x, target, reduction="mean"):
-    return reduced((x - target) ** 2, reduction)
 
 
 def reduced(x, how):
