@@ -93,7 +93,7 @@ def test_one_token_that_gives_nan_is_named():
             "positions of the batch",
             ["batch_first=True", "x.size(1) is T", "same order"],
         ),
-        (findings.past_used, "attention not added", ["F.scaled_dot_product_attention wants (B, H, T, D)"]),
+        (findings.past_used, "attention not added", ["F.scaled_dot_product_attention expects (B, H, T, D)"]),
         (findings.prefix_alone, "positions counted from the end", ["padding on the left"]),
         (findings.no_leak, "no mask", ["scores = scores.masked_fill(", "view(B, H, T, D)", "over time"]),
     ],
@@ -222,7 +222,7 @@ def test_ids_that_are_read_as_one_are_found(vocab_size, read_as):
     candidate = Candidate(Subject(Merging(vocab_size, BLOCK), vocab_size, BLOCK))
     finding = findings.own_token.put_to(candidate, {})
     assert finding.verdict == "wrong"
-    assert "reads two ids as one" in finding.cause
+    assert "can't tell two ids apart" in finding.cause
 
 
 @pytest.mark.parametrize(("tables", "verdict"), [(1, "doubtful"), (2, "right")])

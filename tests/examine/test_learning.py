@@ -70,7 +70,7 @@ def test_a_training_ends_when_its_time_is_up(monkeypatch, made):
 
 
 @pytest.mark.parametrize(
-    ("factor", "words"), [(1.5, "the last characters say, and no more"), (2.5, "not yet what the last")]
+    ("factor", "words"), [(1.5, "last few characters say and nothing more"), (2.5, "not even what the last")]
 )
 def test_a_loss_far_above_that_of_tables_is_told_from_one_near_it(monkeypatch, factor, words):
     candidate = Learner(Subject(ours(vocab_size=65, block_size=32), 65, 32))

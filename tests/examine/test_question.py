@@ -51,7 +51,12 @@ def test_only_a_wrong_finding_explains_another(candidate, verdict, follows):
         ("Every parameter gets a gradient", "layers in a plain list", "No leak from the future", False),
         ("Every parameter gets a gradient", "one layer, several times", "No leak from the future", False),
         ("Every parameter gets a gradient", "a head thrown away", "No leak from the future", True),
-        ("The order of tokens matters", "no positions, one layer", "The texts of a batch do not affect each other", True),
+        (
+            "The order of tokens matters",
+            "no positions, one layer",
+            "The texts of a batch do not affect each other",
+            True,
+        ),
     ],
 )
 def test_what_explains_a_bug_and_what_does_not(name, bug, before, follows):

@@ -91,13 +91,13 @@ def test_logits_are_found_in_what_a_model_returns(after):
     [
         (lambda logits: None, "NoneType without logits"),
         (lambda logits: "text", "str without logits"),
-        (lambda logits: logits[:, -1], "last position only"),
-        (lambda logits: logits[:, [-1]], "last position only"),
+        (lambda logits: logits[:, -1], "the last position"),
+        (lambda logits: logits[:, [-1]], "the last position"),
         (lambda logits: logits.flatten(0, 1), "B and T are merged"),
-        (lambda logits: logits.mT, "V stands before T"),
-        (lambda logits: logits.transpose(0, 1), "T stands before B"),
+        (lambda logits: logits.mT, "V comes before T"),
+        (lambda logits: logits.transpose(0, 1), "T comes before B"),
         (lambda logits: logits[..., :-1], "vocab_size = 29"),
-        (lambda logits: logits.argmax(-1), "One number a token"),
+        (lambda logits: logits.argmax(-1), "one number per token"),
     ],
 )
 def test_a_wrong_shape_is_explained(after, words):
@@ -144,8 +144,8 @@ def test_an_error_names_its_line_and_the_sizes_that_were_asked():
     ("before", "words"),
     [
         (lambda ids: (ids, ids), "take [0]"),
-        (lambda ids: ids + V, "are these the sizes of the model"),
-        (lambda ids: ids + torch.arange(BLOCK), "not cut, mask[:T, :T]"),
+        (lambda ids: ids + V, "Are these the model's sizes"),
+        (lambda ids: ids + torch.arange(BLOCK), "not cut to mask[:T, :T]"),
         (lambda ids: unknown, "The error comes from forward()"),
     ],
 )

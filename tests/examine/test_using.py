@@ -37,10 +37,10 @@ FOUND = {
 CAUSES = {
     "hf_jetmoe_labels_shifted_twice": "It shifts twice",
     "hf_mbart_labels_not_shifted": "learns to copy its input",
-    "opt_scaled_twice": "is the scale applied twice",
+    "opt_scaled_twice": "Is the scale applied twice",
     "mistral_window_off_by_one": "a window that is off by one",
     "hf_repetition_penalty": "multiply negative ones",
-    "hf_gpt2_left_padding_positions": "generate makes none",
+    "hf_gpt2_left_padding_positions": "generate doesn't make any",
 }
 
 
@@ -195,4 +195,4 @@ def test_a_cache_that_is_wrong_in_a_long_text_is_found():
 
     finding = cache_of(Late(GPTConfig(29, 24, n_embd=32)))
     assert finding.verdict == "wrong"
-    assert "right in a short text" in finding.cause
+    assert "right for a short text" in finding.cause

@@ -113,7 +113,7 @@ def test_a_generate_that_writes_into_its_prompt_is_found():
 
     finding = asked(writing.generates, Overwriting())
     assert finding.verdict == "wrong"
-    assert "writes into the ids" in finding.cause
+    assert "overwrites the ids" in finding.cause
 
 
 def test_a_generate_that_draws_once_and_repeats_it_is_found():
@@ -143,7 +143,7 @@ class Greedy(Model):
 
 @pytest.mark.parametrize(
     ("forgets", "cause"),
-    [(None, ""), (0, "The first token that it writes is wrong already"), (3, "later ones are not")],
+    [(None, ""), (0, "Even the first token that it writes is wrong"), (3, "later ones aren't")],
 )
 def test_what_it_takes_for_likeliest_is_what_forward_says(forgets, cause):
     finding = asked(writing.writes_predictions, Greedy(forgets))

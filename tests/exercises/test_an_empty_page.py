@@ -199,7 +199,10 @@ def test_a_mask_off_by_one_shows_one_diagonal_for_each_layer():
 
 def test_texts_that_meet_look_like_a_leak():
     first, second = examined("weights over the batch").findings[:2]
-    assert (first.name, second.name) == ("The texts of a batch do not affect each other", "No leak from the future")
+    assert (first.name, second.name) == (
+        "The texts of a batch do not affect each other",
+        "No leak from the future",
+    )
     assert second.follows_from == first.name
 
 

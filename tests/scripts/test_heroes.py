@@ -513,7 +513,7 @@ def test_bytes(show):
                 close(shown["output"], mix / total)
             shown.press("Step")
         close(shown["output"], scores.softmax(dim=-1) @ values)
-        assert "that row was never there" in shown.words
+        assert "you never held that row" in shown.words
         shown.press("Start over")
 
     assert shown["largest"] is None
