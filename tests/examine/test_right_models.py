@@ -15,6 +15,11 @@ DOUBTS = {
 }
 
 
+WRONG = {  # transformers 5.23: in float64, logits behind a padded text are NaN; in float32 they are right
+    "Bloom in float64": {"Padding on the left changes nothing"},
+}
+
+
 def examined(name):
     torch.manual_seed(0)
     questions = [question for question in QUESTIONS if not question.train or question is by_heart]
@@ -23,7 +28,8 @@ def examined(name):
 
 def check(name):
     report = examined(name)
-    assert report, report
+    assert report.enough, report
+    assert {f.name for f in report.findings if f.verdict == "wrong"} == WRONG.get(name, set()), report
     assert {f.name for f in report.findings if f.verdict == "doubtful"} == DOUBTS.get(name, set()), report
 
 

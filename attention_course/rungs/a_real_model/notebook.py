@@ -931,7 +931,7 @@ assert losses["one ahead"] < 2 < losses["no mask"] < 3 < losses["right"]
 assert abs(losses["yours"] - losses["right"]) < 1e-3
 
 # %% [markdown]
-# The loss falls below 2<!--given--> with one token ahead per layer, and below 3<!--given--> when everything is visible. Both look like a success, yet the second writes nothing but underscores. The loss was low only because the model saw the tokens that it had to predict, and while it writes there are none to see. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
+# The loss falls below 2 with one token ahead per layer, and below 3 when everything is visible. Both look like a success, yet the second writes nothing but underscores. The loss was low only because the model saw the tokens that it had to predict, and while it writes there are none to see. One token ahead is the more dangerous bug, because it still says Paris. If you remember one thing from this course, remember to be alarmed by a loss that's too good, and to look at what the model writes.
 #
 # Here are five bugs that people really do write. Choose one of the names in the code, and guess what it does to the text, the loss and the maps. Run the last cell with it, and then try the others, or a bug of your own.
 
