@@ -150,7 +150,7 @@ print(f"{loss.item():.1f}, and ln V is {math.log(V):.1f}")
 ask("first_loss_of_42")
 
 # %% [markdown]
-# `examine` asks many questions like these about any model, the most basic ones first. Do the texts of a batch influence each other, and does the future leak? Does the past matter, and does its order? Can the first token of a long text still reach the last output? Does every parameter get a gradient? If one fails, it also looks for the module where that begins. Here's its report on the model whose mask is off by one.
+# `examine` asks many questions like these about any model, the most basic ones first. Do the texts of a batch influence each other, and does the future leak? Does the past matter, and does its order? Can the first token of a long text still reach the last output? Does every parameter get a gradient? If the future leaks, it also names the module where the leak begins. Here's its report on the model whose mask is off by one.
 
 # %% tags=["nbval-ignore-output"]
 report = examine(
@@ -173,14 +173,14 @@ ask("which_is_fixed_first")
 # %% [markdown]
 # ### More: how far can you trust the examiner?
 #
-# A test that never complains is worthless, and so is one that complains about a correct model. So we tried it on both kinds. Of the correct models that our tests examine, ours and other people's, it calls some doubtful and none wrong. One kind isn't among them, because a model with parameters that it never uses is called wrong even if its outputs are right. BigBird from `transformers` is such a model. The examiner also misses some of the planted bugs, and `attention_course/examine/bugs.md` lists them with the reasons.
+# A test that never complains is worthless, and so is one that complains about a correct model. So we tried it on both kinds. Of the correct models that our tests examine, ours and other people's, it calls some doubtful and none wrong. We left out one kind, models with parameters that they never use, which it calls wrong even if their outputs are right. BigBird from `transformers` is such a model. The examiner also misses some of the planted bugs, and `attention_course/examine/bugs.md` lists them with the reasons.
 
 # %%
 found = [bug for bug in BUGS.values() if bug.finding]
 print(f"{len(BUGS)} bugs, {len(found)} of them found")
 
 # %% [markdown]
-# Don't take this as its score. We wrote the questions for these very bugs, so like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong, in 5<!--given--> cases with advice that leads to the line, and 1<!--given--> doubtful. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` has them all. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
+# Don't take this as its score. We wrote the questions for these very bugs, so like a training loss, the figure says little about anything new. So we also took 12<!--given--> bugs that people really had, rebuilt each from its public thread before the examiner saw it, and examined each once. It called 6<!--given--> of them wrong and 1<!--given--> doubtful, and in 5<!--given--> of the 6 its advice leads to the line. It called none of the repaired models wrong. `attention_course/examine/real_bugs.md` has them all. What it misses shows up only in other ways, such as a comparison with a second implementation, which you can pass as `reference=`.
 
 # %% tags=["folded"]
 # Question
@@ -215,7 +215,7 @@ if find_spec("transformers"):
 #
 # ## It learns
 #
-# Back to your page. Until the check finds nothing wrong with it, the cells below use ours, but they look for yours each time you run them. Ours reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1200, because how soon a model learns depends on its initial parameters.
+# Back to your page. Until the check finds nothing wrong with it, the cells below use ours, but they look for yours each time you run them. Ours reads the stories of rung {bigram_to_gpt} for 800 steps. Yours gets 1200, because how quickly a model learns depends on its initial parameters.
 
 # %% tags=["folded"]
 # Model: yours if nothing is wrong with it, and ours until then
@@ -613,7 +613,7 @@ with torch.no_grad():
         ids_so_far = torch.cat([ids_so_far, best], dim=1)
 
 # %% [markdown]
-# Between the ids of your question and those of the answer, every line of the model is on this page. That was the promise of the first rung, and it's kept once the page is yours.
+# Every line of the model, from the ids of your question to those of the answer, is on this page. That was the promise of the first rung, and it's kept once the page is yours.
 #
 # (It stops after 30 tokens because the loop does, and it slows down as it writes because the page has no cache. A cache would be a good next thing to write.)
 #

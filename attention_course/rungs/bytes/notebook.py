@@ -62,7 +62,7 @@ inputs = 4 * 3 * T * head_size / 1e6  # of its queries, keys and values
 f"{table:.0f} MB and {inputs:.0f} MB"
 
 # %% [markdown]
-# And this table travels between memory, where numbers are kept, and the processor, which multiplies them. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. Take the H100, a GPU that many models were trained on. According to NVIDIA's data sheet (of the SXM version), its memory delivers 3.35<!--given--> TB per second. That sounds like a lot, but the chip also does 989<!--given--> trillion multiplications and additions of 16-bit numbers per second. So while one such number arrives, it could do {{989 / 3.35:.0f}} multiplications and as many additions. This means the arithmetic is cheap, and moving bytes is what costs.
+# And this table travels between memory, where numbers are kept, and the processor, which multiplies them. It's written to memory, read back for the softmax, written again as weights, and read once more to be multiplied with the values. Take the H100, a GPU that many models were trained on. According to NVIDIA's data sheet (for the SXM version), its memory delivers 3.35<!--given--> TB per second. That sounds like a lot, but the chip also does 989<!--given--> trillion multiplications and additions of 16-bit numbers per second. So while one such number arrives, it could do {{989 / 3.35:.0f}} multiplications and as many additions. This means the arithmetic is cheap, and moving bytes is what costs.
 #
 # ## A softmax in two blocks
 #
@@ -286,7 +286,7 @@ picture(
 )
 
 # %% [markdown]
-# The table's memory grows with the square of T, and the others', as far as the meter sees, with T. As for speed, ours does well against the table on long texts, partly because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each step of each block is a separate call from Python. In FlashAttention's GPU code, a block never leaves a small fast memory right beside the arithmetic. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
+# The table's memory grows with the square of T. As far as the meter sees, the others' grows with T. As for speed, ours does well against the table on long texts, partly because it skips the blocks that the mask hides, nearly half of all products. It can't keep up with SDPA, because here each step of each block is a separate call from Python. In FlashAttention's GPU code, a block never leaves a small fast memory right beside the arithmetic. That's the point of the paper, whose attention does a few more multiplications, not fewer, and is still faster, because it moves fewer bytes.
 #
 # ## Read at once, write token by token
 #
@@ -367,14 +367,14 @@ print(f"{in_16_bits / 1e6:.0f} MB for {SMOLLM.block_size} tokens")
 #
 # ## Explore: where the memory goes
 #
-# These are SmolLM2's sizes. **From what T on is one layer's table larger than all the parameters? Then set T to 8192<!--given-->. How many texts can the model write at once before their caches outgrow its parameters, with 9 key heads, with 3, and with 1?** Does the type of the numbers change your answers?
+# These are SmolLM2's sizes. **At what T does one layer's table become larger than all the parameters? Then set T to 8192<!--given-->. How many texts can the model write at once before their caches outgrow its parameters, with 9 key heads, with 3, and with 1?** Does the type of the numbers change your answers?
 
 # %% tags=["folded"]
 # Explorer: bytes of the table, a block, the cache and the parameters
 explore("bytes")
 
 # %% [markdown]
-# Of the lengths on the slider, 4,096<!--given--> is the first at which the table is larger than the parameters. With 9 key heads not even one text fits, with 3 there's room for one, and with a single key head for four. The type of the numbers changes all four bars alike, so it changes none of these answers, but it decides whether everything fits into your memory.
+# Of the lengths on the slider, 4,096<!--given--> is the first at which the table is larger than the parameters. With 9 key heads not even one text fits, with 3 there's room for one, and with a single key head, room for four. The type of the numbers changes all four bars alike, so it changes none of these answers, but it decides whether everything fits into your memory.
 
 # %% [markdown]
 # ## The roof of your machine
@@ -403,7 +403,7 @@ print(f"{most_flops / most_bytes:.0f} FLOPs per byte")
 # %% [markdown]
 # If a computation does f FLOPs with each byte that it fetches, memory allows f times the bytes per second, and the processor allows its own maximum. The smaller of the two is the roof. Plot it against f and you get a slope that bends into a level line, the **roofline** (Williams et al. 2009). It bends at the number of FLOPs per byte that you've just printed. With fewer, the processor waits for memory, and a computation that reaches the slope is **memory-bound**. With more, the memory waits for the processor, and a computation that reaches the level part is **compute-bound**.
 #
-# Where on it do writing and the parts of a training step fall?
+# Where on this line does writing a token fall, and where do the parts of a training step?
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Measure: FLOPs, bytes and seconds of five computations
@@ -489,7 +489,7 @@ picture(
 )
 
 # %% [markdown]
-# Writing one token uses each number of a matrix once, LayerNorm and the optimizer do only a few FLOPs with each number, and all three do at most one FLOP per byte. So at best they run as fast as their bytes arrive. The matrix product of a whole batch and attention do more than 15, attention only because its table never travels.
+# Writing one token uses each number of a matrix once, LayerNorm and the optimizer do only a few FLOPs with each number, and all three do at most one FLOP per byte. So at best they run as fast as their bytes arrive. Attention and the matrix product of a whole batch do more than 15. For attention that's only because its table never travels.
 #
 # Which side a part falls on is only half the picture, though. A part far below the roof is bound by neither. In a model as small as ours a call is over so soon that starting it can take longer than the work, so a faster memory would do little for it. (We count the bytes of inputs and outputs once. A processor also has a small fast memory of its own, and what fits in it can get above the slope. So can other parts if your machine was busy while you measured its roof.)
 
