@@ -142,7 +142,9 @@ def input_unchanged(candidate: Candidate) -> Finding:
         vectors = table(ids.to(given.device))
         passed = vectors.clone()
         given.model(inputs_embeds=passed)
-    return found(torch.equal(passed, vectors), "inputs_embeds have changed.", "None.", "embeds")
+    if not torch.equal(passed, vectors):
+        return found(False, "The inputs_embeds have changed.", "None.", "embeds")
+    return found(True, f"0 of {ids.numel()} ids changed, nor did inputs_embeds.")
 
 
 # The same again
@@ -234,15 +236,17 @@ def leaking_module(subject: Subject) -> str:
 
     Modules end from the inside out, so the first one of this kind holds no other. "" if there is none.
     """
-    T = next((T for T in (13, 11, 7) if subject.block_size >= T), 0)
+    if not isinstance(subject.model, nn.Module):
+        return ""
+    T = next(T for T in (13, 11, 7, 5, 3, 2) if subject.block_size >= T)  # no usual size of anything else
     ids = subject.draw(2, T, seed=2)
     changed = torch.cat([ids[:, :-1], subject.others(ids[:, -1:])], dim=1)
     runs: list[list[tuple[nn.Module, list[Tensor], list[Tensor]]]] = []
 
     def note(module: nn.Module, inputs: tuple, options: dict, output: object) -> None:
-        given = [each.detach() for each in (*inputs, *options.values()) if isinstance(each, Tensor)]
-        made = [each.detach() for each in parts_of(output).values() if isinstance(each, Tensor)]
-        runs[-1].append((module, given, made))
+        tensors = ((*inputs, *options.values()), parts_of(output).values())
+        given, made = ([each.clone() for each in held if isinstance(each, Tensor)] for held in tensors)
+        runs[-1].append((module, given, made))  # copies, for a residual may be added in place
 
     def differs(one: Tensor, other: Tensor) -> bool:
         times = [place for place, size in enumerate(one.shape) if size == T]

@@ -9,7 +9,7 @@ from examine.real.listed import BUGS
 from examine.right import BLOCK, V
 from torch import nn
 
-from attention_course.examine import QUESTIONS, examine, examine_here, using
+from attention_course.examine import QUESTIONS, examine, examine_here, findings, using
 from attention_course.examine.one_file import Model
 from attention_course.examine.question import Candidate
 from attention_course.examine.subject import Subject
@@ -95,6 +95,50 @@ def test_a_leak_is_traced_to_its_module():
         "It arises in layers.1.down.1 (Mean), whose output has shape (2, 13, 32)."
         in report.findings[0].measured
     )
+
+
+@pytest.mark.parametrize("T", [2, 5, BLOCK])
+def test_a_leak_of_any_length_and_of_a_function_is_told(T):
+    def leaks(ids):
+        return torch.nn.functional.one_hot(ids.flip(1), V).float()
+
+    class Leaking(Model):
+        def forward(self, ids):
+            return super().forward(ids)[0].flip(1)
+
+    for model in (leaks, Leaking(V, T)):
+        finding = findings.no_leak.put_to(Candidate(Subject(model, V, T)), {})
+        assert finding.verdict == "wrong"
+        assert "later tokens change an earlier output." in finding.measured
+
+
+def test_a_residual_that_is_added_in_place_does_not_blur_where_a_leak_arises():
+    class Mean(nn.Module):
+        def forward(self, x):
+            return x.mean(dim=1, keepdim=True).expand_as(x)
+
+    class Adding(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kept, self.mean = nn.Identity(), Mean()
+
+        def forward(self, x):
+            x = self.kept(x.clone())
+            x += self.mean(x)
+            return x
+
+    class Leaking(Model):
+        def __init__(self):
+            super().__init__(V, BLOCK)
+            self.layers[1].down = nn.Sequential(self.layers[1].down, Adding())
+
+    finding = findings.no_leak.put_to(Candidate(Subject(Leaking(), V, BLOCK)), {})
+    assert "arises in layers.1.down.1.mean (Mean)" in finding.measured
+
+
+def test_what_did_not_change_is_not_said_to_have_changed():
+    report = examine_here(subject("hf_ctrl_inputs_embeds_in_place", broken=False), [findings.input_unchanged])
+    assert report.findings[0].measured.endswith("ids changed, nor did inputs_embeds.")
 
 
 class Starting(Model):
