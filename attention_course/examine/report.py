@@ -14,7 +14,7 @@ from attention_course.plots.frame import MUTED, frame, points, prose
 Verdict = Literal["wrong", "doubtful", "right", "not asked"]
 SIGNS: dict[Verdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}
 WIDTH = 100  # characters of a line in a terminal
-FOLD = '<details style="margin:10px 0 0">{}</details>'
+FOLD = '<details style="margin:10px 0 0"><summary>{}</summary>{}</details>'
 
 
 @dataclass(frozen=True)
@@ -160,14 +160,12 @@ class Report:
         loud, quiet = ([f for f in self.findings if bool(f.advice) is told] for told in (True, False))
         counts = Counter(finding.verdict for finding in quiet)
         said = ", ".join(f"{many} {verdict}" for verdict, many in counts.items())
-        rest = f"<summary>{said}</summary>{points(map(row, quiet))}"
+        rest = FOLD.format(said, points(map(row, quiet))) if quiet else ""
         panels = [finding.panel for finding in self.findings if finding.panel is not None]
         drawn = pictures(panels, self.headline) if panels else ""
         sign = SIGNS["wrong" if self.wrong else "right" if self else "not asked"]
         notes = "".join(map(prose, self.remarks))
-        return (
-            frame("examine", sign, self.headline, notes + points(map(row, loud)) + FOLD.format(rest)) + drawn
-        )
+        return frame("examine", sign, self.headline, notes + points(map(row, loud)) + rest) + drawn
 
 
 def pictures(panels: list[Panel], alt: str) -> str:

@@ -1,5 +1,8 @@
 """The command line: `python -m attention_course.examine my_gpt.py:GPT`."""
 
+import json
+from xml.etree import ElementTree
+
 import pytest
 
 from attention_course.apart import Worker
@@ -138,9 +141,28 @@ def test_nothing_at_the_top_of_a_file_ends_the_command_as_if_all_were_right(file
     assert says in capsys.readouterr().err
 
 
-def examined(name):
+def test_machines_read_the_report_and_choose_the_questions(file, capsys, tmp_path):
+    leak, padding = "No leak from the future", "Padding on the left changes nothing"
+    written = tmp_path / "report.xml"
+    assert (
+        examined(f"{file}:GPT", "--json", f"--junit={written}", f"--ignore={leak}", f"--require={padding}")
+        == 1
+    )
+    told, said = capsys.readouterr()
+    assert not said
+    verdicts = {each["name"]: each["verdict"] for each in json.loads(told)["findings"]}
+    assert leak not in verdicts
+    assert [name for name, verdict in verdicts.items() if verdict == "wrong"] == [padding]
+    cases = {case.get("name"): [part.tag for part in case] for case in ElementTree.parse(written).getroot()}
+    assert cases.keys() == verdicts.keys()
+    assert cases[padding] == ["failure"]
+    assert examined(f"{file}:GPT", "--ignore=No leek") == 2
+    assert "There is no question called 'No leek'" in capsys.readouterr().err
+
+
+def examined(name, *options):
     with pytest.raises(SystemExit) as exit:
-        main([name, "--vocab-size=29", "--block-size=24", "--no-train"])
+        main([name, "--vocab-size=29", "--block-size=24", "--no-train", *options])
     return exit.value.code
 
 
