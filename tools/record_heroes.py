@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attention_course import heroes
 from attention_course.attention import CrossAttentionHead, MultiHeadAttention, window_mask
 from attention_course.examine import examine
-from attention_course.examine.subject import Subject
+from attention_course.examine.wrapped_model import WrappedModel
 from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
 from attention_course.heads import TARGETS, head_scores, read_weights
 from attention_course.ladder import STAIRCASE
@@ -314,7 +314,7 @@ class Page(nn.Module):
 
 def strengths(model: nn.Module, T: int = 8) -> str:
     """How much outputs (rows) change with tokens (columns), a digit each: 9 is most, 0 not at all."""
-    subject = Subject(model, 29, 16)
+    subject = WrappedModel(model, 29, 16)
     moves = (subject.effects(subject.draw(1, T, seed), by=seed + 1)[0] for seed in range(16))
     changes = sum(moves, torch.zeros(T, T))
     digits = (9 * changes / changes.max()).ceil().clamp(max=9) * subject.influence(T)
