@@ -30,7 +30,7 @@ from tqdm import tqdm
 from attention_course.rungs.speed_run.explorer_recipes import FILE, MARK
 from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import answer_accuracy
-from attention_course.text import Data, load_text
+from attention_course.text import Corpus, load_text
 from attention_course.training import evaluate
 
 EVERY, CHARACTERS, FINALISTS = 25, 8193, 5
@@ -50,7 +50,7 @@ def recipes():
 @cache
 def stories(held_out):
     """Return the stories; held out are the last tenth of the training text, or the validation text."""
-    data = Data.of(load_text("stories"))
+    data = Corpus.of(load_text("stories"))
     last = len(data.train) // 10
     return replace(data, train=data.train[:-last], val=data.train[-last:]) if held_out else data
 

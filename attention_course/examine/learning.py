@@ -13,7 +13,7 @@ from attention_course.examine.report import Finding
 from attention_course.examine.wrapped_model import CannotAskError, WrappedModel
 from attention_course.plots import Lines
 from attention_course.stories import answer_accuracy, stories_entropy, write_stories
-from attention_course.text import Data, conditional_entropy
+from attention_course.text import Corpus, conditional_entropy
 from attention_course.training import Recipe, Trainer
 from attention_course.training.loss import mean_loss
 
@@ -28,7 +28,7 @@ class TrainingRun:
     """A training on the stories: the trainer, what it learned from, and why it ended early, if so."""
 
     trainer: Trainer
-    data: Data
+    data: Corpus
     ended: str = ""
 
 
@@ -90,9 +90,9 @@ def trainable(wrapped: WrappedModel) -> list[nn.Parameter]:
 
 
 @cache
-def stories() -> Data:
+def stories() -> Corpus:
     """Return the stories as ids: character number i, in code-point order, is id i; others do not occur."""
-    return Data.of(write_stories())
+    return Corpus.of(write_stories())
 
 
 @cache

@@ -135,7 +135,8 @@ def test_an_error_is_a_finding():
 def test_an_error_names_its_line_and_the_sizes_that_were_asked():
     said = first(quickly(Around(before=fails))).measured
     assert (
-        f"At test_wrapped_model.py, line {fails.__code__.co_firstlineno + 1}, in fails: raise RuntimeError" in said
+        f"At test_wrapped_model.py, line {fails.__code__.co_firstlineno + 1}, in fails: raise RuntimeError"
+        in said
     )
     assert said.endswith("Asked with ids of shape (3, 5): B = 3, T = 5; the block is 24.")
 

@@ -312,7 +312,7 @@ def stops_at_the_first_gap(model, ids):
     return reach(model, ids).flip(0).int().cumprod(0).sum()
 
 
-def nearest_in_place_of_furthest(model, ids):
+def nearest_instead_of_furthest(model, ids):
     """Go back from the end, to the first token that matters."""
     matters = reach(model, ids).flip(0).int()
     return matters.any() * (matters.argmax() + 1)
@@ -359,6 +359,6 @@ EXERCISES = (
         context_length,
         draw_models,
         OF_A_CONTEXT,
-        (counts_those_that_matter, stops_at_the_first_gap, nearest_in_place_of_furthest, binary_search),
+        (counts_those_that_matter, stops_at_the_first_gap, nearest_instead_of_furthest, binary_search),
     ),
 )

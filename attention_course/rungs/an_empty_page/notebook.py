@@ -49,7 +49,7 @@ from attention_course.smollm import (
     stored_tensors,
 )
 from attention_course.stories import answer_accuracy, stories_entropy
-from attention_course.text import Data, conditional_entropy, load_text
+from attention_course.text import Corpus, conditional_entropy, load_text
 from attention_course.training import RECIPES, train
 
 progress("an_empty_page")
@@ -241,7 +241,7 @@ print("The cells below use", "your model." if is_yours else "our page.")
 
 # %% tags=["folded"]
 # Data: the stories, and the losses of simpler models
-data = Data.of(load_text("stories"))
+data = Corpus.of(load_text("stories"))
 tokenizer = data.tokenizer
 val_text = tokenizer.decode(data.val)
 floors = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}

@@ -23,7 +23,7 @@ from attention_course.explorers.live_training import LiveTraining
 from attention_course.plots import Lines
 from attention_course.speedrun import speedrun
 from attention_course.stories import answer_accuracy
-from attention_course.text import Data, load_text
+from attention_course.text import Corpus, load_text
 from attention_course.training import run
 
 MARK = 0.95  # the answer accuracy to be reached
@@ -173,7 +173,7 @@ def below(explorer: Explorer) -> ipywidgets.VBox:
 
     def training(recipe: dict[str, Any]) -> None:
         try:
-            data = Data.of(load_text("stories"))
+            data = Corpus.of(load_text("stories"))
             live = LiveTraining(data.tokenizer)
             box.children = [box.children[0], live]
             settings = {name: recipe[name] for name in ("learning_rate", "steps")}

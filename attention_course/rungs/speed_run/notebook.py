@@ -63,7 +63,7 @@ from attention_course.speedrun import (
     speedrun,
 )
 from attention_course.stories import answer_accuracy
-from attention_course.text import Data, get_batch, load_text
+from attention_course.text import Corpus, get_batch, load_text
 from attention_course.training import RECIPES, evaluate, run
 
 torch.set_printoptions(precision=3, sci_mode=False)
@@ -134,7 +134,7 @@ ask("unfair_end")
 # The third benchmark needs a trained model, so train one, with all the tricks of this rung.
 
 # %% tags=["long"]
-data = Data.of(load_text("stories"))
+data = Corpus.of(load_text("stories"))
 V = data.tokenizer.vocab_size
 fast = speedrun(data, TRICKS)
 history = run(fast, name="all tricks")
