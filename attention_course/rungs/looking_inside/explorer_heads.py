@@ -21,7 +21,7 @@ from attention_course.explorers.subject import (
     tokens_of,
 )
 from attention_course.gpt import GPT
-from attention_course.heads import TARGETS, head_scores
+from attention_course.heads import HEAD_TARGETS, head_scores
 from attention_course.plots import Comparison, Heatmap, Text, format_number
 from attention_course.text import Tokenizer
 
@@ -41,7 +41,7 @@ def read_ids(text: str, tokenizer: Tokenizer, model: GPT) -> Tensor:
 
 def scores_of(weights: Tensor, ids: Tensor, score: str) -> Tensor | None:
     """Return the scores (n_layer, n_head) of weights (n_layer, n_head, T, T), if any query has a target."""
-    targets = TARGETS[score](ids)
+    targets = HEAD_TARGETS[score](ids)
     return head_scores(weights, targets) if targets.any() else None
 
 
@@ -103,7 +103,9 @@ def controls(
     return {
         "text": typed,
         "score": ipywidgets.Dropdown(
-            options=sorted(TARGETS, key=lambda name: name != "induction"), description="score", layout=short
+            options=sorted(HEAD_TARGETS, key=lambda name: name != "induction"),
+            description="score",
+            layout=short,
         ),
         "layer": ipywidgets.IntSlider(layer, 0, n_layer - 1, description="layer", layout=short),
         "head": ipywidgets.IntSlider(head, 0, n_head - 1, description="head", layout=short),
