@@ -244,7 +244,7 @@ def no_leak(variants: ModelVariants) -> Finding:
     if not holds:
         said += leaking_module(noisy)
     cells = [(t, s) for t, s in leaks.nonzero().tolist()]
-    panel = Heatmap("outputs that a token changes", table.float(), "output", "token", crossed=cells)
+    panel = Heatmap("outputs that a token changes", table.float(), "output", "token", crossed_out=cells)
     return replace(finding_if(holds, said, cause=leak_cause(table)), panel=panel)
 
 

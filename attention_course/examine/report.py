@@ -9,7 +9,7 @@ from typing import Any, Literal
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from attention_course.plots import Panel, picture
-from attention_course.plots.frame import MUTED, frame, points, prose
+from attention_course.plots.card import MUTED, frame, points, prose
 
 FindingVerdict = Literal["wrong", "doubtful", "right", "not asked"]
 SIGNS: dict[FindingVerdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}

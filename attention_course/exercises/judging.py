@@ -28,7 +28,7 @@ from attention_course.exercises.problems import (
     wrong_values,
 )
 from attention_course.exercises.running import CheckTimeout, Outcome, Submission, call
-from attention_course.plots.frame import frame
+from attention_course.plots.card import frame
 
 NOT_TRIED = "not tried yet"
 

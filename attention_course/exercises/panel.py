@@ -8,8 +8,8 @@ import ipywidgets
 from torch import Tensor
 
 from attention_course.exercises.exercise import Exercise, undocumented, unwrapped
-from attention_course.plots.frame import CODE, MUTED, TEXT, frame, points, prose
-from attention_course.plots.ink import RED
+from attention_course.plots.card import CODE, MUTED, TEXT, frame, points, prose
+from attention_course.plots.style import RED
 
 CELL = "padding:2px 8px;text-align:right;border:none;font-variant-numeric:tabular-nums;background:none"
 MARKED = f"{CELL};outline:2px solid {RED};font-weight:700"

@@ -83,7 +83,7 @@ def test_it_opens_on_the_best_head_for_induction_and_shows_map_text_and_what_fol
     assert (text.framed, controls["query"].value, bars.names) == (12, 12, ["all heads"])
     controls["off"].value = "2.3, 0.1"
     heat, _, bars = explorer.figure.panels
-    assert list(heat.crossed) == [(0, 1), (2, 3)]
+    assert list(heat.crossed_out) == [(0, 1), (2, 3)]
     assert bars.names == ["all heads", "without 0.1, 2.3"]
     assert "; without 0.1, 2.3, “" in explorer.figure.caption
     controls["off"].value = " ".join(f"{layer}.{head}" for layer in range(3) for head in range(4))

@@ -17,7 +17,7 @@ from website import explorers
 
 from attention_course.explorers import EXPLORERS, explore
 from attention_course.ladder import RUNGS
-from attention_course.plots.ink import format_numbers
+from attention_course.plots.style import format_numbers
 
 MOST = 160_000  # bytes of an explorer, compressed
 ALL = 650_000  # and of all

@@ -19,7 +19,7 @@ from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import SHARED_MESSAGES
 from attention_course.heroes import hero
 from attention_course.ladder import RUNGS
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 from attention_course.questions import QUESTIONS
 from attention_course.workspace import clean
 from website import explorers, judge

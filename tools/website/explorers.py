@@ -28,8 +28,8 @@ from attention_course.explorers import EXPLORERS, explore
 from attention_course.explorers.engine import Explorer
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Panel
-from attention_course.plots.drawing import PANELS, script, written
-from attention_course.plots.ink import bundle, format_numbers
+from attention_course.plots.render import PANELS, script, written
+from attention_course.plots.style import bundle, format_numbers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COURSE = ROOT / "attention_course"

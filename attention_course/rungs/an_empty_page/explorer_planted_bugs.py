@@ -124,7 +124,7 @@ def draw(
         f"ln V = {format_number(expected)}."
     )
     figure.show(
-        Heatmap("how far a token moves an output", table, "output", "token", limit=FULL, crossed=leaks),
+        Heatmap("how far a token moves an output", table, "output", "token", limit=FULL, crossed_out=leaks),
         Comparison(
             f"outputs that change, of {PAIRWISE_TOKENS}",
             changed,

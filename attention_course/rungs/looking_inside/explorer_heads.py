@@ -208,10 +208,12 @@ def draw(
         expects += f"; without {names}, “{labels[0]}” has {100 * without[0]:.0f} %"
         expects += f" and “{labels[then]}” {100 * without[then]:.0f} %" if then else ""
     n_layer, n_head = scores.shape
-    room = (max(n_layer, 3 * n_head), n_head)  # so narrow that the three panels stand in one row
+    reserved = (max(n_layer, 3 * n_head), n_head)  # so narrow that the three panels stand in one row
     part = f" The last {len(tokens)} of {len(tokens) + left_out} {unit}s are read." if left_out else ""
     figure.show(
-        Heatmap(score, scores, "layer", "head", limit=1, room=room, framed=(layer, head), crossed=off),
+        Heatmap(
+            score, scores, "layer", "head", limit=1, reserved=reserved, framed=(layer, head), crossed_out=off
+        ),
         shaded,
         Comparison(
             f"What follows the framed {unit}",
