@@ -71,9 +71,9 @@ def test_what_is_stored_are_races_of_each_recipe_up_to_the_mark():
             assert len(seconds) == len(losses) == len(accuracy)
             assert all(before < after for before, after in pairwise([0, *seconds]))
             assert all(0 <= share <= 1 for share in accuracy)
-            assert max([0, *accuracy[:-1]]) < recipes.MARK  # nobody goes on after the mark
+            assert max([0, *accuracy[:-1]]) < recipes.TARGET_ACCURACY  # nobody goes on after the mark
             turns = math.ceil(recipe["steps"] / stored["every"])
-            assert accuracy[-1] >= recipes.MARK or len(seconds) == turns
+            assert accuracy[-1] >= recipes.TARGET_ACCURACY or len(seconds) == turns
 
 
 def test_what_the_rung_says_of_the_races():

@@ -65,7 +65,7 @@ def heads_of(names: str, n_layer: int, n_head: int) -> frozenset[Head]:
 
 
 FACTS = "Tom lost his key at the mill. Anna found a coin at the bridge."
-OFFERED = {  # by the site, which has no kernel
+SITE_VALUES = {  # of the controls, on the site, which has no kernel
     "text": [f"{FACTS} Where did Tom lose his key? At the", f"{FACTS} Where did Anna find a coin? At the"],
     "query": [13, 18, 24],
     "off": ["", "16.0"],
