@@ -82,7 +82,7 @@ def test_a_request_that_is_given_up_may_be_closed_by_any_thread(ask):
     assert ask("x = 2")[-1] == ("left", None)
 
 
-def test_it_is_replaced_if_it_was_killed_and_ends_with_its_parent(monkeypatch):
+def test_worker__is_replaced_if_it_was_killed_and_ends_with_its_parent(monkeypatch):
     worker = Worker("builtins:print")
     monkeypatch.setattr(Worker, "forks", False)
     worker.start()

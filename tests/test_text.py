@@ -89,7 +89,7 @@ def test_names_win_over_files_and_a_folder_helps(tmp_path, monkeypatch, stories)
         ("\ufeffя".encode("utf-32-be"), "is not UTF-8: .*encoding='utf-32'"),
     ],
 )
-def test_what_is_no_text_is_refused(tmp_path, content, words):
+def test_load_text__what_is_no_text_is_refused(tmp_path, content, words):
     path = tmp_path / "data.bin"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"data.bin {words}"):
@@ -243,7 +243,7 @@ def test_split_keeps_the_order():
     batch_size=st.integers(1, 7),
     seed=st.integers(0, 99),
 )
-def test_y_is_x_one_step_later(length, block_size, batch_size, seed):
+def test_get_batch__y_is_x_one_step_later(length, block_size, batch_size, seed):
     block_size = min(block_size, length - 1)
     ids = torch.arange(100, 100 + length)
     x, y = get_batch(ids, block_size, batch_size, torch.Generator().manual_seed(seed))
@@ -290,7 +290,7 @@ def test_batches_on_a_gpu_are_those_on_the_cpu():
     assert tokenizer.decode(tokenizer.encode("nab").cuda()) == "nab"
 
 
-def test_data_of_a_text(stories):
+def test_corpus_of_a_text(stories):
     data = Corpus.of(stories)
     assert len(data.train) + len(data.val) == len(stories)
     assert len(data.val) == math.ceil(len(stories) / 10)
