@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from attention_course.examine.beginning import FADES, recency
 from attention_course.examine.question import (
     ATTENTION_TOKENS,
     MIN_OWN_EFFECT,
@@ -445,12 +446,17 @@ def reach_of(wrapped: WrappedModel, T: int) -> tuple[int, float]:
 
 @asks("The order of tokens matters")
 def order_used(variants: ModelVariants) -> Finding:
-    """Exchange the first two tokens, and look at a later output; then compare with two late ones."""
+    """Exchange the first two tokens that an output sees, and look at it; then compare with two late ones."""
     noisy, T = variants.with_noise, min(8, variants.given.block_size)
     ids = noisy.draw(4, T, seed=5)
-    ids[:, 1] = noisy.others(ids[:, 0])
+    first = T - 1 - reach_of(noisy, T)[0]  # 0, unless it looks through a window
+    if first > T - 3:
+        raise CannotAskError("An output depends on no two tokens before its own.")
+    ids[:, first + 1] = noisy.others(ids[:, first])
+    exchanged = ids.clone()
+    exchanged[:, [first, first + 1]] = ids[:, [first + 1, first]]
     logits = noisy.logits(ids)[:, -1]
-    away = max_abs_diff(logits, noisy.logits(ids[:, [1, 0, *range(2, T)]])[:, -1])
+    away = max_abs_diff(logits, noisy.logits(exchanged)[:, -1])
     limit = noisy.tolerance(logits)
     said = f"Two early tokens change places: the last logits move by {away:.2g}."
     if away <= limit or (full := variants.given.block_size) < PAIRWISE_TOKENS:
@@ -487,17 +493,23 @@ def share_of_order(wrapped: WrappedModel, T: int, places: tuple[int, ...], texts
 def residual(variants: ModelVariants) -> Finding:
     """Compare the effect of the last token with that of those before it."""
     unit = variants.with_unit_embeddings
-    effects = unit.effects_on_last(variants.short).mean(dim=0)
+    by_text = unit.effects_on_last(variants.short)
+    effects = by_text.mean(dim=0)
     if not effects[:-1].any():
         raise CannotAskError("With these parameters no earlier token changes the last logits.")
     ratio = float(effects[-1] / effects[:-1].mean())
     times = f"{ratio:.1f}" if ratio < 1000 else "more than 1000"
     holds = ratio > MIN_OWN_EFFECT
-    apart = not holds and share_of_order(unit, variants.short, (0, 1, 2, 5, 8), 16) > APART
+    cause = ""
+    recurrent = any(isinstance(module, nn.RNNBase) for module in unit.modules())
+    if not holds and (recurrent or recency(by_text[:, :-1]) > FADES):
+        cause = "fading"
+    elif not holds and share_of_order(unit, variants.short, (0, 1, 2, 5, 8), 16) > APART:
+        cause = "apart"
     return finding_if(
         holds,
         f"The last token changes the last logits {times} times as much as one before it.",
         f"More than {MIN_OWN_EFFECT} times: it comes by the residual stream as well as by attention.",
-        "apart" if apart else "",
-        otherwise="wrong" if variants.is_copy and unit.embeddings and not apart else "doubtful",
+        cause,
+        otherwise="wrong" if variants.is_copy and unit.embeddings and not cause else "doubtful",
     )
