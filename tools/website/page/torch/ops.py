@@ -78,21 +78,8 @@ def sizes(given):
 
 @method
 def expand(x, *shape):
-    shape, extra = sizes(shape), len(sizes(shape)) - x.dim()
-    if extra < 0:
-        raise RuntimeError(f"expand: the number of sizes provided ({len(shape)}) must be at least {x.dim()}")
-    new, strides = list(shape), [0] * extra
-    for i, (had, stride) in enumerate(zip(x.shape, x._strides, strict=True), extra):
-        new[i] = had if new[i] == -1 else new[i]
-        if had not in (1, new[i]):
-            raise RuntimeError(
-                f"The expanded size of the tensor ({new[i]}) must match the existing size ({had}) at "
-                f"non-singleton dimension {i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(x.shape)}"
-            )
-        strides.append(stride if had == new[i] else 0)
-    if min(new, default=0) < 0:
-        raise RuntimeError(f"expand: a new dimension cannot have the size {min(new)}")
-    return view(x, new, strides, x._offset)
+    shape = sizes(shape)
+    return x if shape == x.shape else view(x, *core.stretched(x.shape, x._strides, shape), x._offset)
 
 
 @both
@@ -107,11 +94,11 @@ def permute(x, *dims):
 
 @both
 def transpose(x, dim0, dim1):
-    order = list(range(x.dim()))
-    if order:
-        i, j = dim_of(dim0, x.dim()), dim_of(dim1, x.dim())
-        order[i], order[j] = j, i
-    return permute(x, order)
+    shape, strides, dims = list(x.shape), list(x._strides), len(x.shape)
+    if dims:
+        i, j = dim_of(dim0, dims), dim_of(dim1, dims)
+        shape[i], shape[j], strides[i], strides[j] = shape[j], shape[i], strides[j], strides[i]
+    return view(x, shape, strides, x._offset)
 
 
 @both
@@ -654,8 +641,14 @@ def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
     if x.dtype.kind != 2:
         return x.clone()
     most = finfo(x.dtype).max
-    x = where(x == INF, most if posinf is None else posinf, where(x.isnan(), nan, x))
-    return where(x == -INF, -most if neginf is None else neginf, x)
+    put = {INF: most if posinf is None else posinf, -INF: -most if neginf is None else neginf}
+    values = x.read()
+    found = [v if v - v == 0 else put.get(v, nan) for v in values]
+
+    def vjp(grad):
+        return [[g if v - v == 0 else 0.0 for g, v in zip(grad, values, strict=True)]]
+
+    return made(found, x.shape, x.dtype, (x,), vjp)
 
 
 class finfo:  # noqa: N801
@@ -678,16 +671,17 @@ class iinfo:  # noqa: N801
 
 
 def pair(a, b):
-    """Return two operands with one shape, their dtype, and their values."""
-    kind = core.result_type(a, b)
-    a, b = (
-        each if isinstance(each, Tensor) else made([each], (), float64 if kind.kind == 2 else kind)
-        for each in (a, b)
-    )
-    if a.shape != b.shape:
-        shape = broadcast(a.shape, b.shape)
-        a, b = a.expand(shape), b.expand(shape)
-    return a, b, kind, a.read(), b.read()
+    """Return two operands of one shape, None for a number; their shape and dtype, and their values."""
+    kind, shape = core.result_type(a, b), broadcast(*(each.shape if isinstance(each, Tensor) else () for each in (a, b)))
+    operands = []
+    for each in (a, b):
+        if isinstance(each, Tensor):
+            each = each if each.shape == shape else each.expand(shape)
+            operands.append((each, each.read()))
+        else:
+            operands.append((None, [float(each) if kind.kind == 2 else int(each)] * math.prod(shape)))
+    (a, p), (b, q) = operands
+    return a, b, shape, kind, p, q
 
 
 def floats(kind):
@@ -703,7 +697,7 @@ def two(name, plain, careful=None, slopes=None, kind_of=None, symbol=None):
 
     def mapped(a, b, *, alpha=1, out=None):
         rounds = kind_of is comparison and isinstance(b, float)
-        a, b, kind, p, q = pair(a, b if alpha == 1 else b * alpha)
+        a, b, shape, kind, p, q = pair(a, b if alpha == 1 else b * alpha)
         q = stored(q, kind) if rounds else q
         kind = kind_of(kind) if kind_of else kind
         found = carefully(plain, careful, p, q)
@@ -711,11 +705,11 @@ def two(name, plain, careful=None, slopes=None, kind_of=None, symbol=None):
         def vjp(grad):
             every = list(zip(grad, p, q, found, strict=True))
             return [
-                [g * slope(x, y, z) if g else 0.0 for g, x, y, z in every] if wanted.is_tracked() else None
+                [g * slope(x, y, z) if g else 0.0 for g, x, y, z in every] if wanted is not None else None
                 for wanted, slope in zip((a, b), slopes, strict=True)
             ]
 
-        return made(found, a.shape, kind, [a, b] if slopes else [], vjp)
+        return made(found, shape, kind, (a, b) if slopes else (), vjp)
 
     both(mapped, name)
     in_place(name)
@@ -874,10 +868,13 @@ def where(condition, a=None, b=None):
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, but got dtype {TITLES[condition.dtype.kind]}"
         )
-    a, b, kind, _, _ = pair(a, b)
-    shape = broadcast(condition.shape, a.shape)
-    a, b, chosen = a.expand(shape), b.expand(shape), condition.expand(shape).read()
-    found = [x if c else y for c, x, y in zip(chosen, a.read(), b.read(), strict=True)]
+    a, b, shape, kind, p, q = pair(a, b)
+    if condition.shape != shape:
+        shape = broadcast(condition.shape, shape)
+        a, p = (None, p[:1] * math.prod(shape)) if a is None else (a := a.expand(shape), a.read())
+        b, q = (None, q[:1] * math.prod(shape)) if b is None else (b := b.expand(shape), b.read())
+    chosen = condition.expand(shape).read()
+    found = [x if c else y for c, x, y in zip(chosen, p, q, strict=True)]
 
     def vjp(grad):
         yes = [g if c else 0.0 for c, g in zip(chosen, grad, strict=True)]
@@ -915,8 +912,9 @@ def masked_select(x, mask):
 def reduce(x, dim, keepdim, f, slope=None, kind=None):
     """Replace each lane along some dimensions by f(lane), whose gradient is slope(lane, y)."""
     dims = dims_of(dim, x.dim())
-    kept = [d for d in range(x.dim()) if d not in dims]
-    turned, n = permute(x, [*kept, *dims]), math.prod(x.shape[d] for d in dims)
+    kept = [d for d in range(len(x.shape)) if d not in dims]
+    turned = x if (*kept, *dims) == tuple(range(len(x.shape))) else permute(x, [*kept, *dims])
+    n = math.prod([x.shape[d] for d in dims])
     values, left = turned.read(), turned.shape[: len(kept)]
     cut = [values[i * n : i * n + n] for i in range(math.prod(left))]
     found = [f(lane) for lane in cut]
@@ -1057,8 +1055,8 @@ extreme("min", smallest, FUNCTIONS["minimum"])
 
 def along(x, dim, f, vjp_of=None, kind=None):
     """Replace each lane along a dimension by f(lane); `vjp_of(lane, new, grads)` gives gradients."""
-    d = dim_of(dim, x.dim())
-    last = movedim(x, d, -1) if x.dim() else x[None]
+    d, dims = dim_of(dim, len(x.shape)), len(x.shape)
+    last = x if d == dims - 1 else movedim(x, d, -1) if dims else x[None]
     cut = cut_into(last.read(), last.shape[-1])
     found = [f(lane) for lane in cut]
 
@@ -1068,7 +1066,7 @@ def along(x, dim, f, vjp_of=None, kind=None):
 
     values = [v for lane in found for v in lane]
     result = made(values, last.shape, kind or x.dtype, [last] if vjp_of else [], vjp)
-    return movedim(result, -1, d).contiguous() if x.dim() else result[0]
+    return result if d == dims - 1 else movedim(result, -1, d).contiguous() if dims else result[0]
 
 
 def weights_of(lane):
@@ -1437,12 +1435,12 @@ def equal(a, b):
 
 @both
 def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    a, b, _, p, q = pair(a, b)
+    _, _, shape, _, p, q = pair(a, b)
     found = [
         x == y or abs(x - y) <= atol + rtol * abs(y) < INF or (equal_nan and x != x and y != y)
         for x, y in zip(p, q, strict=True)
     ]
-    return made(found, a.shape, bool_)
+    return made(found, shape, bool_)
 
 
 @both
