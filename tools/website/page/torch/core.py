@@ -446,7 +446,10 @@ def made(values, shape, kind, inputs=(), vjp=None):
     found._offset, found._free, found._base = 0, False, None
     found._strides = contiguous(found.shape)
     if inputs and ENABLED[0] and kind.kind == 2:
-        wanted = [(each._storage, each.places()) if each is not None and each.is_tracked() else None for each in inputs]
+        wanted = [
+            (each._storage, each.places()) if each is not None and each.is_tracked() else None
+            for each in inputs
+        ]
         if any(wanted):
             Node(storage, range(len(storage.data)), wanted, vjp)
     return found
@@ -570,7 +573,10 @@ def result_type(*values):
         if isinstance(value, Tensor):
             level, kind = 2 if value.shape else 1, value._storage.dtype
         else:
-            level, kind = 0, bool_ if isinstance(value, bool) else int64 if isinstance(value, int) else float32
+            level, kind = (
+                0,
+                bool_ if isinstance(value, bool) else int64 if isinstance(value, int) else float32,
+            )
         best[level] = promote_types(best.get(level, kind), kind)
     return max((best[level] for level in sorted(best, reverse=True)), key=lambda kind: kind.kind)
 
