@@ -243,6 +243,6 @@ def test_after_one_check_it_works_without_a_network(judge, visit):
     page.evaluate(ready, "./")
     page.context.set_offline(True)
     page.reload()
-    with page.expect_event("worker"):  # Python starts when a reader begins to write, once the browser has it
+    with page.expect_worker():  # Python starts when a reader begins to write, once the browser has it
         cell_of(page, "shift_matrix").get_by_role("textbox").focus()
     assert "✓ passed" in check(page, "shift_matrix", good)

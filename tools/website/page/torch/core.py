@@ -76,26 +76,14 @@ class Size(tuple):
         return f"torch.Size({list(self)})"
 
 
-class device:  # noqa: N801
-    index = None
+class device(str):  # noqa: N801
+    index, type = None, "cpu"
 
-    def __init__(self, name="cpu"):
-        name = name.type if isinstance(name, device) else name
-        if name != "cpu":
-            lacking(f"the device {name}")
-        self.type = name
-
-    def __eq__(self, other):
-        return isinstance(other, device)
-
-    def __hash__(self):
-        return 0
+    def __new__(cls, name="cpu"):
+        return super().__new__(cls, name) if name == "cpu" else lacking(f"the device {name}")
 
     def __repr__(self):
         return "device(type='cpu')"
-
-    def __str__(self):
-        return "cpu"
 
 
 CPU = device()

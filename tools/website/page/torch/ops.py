@@ -246,11 +246,6 @@ table(
 # Copies
 
 
-@both
-def clone(x, memory_format=None):
-    return made(x.read(), x.shape, x.dtype, (x,), lambda grad: [grad])
-
-
 @method
 def to(x, *given, dtype=None, device=None, copy=False, non_blocking=False):
     for each in given:
@@ -269,6 +264,7 @@ def copy_(x, other, non_blocking=False):
     return x
 
 
+both(lambda x, memory_format=None: made(x.read(), x.shape, x.dtype, (x,), lambda grad: [grad]), "clone")
 table(
     method,
     contiguous=lambda x, memory_format=None: x if x.is_contiguous() else x.clone(),
@@ -423,15 +419,13 @@ def stack(tensors, dim=0):
     return cat([each.unsqueeze(dim) for each in tensors], dim)
 
 
-@function
-def hstack(tensors):
-    tensors = [each.reshape(1) if not each.shape else each for each in tensors]
-    return cat(tensors, 0 if tensors[0].dim() == 1 else 1)
+def joined(tensors, dims, dim):
+    tensors = [each if each.dim() >= dims else each.reshape((1,) * (dims - 1) + (-1,)) for each in tensors]
+    return cat(tensors, min(dim, tensors[0].dim() - 1))
 
 
-@function
-def vstack(tensors):
-    return cat([each.reshape(1, -1) if each.dim() < 2 else each for each in tensors], 0)
+function(lambda tensors: joined(tensors, 1, 1), "hstack")
+function(lambda tensors: joined(tensors, 2, 0), "vstack")
 
 
 @method
@@ -445,10 +439,7 @@ def repeat(x, *times):
     return wide.clone().reshape([k * size for k, size in zip(times, x.shape, strict=True)])
 
 
-@both
-def tile(x, *times):
-    times = sizes(times)
-    return x.repeat((1,) * (x.dim() - len(times)) + times)
+both(lambda x, *times: x.repeat((1,) * (x.dim() - len(sizes(times))) + sizes(times)), "tile")
 
 
 @both
@@ -500,7 +491,7 @@ def operands(*given):
 
 
 def pointwise(name, plain, careful=None, slopes=(), kind_of=None, symbol=None):
-    """Make a function of one or two numbers: `careful` where `plain` raises, a slope for each, of them and y."""
+    """Make a function of one or two numbers: `careful` where `plain` raises, a slope by each, given all."""
 
     def mapped(*given, alpha=1, out=None):
         given = given if alpha == 1 else (given[0], given[1] * alpha)
@@ -1143,17 +1134,15 @@ def searchsorted(edges, values, *, right=False, side=None, out_int32=False):
 
 
 @both
-def unique(x, return_counts=False):
-    if return_counts:
-        lacking("torch.unique(return_counts=True)")
-    return from_data(sorted(set(x.read())), x.dtype)
-
-
-@both
 def bincount(x, weights=None, minlength=0):
     values = x.read()
     counts = [values.count(i) for i in range(max(minlength, max(values, default=-1) + 1))]
     return from_data(counts, int64) if weights is None else lacking("torch.bincount(weights)")
+
+
+@both
+def unique(x, **named):
+    return lacking(f"torch.unique({min(named)})") if named else from_data(sorted(set(x.read())), x.dtype)
 
 
 # Products
@@ -1263,9 +1252,7 @@ def einsum(equation, *tensors):
 # Comparing
 
 
-@both
-def equal(a, b):
-    return a.shape == b.shape and a.read() == b.read()
+both(lambda a, b: a.shape == b.shape and a.read() == b.read(), "equal")
 
 
 @both
