@@ -67,8 +67,14 @@ def fades(effects: Tensor, few: float) -> bool:
     Attention that is too sure chooses other tokens in each text, so their mean over texts is more even.
     """
     mean = (effects / effects.sum(dim=-1, keepdim=True)).mean(dim=0)
+    return bool(counted_alike(mean) <= few) and recency(effects) > FADES
+
+
+def recency(effects: Tensor) -> float:
+    """Return the correlation of ranks of effects (texts, T), their mean over texts, with the position."""
+    mean = (effects / effects.sum(dim=-1, keepdim=True)).mean(dim=0)
     ranks = torch.stack([torch.arange(len(mean)), mean.argsort().argsort()]).double()
-    return bool(counted_alike(mean) <= few and torch.corrcoef(ranks)[0, 1] > FADES)
+    return float(torch.corrcoef(ranks)[0, 1])
 
 
 @asks("Its own loss is the cross-entropy")

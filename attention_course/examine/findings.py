@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from attention_course.examine.beginning import FADES, recency
 from attention_course.examine.question import LONG, RESIDUAL, SHORT, Candidate, asks, found, same
 from attention_course.examine.report import Finding
 from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, parts_of, told
@@ -428,12 +429,17 @@ def reach_of(subject: Subject, T: int) -> tuple[int, float]:
 
 @asks("The order of tokens matters")
 def order_used(candidate: Candidate) -> Finding:
-    """Exchange the first two tokens, and look at a later output; then compare with two late ones."""
+    """Exchange the first two tokens that an output sees, and look at it; then compare with two late ones."""
     stirred, T = candidate.stirred, min(8, candidate.given.block_size)
     ids = stirred.draw(4, T, seed=5)
-    ids[:, 1] = stirred.others(ids[:, 0])
+    first = T - 1 - reach_of(stirred, T)[0]  # 0, unless it looks through a window
+    if first > T - 3:
+        raise CannotAskError("An output depends on no two tokens before its own.")
+    ids[:, first + 1] = stirred.others(ids[:, first])
+    exchanged = ids.clone()
+    exchanged[:, [first, first + 1]] = ids[:, [first + 1, first]]
     logits = stirred.logits(ids)[:, -1]
-    away = gap(logits, stirred.logits(ids[:, [1, 0, *range(2, T)]])[:, -1])
+    away = gap(logits, stirred.logits(exchanged)[:, -1])
     limit = stirred.tolerance(logits)
     said = f"Two early tokens change places: the last logits move by {away:.2g}."
     if away <= limit or (full := candidate.given.block_size) < SHORT:
@@ -470,17 +476,23 @@ def share_of_order(subject: Subject, T: int, places: tuple[int, ...], texts: int
 def residual(candidate: Candidate) -> Finding:
     """Compare the effect of the last token with that of those before it."""
     loud = candidate.loud
-    effects = loud.effects_on_last(candidate.short).mean(dim=0)
+    by_text = loud.effects_on_last(candidate.short)
+    effects = by_text.mean(dim=0)
     if not effects[:-1].any():
         raise CannotAskError("With these parameters no earlier token changes the last logits.")
     ratio = float(effects[-1] / effects[:-1].mean())
     times = f"{ratio:.1f}" if ratio < 1000 else "more than 1000"
     holds = ratio > RESIDUAL
-    apart = not holds and share_of_order(loud, candidate.short, (0, 1, 2, 5, 8), 16) > APART
+    cause = ""
+    recurrent = any(isinstance(module, nn.RNNBase) for module in loud.modules())
+    if not holds and (recurrent or recency(by_text[:, :-1]) > FADES):
+        cause = "fading"
+    elif not holds and share_of_order(loud, candidate.short, (0, 1, 2, 5, 8), 16) > APART:
+        cause = "apart"
     return found(
         holds,
         f"The last token changes the last logits {times} times as much as one before it.",
         f"More than {RESIDUAL} times: it comes by the residual stream as well as by attention.",
-        "apart" if apart else "",
-        otherwise="wrong" if candidate.is_copy and loud.embeddings and not apart else "doubtful",
+        cause,
+        otherwise="wrong" if candidate.is_copy and loud.embeddings and not cause else "doubtful",
     )

@@ -11,6 +11,8 @@ from attention_course.examine.subject import Subject
 DOUBTS = {
     "Mistral": {"The context is as long as it says"},  # a window: it cannot be told from a bug
     "Roberta": {"Gradients are of similar size"},
+    "LSTM, four layers": {"A token's own output depends most on itself"},
+    "convolution": {"The context is as long as it says"},
     "cache, token by token": {"With a cache the logits are the same"},
 }
 
