@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-speedrun bench-attention bench-generate bench-judge gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,9 @@ bench-attention: $(READY) ## measure seconds and memory of attention over T, wit
 
 bench-generate: $(READY) ## compare the cache with none, with transformers and with nanoGPT
 	$(RUN) tools/bench_generate.py
+
+bench-judge: $(READY) ## time the verdicts of the site; OPTIONS="--help" lists more
+	$(RUN) tools/bench_judge.py $(OPTIONS)
 
 gallery: $(READY) ## take a screenshot of each explorer, for README.md and slides
 	$(RUN) tools/take_gallery.py
