@@ -120,7 +120,7 @@ def test_the_hero_moves_and_shift_enter_goes_on_from_it(opened):
 
 @pytest.fixture(scope="module", params=RUNG_OF)
 def notebook(request, page):
-    """Open a notebook and run all its cells."""
+    """Open a notebook and run all its cells, each twice."""
     lab.open_notebook(page, page.address, f"my_notebooks/{request.param}.ipynb")
     lab.run_all(page, timeout=400_000)
     expect(page.locator(".attention-figure canvas").last).to_be_visible()

@@ -170,8 +170,13 @@ class Ended(BaseException):
     """As libraries raise it that are not to be stopped from leaving."""
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), Ended()])
-@pytest.mark.parametrize("at", ["__call__", "generate", "train", "state_dict", "__deepcopy__"])
+@pytest.mark.parametrize(
+    ("at", "error"),
+    [
+        *((at, SystemExit(0)) for at in ("__call__", "generate", "train", "state_dict", "__deepcopy__")),
+        *(("generate", error) for error in (KeyboardInterrupt(), GeneratorExit(), Ended())),
+    ],
+)
 def test_nothing_that_a_model_raises_ends_the_examination(at, error):
     class Raising(Model):
         pass
