@@ -50,10 +50,6 @@ def has_tag(cell: NotebookNode, *tags: str) -> bool:
     return not {*tags}.isdisjoint(cell.metadata.get("tags", []))
 
 
-def code_of(path: Path) -> str:
-    return "\n\n".join(cell.source for cell in cells(path, "code"))
-
-
 def outputs(path: Path) -> list[NotebookNode]:
     return [output for cell in cells(path, "code") for output in cell.outputs]
 

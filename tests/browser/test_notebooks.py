@@ -199,7 +199,7 @@ def test_an_exercise_is_answered_wrong_and_then_right(notebook, page):
         page.keyboard.press("Control+A")
         page.keyboard.insert_text(f"{answer}\n\n\n{call}answer)")
         page.keyboard.press("Control+Enter")
-        panel.filter(has_text=words).wait_for(timeout=10_000)
+        panel.filter(has_text=words).wait_for(timeout=60_000)
 
 
 @pytest.mark.parametrize("notebook", ["08_bigram_to_gpt"], indirect=True)
