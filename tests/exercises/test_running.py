@@ -71,7 +71,7 @@ def test_what_an_answer_calls_is_known_by_name():
         return x.exp() / x.exp().sum()
 
     x = torch.ones(3)
-    assert "softmax" not in running.Answer(softmax).called((x,))  # the answer itself may be called so
+    assert "softmax" not in running.Submission(softmax).called((x,))  # the answer itself may be called so
     for answer in (
         lambda x: softmax(x),
         lambda x: torch.special.softmax(x, -1),
@@ -80,4 +80,4 @@ def test_what_an_answer_calls_is_known_by_name():
         functools.partial(torch.softmax, dim=-1),
         torch.nn.Softmax(dim=-1),
     ):
-        assert "softmax" in running.Answer(answer).called((x,))
+        assert "softmax" in running.Submission(answer).called((x,))

@@ -204,7 +204,7 @@ def packed(path: Path) -> int:
     return len(gzip.compress(path.read_bytes())) if path.suffix in TEXT else path.stat().st_size
 
 
-def test_it_is_small(site):
+def test_site__is_small(site):
     """The limits of what a phone has to load, in bytes as a server sends them."""
     first = site / "01_bag_of_words/index.html"
     elements = read(first).elements
