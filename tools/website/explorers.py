@@ -253,7 +253,7 @@ def load(name: str) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write what explorers need in a page: their data, a model, and the script that draws in notebooks, too."""
+    """Write what explorers need in a page: data, a model, and scripts, of which one draws in notebooks."""
     folder.mkdir(parents=True, exist_ok=True)
     drawing = bundle(PANELS, FIGURE) + "export { numbers };\n"
     (folder / "figure.js").write_text(drawing, encoding="utf-8")
@@ -302,9 +302,10 @@ def typed_html(text: dict, explorer: str) -> str:
     """Return the HTML of the text that a visitor changes, and of the place for what is said about it."""
     key = f"{explorer}-text"
     return (
-        f'<div class="control typed"><label for="{key}">your text</label><textarea id="{key}" name="text" rows="3" '
-        f'maxlength="{text["most"]}" autocomplete="off" autocapitalize="off" spellcheck="false" '
-        f'aria-describedby="{key}-said">{html.escape(text["start"])}</textarea>'
+        f'<div class="control typed"><label for="{key}">your text</label>'
+        f'<textarea id="{key}" name="text" rows="3" maxlength="{text["most"]}" autocomplete="off" '
+        f'autocapitalize="off" spellcheck="false" aria-describedby="{key}-said">'
+        f"{html.escape(text['start'])}</textarea>"
         f'<p class="said" id="{key}-said" role="status"></p></div>'
     )
 

@@ -33,7 +33,10 @@ CACHE_SIZE = 2000  # logits of one position each, about 1 KiB
 PALE = 0.3  # shade of the prompt
 PROMPT_ROWS = 4  # of a long prompt, the end is shown
 TYPED = "prompt"  # the site runs the model in the page: explorer_sampling.js
-NOTE = "Type a beginning of your own, and the model goes on from there. It runs in this page: its 109 thousand parameters (0.2 MB) are loaded when you first change something."
+NOTE = (
+    "Type the beginning of a story, and the model goes on from there. It runs in this page: its 109 thousand "
+    "parameters (0.2 MB) are loaded as soon as you change something."
+)
 SETTINGS = {"temperature": 1.3}  # of its picture in README.md
 
 
