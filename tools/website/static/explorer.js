@@ -68,7 +68,7 @@ export function pictureOf(data, setting, dragged = {}, model = undefined, text =
 function readable(text, { characters, config }) {
   const unknown = [...new Set(text)].filter((one) => !characters.includes(one)).map((one) => `“${one}”`);
   const known = ["\n", ...text].filter((one) => characters.includes(one));
-  const words = `The model has never read ${unknown.join(", ")}, so that is left out. It knows these: ${[...characters.trim()].join(" ")}`;
+  const words = `Left out: ${unknown.join(", ")}. The model has only ever read these, and spaces: ${[...characters.trim()].join(" ")}`;
   return [known.slice(-config.block_size).join(""), unknown.length ? words : ""];
 }
 
