@@ -13,7 +13,7 @@ from website.explorers import save_model
 from attention_course.attention import record_weights
 from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.plots import Text
-from attention_course.plots.drawing import HERE as PLOTS
+from attention_course.plots.render import HERE as PLOTS
 from attention_course.rungs.bigram_to_gpt.explorer_sampling import probabilities_of
 from attention_course.text import CharTokenizer
 

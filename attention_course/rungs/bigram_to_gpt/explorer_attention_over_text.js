@@ -34,7 +34,7 @@ export default function compute([text, bars], { layer, head, position: query }, 
         heights,
         texts: numbers(heights),
         labels: named.map(({ key, name }) => `${key} ${name}`),
-        room: named.length,
+        reserved: named.length,
       },
     ],
     caption:

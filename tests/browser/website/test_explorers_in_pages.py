@@ -94,7 +94,7 @@ def compare(page, name, explorer, count=RANDOM):
     """Compare what the page shows with what Python does, for all settings, or for `count` of them."""
     page.open(name)
     page.wait_for_selector("[data-painted]")
-    values = explorers.offered(name, explorer)
+    values = explorers.site_values(name, explorer)
     dragged = [key for panel in explorer.figure.panels for key in getattr(panel, "controls", ())]
     keys = [key for key in values if key not in dragged]
     settings = list(product(*(range(len(values[key])) for key in keys)))
@@ -163,7 +163,7 @@ def test_the_page_shows_what_python_shows_of_a_text(name, text, page, trained):
     model, tokenizer = trained
     told = {EXPLORERS[name].TYPED: f"\n{text}"}
     explorer = explore(name, model=model, tokenizer=tokenizer, **told)
-    values = explorers.offered(name, explorer)
+    values = explorers.site_values(name, explorer)
     rng = random.Random(0)
     settings = [{key: rng.randrange(len(those)) for key, those in values.items()} for _ in range(60)]
     page.open(name)
@@ -189,7 +189,7 @@ def test_the_page_shows_what_python_shows_of_a_text(name, text, page, trained):
 
 def test_the_page_shows_what_python_shows_of_the_real_model(page, smollm):
     model, tokenizer = smollm
-    text = EXPLORERS["heads"].OFFERED["text"][0]
+    text = EXPLORERS["heads"].SITE_VALUES["text"][0]
     compare(page, "heads", explore("heads", model=model, tokenizer=tokenizer, text=text), count=40)
 
 
@@ -209,7 +209,7 @@ def expect_alike(explorer, python, setting):
 def test_keys_and_mouse_reach_all_values_of_each_control(name, page):
     """Of a slider the last but one as well as both ends."""
     explorer, python = live(page, name), explore(name)
-    values = explorers.offered(name, python)
+    values = explorers.site_values(name, python)
     for control in json.loads(explorers.load(name))["controls"]:
         key, labels = control["name"], control["labels"]
         handle, those = explorer.locator(f"[name={key}]"), values[key]
