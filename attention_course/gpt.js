@@ -143,7 +143,7 @@ function half(bits) {
 export function parse(bytes) {
   const length = new DataView(bytes).getUint32(0, true);
   const { __metadata__: about, ...tensors } = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, length)));
-  const state = { config: JSON.parse(about.config), characters: JSON.parse(about.characters) };
+  const state = JSON.parse(about.gpt); // config and characters
   for (const [name, { shape, data_offsets }] of Object.entries(tensors)) {
     const [from, to] = data_offsets.map((offset) => 8 + length + offset);
     const module = name.split(".").slice(0, -1); // transformer, h, 0, attn, c_attn

@@ -159,7 +159,7 @@ def save_model(model: GPT, tokenizer: CharTokenizer, path: Path) -> None:
         )
     tensors = {key: value.half() for key, value in model.state_dict().items() if key != "lm_head.weight"}
     about = {"config": vars(model.config), "characters": tokenizer.characters}
-    save_file(tensors, path, metadata={key: json.dumps(value) for key, value in about.items()})
+    save_file(tensors, path, metadata={"gpt": json.dumps(about)})  # one entry: of several the order changes
 
 
 def pictures(name: str, explorer: Explorer) -> dict:

@@ -126,7 +126,7 @@ def trained():
     path = explorers.DUMPED / explorers.MODEL
     state = {key: value.float() for key, value in load_file(path).items()}
     with safe_open(path, "pt") as file:
-        about = {key: json.loads(value) for key, value in file.metadata().items()}
+        about = json.loads(file.metadata()["gpt"])
     model = GPT(GPTConfig(**about["config"])).eval()
     model.load_state_dict(state | {"lm_head.weight": state["transformer.wte.weight"]})
     return model, CharTokenizer(about["characters"])
