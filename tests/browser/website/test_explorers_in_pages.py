@@ -365,6 +365,7 @@ def test_a_model_that_does_not_come_is_told_and_asked_for_again(page, writing):
     writing.get_by_label("your text").fill("Sam")
     expect(page.locator(ALERT)).to_contain_text("could not be loaded: 404 ")
     expect(writing.locator(".attention-caption")).to_have_text(before)
+    expect(writing.locator(".said")).to_be_empty()
     page.unroute(f"**/{explorers.MODEL}")
     writing.get_by_label("your text").fill("Ben")
     expect(writing.locator(".attention-caption")).to_contain_text("After “↵Ben”")

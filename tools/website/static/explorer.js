@@ -116,6 +116,7 @@ function enliven(explorer, data) {
       model.set("settings", Object.values(scores()));
       draw(pictureOf(data, inputs.map(settingOf), scores(), trained, text));
     } catch (error) {
+      if (data.model) said.textContent = "";
       draw({ ...before, error: `${error.name}: ${error.message}` });
     }
   };
