@@ -227,20 +227,6 @@ def test_another_file_with_its_checksum_is_refused_and_no_code_in_it_executed(
     assert not (tmp_path / "harm").exists()
 
 
-def test_it_is_on_the_disk_before_it_gets_its_name(place, served, monkeypatch):
-    """Or a power cut leaves a file that is shorter."""
-    synced, replace = [], os.replace
-
-    def rename(new, old):
-        assert synced[-1] == os.stat(new).st_ino
-        replace(new, old)
-
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
-    monkeypatch.setattr(os, "replace", rename)
-    load_smollm()
-    assert synced == [checksum_of(place).stat().st_ino, place.stat().st_ino]
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_what_a_killed_process_left_is_removed(place, served, small, kept):
     if kept:

@@ -1,7 +1,5 @@
 """The command line: what it prints, how it is stopped and resumed, and several processes."""
 
-import argparse
-import contextlib
 import io
 import os
 import re
@@ -203,28 +201,6 @@ def test_two_processes_train_like_one(text, tmp_path):
         assert two["history"][losses] == pytest.approx(one["history"][losses], abs=1e-5)
     for name, weights in one["model"].items():
         torch.testing.assert_close(two["model"][name], weights, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("device", "expected"),
-    [("cpu", ["gloo", "cpu"]), ("cuda", ["cuda:1", "nccl", "cuda:1"]), ("cuda:0", ["nccl", "cuda:0"])],
-)
-@pytest.mark.parametrize("fails", [False, True])
-def test_processes_of_torchrun_join_and_leave(monkeypatch, device, expected, fails):
-    calls = []
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setattr(command_line, "device_called", lambda name: name)
-    monkeypatch.setattr(torch.cuda, "set_device", calls.append)
-    monkeypatch.setattr(torch.distributed, "init_process_group", calls.append)
-    monkeypatch.setattr(torch.distributed, "barrier", lambda: calls.append("wait"))
-    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("leave"))
-    options = argparse.Namespace(device=device)
-    with contextlib.suppress(OSError), command_line.process_group(options):
-        calls.append(options.device)
-        if fails:
-            raise OSError
-    assert calls == [*expected, *["wait"] * (not fails), "leave"]
 
 
 def test_a_process_without_a_gpu_of_its_own_is_told_so(monkeypatch):

@@ -27,6 +27,13 @@ from website.pages import HERE, NOTEBOOKS, Page, practice, render, templates
 
 ROOT = HERE.parent.parent
 PACKAGE = ROOT / "attention_course"
+SHEETS = (
+    "static/question.css",
+    "static/fill.css",
+    "explorers/figure.css",
+    "static/explorer.css",
+    "static/site.css",
+)
 SCRIPT = re.compile(r"<script>\n(.*?)</script>", re.S)
 
 
@@ -77,6 +84,9 @@ def build(folder: Path) -> None:
     write(folder / "static" / "fill.css", fills.CSS)
     write(folder / "static" / "fill.js", fills.SCRIPT)
     explorers.write(folder / "explorers")
+    (folder / "static" / "all.css").write_text(
+        "\n".join((folder / path).read_text(encoding="utf-8") for path in SHEETS), encoding="utf-8"
+    )
     write_judge(folder)
     pages = [Page(rung) for rung in RUNGS]
     for page in pages:
