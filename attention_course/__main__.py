@@ -14,7 +14,7 @@ from urllib.parse import quote
 from attention_course import __version__
 from attention_course.ladder import RUNGS
 
-COMMANDS = {"class": "classroom", "certificate": "certificate"}  # what they run; a FOLDER of the name is ./class
+COMMANDS = {"class": "classroom.__main__", "certificate": "certificate"}  # a FOLDER of the name is ./class
 NEEDS_MORE = 'The notebooks need more packages: pip install "attention-course[course]". ({})'
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     """Run the command `attention-course`, which is `python -m attention_course`, too."""
     if module := COMMANDS.get("".join(sys.argv[1:2])):
         try:
-            command = import_module(f"attention_course.{module}.__main__")
+            command = import_module(f"attention_course.{module}")
         except ModuleNotFoundError as error:
             sys.exit(NEEDS_MORE.format(error))
         return command.main(sys.argv[2:])
@@ -30,8 +30,9 @@ def main() -> None:
         prog="attention-course",
         usage="%(prog)s [FOLDER] [--no-lab] [options of JupyterLab]",
         description=__doc__,
-        epilog="All other options go to JupyterLab, for example --no-browser or --port=8889. Two other commands: "
-        "attention-course class --help, for votes in a classroom, and attention-course certificate --help.",
+        epilog="All other options go to JupyterLab, for example --no-browser or --port=8889. "
+        "Other commands: attention-course class --help, for votes in a classroom, and "
+        "attention-course certificate --help.",
         allow_abbrev=False,
     )
     parser.add_argument("folder", nargs="?", default="my_notebooks", help="by default my_notebooks")

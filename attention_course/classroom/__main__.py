@@ -20,17 +20,19 @@ from attention_course.names import look_up
 from attention_course.questions import QUESTIONS, Entry
 
 NOWHERE = "192.0.2.1"  # an address for documentation, RFC 5737; nothing is sent there
-FORM = 'Write [NAME], question = "...", and choices = [{text = "...", explanation = "...", right = true}, ...].'
+FORM = (
+    'Write [NAME], question = "...", and choices = [{text = "...", explanation = "...", right = true}, ...].'
+)
 
 
 def arguments() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="attention-course class",
-        description="Put questions to a class, one at a time. Phones in the same network vote on them, without "
-        "an account: vote, talk, vote again, and read what there is to say to each choice.",
-        epilog="The page for teachers of the course's site has a plan of each rung, with questions to vote on. "
-        "Every device in the network of ADDRESS can vote, and nothing is sent beyond it.",
+        description="Put questions to a class, one at a time. Phones in the same network vote on them, "
+        "without an account: vote, talk, vote again, and read what there is to say to each choice.",
+        epilog="The page for teachers of the course's site has a plan of each rung, with questions to vote "
+        "on. Every device in the network of ADDRESS can vote, and nothing is sent beyond it.",
     )
     parser.add_argument(
         "questions",
@@ -39,9 +41,13 @@ def arguments() -> argparse.ArgumentParser:
         help="a question of the course, such as after_a_space; a rung, such as bag_of_words, for all of its "
         "questions; or a file of your own, such as mine.toml, in the form of the course's questions.toml",
     )
-    parser.add_argument("--address", help="the address of this computer in the network; by default it is found")
+    parser.add_argument(
+        "--address", help="the address of this computer in the network; by default it is found"
+    )
     parser.add_argument("--port", type=int, default=8000, help="by default 8000")
-    parser.add_argument("--votes", type=Path, metavar="FILE", help="where the votes go; by default votes-TIME.jsonl")
+    parser.add_argument(
+        "--votes", type=Path, metavar="FILE", help="where the votes go; by default votes-TIME.jsonl"
+    )
     parser.add_argument("--no-browser", action="store_true", help="do not open the teacher's page")
     return parser
 
@@ -130,8 +136,8 @@ def main(argv: list[str] | None = None) -> None:
         if not session.summary():  # as when the port is in use
             file.unlink()
         sys.exit(
-            f"No class at {address}:{options.port}: {error.strerror}. Name another port, --port 8001, or one of "
-            "this computer's own addresses, --address 192.168.1.7"
+            f"No class at {address}:{options.port}: {error.strerror}. Name another port, --port 8001, or one "
+            "of this computer's own addresses, --address 192.168.1.7"
         )
     print(*session.summary(), f"All votes are in {file}", sep="\n")
 
@@ -145,8 +151,8 @@ async def teach(session: Session, address: str, options: argparse.Namespace) -> 
         f"Your own page is {teacher}",
         "Who has that address leads the class, so keep it to yourself: the page itself does not show it.",
         f"Votes go into {session.file.name}",
-        "If phones find nothing there, this computer's firewall or the network keeps devices apart; the hotspot "
-        "of a phone does not.",
+        "If phones find nothing there, this computer's firewall or the network keeps devices apart; the "
+        "hotspot of a phone does not.",
         sep="\n",
         flush=True,
     )

@@ -3,7 +3,6 @@
 import hmac
 import io
 import secrets
-from importlib.resources import files
 from pathlib import Path
 
 import segno
@@ -16,13 +15,14 @@ from attention_course.classroom.session import LETTERS, RefusedError, Session
 from attention_course.plots.ink import coloured
 from attention_course.questions import marked
 
-HERE = Path(str(files(__package__)))
+HERE = Path(__file__).parent
 LONGEST = 1000  # bytes of what a page sends
 CUT = 2**16  # bytes after which a connection is closed without a word
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+TYPES = {"css": "text/css", "js": "text/javascript"}
 PHONE, TEACHER = "attention_phone", "attention_teacher"  # the cookies
 NOT_THE_TEACHER = "Only the teacher's page does that. Its address is where the class was started."
 
@@ -92,7 +92,7 @@ class Page(RequestHandler):
 class Phone(Page):
     """The page of a phone, or with `now` the part of it that changes."""
 
-    def get(self, now: str = "") -> None:
+    def get(self, now: str) -> None:
         """Answer with the page."""
         phone = self.get_cookie(PHONE, "") or ""
         if phone not in self.session.phones:
@@ -104,7 +104,7 @@ class Phone(Page):
         self.session.hear(phone)
         self.show("phone_now.html" if now else "phone.html", chosen=self.session.chosen(phone))
 
-    def post(self, _: str = "") -> None:
+    def post(self, _: str) -> None:
         """Take a vote."""
         phone = self.get_cookie(PHONE, "") or ""
         try:
@@ -123,12 +123,12 @@ class Screen(Page):
         if not hmac.compare_digest((self.get_cookie(TEACHER, "") or "").encode(), self.secret.encode()):
             raise HTTPError(403, NOT_THE_TEACHER)
 
-    def get(self, now: str = "") -> None:
+    def get(self, now: str) -> None:
         """Answer with the page."""
         address = f"http://{self.request.host}"
         self.show("screen_now.html" if now else "screen.html", address=address)
 
-    def post(self, _: str = "") -> None:
+    def post(self, _: str) -> None:
         """Lead the class on."""
         try:
             self.session.act(*(self.field(name) for name in ("action", "question", "stage")))
@@ -163,11 +163,9 @@ class Code(Page):
 class File(Page):
     """The style and the script."""
 
-    TYPES = {"css": "text/css", "js": "text/javascript"}
-
     def get(self, kind: str) -> None:
         """Answer with the file."""
-        self.set_header("Content-Type", f"{self.TYPES[kind]}; charset=utf-8")
+        self.set_header("Content-Type", f"{TYPES[kind]}; charset=utf-8")
         self.finish(coloured((HERE / f"class.{kind}").read_text(encoding="utf-8")))
 
 
@@ -209,8 +207,8 @@ def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, s
     secret, hosts = secrets.token_urlsafe(16), set[str]()
     given = {"session": session, "secret": secret, "hosts": hosts}
     pages = [
-        (r"/(now)?", Phone),
-        (r"/screen/(now)?", Screen),
+        (r"/(|now)", Phone),
+        (r"/screen/(|now)", Screen),
         (r"/teacher/([\w-]*)", Door),
         (r"/code\.svg", Code),
         (r"/class\.(css|js)", File),
@@ -230,4 +228,3 @@ def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, s
     host = f"[{address}]" if ":" in address else address
     hosts.add(f"{host}:{port}")
     return server, f"http://{host}:{port}", f"http://{host}:{port}/teacher/{secret}"
-

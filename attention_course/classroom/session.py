@@ -153,7 +153,7 @@ class Session:
         return len(voted), len(there | voted)
 
     def summary(self) -> list[str]:
-        """Return a line for each question that was voted on, with the share of right answers in each round."""
+        """Return a line for each question that was voted on, with the right answers of each round."""
         lines = []
         for (name, entry), votes in zip(self.questions, self.votes, strict=True):
             right = [index for index, choice in enumerate(entry["choices"]) if choice.get("right")]

@@ -142,7 +142,7 @@ def named(step: dict, kind: str) -> list[str]:
 
 
 def lesson(rung: Rung, minutes: str) -> dict:
-    """Return the plan of a lesson, for its template: each step with the minutes at which it begins and ends."""
+    """Return the plan of a lesson, for its template: each step with the minute of its begin and its end."""
     steps, clock = [], 0
     for step in rung.teach[minutes]:
         begins, clock = clock, clock + step["minutes"]
@@ -153,7 +153,11 @@ def lesson(rung: Rung, minutes: str) -> dict:
             "anchor": heading_anchor(step.get("at", "")),
         }
         steps.append(step | shown | {"begins": begins, "ends": clock})
-    return {"minutes": minutes, "steps": steps, "votes": [name for step in steps for name, _ in step["votes"]]}
+    return {
+        "minutes": minutes,
+        "steps": steps,
+        "votes": [name for step in steps for name, _ in step["votes"]],
+    }
 
 
 def teach(rungs: tuple[Rung, ...]) -> str:
