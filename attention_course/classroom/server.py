@@ -12,7 +12,7 @@ from tornado.template import Loader
 from tornado.web import Application, HTTPError, RequestHandler
 
 from attention_course.classroom.session import LETTERS, RefusedError, Session
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 from attention_course.questions import marked
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ import nbformat
 from attention_course import fills, questions
 from attention_course.heroes import hero
 from attention_course.ladder import RUNGS
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 from attention_course.workspace import clean
 from website import explorers, judge
 from website.pages import HERE, NOTEBOOKS, Page, practice, render, teach, templates

@@ -32,7 +32,7 @@ from pygments.lexers import PythonLexer
 
 from attention_course import __version__
 from attention_course.exercises import EXERCISES
-from attention_course.exercises.exercise import CATALOGUE, undocumented, unwrapped
+from attention_course.exercises.exercise import SHARED_MESSAGES, undocumented, unwrapped
 from attention_course.fills import fill, fills
 from attention_course.ladder import MORE, RUNGS, Rung
 from attention_course.progress import SKIP
@@ -164,7 +164,7 @@ def teach(rungs: tuple[Rung, ...]) -> str:
     """Return the page for teachers: two plans of each rung."""
     plans = [(rung, [lesson(rung, minutes) for minutes in ("45", "90")]) for rung in rungs]
     titles = {name: task.title for rung in rungs for name, task in tasks(rung).items()}
-    said = {"mistake": CATALOGUE["mask_after_softmax"], "titles": titles, "root": "../"}
+    said = {"mistake": SHARED_MESSAGES["mask_after_softmax"], "titles": titles, "root": "../"}
     return render("teach.html", plans=plans, questions=len(QUESTIONS), exercises=len(EXERCISES), **said)
 
 
