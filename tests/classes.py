@@ -4,7 +4,7 @@ import asyncio
 import http.client
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -67,14 +67,13 @@ class Client:
         self.get(urlsplit(address).path or "/")
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> "Client":
-        connection = http.client.HTTPConnection(self.host, timeout=60)
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         form = {"Content-Type": "application/x-www-form-urlencoded"} if body is not None else {}
-        connection.request(method, path, body, {"Cookie": self.cookie, **form, **headers})
-        answer = connection.getresponse()
-        self.status, self.text, self.headers = answer.status, answer.read().decode(), answer.headers
+        with closing(http.client.HTTPConnection(self.host, timeout=60)) as connection:
+            connection.request(method, path, body, {"Cookie": self.cookie, **form, **headers})
+            answer = connection.getresponse()
+            self.status, self.text, self.headers = answer.status, answer.read().decode(), answer.headers
         self.cookie = (answer.headers["Set-Cookie"] or self.cookie).partition(";")[0]
-        connection.close()
         return self
 
     def get(self, path: str, **headers: str) -> "Client":

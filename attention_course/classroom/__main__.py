@@ -129,7 +129,8 @@ def main(argv: list[str] | None = None) -> None:
             sys.exit("This computer is in no network. Join one, or name its address: --address 192.168.1.7")
         sys.exit(printable(f"{error.filename}: {error.strerror}."))
     try:
-        asyncio.run(teach(session, address, options))
+        with session.file:
+            asyncio.run(teach(session, address, options))
     except KeyboardInterrupt:
         print()
     except OSError as error:

@@ -3,11 +3,11 @@
 import hmac
 import io
 import secrets
+import socket
 from pathlib import Path
 
 import segno
 from tornado.httpserver import HTTPServer
-from tornado.netutil import bind_sockets
 from tornado.template import Loader
 from tornado.web import Application, HTTPError, RequestHandler
 
@@ -222,9 +222,11 @@ def open_class(session: Session, address: str, port: int) -> tuple[HTTPServer, s
     server = HTTPServer(
         application, max_buffer_size=CUT, max_body_size=CUT, max_header_size=CUT // 4, body_timeout=10
     )
-    sockets = bind_sockets(port, address)
-    server.add_sockets(sockets)
-    port = sockets[0].getsockname()[1]
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.create_server((address, port), family=family, backlog=128)
+    listening.setblocking(False)
+    server.add_socket(listening)
+    port = listening.getsockname()[1]
     host = f"[{address}]" if ":" in address else address
     hosts.add(f"{host}:{port}")
     return server, f"http://{host}:{port}", f"http://{host}:{port}/teacher/{secret}"
