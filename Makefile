@@ -1,4 +1,4 @@
-# `make lab` to learn, `make check` during development, `make test` before a commit. Windows, or no make: see README.md.
+# `make lab` to learn, `make check` during development, `make test` before a commit. Windows, or no make: see INSTALL.md.
 
 PYTHON ?= python3
 LAB_OPTIONS ?=

@@ -15,15 +15,12 @@ from pathlib import Path
 import nbformat
 
 from attention_course import fills, questions
-from attention_course.exercises import EXERCISES
-from attention_course.exercises.exercise import SHARED_MESSAGES
 from attention_course.heroes import hero
 from attention_course.ladder import RUNGS
 from attention_course.plots.style import coloured
-from attention_course.questions import QUESTIONS
 from attention_course.workspace import clean
 from website import explorers, judge
-from website.pages import HERE, NOTEBOOKS, Page, practice, render, templates
+from website.pages import HERE, NOTEBOOKS, Page, practice, render, teach, templates
 
 ROOT = HERE.parent.parent
 PACKAGE = ROOT / "attention_course"
@@ -39,10 +36,8 @@ SCRIPT = re.compile(r"<script>\n(.*?)</script>", re.S)
 
 def front(pages: list[Page]) -> str:
     """Return the front page."""
-    counts = {"questions": len(QUESTIONS), "exercises": len(EXERCISES)}
     moving = {"ladder": hero("ladder").page(), "explorer": explorers.markup("query_key_value")}
-    mistake = SHARED_MESSAGES["mask_after_softmax"]
-    return render("front.html", pages=pages, root="./", mistake=mistake, **counts, **moving)
+    return render("front.html", pages=pages, root="./", **moving)
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -97,6 +92,7 @@ def build(folder: Path) -> None:
         notebook = clean(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4))
         write(folder / name / f"{name}.ipynb", nbformat.writes(notebook))
     write_page(folder, "practice", practice(RUNGS))
+    write_page(folder, "teach", teach(RUNGS))
     write_page(folder, "", front(pages))
     wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
     subprocess.run(wheel, cwd=ROOT, check=True, capture_output=True)

@@ -32,7 +32,7 @@ from pygments.lexers import PythonLexer
 
 from attention_course import __version__
 from attention_course.exercises import EXERCISES
-from attention_course.exercises.exercise import undocumented, unwrapped
+from attention_course.exercises.exercise import SHARED_MESSAGES, undocumented, unwrapped
 from attention_course.fills import fill, fills
 from attention_course.ladder import MORE, RUNGS, Rung
 from attention_course.progress import SKIP
@@ -130,6 +130,44 @@ def practice(rungs: tuple[Rung, ...]) -> str:
     return render("practice.html", parts=parts, root="../", right=json.dumps(right))
 
 
+def heading_anchor(text: str) -> str:
+    """Return the anchor of a heading, without the number that a second one of the same text gets."""
+    return re.sub(r"\W+", "-", text.lower()).strip("-")
+
+
+def named(step: dict, kind: str) -> list[str]:
+    """Return the names of a kind in a step of a lesson, which has none, one or a list."""
+    names = step.get(kind, [])
+    return [names] if isinstance(names, str) else names
+
+
+def lesson(rung: Rung, minutes: str) -> dict:
+    """Return the plan of a lesson, for its template: each step with the minute of its begin and its end."""
+    steps, clock = [], 0
+    for step in rung.teach[minutes]:
+        begins, clock = clock, clock + step["minutes"]
+        shown = {
+            "votes": [(name, QUESTIONS[name]["question"]) for name in named(step, "vote")],
+            "fills": named(step, "fill"),
+            "exercises": named(step, "exercise"),
+            "anchor": heading_anchor(step.get("at", "")),
+        }
+        steps.append(step | shown | {"begins": begins, "ends": clock})
+    return {
+        "minutes": minutes,
+        "steps": steps,
+        "votes": [name for step in steps for name, _ in step["votes"]],
+    }
+
+
+def teach(rungs: tuple[Rung, ...]) -> str:
+    """Return the page for teachers: two plans of each rung."""
+    plans = [(rung, [lesson(rung, minutes) for minutes in ("45", "90")]) for rung in rungs]
+    titles = {name: task.title for rung in rungs for name, task in tasks(rung).items()}
+    said = {"mistake": SHARED_MESSAGES["mask_after_softmax"], "titles": titles, "root": "../"}
+    return render("teach.html", plans=plans, questions=len(QUESTIONS), exercises=len(EXERCISES), **said)
+
+
 def right_choice(entry: dict) -> str:
     """Return the text of the right choice of a question."""
     return next(choice["text"] for choice in entry["choices"] if choice.get("right"))
@@ -197,7 +235,7 @@ class Page:
         if token.tag == "h1":
             self.title = text.partition(": ")[2] or text
             return
-        name = re.sub(r"\W+", "-", text.lower()).strip("-")
+        name = heading_anchor(text)
         self._anchors[name] += 1
         if self._anchors[name] > 1:
             name += f"-{self._anchors[name]}"
