@@ -100,7 +100,7 @@ class Rung:
 
     @cached_property
     def hardest(self) -> str:
-        """Its hardest exercise, of several the one that takes longest: whoever passes it has the rung done."""
+        """Its hardest exercise, of several the longest: for whoever passes it, the rung is done."""
         exercises = self.table("exercises.toml")
         return max(exercises, key=lambda name: (exercises[name]["difficulty"], exercises[name]["minutes"]))
 
@@ -116,9 +116,8 @@ class Rung:
     @property
     def taste_minutes(self) -> float:
         """The minutes to see the opening picture, and to read and do all as far as the first fill."""
-        words, asks, cells = reading(
-            re.split(r"^fill\(", self.text("notebook.py"), maxsplit=1, flags=re.M)[0]
-        )
+        source, *_ = re.split(r"^fill\(", self.text("notebook.py"), maxsplit=1, flags=re.M)
+        words, asks, cells = reading(source)
         return words / 150 + asks + 1 + (cells - asks - 1) / 2
 
     @property

@@ -1,7 +1,8 @@
 """What a learner has done, in `progress.json` beside the notebooks: a file to read, and to delete.
 
 In a notebook `progress()` shows all rungs, and `progress("bag_of_words")` one. What was missed comes back in
-a review after each of DAYS, as long as it goes right. For a class, `python -m attention_course.progress FILE...` prints who is where, and what most of them failed.
+a review after each of DAYS, as long as it goes right. For a class,
+`python -m attention_course.progress FILE...` prints who is where, and what most of them failed.
 """
 
 import argparse
@@ -10,10 +11,10 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from functools import partial
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock
@@ -206,17 +207,23 @@ def is_due(record: Record, item: str) -> bool:
     return item in record.review and record.review[item].due <= date.today().isoformat()
 
 
-def due(record: Record) -> list[tuple[str, str]]:
-    """Return the kind and the name of each thing that is due and that this edition has, the oldest first."""
-    items = sorted(filter(partial(is_due, record), record.review), key=lambda item: record.review[item].due)
+@cache
+def that_come_back() -> set[str]:
+    """Return all that may come back: questions, fills, and the exercises that are not too long."""
     exercises = {name: each for rung in RUNGS for name, each in rung.table("exercises.toml").items()}
-    known = {
-        "question": {name for rung in RUNGS for name in rung.questions},
-        "exercise": {name for name, each in exercises.items() if each["minutes"] <= LONGEST},
-        "fill": {*exercises}.union(*(rung.steps for rung in RUNGS)),
-    }
-    parts = [(kind, name) for kind, _, name in (item.partition(" ") for item in items)]
-    return [(kind, name) for kind, name in parts if name in known.get(kind, ())]
+    questions = {f"question {name}" for rung in RUNGS for name in rung.questions}
+    fills = {f"fill {name}" for name in exercises.keys() | {name for rung in RUNGS for name in rung.steps}}
+    return (
+        questions
+        | fills
+        | {f"exercise {name}" for name, each in exercises.items() if each["minutes"] <= LONGEST}
+    )
+
+
+def due(record: Record) -> list[str]:
+    """Return what is due and comes back in this edition, the oldest first."""
+    found = [item for item in record.review if is_due(record, item) and item in that_come_back()]
+    return sorted(found, key=lambda item: record.review[item].due)
 
 
 def keep_review(item: str, right: bool) -> str:
@@ -303,29 +310,26 @@ class Standing:
         )
 
 
-def counted(things: Collection[str], noun: str) -> str:
+def counted(things: Sized, noun: str) -> str:
     """Return the number of things with the noun in singular or plural."""
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def to_review(record: Record) -> str:
     """Say what is due, and how to review it: "" if nothing is."""
-    kinds = Counter(kind for kind, _ in due(record))
+    kinds = Counter(item.split()[0] for item in due(record))
     things = " and ".join(counted(range(number), kind) for kind, number in kinds.items())
-    return (
-        f"To review: {things}. Run `from attention_course.review import review; review()`." if kinds else ""
-    )
+    return things and f"To review: {things}. Run `from attention_course.review import review; review()`."
 
 
 def ways(standings: list[Standing]) -> list[str]:
     """Say how far up each way one has come: a taste of a rung is a fill of it."""
     found = []
     for way in WAYS:
-        done = [
-            each.tasted if way.name == "taste" else each.done for each in standings if each.rung in way.rungs
-        ]
-        hours = f"about {way.hours} hours"
-        found.append(f"{way.name.capitalize()}, {way.takes}, {hours}: {sum(done)} of {len(done)} done.")
+        on_it = [each for each in standings if each.rung in way.rungs]
+        done = sum(each.tasted if way.name == "taste" else each.done for each in on_it)
+        name = way.name.capitalize()
+        found.append(f"{name}, {way.takes}, about {way.hours} hours: {done} of {len(on_it)} done.")
     return found
 
 

@@ -20,18 +20,19 @@ TIME = 5.0  # minutes of a review
 MINUTES = {"question": 0.5, "fill": 1.5}  # of an exercise it says itself how many
 
 
-def minutes(kind: str, name: str) -> float:
-    """Return about how long it takes to do something again."""
+def minutes(item: str) -> float:
+    """Return about how long it takes to do "question mean_at_one", or whatever comes back, once more."""
+    kind, name = item.split()
     return MINUTES.get(kind) or EXERCISES[name].minutes
 
 
-def portion(things: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return what fits into one review of the kinds and names that are due: the first, and of the others as many as fit."""
-    chosen, taken = things[:1], sum(minutes(*thing) for thing in things[:1])
-    for thing in things[1:]:
-        if taken + minutes(*thing) <= TIME:
-            chosen.append(thing)
-            taken += minutes(*thing)
+def portion(items: list[str]) -> list[str]:
+    """Return what one review takes of the items that are due: the first, and all that still fit."""
+    chosen, taken = [], 0.0
+    for item in items:
+        if not chosen or taken + minutes(item) <= TIME:
+            chosen.append(item)
+            taken += minutes(item)
     return chosen
 
 
@@ -42,9 +43,7 @@ def exercise_again(name: str) -> ipywidgets.HTML:
     imports = "from attention_course.exercises import check"
     stub = f'{imports}\n\n{head}    ...\n\ncheck("{name}", {mine})'
     code = f'<pre style="{CODE};margin:8px 0 0;overflow-x:auto;line-height:1.4">{html.escape(stub)}</pre>'
-    task = (
-        f"{exercise.task} Write it in a new cell, without looking at your first answer. It begins like this:"
-    )
+    task = f"{exercise.task} Write it in a new cell, without a look at your first answer. It begins so:"
     return ipywidgets.HTML(frame(name, "→", "Write it again", prose(task) + code))
 
 
@@ -55,35 +54,31 @@ class Review(ipywidgets.VBox):
     """What is due, as much of it as five minutes hold.
 
     Attributes:
-        things: the kind and the name of each, in order.
+        items: what each is, in order: "question mean_at_one".
         cards: the questions, fills and exercises.
     """
 
-    def __init__(self, things: list[tuple[str, str]], remark: str):
-        self.things, self.remark = things, remark
-        self.cards = [SHOWS[kind](name) for kind, name in things]
+    def __init__(self, items: list[str], remark: str):
+        self.items, self.remark = items, remark
+        self.cards = [SHOWS[kind](name) for kind, name in map(str.split, items)]
         super().__init__([ipywidgets.HTML(prose(remark)), *self.cards])
 
     def __repr__(self) -> str:
-        return "\n".join([self.remark, *(f"- {kind} {name}" for kind, name in self.things)])
+        return "\n".join([self.remark, *(f"- {item}" for item in self.items)])
 
 
 def review() -> Review:
     """Bring back what is due, five minutes of it; as the last line of a cell it shows itself."""
     record, problem = kept()
-    things = due(record)
-    chosen = portion(things)
+    items = due(record)
+    chosen = portion(items)
     if problem:
         remark = problem
     elif chosen:
-        total = sum(minutes(*thing) for thing in chosen)
-        more = len(things) - len(chosen)
-        rest = (
-            f" When you are done, run this cell again, because {counted(range(more), 'thing')} more will be left."
-            if more
-            else ""
-        )
-        remark = f"{counted(chosen, 'thing')} to review, about {counted(range(max(1, round(total))), 'minute')}.{rest}"
+        time = max(1, round(sum(map(minutes, chosen))))
+        remark = f"{counted(chosen, 'thing')} to review, about {counted(range(time), 'minute')}."
+        if more := len(items) - len(chosen):
+            remark += f" Then run this cell again for the other {more}."
     elif record.review:
         day = date.fromisoformat(min(each.due for each in record.review.values()))
         remark = f"Nothing to review today. The next thing comes back on {day.day} {day:%B}."

@@ -69,7 +69,7 @@ def variants(template: dict[str, Any]) -> Iterator[Entry]:
     made = 0
     for combination in [first, *others]:
         values = dict(zip(drawn, combination, strict=True))
-        choices: list[Choice] = [
+        choices: list[Any] = [
             {key: filled(said, values) if isinstance(said, str) else said for key, said in choice.items()}
             for choice in template["choices"]
         ]

@@ -46,7 +46,7 @@ class Question(ipywidgets.VBox):
     """
 
     def __init__(
-        self, question: str, choices: list[Choice], keep: Callable[[str, bool], str], about: str = ""
+        self, question: str, choices: list[Choice], keep: Callable[[str, bool], str], about: str = "Predict"
     ):
         self.question = question
         self._keep = keep
@@ -61,7 +61,7 @@ class Question(ipywidgets.VBox):
         self._explanation = ipywidgets.HTML()
         self._explanation.add_class("attention-explanation")
         head = ipywidgets.HTML(
-            f'<style>{CSS}</style><div class="attention-head">{about or "Predict"}</div>{_paragraph(question)}'
+            f'<style>{CSS}</style><div class="attention-head">{about}</div>{_paragraph(question)}'
         )
         grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": columns(choices)})
         grid.add_class("attention-choices")

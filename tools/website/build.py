@@ -6,6 +6,7 @@ adds the links that lead into Binder and Colab.
 """
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -18,12 +19,14 @@ from attention_course import fills, questions
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import CATALOGUE
 from attention_course.heroes import hero
-from attention_course.ladder import RUNGS
+from attention_course.ladder import RUNGS, WAYS
 from attention_course.plots.ink import coloured
+from attention_course.progress import that_come_back
 from attention_course.questions import QUESTIONS
+from attention_course.review import minutes
 from attention_course.workspace import clean
 from website import explorers, judge
-from website.pages import HERE, NOTEBOOKS, Page, practice, render, templates
+from website.pages import HERE, NOTEBOOKS, Page, again, practice, render, templates
 
 ROOT = HERE.parent.parent
 PACKAGE = ROOT / "attention_course"
@@ -35,7 +38,7 @@ def front(pages: list[Page]) -> str:
     counts = {"questions": len(QUESTIONS), "exercises": len(EXERCISES)}
     moving = {"ladder": hero("ladder").page(), "explorer": explorers.markup("query_key_value")}
     mistake = CATALOGUE["mask_after_softmax"]
-    return render("front.html", pages=pages, root="./", mistake=mistake, **counts, **moving)
+    return render("front.html", pages=pages, ways=WAYS, root="./", mistake=mistake, **counts, **moving)
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -67,6 +70,15 @@ def write_judge(folder: Path) -> None:
         write(folder / "sw.js", judge.service(files))
 
 
+def write_again(folder: Path) -> None:
+    """Write what can be done again, and how many minutes each takes, of those that come back."""
+    found = [each for rung in RUNGS for each in again(rung)]
+    for kind, name, made in found:
+        write(folder / f"{kind}s" / f"{name}.json", json.dumps(made, ensure_ascii=False))
+    takes = {item: minutes(item) for kind, name, _ in found if (item := f"{kind} {name}") in that_come_back()}
+    write(folder / "minutes.json", json.dumps(takes))
+
+
 def build(folder: Path) -> None:
     """Build the site into `folder`, in place of what is there."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -87,6 +99,8 @@ def build(folder: Path) -> None:
         notebook = clean(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4))
         write(folder / name / f"{name}.ipynb", nbformat.writes(notebook))
     write_page(folder, "practice", practice(RUNGS))
+    write_page(folder, "review", render("review.html", root="../"))
+    write_again(folder / "again")
     write_page(folder, "", front(pages))
     wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
     subprocess.run(wheel, cwd=ROOT, check=True, capture_output=True)
