@@ -37,12 +37,12 @@ def row(values: Iterable[Any], between: str = ", ", form: str = "") -> str:
     return between.join(value if isinstance(value, str) else format(value, form or "g") for value in values)
 
 
-def mean(*tokens: list[float]) -> list[float]:
+def mean(*tokens: list[int]) -> list[float]:
     """Return the mean of tokens, channel by channel."""
     return [sum(channel) / len(tokens) for channel in zip(*tokens, strict=True)]
 
 
-FUNCTIONS = {each.__name__: each for each in (row, mean, len, max, range, sorted, sum)}
+FUNCTIONS = {each.__name__: each for each in (row, mean, len, max, range, round, sorted, sum)}
 FUNCTIONS |= {each.__name__: each for each in (math.exp, math.log, math.sqrt)}
 
 

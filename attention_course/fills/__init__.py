@@ -56,14 +56,11 @@ class Fill(anywidget.AnyWidget):
     done = traitlets.List(traitlets.Unicode()).tag(sync=True)
     missed = traitlets.Bool().tag(sync=True)
 
-    @traitlets.observe("done")
-    def _keep(self, change: dict[str, Any]) -> None:
-        if change["old"] is not traitlets.Undefined:
-            keep_fill(self.fill["name"], self.done)
-
-    @traitlets.observe("missed")
-    def _keep_miss(self, _: dict[str, Any]) -> None:
-        keep_review(f"fill {self.fill['name']}", right=False)
+    def __init__(self, made: dict[str, Any], done: list[str]):
+        super().__init__(fill=made, done=done)
+        name = made["name"]
+        self.observe(lambda _: keep_fill(name, self.done), "done")  # from now on: what it starts with is kept
+        self.observe(lambda _: keep_review(f"fill {name}", right=False), "missed")
 
     def __repr__(self) -> str:
         gaps = self.fill["gaps"]
@@ -92,4 +89,4 @@ def fill(name: str, again: bool = False) -> Fill:
     """
     made = look_up(name, fills(), "fill")
     record, _ = kept()
-    return Fill(fill=made, done=[] if again else record.fills.get(name, []))
+    return Fill(made, [] if again else record.fills.get(name, []))
