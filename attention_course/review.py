@@ -23,7 +23,7 @@ MINUTES = {"question": 0.5, "fill": 1.5}  # of an exercise it says itself how ma
 def minutes(item: str) -> float:
     """Return about how long it takes to do "question mean_at_one", or whatever comes back, once more."""
     kind, name = item.split()
-    return MINUTES.get(kind) or EXERCISES[name].minutes
+    return MINUTES.get(kind) or float(EXERCISES[name].minutes)
 
 
 def portion(items: list[str]) -> list[str]:

