@@ -211,13 +211,15 @@ def is_due(record: Record, item: str) -> bool:
 def that_come_back() -> set[str]:
     """Return all that may come back: questions, fills, and the exercises that are not too long."""
     exercises = {name: each for rung in RUNGS for name, each in rung.table("exercises.toml").items()}
-    questions = {f"question {name}" for rung in RUNGS for name in rung.questions}
-    fills = {f"fill {name}" for name in exercises.keys() | {name for rung in RUNGS for name in rung.steps}}
-    return (
-        questions
-        | fills
-        | {f"exercise {name}" for name, each in exercises.items() if each["minutes"] <= LONGEST}
-    )
+    short = {
+        name for name, each in exercises.items() if each["minutes"] <= LONGEST
+    }  # the others have no fill
+    names = {
+        "question": {name for rung in RUNGS for name in rung.questions},
+        "exercise": short,
+        "fill": short.union(*(rung.steps for rung in RUNGS)),
+    }
+    return {f"{kind} {name}" for kind, those in names.items() for name in those}
 
 
 def due(record: Record) -> list[str]:
@@ -413,7 +415,7 @@ def report(records: dict[str, Record]) -> str:
 
 def mistakes() -> dict[str, set[str]]:
     """Return the mistakes that an exercise may name, by exercise."""
-    texts = (read_table(HERE / file) for file in ("exercises/catalogue.toml", "examine/questions.toml"))
+    texts = (read_table(HERE / file) for file in ("exercises/shared_messages.toml", "examine/findings.toml"))
     shared = {*SELF_EXPLAINING}.union(*texts)
     exercises = [pair for rung in RUNGS for pair in rung.table("exercises.toml").items()]
     return {name: shared | each.get("mistakes", {}).keys() for name, each in exercises}
@@ -440,7 +442,7 @@ def hardest(
     return lines
 
 
-FOLDERS = ("progress", "notebooks", "my_notebooks")  # that are called alike for all
+FOLDERS = ("progress", "notebooks", "my_notebooks")  # names that do not identify a learner
 
 
 def names_of(files: list[Path]) -> list[str]:

@@ -12,7 +12,7 @@ import ipywidgets
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import source_of, unwrapped
 from attention_course.fills import fill
-from attention_course.plots.frame import CODE, frame, prose
+from attention_course.plots.card import CODE, frame, prose
 from attention_course.progress import counted, due, kept
 from attention_course.questions import ask_again
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from attention_course.apart import words
 from attention_course.exercises.comparing import different, is_plain, same, unchanged
 from attention_course.exercises.exercise import Exercise
-from attention_course.exercises.running import Answer, Outcome
+from attention_course.exercises.running import Outcome, Submission
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Case:
     """One input: the exercise, the answer, its arguments, the target, and the outcome."""
 
     exercise: Exercise
-    answer: Answer
+    answer: Submission
     arguments: tuple
     target: Outcome
     outcome: Outcome

@@ -15,7 +15,7 @@ import ipywidgets
 
 from attention_course.ladder import RUNGS, Rung
 from attention_course.names import look_up
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 from attention_course.progress import SKIP, keep_answer, keep_review, kept
 from attention_course.variants import Choice, Entry
 

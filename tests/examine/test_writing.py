@@ -6,12 +6,12 @@ from examine.right import theirs
 
 from attention_course.examine import writing
 from attention_course.examine.one_file import Model
-from attention_course.examine.question import Candidate
-from attention_course.examine.subject import Subject
+from attention_course.examine.question import ModelVariants
+from attention_course.examine.wrapped_model import WrappedModel
 
 
 def asked(question, model):
-    return question.put_to(Candidate(Subject(model, 29, 24)), {})
+    return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
 def test_generate_is_called_by_position():
@@ -20,7 +20,7 @@ def test_generate_is_called_by_position():
             return super().generate(prompt, n)
 
     for question in (writing.generates, writing.writes_predictions):
-        finding = question.put_to(Candidate(Subject(Named(), 29, 24)), {})
+        finding = question.put_to(ModelVariants(WrappedModel(Named(), 29, 24)), {})
         assert finding.verdict == "right", finding
 
 
@@ -98,8 +98,8 @@ def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found(V, T, wi
             return ids
 
     torch.manual_seed(0)
-    candidate = Candidate(Subject(First(V, T, width), V, T))
-    finding = writing.generates.put_to(candidate, {})
+    variants = ModelVariants(WrappedModel(First(V, T, width), V, T))
+    finding = writing.generates.put_to(variants, {})
     assert finding.verdict == "wrong"
     assert "ids[:, :block_size]" in finding.cause
 

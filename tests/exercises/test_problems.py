@@ -21,7 +21,7 @@ def test_a_right_value_in_another_form_is_rejected(name):
     boolean = reference(*judging.trial(EXERCISES[name], 0).inputs[0]).dtype == torch.bool
     for headline, form in FORMS.items():
         verdict = judged(name, lambda *given, form=form: form(reference(*given).detach()), 0)
-        numbers = boolean and headline == "wrong dtype" and verdict.mistake == "numbers_in_place_of_booleans"
+        numbers = boolean and headline == "wrong dtype" and verdict.mistake == "numbers_instead_of_booleans"
         assert numbers or (verdict.passed, verdict.headline) == (False, f"not yet: {headline}")
 
 

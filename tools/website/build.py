@@ -17,10 +17,10 @@ import nbformat
 
 from attention_course import fills, questions
 from attention_course.exercises import EXERCISES
-from attention_course.exercises.exercise import CATALOGUE
+from attention_course.exercises.exercise import SHARED_MESSAGES
 from attention_course.heroes import hero
 from attention_course.ladder import RUNGS, WAYS
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 from attention_course.progress import that_come_back
 from attention_course.questions import QUESTIONS
 from attention_course.review import minutes
@@ -37,7 +37,7 @@ def front(pages: list[Page]) -> str:
     """Return the front page."""
     counts = {"questions": len(QUESTIONS), "exercises": len(EXERCISES)}
     moving = {"ladder": hero("ladder").page(), "explorer": explorers.markup("query_key_value")}
-    mistake = CATALOGUE["mask_after_softmax"]
+    mistake = SHARED_MESSAGES["mask_after_softmax"]
     return render("front.html", pages=pages, ways=WAYS, root="./", mistake=mistake, **counts, **moving)
 
 
