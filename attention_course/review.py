@@ -78,7 +78,7 @@ def review() -> Review:
         time = max(1, round(sum(map(minutes, chosen))))
         remark = f"{counted(chosen, 'thing')} to review, about {counted(range(time), 'minute')}."
         if more := len(items) - len(chosen):
-            remark += f" Then run this cell again for the other {more}."
+            remark += f" Then run this cell again for {more} more."
     elif record.review:
         day = date.fromisoformat(min(each.due for each in record.review.values()))
         remark = f"Nothing to review today. The next thing comes back on {day.day} {day:%B}."

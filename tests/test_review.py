@@ -190,7 +190,7 @@ def test_a_review_takes_about_five_minutes_and_what_is_left_comes_next(file):
     pass_days(file, 1)
     first = review()
     assert sum(map(minutes, first.items)) <= TIME
-    assert f"the other {16 - len(first.items)}" in repr(first)
+    assert f"for {16 - len(first.items)} more." in repr(first)
     for card in first.cards:
         answer(card, True)
     assert {*review().items}.isdisjoint(first.items)

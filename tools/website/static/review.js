@@ -41,7 +41,7 @@ async function begin() {
   }
   const left = due.length - chosen.length;
   more.hidden = !left;
-  more.textContent = `Go on with the other ${left}`;
+  more.textContent = `Go on with ${left} more`;
   if (chosen.length) status.textContent = `${counted(chosen.length, "thing")} to review, about ${counted(Math.max(1, Math.round(taken)), "minute")}.`;
   else if (items.length) {
     const [year, month, day] = items[0][1].due.split("-").map(Number);
