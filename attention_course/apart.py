@@ -236,7 +236,9 @@ def pickle_by_value(obj: object) -> bytes:
             cloudpickle.register_pickle_by_value(module)
         try:
             Packer(pickled).dump(obj)
-        except Exception as error:  # any object that it uses can raise its own error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # any object that it uses can raise its own error, or exit
             raise TypeError(f"{type(error).__name__}: {words(error)}") from None
         finally:
             for module in own:

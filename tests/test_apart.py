@@ -123,6 +123,15 @@ def test_a_function_with_a_cache_is_pickled_with_its_settings(monkeypatch, tmp_p
     assert ours is is_course_cached
 
 
+def test_an_object_that_exits_while_it_is_pickled_is_refused_with_what_it_raised():
+    class Exits:
+        def __reduce__(self):
+            raise SystemExit("bye")
+
+    with pytest.raises(TypeError, match="SystemExit: bye"):
+        pickle_by_value(Exits())
+
+
 def test_what_is_of_no_package_is_pickled_by_value(monkeypatch, tmp_path):
     (tmp_path / "my_file.py").write_text(
         "from torch import softmax\nclass Mine: pass\ndef mine(): return Mine()"

@@ -314,10 +314,10 @@ class Page(nn.Module):
 
 def strengths(model: nn.Module, T: int = 8) -> str:
     """How much outputs (rows) change with tokens (columns), a digit each: 9 is most, 0 not at all."""
-    subject = WrappedModel(model, 29, 16)
-    moves = (subject.effects(subject.draw(1, T, seed), by=seed + 1)[0] for seed in range(16))
+    wrapped = WrappedModel(model, 29, 16)
+    moves = (wrapped.effects(wrapped.draw(1, T, seed), by=seed + 1)[0] for seed in range(16))
     changes = sum(moves, torch.zeros(T, T))
-    digits = (9 * changes / changes.max()).ceil().clamp(max=9) * subject.influence(T)
+    digits = (9 * changes / changes.max()).ceil().clamp(max=9) * wrapped.influence(T)
     return "".join(str(int(digit)) for digit in digits.flatten())
 
 
@@ -369,7 +369,7 @@ def speed_run() -> dict[str, object]:
         run = recipes.run_of(name)
         seconds, accuracies = [0.0, *run["seconds"].tolist()], [0.0, *run["accuracy"].tolist()]
         if run["mark"] < math.inf:
-            seconds[-1], accuracies[-1] = run["mark"], recipes.MARK
+            seconds[-1], accuracies[-1] = run["mark"], recipes.TARGET_ACCURACY
         runners.append(
             {
                 "trick": trick.replace("_", " ") if trick else "",
@@ -383,7 +383,7 @@ def speed_run() -> dict[str, object]:
     return {
         "machine": recipes.measured()["machine"],
         "seeds": len(above),
-        "mark": recipes.MARK,
+        "mark": recipes.TARGET_ACCURACY,
         "runners": runners,
         "texts": [first_words(name, recipes.run_of(name), data) for name in (names[0], names[-1])],
     }

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,12 +30,12 @@ GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that t
 TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 
 
-def options_of(wrapped: WrappedModel) -> set[str]:
-    """Return the names of the arguments that the model's own method generate takes."""
+def options_of(wrapped: WrappedModel) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments that the model's own method generate takes, by name."""
     write = getattr(wrapped.model, "generate", None)
     if not callable(write):
         raise CannotAskError("It has no method generate.")
-    return set(inspect.signature(write).parameters)
+    return inspect.signature(write).parameters
 
 
 def written_by(
@@ -45,7 +45,7 @@ def written_by(
     takes, (B, T) = options_of(wrapped), ids.shape
     torch.manual_seed(seed)
     total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
-    name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & takes else "")
+    name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & set(takes) else "")
     try:
         for amount in (T + max_new_tokens, max_new_tokens) if total else (max_new_tokens,):
             named = {name: amount, **options} if name else options
@@ -141,24 +141,30 @@ def writes_predictions(variants: ModelVariants) -> Finding:
 
 
 def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "") -> Finding:
-    """Return whether tokens (B, T) can be draws from logits (B, T, V), or all the likeliest ones.
+    """Return whether tokens (B, T) can be draws from logits (B, T, V).
 
-    Their mean surprise is at most the entropy, and few of them are of those that nearly never come, both but
-    for five standard errors.
+    Their mean surprise is the entropy, and few of them are of those that nearly never come, both but for
+    five standard errors. Without an option, which is named in `with_`, the surprise may be smaller: what
+    generate does by itself may be to take the likeliest token.
     """
     surprises = -logits.log_softmax(dim=-1)
     expects = (-surprises).exp()
     each, chance = (x.gather(-1, drawn[..., None])[..., 0] for x in (surprises, expects))
     entropy = (expects * surprises).nan_to_num(0.0).sum(dim=-1)
     spread = (expects * surprises**2).nan_to_num(0.0).sum(dim=-1) - entropy**2
-    limit = float(entropy.mean() + 5 * (spread.mean() / drawn.numel()).sqrt()) + 1e-6
+    errors = 5 * float((spread.mean() / drawn.numel()).sqrt()) + 1e-6
+    least, most = float(entropy.mean()) - errors, float(entropy.mean()) + errors
+    if not with_:
+        least = 0.0
     rare, came = float(expects[expects < RARE].sum()), int((chance < RARE).sum())
     said = f"{with_}What it draws surprises it by {float(each.mean()):.2f} nats per token."
-    expected = f"At most {limit:.2f}: the entropy of its predictions, and five standard errors."
-    if each.mean() <= limit:
+    fits = least <= float(each.mean()) <= most
+    between = f"Between {least:.2f} and {most:.2f}" if with_ else f"At most {most:.2f}"
+    expected = f"{between}: the entropy of its predictions, and five standard errors."
+    if fits:
         said += f" {came} of {drawn.numel()} draws had a probability below {RARE}."
         expected = f"At most {rare + 5 * (rare + 1) ** 0.5:.0f} such draws."
-    return finding_if(bool(each.mean() <= limit) and came <= rare + 5 * (rare + 1) ** 0.5, said, expected)
+    return finding_if(fits and came <= rare + 5 * (rare + 1) ** 0.5, said, expected)
 
 
 def cooler(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
@@ -173,12 +179,12 @@ def three_best(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
 
 
 def nucleus(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
-    """Keep the likeliest tokens whose probabilities add up to a half, with the one that reaches it.
+    """Keep the likeliest tokens whose probabilities add up to a quarter, with the one that reaches it.
 
     Holtzman et al. 2020, The curious case of neural text degeneration, section 3.1.
     """
     ordered, places = logits.softmax(dim=-1).sort(dim=-1, descending=True)
-    beyond = (ordered.cumsum(dim=-1) - ordered >= 0.5 + slack).gather(-1, places.argsort(dim=-1))
+    beyond = (ordered.cumsum(dim=-1) - ordered >= 0.25 + slack).gather(-1, places.argsort(dim=-1))
     return logits.masked_fill(beyond, -math.inf)
 
 
@@ -191,7 +197,7 @@ def penalized(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
 OPTIONS: dict[str, tuple[Any, Callable[[Tensor, Tensor, float], Tensor]]] = {
     "temperature": (0.5, cooler),
     "top_k": (3, three_best),
-    "top_p": (0.5, nucleus),
+    "top_p": (0.25, nucleus),
     "repetition_penalty": (5.0, penalized),
 }
 
@@ -206,10 +212,14 @@ def options_hold(variants: ModelVariants) -> Finding:
         raise CannotAskError(f"Its generate takes no {', '.join(OPTIONS)}.")
     ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1), T, seed=15)
     logits = noisy.logits(ids)[:, -1:]
+    sampled = {name: True for name in takes if "sampl" in name and takes[name].default is False}
+    off = {"temperature": 1.0, "top_k": noisy.vocab_size, "top_p": 1.0, "repetition_penalty": 1.0}
+    off = {
+        name: off[name] for name in asked if takes[name].default not in (None, 0, 1, inspect.Parameter.empty)
+    }
     for name in asked:
         value, expected = OPTIONS[name]
-        sampled = {"do_sample": True} if "do_sample" in takes else {}
-        drawn = written_by(noisy, ids, 1, **{name: value}, **sampled)[:, T:]
+        drawn = written_by(noisy, ids, 1, **{**sampled, **off, name: value})[:, T:]
         rounded = 10 * noisy.tolerance(logits)
         finding = drawn_from(expected(logits, ids, rounded), drawn, f"With {name}={value}: ")
         if finding.verdict == "wrong":

@@ -1,7 +1,6 @@
 """The problems that an answer can have on one input, from an error to wrong values."""
 
 import inspect
-import textwrap
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -57,7 +56,8 @@ def raised(case: Case) -> str | None:
     error = case.outcome.error
     if error is None:
         return None
-    text = textwrap.shorten(words(error), 300)
+    text = " ".join(words(error).split())
+    text = text if len(text) <= 300 else f"{text[:300]} [...]"
     seen = f"Your function raised {type(error).__name__}" + (f": {text.rstrip('.')}." if text else ".")
     return f"{seen}{case.answer.line_of(error)} The arguments: {case}."
 

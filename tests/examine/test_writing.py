@@ -162,20 +162,42 @@ class Sampling(Model):
         for _ in range(max_new_tokens):
             logits = self(ids[:, -24:])[0][:, -1]
             logits = logits * temperature if self.wrong == "temperature" else logits / temperature
+            logits = logits / temperature if self.wrong == "temperature twice" else logits
             if top_k is not None:
-                least = logits.topk(top_k + (self.wrong == "top_k")).values[:, -1:]
+                shift = {"top_k": 1, "top_k - 1": -1}.get(self.wrong, 0)
+                least = logits.topk(top_k + shift).values[:, -1:]
                 logits = logits.masked_fill(logits < least, -torch.inf)
             if top_p is not None:
                 ordered, places = logits.softmax(dim=-1).sort(descending=True)
-                beyond = ordered.cumsum(dim=-1) - ordered >= top_p
+                before = ordered.cumsum(dim=-1) - ordered
+                beyond = (
+                    before + ordered > top_p if self.wrong == "top_p, and not the next" else before >= top_p
+                )
+                beyond[:, 0] = False
                 beyond = beyond if self.wrong == "top_p" else beyond.gather(1, places.argsort(dim=-1))
                 logits = logits.masked_fill(beyond, -torch.inf)
+            logits = 1e4 * logits if self.wrong == "temperature, for it is greedy" else logits
             ids = torch.cat([ids, logits.softmax(dim=-1).multinomial(1)], dim=1)
         return ids
 
 
-@pytest.mark.parametrize("wrong", ["", "temperature", "top_k", "top_p"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("", "temperature", "temperature twice", "temperature, for it is greedy"),
+        *("top_k", "top_k - 1", "top_p", "top_p, and not the next"),
+    ],
+)
 def test_each_option_of_sampling_is_tried(wrong):
     finding = asked(writing.options_hold, Sampling(wrong))
     assert finding.verdict == ("wrong" if wrong else "right"), finding
-    assert not wrong or f"With {wrong}=" in finding.measured
+    option = wrong.replace(",", " ").partition(" ")[0]
+    assert not wrong or f"With {option}=" in finding.measured
+
+
+def test_other_options_are_off_while_one_is_tried():
+    class Cool(Sampling):
+        def generate(self, ids, max_new_tokens, temperature=0.7, top_k=5):
+            return super().generate(ids, max_new_tokens, temperature, top_k)
+
+    assert asked(writing.options_hold, Cool()).verdict == "right"

@@ -51,6 +51,12 @@ def test_what_is_wrong_is_said(answer, headline, says):
     assert ("✓ holds" in verdict._repr_html_()) is (headline not in ("wrong type", "wrong shape"))
 
 
+def test_of_a_long_error_the_beginning_is_said():
+    verdict = bad(lambda x: int("y" * 1000))
+    assert "ValueError: invalid literal" in verdict.message
+    assert len(verdict.message) < 500
+
+
 @pytest.mark.parametrize(("dtype", "passes"), [(torch.float64, True), (torch.int64, False)])
 def test_any_floating_dtype_will_do_where_none_was_given(dtype, passes):
     assert judged("shift_matrix", lambda T: torch.ones(T - 1, dtype=dtype).diag(-1)).passed is passes
