@@ -1,4 +1,4 @@
-"""What is missed in a page comes back after 1, 7 and 30 days, by the file that notebooks read and write as well."""
+"""What is missed in a page comes back after 1, 7 and 30 days; notebooks read and write the same file."""
 
 import json
 import re
