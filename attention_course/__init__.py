@@ -2,6 +2,7 @@
 
 Read in this order, the modules are the course again; each imports only from those above it.
 
+- `variants`: questions with other numbers each time.
 - `ladder`, `names`: the rungs, in order; lookup of names that a learner typed.
 - `patching`: patches of source code, for mistakes and bugs.
 - `files`: writing a file in one step; printing what others wrote.
@@ -25,6 +26,7 @@ Read in this order, the modules are the course again; each imports only from tho
 - `certificate`: what the examiner says of a learner's own GPT, in a file.
 - `fills`: code with gaps, all choices judged beforehand.
 - `classroom`: questions to vote on with phones.
+- `review`: what was missed, again.
 - `rungs`: the rungs, a folder each.
 - `__main__`: the command that makes it and opens it.
 - `pytest_plugin`: a fixture, `examine`, for tests of one's own models.

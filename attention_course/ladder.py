@@ -4,12 +4,15 @@ import json
 import math
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from attention_course.variants import Entry, variants
 
 FOLDER = Path(__file__).parent / "rungs"
 STAIRCASE = FOLDER / "staircase.json"  # the models of the climb, what each writes, and its loss
@@ -30,7 +33,9 @@ ORDER = (
 )
 NUMBER = re.compile(r"\{(" + "|".join(ORDER) + r")\}(\.ipynb)?")
 MORE = re.compile(r"#{2,} More: ")  # a heading that folds what is below it
-ASKS = re.compile(r"^(?:ask|explore|fill|hero)\(|tags=.*\"do\"", re.M)  # what has the reader do something
+ASKS = re.compile(
+    r"^(?:ask|explore|fill|hero|warm_up)\(|tags=.*\"do\"", re.M
+)  # what has the reader do something
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +88,26 @@ class Rung:
         """Import a module of the rung."""
         return import_module(f"{__package__}.rungs.{self.stem}.{name}")
 
+    @cached_property
+    def questions(self) -> dict[str, Entry]:
+        """Its questions, by name, with the numbers of the lesson."""
+        return {name: next(variants(each)) for name, each in self.table("questions.toml").items()}
+
+    def variants(self, question: str) -> Iterator[Entry]:
+        """Make the variants of one of its questions, the lesson's first."""
+        return variants(self.table("questions.toml")[question])
+
+    @cached_property
+    def templates(self) -> list[str]:
+        """The names of its questions that are drawn anew."""
+        return [name for name, each in self.table("questions.toml").items() if "draw" in each]
+
+    @cached_property
+    def hardest(self) -> str:
+        """Its hardest exercise, of several the longest: for whoever passes it, the rung is done."""
+        exercises = self.table("exercises.toml")
+        return max(exercises, key=lambda name: (exercises[name]["difficulty"], exercises[name]["minutes"]))
+
     @property
     def minutes(self) -> int:
         """The minutes to read it slowly and do what it asks, without folds and exercises.
@@ -91,6 +116,13 @@ class Rung:
         """
         words, asks, cells = reading(main_path(self.text("notebook.py")))
         return 5 * math.ceil((words / 150 + asks + (cells - asks) / 2) / 5)
+
+    @property
+    def taste_minutes(self) -> float:
+        """The minutes to see the opening picture, and to read and do all as far as the first fill."""
+        source, *_ = re.split(r"^fill\(", self.text("notebook.py"), maxsplit=1, flags=re.M)
+        words, asks, cells = reading(source)
+        return words / 150 + asks + 1 + (cells - asks - 1) / 2
 
     @property
     def exercise_minutes(self) -> int:
@@ -153,4 +185,29 @@ def read_table(path: Path) -> dict[str, Any]:
 
 RUNGS = tuple(
     Rung(number, stem, **read_table(FOLDER / stem / "rung.toml")) for number, stem in enumerate(ORDER, 1)
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way up the ladder: which rungs, and what it takes of each."""
+
+    name: str
+    takes: str
+    rungs: tuple[Rung, ...]
+
+    @property
+    def hours(self) -> int:
+        """About how long it takes."""
+        minutes = [
+            rung.taste_minutes if self.name == "taste" else rung.minutes + rung.exercise_minutes
+            for rung in self.rungs
+        ]
+        return round(sum(minutes) / 60)
+
+
+WAYS = (
+    Way("taste", "the opening picture and the first fill of each rung", RUNGS),
+    Way("build", "rungs 1 to 5, 7, 8 and 13", (*RUNGS[:5], *RUNGS[6:8], RUNGS[12])),
+    Way("all", "every rung with its exercises", RUNGS),
 )

@@ -1,6 +1,7 @@
 """What a learner has done, in `progress.json` beside the notebooks: a file to read, and to delete.
 
-In a notebook `progress()` shows all rungs, and `progress("bag_of_words")` one. For a class,
+In a notebook `progress()` shows all rungs, and `progress("bag_of_words")` one. What was missed comes back in
+a review after each of DAYS, as long as it goes right. For a class,
 `python -m attention_course.progress FILE...` prints who is where, and what most of them failed.
 """
 
@@ -10,19 +11,23 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock
 
 from attention_course.files import printable, read_text, write_at_once
-from attention_course.ladder import RUNGS, Rung, read_table
+from attention_course.ladder import RUNGS, WAYS, Rung, read_table
 from attention_course.names import look_up
 
 HERE = Path(__file__).parent
 CELL = "text-align:left"
 LEVELS = {"gaps": "with gaps", "blocks": "from lines in disorder"}  # of a fill
+DAYS = (1, 7, 30)  # until what was missed comes back, and again whenever it goes right
+LONGEST = 15  # minutes of an exercise that comes back
 SKIP = "Skip"  # among the answers: the learner asked for the right one
 
 
@@ -62,15 +67,32 @@ class Tried:
 
 
 @dataclass
+class Due:
+    """What comes back in a review: the day, as 2026-11-27, and after how many DAYS that is."""
+
+    due: str
+    days: int
+
+    def __post_init__(self):
+        check_fields([self.due], (self.days, int))
+        if self.days not in DAYS:
+            raise ValueError(f"expected days of {', '.join(map(str, DAYS))}, got {self.days}")
+        if date.fromisoformat(self.due).isoformat() != self.due:
+            raise ValueError(f"expected a day such as 2026-11-27, got {self.due!r}")
+
+
+@dataclass
 class Record:
     """The content of a file: what was done, by the names of questions and exercises.
 
-    Of a fill, which has the name of its exercise, the levels that were solved.
+    Of a fill, which has the name of its exercise, the levels that were solved. What comes back in a review
+    goes by its kind and its name, "question mean_at_one".
     """
 
     questions: dict[str, Answered] = field(default_factory=dict)
     exercises: dict[str, Tried] = field(default_factory=dict)
     fills: dict[str, list[str]] = field(default_factory=dict)
+    review: dict[str, Due] = field(default_factory=dict)
     others: dict[str, object] = field(default_factory=dict)  # of a newer edition; it stays
 
     def to_json(self) -> str:
@@ -79,6 +101,7 @@ class Record:
             "questions": self.questions,
             "exercises": self.exercises,
             "fills": self.fills,
+            "review": self.review,
         } | self.others
         text = json.dumps(content, default=vars, indent=2, ensure_ascii=False) + "\n"
         return text.encode("utf-8", "backslashreplace").decode()  # a half of a surrogate pair as \ud800
@@ -121,6 +144,7 @@ def read(file: Path) -> Record:
             questions={name: Answered(**entry) for name, entry in content.pop("questions").items()},
             exercises={name: Tried(**entry) for name, entry in content.pop("exercises").items()},
             fills={name: checked_texts(levels) for name, levels in content.pop("fills", {}).items()},
+            review={item: Due(**entry) for item, entry in content.pop("review", {}).items()},
             others=content,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -158,10 +182,66 @@ def keep(change: Callable[[Record], None]) -> str:
     return ""
 
 
+# What comes back
+
+
+def move(record: Record, item: str, right: bool) -> None:
+    """Let an item of the review come back after the next of DAYS, after the last no more; missed, tomorrow.
+
+    What is right before it is due, or was never missed, stays as it is.
+    """
+    if not right:
+        days = DAYS[0]
+    elif not is_due(record, item):
+        return
+    else:
+        days = next((days for days in DAYS if days > record.review[item].days), 0)
+    if days:
+        record.review[item] = Due((date.today() + timedelta(days)).isoformat(), days)
+    else:
+        del record.review[item]
+
+
+def is_due(record: Record, item: str) -> bool:
+    """Is an item due, today or since an earlier day?"""
+    return item in record.review and record.review[item].due <= date.today().isoformat()
+
+
+@cache
+def that_come_back() -> set[str]:
+    """Return all that may come back: questions, fills, and the exercises that are not too long."""
+    exercises = {name: each for rung in RUNGS for name, each in rung.table("exercises.toml").items()}
+    short = {
+        name for name, each in exercises.items() if each["minutes"] <= LONGEST
+    }  # the others have no fill
+    names = {
+        "question": {name for rung in RUNGS for name in rung.questions},
+        "exercise": short,
+        "fill": short.union(*(rung.steps for rung in RUNGS)),
+    }
+    return {f"{kind} {name}" for kind, those in names.items() for name in those}
+
+
+def due(record: Record) -> list[str]:
+    """Return what is due and comes back in this edition, the oldest first."""
+    found = [item for item in record.review if is_due(record, item) and item in that_come_back()]
+    return sorted(found, key=lambda item: record.review[item].due)
+
+
+def keep_review(item: str, right: bool) -> str:
+    """Keep how it went with something that may come back; return as `keep` does."""
+    return keep(lambda record: move(record, item, right))
+
+
+# What is done
+
+
 def keep_answer(question: str, answer: str, right: bool) -> str:
     """Keep an answer to a question; return as `keep` does."""
 
     def change(record: Record) -> None:
+        if question not in record.questions:
+            move(record, f"question {question}", right)
         entry = record.questions.setdefault(question, Answered(right_at_first_try=right))
         if answer not in entry.answers:
             entry.answers.append(answer)
@@ -170,10 +250,12 @@ def keep_answer(question: str, answer: str, right: bool) -> str:
 
 
 def keep_try(exercise: str, passed: bool, mistakes: tuple[str, ...]) -> str:
-    """Keep a try at an exercise that has not passed before; return as `keep` does."""
+    """Keep a try at an exercise that has not passed before, or is due again; return as `keep` does."""
 
     def change(record: Record) -> None:
         entry = record.exercises.setdefault(exercise, Tried())
+        if not entry.passed or is_due(record, f"exercise {exercise}"):
+            move(record, f"exercise {exercise}", passed)
         if not entry.passed:
             entry.tries += 1
             entry.passed = passed
@@ -187,6 +269,7 @@ def keep_fill(exercise: str, levels: list[str]) -> str:
 
     def change(record: Record) -> None:
         record.fills[exercise] = sorted({*record.fills.get(exercise, []), *levels})
+        move(record, f"fill {exercise}", right=True)
 
     return keep(change)
 
@@ -199,7 +282,7 @@ class Standing:
 
     def __init__(self, rung: Rung, record: Record):
         self.rung = rung
-        self.questions = list(rung.table("questions.toml"))
+        self.questions = list(rung.questions)
         self.exercises = list(rung.table("exercises.toml"))
         self.answered = [name for name in self.questions if name in record.questions]
         self.right = [name for name in self.answered if record.questions[name].right_at_first_try]
@@ -207,6 +290,7 @@ class Standing:
         self.passed = [name for name in self.tried if record.exercises[name].passed]
         fills = [record.fills.get(name, []) for name in (*rung.steps, *self.exercises)]
         self.filled = {says: sum(level in levels for levels in fills) for level, says in LEVELS.items()}
+        self.tasted, self.done = any(fills), rung.hardest in self.passed
 
     @property
     def again(self) -> list[str]:
@@ -221,42 +305,66 @@ class Standing:
         again = f" Look again: {', '.join(self.again)}." if self.again else ""
         filled = ", ".join(f"{number} {says}" for says, number in self.filled.items() if number)
         again = f" Filled in: {filled}.{again}" if filled else again
+        again = f" Done, by its hardest exercise.{again}" if self.done else again
         return (
             f"Rung {number}: {len(self.right)} of {counted(questions, 'question')} right at the first try, "
             f"{len(self.passed)} of {counted(exercises, 'exercise')} passed.{again}"
         )
 
 
-def counted(things: Collection[str], noun: str) -> str:
+def counted(things: Sized, noun: str) -> str:
     """Return the number of things with the noun in singular or plural."""
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
-class Progress:
-    """What was done of some rungs; as the last line of a cell it shows itself."""
+def to_review(record: Record) -> str:
+    """Say what is due, and how to review it: "" if nothing is."""
+    kinds = Counter(item.split()[0] for item in due(record))
+    things = " and ".join(counted(range(number), kind) for kind, number in kinds.items())
+    return things and f"To review: {things}. Run `from attention_course.review import review; review()`."
 
-    def __init__(self, standings: list[Standing], problem: str = ""):
-        self.standings, self.problem = standings, problem
+
+def ways(standings: list[Standing]) -> list[str]:
+    """Say how far up each way one has come: a taste of a rung is a fill of it."""
+    found = []
+    for way in WAYS:
+        on_it = [each for each in standings if each.rung in way.rungs]
+        done = sum(each.tasted if way.name == "taste" else each.done for each in on_it)
+        name = way.name.capitalize()
+        found.append(f"{name}, {way.takes}, about {way.hours} hours: {done} of {len(on_it)} done.")
+    return found
+
+
+class Progress:
+    """What was done of some rungs; as the last line of a cell it shows itself.
+
+    Below stand the ways up, if these are all rungs, and what is due for review.
+    """
+
+    def __init__(self, standings: list[Standing], record: Record, problem: str = ""):
+        self.standings = standings
+        self.remarks = ways(standings) if len(standings) == len(RUNGS) else []
+        self.remarks += filter(None, [to_review(record), problem])
 
     def __repr__(self) -> str:
-        return "\n".join([*map(repr, self.standings), *filter(None, [self.problem])])
+        return "\n".join([*map(repr, self.standings), *self.remarks])
 
     def _repr_html_(self) -> str:
-        problem = f"<p>{html.escape(self.problem)}</p>" if self.problem else ""
+        remarks = "".join(f"<p>{html.escape(remark)}</p>" for remark in self.remarks)
         if len(self.standings) == 1:
-            return f"<p>{html.escape(repr(self.standings[0]))}</p>{problem}"
+            return f"<p>{html.escape(repr(self.standings[0]))}</p>{remarks}"
         titles = ("Rung", "Right at the first try", "Exercises passed", "Look again")
         head = "".join(f'<th scope="col" style="{CELL}">{title}</th>' for title in titles)
         rows = "".join(f"<tr>{row_of(each)}</tr>" for each in self.standings)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{problem}"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{remarks}"
 
 
 def row_of(standing: Standing) -> str:
-    """Return the cells of a rung in the table: two fractions, with ✓ where all is done, and names."""
+    """Return the cells of a rung in the table: it and two fractions, with ✓ where that is done, and names."""
     pairs = [(standing.right, standing.questions), (standing.passed, standing.exercises)]
     fractions = [f"{len(done)} of {len(of)}{' ✓' if done == of else ''}" for done, of in pairs]
     cells = "".join(f'<td style="{CELL}">{cell}</td>' for cell in [*fractions, ", ".join(standing.again)])
-    title = html.escape(f"{standing.rung.number} {standing.rung.title}")
+    title = html.escape(f"{standing.rung.number} {standing.rung.title}{' ✓' if standing.done else ''}")
     return f'<th scope="row" style="{CELL}">{title}</th>{cells}'
 
 
@@ -269,7 +377,7 @@ def progress(stem: str | None = None) -> Progress:
     by_stem = {rung.stem: rung for rung in RUNGS}
     rungs = list(RUNGS) if stem is None else [look_up(stem, by_stem, "rung")]
     record, problem = kept()
-    return Progress([Standing(rung, record) for rung in rungs], problem)
+    return Progress([Standing(rung, record) for rung in rungs], record, problem)
 
 
 # For a class. Of a learner's file only what the course has is printed: it may hold anything.
@@ -315,7 +423,7 @@ def mistakes() -> dict[str, set[str]]:
 
 def answers() -> dict[str, set[str]]:
     """Return the answers that a question takes, by question."""
-    questions = [pair for rung in RUNGS for pair in rung.table("questions.toml").items()]
+    questions = [pair for rung in RUNGS for pair in rung.questions.items()]
     return {name: {SKIP, *(choice["text"] for choice in each["choices"])} for name, each in questions}
 
 

@@ -2,9 +2,10 @@
 
 What is edited is `notebook.py` in the folder of a rung (jupytext's py:percent); what a learner opens is
 made from it here, with its outputs. `<!--ladder-->` in a source becomes a line that leads to all rungs, `<!
---neighbours-->` one to the rungs below and above, `<!--time-->` how long the rung takes, `<!--task NAME-->`
-the task of an exercise, `<!--staircase-->` the staircase of models with the step of the rung lit and what
-the model below it writes, `<!--step-->` what its own writes, and the stem of a rung in braces its number.
+--neighbours-->` one to the rungs below and above, `<!--time-->` how long the rung takes, `<!--test-out-->`
+the way to its hardest exercise, `<!--task NAME-->` the task of an exercise, `<!--staircase-->` the staircase
+of models with the step of the rung lit and what the model below it writes, `<!--step-->` what its own writes,
+and the stem of a rung in braces its number.
 `{{loss:.2f}}` in prose becomes what
 Python puts there in an f-string, once the code above it has run. A line that ends with `<!--notebook-->`
 is for notebooks only, as those with links are; the site leaves it out. What stands below a heading
@@ -26,6 +27,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jupytext
 import nbformat
@@ -41,6 +43,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 NAVIGATION = "<!--ladder-->"
 NEIGHBOURS = "<!--neighbours-->"
 TIME = "<!--time-->"
+TEST_OUT = "<!--test-out-->"
 STAIRS = "<!--staircase-->"
 STEP = "<!--step-->"
 NOT_ON_THE_SITE = "<!--notebook-->"
@@ -77,6 +80,17 @@ def time(rung: Rung) -> str:
     )
 
 
+def test_out(rung: Rung) -> str:
+    """Return the way to the hardest exercise of a rung."""
+    above = rung.text("notebook.py").partition(f"<!--task {rung.hardest}-->")[0]
+    *_, heading = re.findall(r"^# #+ (.+)", above, re.M)
+    link = f"[{heading.partition('. ')[2] or heading}](#{quote(heading.replace(' ', '-'))})"
+    return (
+        f"**Test out** If you know all this already, go straight to the hardest exercise, {link}. "
+        "Once you pass it, the rung counts as done."
+    )
+
+
 def written(step: dict[str, Any], prompt: str) -> str:
     """Return what the model of a step writes after the story of the course."""
     line = escape(step["line"].strip())
@@ -109,7 +123,14 @@ def task(name: str) -> str:
     return f"{exercise.task} About {exercise.minutes} minutes, difficulty {exercise.difficulty} of 5."
 
 
-MARKS = {NAVIGATION: navigation, NEIGHBOURS: neighbours, TIME: time, STAIRS: stairs, STEP: step}
+MARKS = {
+    NAVIGATION: navigation,
+    NEIGHBOURS: neighbours,
+    TIME: time,
+    TEST_OUT: test_out,
+    STAIRS: stairs,
+    STEP: step,
+}
 
 
 def read(rung: Rung) -> str:

@@ -323,7 +323,7 @@ def test_no_absolute_path(path):
 # Pictures and links
 
 
-SHOWN = {"ask", "explore", "fill", "hero", "picture", "Picture"}
+SHOWN = {"ask", "explore", "fill", "hero", "picture", "Picture", "warm_up"}
 
 
 def test_what_is_to_be_seen_is_the_last_line_of_its_cell(path):

@@ -13,7 +13,7 @@ from attention_course.examine import QUESTIONS as EXAMINED
 from attention_course.exercises import EXERCISES, SHARED_MESSAGES, check
 from attention_course.exercises.problems import SELF_EXPLAINING
 from attention_course.files import printable
-from attention_course.ladder import RUNGS
+from attention_course.ladder import RUNGS, WAYS
 from attention_course.progress import (
     HARDEST,
     SKIP,
@@ -21,6 +21,7 @@ from attention_course.progress import (
     Record,
     Tried,
     keep_answer,
+    keep_fill,
     keep_try,
     kept,
     main,
@@ -114,6 +115,13 @@ ENTRIES = [  # of a question, of an exercise
     ("{}", '{"windowed_mean": {"tries": -3}}'),
     ("{}", '{"windowed_mean": {"tries": 0, "passed": true}}'),
     ("{}", '{"windowed_mean": {"marks": 1}}'),
+    ("{}", '{}, "review": [1]'),
+    ("{}", '{}, "review": {"question mean_at_one": "2026-11-27"}'),
+    ("{}", '{}, "review": {"question mean_at_one": {"due": "27.11.", "days": 1}}'),
+    ("{}", '{}, "review": {"question mean_at_one": {"due": "2026-02-30", "days": 1}}'),
+    ("{}", '{}, "review": {"question mean_at_one": {"due": "20261127", "days": 1}}'),
+    ("{}", '{}, "review": {"question mean_at_one": {"due": "2026-11-27", "days": 9999999999}}'),
+    ("{}", '{}, "review": {"question mean_at_one": {"due": "2026-11-27", "days": true}}'),
     ("[]", "{}"),
 ]
 DAMAGED = ["", "null", "[]", '{"questions": {}}', "[" * 100_000]
@@ -170,9 +178,32 @@ def test_all_rungs_are_a_table(file):
     keep_try("windowed_mean", False, ())
     page = progress()._repr_html_()
     rows = re.findall(r"<tr><th.*?</tr>", page.partition("<tbody>")[2])
-    assert len(rows) == len(RUNGS) == len(repr(progress()).splitlines())
+    lines = repr(progress()).splitlines()
+    assert [line.partition(":")[0] for line in lines[: len(RUNGS)]] == [f"Rung {r.number}" for r in RUNGS]
+    assert len(rows) == len(RUNGS) == len(lines) - len(WAYS)
     assert re.findall(r">([^<>]+)<", rows[0]) == ["1 bag of words", "6 of 6 ✓", "0 of 3", "windowed_mean"]
     assert "✓" not in "".join(rows[1:])
+
+
+def test_a_rung_is_done_by_its_hardest_exercise_and_each_way_counts_what_is_done_on_it(file):
+    build, all_of_them = (
+        [line for line in repr(progress()).splitlines() if line.startswith(name)] for name in ("Build", "All")
+    )
+    assert "0 of 8 done" in build[0]
+    assert "0 of 13 done" in all_of_them[0]
+    for rung in RUNGS:
+        exercises = rung.module("exercises").EXERCISES
+        hardest = max(exercise.difficulty for exercise in exercises)
+        assert next(each for each in exercises if each.name == rung.hardest).difficulty == hardest
+        keep_try(rung.hardest, True, ())
+        assert "Done" in repr(progress(rung.stem))
+    taste, build, all_of_them = repr(progress()).splitlines()[len(RUNGS) :]
+    assert "0 of 13 done" in taste
+    assert "8 of 8 done" in build
+    assert "13 of 13 done" in all_of_them
+    keep_fill("mean_of_the_past", ["gaps"])
+    assert "1 of 13 done" in repr(progress()).splitlines()[len(RUNGS)]
+    assert "1 bag of words ✓" in progress()._repr_html_()
 
 
 def test_an_unknown_rung_lists_the_rungs():

@@ -97,7 +97,8 @@ def test_after_a_restart_the_card_shows_what_was_answered(tmp_path, monkeypatch)
 
 
 def test_text_is_escaped_and_code_is_set_as_code():
-    question = Question("name", "Is `a < b` & c?", [{"text": "yes", "explanation": "<b>bold</b>"}])
+    choices = [{"text": "yes", "explanation": "<b>bold</b>"}]
+    question = Question("Is `a < b` & c?", choices, lambda answer, right: "")
     assert "<code>a &lt; b</code> &amp; c" in question.children[0].value
     question.buttons[0].click()
     assert "&lt;b&gt;bold" in question.explanation

@@ -23,7 +23,7 @@ from attention_course.llama import Llama
 from attention_course.speedrun import FAST_CONFIGS
 from attention_course.training import RECIPES
 
-CALL = re.compile(r'^(?:\w+ = )?(ask|check|explore|fill|hero|LiveTraining)\((?:"(\w+)")?', re.M)
+CALL = re.compile(r'^(?:\w+ = )?(ask|check|explore|fill|hero|warm_up|LiveTraining)\((?:"(\w+)")?', re.M)
 STEPS = 3  # of a training that only has to run
 
 

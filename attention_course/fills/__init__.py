@@ -18,7 +18,7 @@ from attention_course.exercises import EXERCISES
 from attention_course.ladder import RUNGS
 from attention_course.names import look_up
 from attention_course.plots.style import coloured
-from attention_course.progress import keep_fill, kept
+from attention_course.progress import keep_fill, keep_review, kept
 
 SCRIPT = files(__name__).joinpath("fill.js").read_text(encoding="utf-8")
 CSS = coloured(files(__name__).joinpath("fill.css").read_text(encoding="utf-8"))
@@ -46,6 +46,7 @@ class Fill(anywidget.AnyWidget):
     Attributes:
         fill: what `fills` says of it.
         done: the levels that are solved, which the learner's progress keeps.
+        missed: whether a choice was wrong before the level was solved; then the fill comes back in a review.
     """
 
     _esm = SCRIPT
@@ -53,11 +54,13 @@ class Fill(anywidget.AnyWidget):
 
     fill = traitlets.Dict().tag(sync=True)
     done = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    missed = traitlets.Bool().tag(sync=True)
 
-    @traitlets.observe("done")
-    def _keep(self, change: dict[str, Any]) -> None:
-        if change["old"] is not traitlets.Undefined:
-            keep_fill(self.fill["name"], self.done)
+    def __init__(self, made: dict[str, Any], done: list[str]):
+        super().__init__(fill=made, done=done)
+        name = made["name"]
+        self.observe(lambda _: keep_fill(name, self.done), "done")  # from now on: what it starts with is kept
+        self.observe(lambda _: keep_review(f"fill {name}", right=False), "missed")
 
     def __repr__(self) -> str:
         gaps = self.fill["gaps"]
@@ -74,12 +77,16 @@ class Fill(anywidget.AnyWidget):
         return data | {"text/html": f"<pre>{html.escape(repr(self))}</pre>", "text/plain": repr(self)}
 
 
-def fill(name: str) -> Fill:
+def fill(name: str, again: bool = False) -> Fill:
     """Show the fill of an exercise; as the last line of a notebook cell it displays itself.
+
+    Args:
+        name: the exercise, or the step of a lesson.
+        again: show it as if it had never been solved.
 
     Raises:
         ValueError: there is no fill of that name; the message lists them.
     """
     made = look_up(name, fills(), "fill")
     record, _ = kept()
-    return Fill(fill=made, done=record.fills.get(name, []))
+    return Fill(made, [] if again else record.fills.get(name, []))

@@ -2,6 +2,7 @@
 // the data, so a verdict needs no kernel. `render` shows a fill in a notebook, and `mount` in a page.
 
 const LEVELS = { blocks: "Blocks", gaps: "Gaps", empty: "Empty" };
+const NOT_YET = "not yet"; // lines that are right, and not where they belong: no mistake that counts
 const PIECE = "application/x-attention-line";
 
 function element(parent, tag, attributes = {}, ...children) {
@@ -62,8 +63,8 @@ function stack(parent, ...things) {
 }
 
 class Fill {
-  constructor(root, fill, done, keep) {
-    Object.assign(this, { root, fill, keep, done: new Set(done) });
+  constructor(root, fill, done, keep, miss) {
+    Object.assign(this, { root, fill, keep, miss, done: new Set(done) });
     root.classList.add("attention-fill");
     const head = element(root, "div", { className: "attention-fill-head" });
     element(head, "b", { textContent: "Fill in" });
@@ -119,6 +120,7 @@ class Fill {
     this.status.className = `attention-verdict ${passed ? "attention-right" : "attention-wrong"}`;
     this.status.replaceChildren(element(null, "p", {}, `${sign} `, ...named, ...marked(text)));
     this.yours.replaceChildren(...this.rooms, ...(result ? [shownValue(left ? "yours so far" : "yours", result, this.fill.target)] : []));
+    if (!passed && headline !== NOT_YET && !this.done.has(this.level)) this.miss();
     if (whole && !this.done.has(this.level)) {
       this.done.add(this.level);
       this.buttons[this.level].textContent = `✓ ${LEVELS[this.level]}`;
@@ -244,7 +246,7 @@ class Fill {
       const verdict = looked(this.fill.blocks, chosen);
       const twice = code.find((line, i) => slots.indexOf(line.slot) !== i);
       const problem = twice ? `\`${twice.text}\` and another line are two versions of the same step. Keep only one.` : misplaced(slots, code, lines);
-      if (problem) this.say({ passed: false, headline: "not yet", message: problem }, 0);
+      if (problem) this.say({ passed: false, headline: NOT_YET, message: problem }, 0);
       else if (!code.length) this.ask("Put the lines you need in order. Some of the lines are wrong.");
       else this.say(verdict, lines.length - code.length, "lines");
     };
@@ -269,13 +271,15 @@ function misplaced(slots, code, lines) {
   return "";
 }
 
-const mount = (root, fill, done, keep) => new Fill(root, fill, done, keep);
+// `keep` is told the levels that are solved, and `miss` of each wrong choice in a level that is not.
+const mount = (root, fill, done, keep, miss) => new Fill(root, fill, done, keep, miss);
 
 function render({ model, el }) {
-  mount(element(el, "div"), model.get("fill"), model.get("done"), (done) => {
-    model.set("done", done);
+  const tell = (name, value) => {
+    model.set(name, value);
     model.save_changes();
-  });
+  };
+  mount(element(el, "div"), model.get("fill"), model.get("done"), (done) => tell("done", done), () => tell("missed", true));
 }
 
 export default { render, mount };

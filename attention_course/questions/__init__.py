@@ -1,39 +1,27 @@
 """Guess first, then see: `ask("mean_at_one")` in a notebook cell.
 
-The `questions.toml` of a rung holds them; every choice, right or wrong, has its own explanation.
+The `questions.toml` of a rung holds them; every choice, right or wrong, has its own explanation. Above the
+lesson they come back: `warm_up("tril_matmul")` draws two from the rungs below, with other numbers each time.
 """
 
 import html
+import random
 import re
+from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
-from typing import Any, NotRequired, TypedDict
 
 import ipywidgets
 
-from attention_course.ladder import RUNGS
+from attention_course.ladder import RUNGS, Rung
 from attention_course.names import look_up
 from attention_course.plots.style import coloured
-from attention_course.progress import SKIP, keep_answer, kept
+from attention_course.progress import SKIP, keep_answer, keep_review, kept
+from attention_course.variants import Choice, Entry
 
-
-class Choice(TypedDict):
-    """One way to answer a question. A text that is code as a whole stands between backticks."""
-
-    text: str
-    explanation: str
-    right: NotRequired[bool]
-
-
-class Entry(TypedDict):
-    """A question and its choices, as the TOML file has them."""
-
-    question: str
-    choices: list[Choice]
-
-
-QUESTIONS: dict[str, Any] = {
-    name: question for rung in RUNGS for name, question in rung.table("questions.toml").items()
-}
+QUESTIONS: dict[str, Entry] = {
+    name: question for rung in RUNGS for name, question in rung.questions.items()
+}  # with the numbers of the lesson
 
 BACK = "Back to the choices"
 RIGHT, WRONG, SHOWN = "Right.", "Not this one.", "This is the answer."
@@ -45,15 +33,23 @@ class Question(ipywidgets.VBox):
 
     An explanation takes the place of the other choices, so that the card keeps its size.
 
+    Args:
+        question: its text.
+        choices: the ways to answer it.
+        keep: is told each answer, and whether it is right; what it returns is shown, "" if all is well.
+        about: HTML that stands above the question.
+
     Attributes:
         buttons: the choices, in order; `buttons[1].click()` answers without a browser.
         corner: the button that says what is right; after an answer, the way back to the choices.
         guesses: the choices made so far, as indices.
     """
 
-    def __init__(self, name: str, question: str, choices: list[Choice]):
-        self.name = name
+    def __init__(
+        self, question: str, choices: list[Choice], keep: Callable[[str, bool], str], about: str = "Predict"
+    ):
         self.question = question
+        self._keep = keep
         self.guesses: list[int] = []
         self._choices = choices
         self.buttons = [_button(choice["text"]) for choice in choices]
@@ -65,7 +61,7 @@ class Question(ipywidgets.VBox):
         self._explanation = ipywidgets.HTML()
         self._explanation.add_class("attention-explanation")
         head = ipywidgets.HTML(
-            f'<style>{CSS}</style><div class="attention-head">Predict</div>{_paragraph(question)}'
+            f'<style>{CSS}</style><div class="attention-head">{about}</div>{_paragraph(question)}'
         )
         grid = ipywidgets.Box(self.buttons, layout={"grid_template_columns": columns(choices)})
         grid.add_class("attention-choices")
@@ -94,7 +90,7 @@ class Question(ipywidgets.VBox):
     def _guess(self, index: int) -> None:
         self.guesses.append(index)
         choice = self._choices[index]
-        self._show(index, keep_answer(self.name, choice["text"], choice.get("right", False)))
+        self._show(index, self._keep(choice["text"], choice.get("right", False)))
 
     def _reopen(self) -> None:
         """Show all choices again. `guesses` and colours stay."""
@@ -104,7 +100,7 @@ class Question(ipywidgets.VBox):
         self.corner.layout.visibility = "hidden" if known else "visible"
 
     def _skip(self) -> None:
-        self._show_right(keep_answer(self.name, SKIP, right=False))
+        self._show_right(self._keep(SKIP, False))
 
     def _show(self, index: int, problem: str = "") -> None:
         right = self._choices[index].get("right", False)
@@ -181,8 +177,60 @@ def ask(name: str) -> Question:
         ValueError: there is no question of that name; the message lists them.
     """
     entry = look_up(name, QUESTIONS, "question")
-    question = Question(name, entry["question"], entry["choices"])
+    question = Question(entry["question"], entry["choices"], partial(keep_answer, name))
     record, _ = kept()
     if name in record.questions:
         question.restore(record.questions[name].answers)
     return question
+
+
+def ask_again(name: str) -> Question:
+    """Ask the question called `name` with other numbers than in the lesson, if it has any.
+
+    The first answer counts for the review.
+
+    Raises:
+        ValueError: there is no question of that name; the message lists them.
+    """
+    look_up(name, QUESTIONS, "question")
+    rung = next(rung for rung in RUNGS if name in rung.questions)
+    lesson, *others = rung.variants(name)
+    entry, answered = random.choice(others or [lesson]), []
+
+    def keep(answer: str, right: bool) -> str:
+        answered.append(answer)
+        return keep_review(f"question {name}", right) if len(answered) == 1 else ""
+
+    link = f'<a href="{rung.name}.ipynb">rung {rung.number}</a>'
+    return Question(entry["question"], entry["choices"], keep, f"From {link}")
+
+
+ABOVE = 2  # questions that a rung begins with
+
+
+def below(rung: Rung) -> list[str]:
+    """Return the questions of the rungs below one that can be drawn anew."""
+    return [name for each in RUNGS[: rung.number - 1] for name in each.templates]
+
+
+class WarmUp(ipywidgets.VBox):
+    """Questions from the rungs below. What is stored of them is the same each time."""
+
+    def __init__(self, rung: Rung):
+        super().__init__([ask_again(name) for name in random.sample(below(rung), ABOVE)])
+
+    def __repr__(self) -> str:
+        return "Two questions from the rungs below, with other numbers each time."
+
+    def _repr_mimebundle_(self, **kwargs):
+        live = super()._repr_mimebundle_(**kwargs) or {}
+        return live | {"text/html": _paragraph(repr(self)), "text/plain": repr(self)}
+
+
+def warm_up(stem: str) -> WarmUp:
+    """Ask two questions from the rungs below the one called `stem`, drawn anew each time.
+
+    Raises:
+        ValueError: there is no rung of that name, or none below it; the message lists the rungs.
+    """
+    return WarmUp(look_up(stem, {rung.stem: rung for rung in RUNGS if below(rung)}, "rung above others"))

@@ -16,7 +16,15 @@ hero("STEM")
 #
 # <!--time-->
 #
+# <!--test-out-->
+#
 # ![The transformer as a drawing. Lit is what this rung builds: the logits.](images/transformer_STEM.svg)
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("STEM")
 
 # %% [markdown]
 # ## The question

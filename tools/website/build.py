@@ -6,6 +6,7 @@ adds the links that lead into Binder and Colab.
 """
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -16,11 +17,13 @@ import nbformat
 
 from attention_course import fills, questions
 from attention_course.heroes import hero
-from attention_course.ladder import RUNGS
+from attention_course.ladder import RUNGS, WAYS
 from attention_course.plots.style import coloured
+from attention_course.progress import that_come_back
+from attention_course.review import minutes
 from attention_course.workspace import clean
 from website import explorers, judge
-from website.pages import HERE, NOTEBOOKS, Page, practice, render, teach, templates
+from website.pages import HERE, NOTEBOOKS, Page, again, practice, render, teach, templates
 
 ROOT = HERE.parent.parent
 PACKAGE = ROOT / "attention_course"
@@ -37,7 +40,7 @@ SCRIPT = re.compile(r"<script>\n(.*?)</script>", re.S)
 def front(pages: list[Page]) -> str:
     """Return the front page."""
     moving = {"ladder": hero("ladder").page(), "explorer": explorers.markup("query_key_value")}
-    return render("front.html", pages=pages, root="./", **moving)
+    return render("front.html", pages=pages, ways=WAYS, root="./", **moving)
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -69,6 +72,15 @@ def write_judge(folder: Path) -> None:
         write(folder / "sw.js", judge.service(files))
 
 
+def write_again(folder: Path) -> None:
+    """Write what can be done again, and how many minutes each takes, of those that come back."""
+    found = [each for rung in RUNGS for each in again(rung)]
+    for kind, name, made in found:
+        write(folder / f"{kind}s" / f"{name}.json", json.dumps(made, ensure_ascii=False))
+    takes = {item: minutes(item) for kind, name, _ in found if (item := f"{kind} {name}") in that_come_back()}
+    write(folder / "minutes.json", json.dumps(takes))
+
+
 def build(folder: Path) -> None:
     """Build the site into `folder`, in place of what is there."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -93,6 +105,8 @@ def build(folder: Path) -> None:
         write(folder / name / f"{name}.ipynb", nbformat.writes(notebook))
     write_page(folder, "practice", practice(RUNGS))
     write_page(folder, "teach", teach(RUNGS))
+    write_page(folder, "review", render("review.html", root="../"))
+    write_again(folder / "again")
     write_page(folder, "", front(pages))
     wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
     subprocess.run(wheel, cwd=ROOT, check=True, capture_output=True)

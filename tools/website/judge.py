@@ -38,7 +38,7 @@ INTEGRITY = (
 )
 TAKEN = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 MODULES = ("__init__", "apart", "attention", "averaging", "checks", "files", "ladder", "names", "patching")
-MODULES += ("progress", "rungs/__init__")
+MODULES += ("progress", "rungs/__init__", "variants")
 FILES = ("exercises/*", "plots/*", "rungs/*/__init__.py", "rungs/*/exercises.*", "rungs/*/rung.toml")
 IMPORTS = re.compile(
     r"torch(\.nn(\.functional)?)?|math|itertools|functools|collections"

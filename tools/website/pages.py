@@ -12,10 +12,12 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 from cells import calls_in
@@ -36,7 +38,8 @@ from attention_course.exercises.exercise import SHARED_MESSAGES, undocumented, u
 from attention_course.fills import fill, fills
 from attention_course.ladder import MORE, RUNGS, Rung
 from attention_course.progress import SKIP
-from attention_course.questions import BACK, QUESTIONS, RIGHT, SHOWN, WRONG, columns, lines, marked
+from attention_course.questions import BACK, QUESTIONS, RIGHT, SHOWN, WRONG, below, columns, lines, marked
+from attention_course.variants import Entry
 from website import explorers
 from website.judge import tasks
 
@@ -90,17 +93,24 @@ def render(template: str, **values: object) -> str:
     return templates().get_template(template).render(values)
 
 
+def anchor(heading: str) -> str:
+    """Return the anchor of a heading, or of a link that JupyterLab leads to it."""
+    return re.sub(r"\W+", "-", heading.lower()).strip("-")
+
+
 def is_progress_bar(output: NotebookNode) -> bool:
     """Is an output a progress bar? Without its widget it is a text, and stands still."""
     return output.output_type == "display_data" and "text/html" not in output.data
 
 
-def question(name: str) -> str:
-    """Return a question, with its explanations inert until one of its buttons is pressed."""
-    entry = QUESTIONS[name]
+def question(name: str, entry: Entry, rung: Rung | None = None) -> str:
+    """Return a question, with its explanations inert until one of its buttons is pressed.
+
+    `rung` is where it comes from, if it is asked again.
+    """
     words = {"BACK": BACK, "RIGHT": RIGHT, "SHOWN": SHOWN, "SKIP": SKIP, "WRONG": WRONG}
     layout = {"grid": columns(entry["choices"]), "height": f"{lines(entry['choices']) * 1.5 + 4}em"}
-    return render("question.html", name=name, **entry, **layout, **words)
+    return render("question.html", name=name, rung=rung, **entry, **layout, **words)
 
 
 def exercise(rung: Rung, name: str, notebook: str = "") -> str:
@@ -130,11 +140,6 @@ def practice(rungs: tuple[Rung, ...]) -> str:
     return render("practice.html", parts=parts, root="../", right=json.dumps(right))
 
 
-def heading_anchor(text: str) -> str:
-    """Return the anchor of a heading, without the number that a second one of the same text gets."""
-    return re.sub(r"\W+", "-", text.lower()).strip("-")
-
-
 def named(step: dict, kind: str) -> list[str]:
     """Return the names of a kind in a step of a lesson, which has none, one or a list."""
     names = step.get(kind, [])
@@ -150,7 +155,7 @@ def lesson(rung: Rung, minutes: str) -> dict:
             "votes": [(name, QUESTIONS[name]["question"]) for name in named(step, "vote")],
             "fills": named(step, "fill"),
             "exercises": named(step, "exercise"),
-            "anchor": heading_anchor(step.get("at", "")),
+            "anchor": anchor(step.get("at", "")),
         }
         steps.append(step | shown | {"begins": begins, "ends": clock})
     return {
@@ -168,7 +173,31 @@ def teach(rungs: tuple[Rung, ...]) -> str:
     return render("teach.html", plans=plans, questions=len(QUESTIONS), exercises=len(EXERCISES), **said)
 
 
-def right_choice(entry: dict) -> str:
+def again(rung: Rung) -> Iterator[tuple[str, str, list[str]]]:
+    """Return the kind and the name of each thing of a rung that can be done again, and its variants."""
+
+    def task(kind: str, name: str, **shown: object) -> tuple[str, str, list[str]]:
+        return kind, name, [render("again.html", kind=kind, name=name, rung=rung, **shown)]
+
+    for name in rung.questions:
+        lesson, *others = rung.variants(name)
+        yield "question", name, [question(name, each, rung) for each in others or [lesson]]
+    for name, each in tasks(rung).items():
+        shown = exercise(rung, name, f"../{rung.name}/")
+        yield task("exercise", name, shown=shown, exercise=EXERCISES[name], task=each)
+    for name in json.loads(rung.text("fills.json")):
+        yield task("fill", name, shown=fill_place(name))
+
+
+def fill_place(name: str) -> str:
+    """Return the place of a fill, which its script fetches: about as high as it will be."""
+    gaps = fills()[name]["gaps"]
+    rows = sum(part.count("\n") for part in gaps["parts"])
+    height = 16 + 1.6 * rows + 2.8 * max(map(len, gaps["choices"]))
+    return render("fill.html", name=name, height=height, text=repr(fill(name)))
+
+
+def right_choice(entry: Entry) -> str:
     """Return the text of the right choice of a question."""
     return next(choice["text"] for choice in entry["choices"] if choice.get("right"))
 
@@ -235,7 +264,7 @@ class Page:
         if token.tag == "h1":
             self.title = text.partition(": ")[2] or text
             return
-        name = heading_anchor(text)
+        name = anchor(text)
         self._anchors[name] += 1
         if self._anchors[name] > 1:
             name += f"-{self._anchors[name]}"
@@ -252,6 +281,8 @@ class Page:
         """Lead links between notebooks to pages, take along other files, and give a picture its size."""
         if part.type == "link_open" and not (link := part.attrGet("href")).startswith("http"):
             part.attrSet("href", re.sub(r"^(\w+)\.ipynb", r"../\1/", link))
+            if link.startswith("#"):
+                part.attrSet("href", f"#{anchor(unquote(link))}")
             if link.startswith("../"):
                 self.files[link.removeprefix("../")] = (NOTEBOOKS / link).read_bytes()
         if part.type == "image":
@@ -267,7 +298,9 @@ class Page:
         kind, name = next(iter(calls_in(cell.source)), ("", ""))
         shown = "\n".join(map(self._output, cell.outputs))
         if kind == "ask":
-            return question(name)
+            return question(name, QUESTIONS[name])
+        if kind == "warm_up":
+            return f'<div class="warm-up" data-warm-up="{" ".join(below(self.rung))}"></div>'
         if kind == "fill":
             return self._fill(name)
         if kind == "hero":
@@ -283,14 +316,12 @@ class Page:
         return self._source(cell) + (f'\n<div class="output">{shown}</div>' if shown else "")
 
     def _fill(self, name: str) -> str:
-        """Return the place of a fill, which its script fetches: about as high as it will be."""
+        """Return the place of a fill, and keep what its script fetches."""
         shown = fills()[name]
         if "empty" in shown:
             shown = shown | {"empty": EMPTY}
         self.files[f"fills/{name}.json"] = json.dumps(shown, ensure_ascii=False).encode()
-        lines = sum(part.count("\n") for part in shown["gaps"]["parts"])
-        height = 16 + 1.6 * lines + 2.8 * max(map(len, shown["gaps"]["choices"]))
-        return render("fill.html", name=name, height=height, text=repr(fill(name)))
+        return fill_place(name)
 
     def _source(self, cell: NotebookNode) -> str:
         code = f'<pre class="code"><code>{python(cell.source)}</code></pre>'

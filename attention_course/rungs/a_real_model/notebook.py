@@ -18,6 +18,15 @@ hero("a_real_model")
 #
 # <!--time-->
 #
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("a_real_model")
+
+# %% [markdown]
 # ## One matrix
 #
 # The parameters of a trained model come as a file of names and tables, and you copy each table into a module of your own. Try it with one. In GPT-2's file such a table has a row for each *input*, but `nn.Linear` wants a row for each *output*.

@@ -18,7 +18,15 @@ hero("an_empty_page")
 #
 # <!--time--> Most of that is for the page, and its last version, for SmolLM2, isn't counted.
 #
+# <!--test-out-->
+#
 # ![The transformer as a drawing. Lit is what this rung builds: all of it.](images/transformer_an_empty_page.svg)
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("an_empty_page")
 
 # %% tags=["folded"]
 # Imports

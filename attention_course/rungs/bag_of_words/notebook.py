@@ -20,6 +20,8 @@ hero("ladder")
 #
 # <!--time-->
 #
+# <!--test-out-->
+#
 # ## A model that only counts
 #
 # Every character of the text gets a number. `counts[i][j]` will say how often character j came right after character i.

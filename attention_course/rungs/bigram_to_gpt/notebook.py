@@ -20,6 +20,15 @@ hero("bigram_to_gpt")
 #
 # <!--time--> Training takes about two minutes in all.
 #
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("bigram_to_gpt")
+
+# %% [markdown]
 # ![The transformer as a drawing. Highlighted is everything that this rung builds around attention: embedding, position, norm, feed-forward, the additions, logits.](images/transformer_bigram_to_gpt.svg)
 #
 # ## A text is full of questions

@@ -17,6 +17,14 @@ hero("bytes")
 # **You need** [rung {masked_softmax}]({masked_softmax}.ipynb) for softmax, [rung {query_key_value}]({query_key_value}.ipynb) for attention, and [rung {a_real_model}]({a_real_model}.ipynb) for the cache and grouped keys.
 #
 # <!--time-->
+#
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("bytes")
 
 # %% tags=["folded"]
 # Imports

@@ -18,6 +18,15 @@ hero("cross_and_causal")
 #
 # <!--time-->
 #
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("cross_and_causal")
+
+# %% [markdown]
 # ## Cover the year
 #
 # Type your birthday, and follow the beams. What if you drag over the year, so that the model can't read it?

@@ -17,6 +17,14 @@ hero("looking_inside")
 # **You need** [rung {a_real_model}]({a_real_model}.ipynb), whose model we open, and [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the residual stream.
 #
 # <!--time-->
+#
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("looking_inside")
 
 # %% tags=["folded"]
 # Question

@@ -21,6 +21,14 @@ hero("masked_softmax")
 # **You need** [rung {tril_matmul}]({tril_matmul}.ipynb), and two rules: exp turns sums into products, and exp(0) = 1.
 #
 # <!--time-->
+#
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("masked_softmax")
 
 # %% [markdown]
 # ## From scores to weights

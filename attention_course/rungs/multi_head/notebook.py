@@ -20,6 +20,15 @@ hero("multi_head")
 #
 # <!--time-->
 #
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("multi_head")
+
+# %% [markdown]
 # ## Split and merge by hand
 #
 # To make two heads out of one, you divide its channels. Here are the queries of three tokens, where the tens digit tells you the token. Head 0 gets the first two channels of every query, and head 1 the other two.

@@ -20,6 +20,15 @@ hero("query_key_value")
 #
 # <!--time-->
 #
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("query_key_value")
+
+# %% [markdown]
 # ## Ask for a letter
 #
 # You are the “a” of `potato`. Each letter holds up a sign with two numbers, its key: 1 for a vowel or −1 for a consonant, and its position. Choose two numbers, a query, so that you find the t. A letter's score is your first number times its first, plus your second times its second.

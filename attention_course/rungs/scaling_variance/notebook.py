@@ -19,6 +19,14 @@ hero("scaling_variance")
 # **You need** [rung {query_key_value}]({query_key_value}.ipynb), softmax and entropy from [rung {masked_softmax}]({masked_softmax}.ipynb), means, and derivatives.
 #
 # <!--time-->
+#
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("scaling_variance")
 
 # %% tags=["folded"]
 # Imports

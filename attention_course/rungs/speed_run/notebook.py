@@ -18,6 +18,15 @@ hero("speed_run")
 #
 # <!--time-->
 #
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("speed_run")
+
+# %% [markdown]
 # ![The transformer as a drawing. Highlighted is what this rung makes faster: position, attention, feed-forward, norm.](images/transformer_speed_run.svg)
 #
 # ## Twice as fast?

@@ -21,6 +21,14 @@ hero("tril_matmul")
 # **You need** [rung {bag_of_words}]({bag_of_words}.ipynb), and the rule for a matrix product, row times column.
 #
 # <!--time-->
+#
+# <!--test-out-->
+
+# %% tags=["folded"]
+# Two questions from the rungs below
+from attention_course.questions import warm_up
+
+warm_up("tril_matmul")
 
 # %% tags=["folded"]
 # Imports

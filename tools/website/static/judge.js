@@ -1,7 +1,7 @@
 // Exercises: an editor in place of the code, and a check by the course's own judge, which runs in a worker.
 // Nothing of it is loaded before the first check, and later only from the browser's own cache.
 
-import { keep, recall } from "./kept.js";
+import { REVIEW, dueDay, isDue, keep, keptBelow, move, recall, scheduled } from "./kept.js";
 
 const { root, judge, judgeSize } = document.body.dataset;
 const ANSWER = "attention-answer ";
@@ -28,6 +28,7 @@ function keepTry(name, { tries, passed, mistakes }) {
 
 function note(name, { passed, mistakes }) {
   const before = tried(name);
+  if (!before.passed || isDue(`exercise ${name}`)) move(`exercise ${name}`, passed);
   if (!before.passed) keepTry(name, { tries: before.tries + 1, passed, mistakes: [...before.mistakes, ...mistakes] });
 }
 
@@ -179,11 +180,12 @@ function compared(source, reference) {
 const every = []; // of this page, in order: the name, and the seed of its inputs
 const drawn = () => Math.floor(Math.random() * 2 ** 31);
 
-function enliven(exercise) {
+export function enliven(exercise) {
+  const again = exercise.closest("[data-again]"); // it begins empty
   const { exercise: name, given, function: called } = exercise.dataset;
   const code = exercise.closest(".cell").querySelector("pre.code");
   const stub = code.textContent.trimEnd();
-  const editor = element("textarea", { className: "editor", value: recall(ANSWER + name)[0] ?? stub, spellcheck: false, autocapitalize: "off", autocomplete: "off", wrap: "off" });
+  const editor = element("textarea", { className: "editor", value: (again ? null : recall(ANSWER + name)[0]) ?? stub, spellcheck: false, autocapitalize: "off", autocomplete: "off", wrap: "off" });
   editor.setAttribute("aria-label", `Your answer to ${name}. Tab indents; Escape, then Tab, leaves the field.`);
   const button = element("button", { type: "button", textContent: "Check", className: "check" });
   const reset = element("button", { type: "button", textContent: "Reset" });
@@ -200,7 +202,7 @@ function enliven(exercise) {
   every.push(own);
 
   const fit = () => (editor.rows = Math.max(4, editor.value.split("\n").length + 1));
-  const tell = () => (mark.textContent = tried(name).passed ? "✓ solved" : "");
+  const tell = () => (mark.textContent = tried(name).passed && !again ? "✓ solved" : "");
   const shown = (kind, value) => {
     if (kind === "come") {
       bar.value = value;
@@ -258,7 +260,7 @@ function enliven(exercise) {
   exercise.querySelector(".solve").after(loading, printed, result);
 }
 
-document.querySelectorAll(".exercise[data-given]").forEach(enliven);
+document.querySelectorAll(".exercise[data-given]:not([data-again] *)").forEach(enliven);
 
 // The page of all exercises: what is solved, and a file that notebooks read and write as well.
 
@@ -272,25 +274,28 @@ function count() {
 
 const QUESTION = "attention-question ";
 const FILL = "attention-fill ";
+const OTHERS = "attention-others"; // what a newer edition has put into the file: it stays
 
-function keptBelow(prefix) {
+function othersKept() {
   try {
-    return Object.keys(localStorage).filter((key) => key.startsWith(prefix)).map((key) => [key.slice(prefix.length), recall(key)]).filter(([, texts]) => texts.length);
+    return JSON.parse(recall(OTHERS)[0]) ?? {};
   } catch {
-    return [];
+    return {};
   }
 }
 
 function progress(right) {
   const questions = keptBelow(QUESTION).map(([name, answers]) => [name, { answers, right_at_first_try: answers[0] === right[name] }]);
   const exercises = keptBelow(TRY).map(([name]) => [name, tried(name)]);
-  return { questions: Object.fromEntries(questions), exercises: Object.fromEntries(exercises), fills: Object.fromEntries(keptBelow(FILL)) };
+  return { ...othersKept(), questions: Object.fromEntries(questions), exercises: Object.fromEntries(exercises), fills: Object.fromEntries(keptBelow(FILL)), review: Object.fromEntries(scheduled()) };
 }
 
-function take({ questions = {}, exercises = {}, fills = {} }) {
+function take({ questions = {}, exercises = {}, fills = {}, review = {}, ...others }) {
   for (const [name, { answers }] of Object.entries(questions)) if (!recall(QUESTION + name).length) keep(QUESTION + name, answers);
   for (const [name, { tries, passed, mistakes }] of Object.entries(exercises)) if (!tried(name).passed) keepTry(name, { tries, passed, mistakes });
   for (const [name, levels] of Object.entries(fills)) keep(FILL + name, [...new Set([...recall(FILL + name), ...levels])]);
+  for (const [item, { due, days }] of Object.entries(review)) if (!dueDay(item)) keep(REVIEW + item, [due, String(days)]);
+  keep(OTHERS, [JSON.stringify(others)]);
 }
 
 if (practice) {

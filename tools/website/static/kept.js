@@ -10,8 +10,57 @@ export function recall(key) {
   }
 }
 
-export function keep(key, answers) {
+export function keep(key, texts) {
   try {
-    localStorage.setItem(key, JSON.stringify(answers));
+    localStorage.setItem(key, JSON.stringify(texts));
   } catch {}
+}
+
+// The names that are kept with a prefix, each with its texts.
+export function keptBelow(prefix) {
+  try {
+    return Object.keys(localStorage).filter((key) => key.startsWith(prefix)).map((key) => [key.slice(prefix.length), recall(key)]).filter(([, texts]) => texts.length);
+  } catch {
+    return [];
+  }
+}
+
+// What was missed comes back, by the rules of attention_course/progress.py. An item is "question mean_at_one"; kept of it
+// are the day when it is due, such as 2026-11-27, and after how many days that is.
+
+export const REVIEW = "attention-review ";
+const DAYS = [1, 7, 30];
+
+function dayIn(days) {
+  const date = new Date();
+  date.setDate(date.getDate() + days);
+  return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
+}
+
+function isDay(text) {
+  const date = new Date(/^[1-9]\d{3}-\d\d-\d\d$/.test(text) ? text : NaN);
+  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text); // there is no 31 February
+}
+
+// When an item is due; null if it is not in the review.
+export function dueDay(item) {
+  const [due, days] = recall(REVIEW + item);
+  return isDay(due) && DAYS.includes(Number(days)) ? { due, days: Number(days) } : null;
+}
+
+export function isDue(item) {
+  return dueDay(item)?.due <= dayIn(0);
+}
+
+// What was missed comes back tomorrow. What is right when it is due comes back after the next of DAYS, and in the end no more.
+export function move(item, right) {
+  if (right && !isDue(item)) return;
+  const days = right ? DAYS.find((each) => each > dueDay(item).days) : DAYS[0];
+  keep(REVIEW + item, days ? [dayIn(days), String(days)] : []);
+}
+
+// All items of the review, what is due first before the others.
+export function scheduled() {
+  const found = keptBelow(REVIEW).map(([item]) => [item, dueDay(item)]).filter(([, day]) => day);
+  return found.sort(([, a], [, b]) => (a.due < b.due ? -1 : Number(a.due > b.due)));
 }

@@ -1,7 +1,7 @@
 // What a page does: it asks, and remembers the answers; it searches; it marks where in the text the reader is.
 
 import fill from "./fill.js";
-import { keep, recall } from "./kept.js";
+import { REVIEW, isDue, keep, move, recall, scheduled } from "./kept.js";
 
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const root = document.body.dataset.root;
@@ -26,13 +26,14 @@ function veil(result, veiled) {
 
 function ask(question) {
   const key = KEPT + question.dataset.question;
+  const again = "again" in question.dataset; // with other numbers: nothing is kept but how the first answer went
   const choices = all(".attention-choices button", question);
   const explanations = all("template", question);
   const room = question.querySelector(".attention-room"); // what the chosen one takes, above its explanation
   const status = question.querySelector("[role=status]");
   const corner = question.querySelector(".attention-corner");
   const skip = corner.textContent;
-  const results = resultsOf(question);
+  const results = again ? [] : resultsOf(question);
   const right = choices.find((choice) => "right" in choice.dataset);
 
   const show = (choice, verdict) => {
@@ -54,8 +55,11 @@ function ask(question) {
     if (choice) show(choice, choice === right ? question.dataset.isRight : question.dataset.isWrong);
     else if (text === skip) show(right, question.dataset.isShown);
   };
+  let first = again || !recall(key).length;
   const answer = (text) => {
-    keep(key, [...recall(key).filter((each) => each !== text), text]);
+    if (first) move(`question ${question.dataset.question}`, text === right.value);
+    first = false;
+    if (!again) keep(key, [...recall(key).filter((each) => each !== text), text]);
     showText(text);
     corner.focus();
   };
@@ -72,43 +76,96 @@ function ask(question) {
     veil(result, true);
     result.addEventListener("click", () => veil(result, false));
   }
-  for (const text of recall(key)) showText(text);
+  for (const text of again ? [] : recall(key)) showText(text);
 }
 
 all(".attention-question").forEach(ask);
 
+const anyOf = (things) => things[Math.floor(Math.random() * things.length)];
+
+// Fetch what is shown again, one of its variants; null if it is not to be had.
+export async function fetchAgain(kind, name) {
+  const answer = await fetch(`${root}again/${kind}s/${name}.json`).catch(() => null);
+  if (!answer?.ok) return null;
+  const place = document.createElement("template");
+  place.innerHTML = anyOf(await answer.json());
+  return place.content.firstElementChild;
+}
+
+export async function askAgain(name) {
+  const question = await fetchAgain("question", name);
+  if (question) ask(question);
+  return question;
+}
+
+// What of the review this edition has: the items, those that are due, and the minutes that each takes.
+export async function reviewed() {
+  const items = scheduled();
+  if (!items.length) return { items, due: [], minutes: {} };
+  const minutes = await (await fetch(`${root}again/minutes.json`)).json();
+  const known = items.filter(([item]) => Object.hasOwn(minutes, item));
+  return { items: known, due: known.map(([item]) => item).filter(isDue), minutes };
+}
+
+async function warmUp(place) {
+  const names = place.dataset.warmUp.split(" ");
+  const first = anyOf(names);
+  const drawn = [first, anyOf(names.filter((name) => name !== first))];
+  const questions = await Promise.all(drawn.map(askAgain));
+  place.replaceChildren(...questions.filter(Boolean));
+}
+
 // Fills. Each comes when the reader is near it; the levels that are solved are kept.
 
 const FILLED = "attention-fill ";
+
+// Show a fill in its place, with the levels that are solved, or as if none ever was.
+export async function showFill(place, again = false) {
+  const name = place.dataset.fill;
+  const key = FILLED + name;
+  const solved = (levels) => {
+    keep(key, [...new Set([...recall(key), ...levels])]);
+    move(`fill ${name}`, true);
+  };
+  const answer = await fetch(`${root}fills/${name}.json`);
+  fill.mount(place, await answer.json(), again ? [] : recall(key), solved, () => move(`fill ${name}`, false));
+  all(".attention-value", place).forEach((box) => watch.observe(box));
+}
 
 const near = new IntersectionObserver(
   (entries) => {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
       near.unobserve(target);
-      const key = FILLED + target.dataset.fill;
-      fetch(`${root}fills/${target.dataset.fill}.json`)
-        .then((answer) => answer.json())
-        .then((data) => fill.mount(target, data, recall(key), (levels) => keep(key, levels)))
-        .then(() => all(".attention-value", target).forEach((box) => watch.observe(box)));
+      if ("fill" in target.dataset) showFill(target);
+      else warmUp(target);
     }
   },
   { rootMargin: "1000px" },
 );
-all("[data-fill]").forEach((place) => near.observe(place));
+all(".cell [data-fill], [data-warm-up]").forEach((place) => near.observe(place));
 
 // Where the reader was last: the front page leads back there.
 
 const LAST = "attention-rung";
-const EXERCISE = ["attention-answer ", "attention-try "]; // of judge.js
+const [ANSWER, TRY, OTHERS] = ["attention-answer ", "attention-try ", "attention-others"]; // of judge.js
 const current = document.querySelector("#ladder [aria-current]");
 if (current) keep(LAST, [location.pathname.split("/").at(-2)]);
 const last = all(".rungs a").find((link) => recall(LAST).includes(link.getAttribute("href").replace("/", "")));
 if (last) Object.assign(document.querySelector(".door"), { href: last.href, textContent: `Go on with rung ${last.dataset.title}` });
 
+// The front page says which rungs are done, by their hardest exercises, and what there is to review.
+
+for (const link of all("[data-hardest]")) link.querySelector(".mark").textContent = recall(TRY + link.dataset.hardest)[1] === "passed" ? "✓ done" : "";
+const door = document.querySelector(".doors [href='review/']");
+if (door)
+  reviewed().then(({ due }) => {
+    if (due.length) door.textContent = `Review: ${due.length} due`;
+  });
+
 document.querySelector("#forget").addEventListener("click", () => {
   try {
-    for (const key of Object.keys(localStorage)) if ([KEPT, FILLED, LAST, ...EXERCISE].some((start) => key.startsWith(start))) localStorage.removeItem(key);
+    for (const key of Object.keys(localStorage)) if ([KEPT, FILLED, LAST, REVIEW, ANSWER, TRY, OTHERS].some((start) => key.startsWith(start))) localStorage.removeItem(key);
   } catch {}
   location.reload();
 });
