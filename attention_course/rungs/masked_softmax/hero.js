@@ -117,7 +117,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
       const [half, thin] = [4 * tokens[s].length, width <= 4 + 7 * tokens[s].length];
       const at = thin ? Math.max(from + width / 2, free + half) : from + width / 2;
       if (thin && parts[s]) free = at + half + 5;
-      set(name, { x: at, y: strip + thick * (thin ? 1.35 : 0.5), visibility: parts[s] ? "visible" : "hidden" });
+      set(name, { x: at, y: strip + thick * (thin ? 1.35 : 0.5), visibility: parts[s] && !(thin && stage.narrow) ? "visible" : "hidden" });
       label.textContent = number(final[s]);
       label.setAttribute("class", final[s] ? "strong" : "muted");
       node.style.opacity = light(s);

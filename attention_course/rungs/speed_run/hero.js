@@ -8,7 +8,7 @@ function writeTo(node, text, columns) {
   node.replaceChildren();
   let column = 0;
   for (const [part, style] of answer ? [[story, {}], [`${answer} ${right ? "✓" : "✗"}`, look], [rest, {}]] : [[story, {}]]) {
-    for (const word of part.match(/\S+\s*|\s+/g) ?? []) {
+    for (const word of columns === Infinity ? [part] : part.match(/\S+\s*|\s+/g) ?? []) {
       const full = column + word.trimEnd().length > columns;
       column = full ? word.length : column + word.length;
       svg(node, "tspan", full ? { ...style, x: node.getAttribute("x"), dy: 16 } : style, word);

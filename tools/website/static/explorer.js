@@ -40,6 +40,7 @@ export function pictureOf(data, setting, dragged = {}) {
   return data.compute(panels, { ...dragged, ...Object.fromEntries(values) });
 }
 
+const TOP = 56; // CSS pixels of the line on top of a page
 const settingOf = (input) => (input.type === "checkbox" ? Number(input.checked) : (input.selectedIndex ?? Number(input.value)));
 
 function enliven(explorer, data) {
@@ -80,6 +81,8 @@ function enliven(explorer, data) {
   controls.addEventListener("input", show);
   names.forEach((key) => dragged[key].on("change", show));
   controls.disabled = false;
+  const below = live.querySelector(".attention-panels").getBoundingClientRect().bottom - controls.getBoundingClientRect().top;
+  explorer.classList.toggle("tall", below > innerHeight - TOP);
 }
 
 // A panel that is wider than the page scrolls; one without cells, in which the keys would lead, takes the focus itself.
