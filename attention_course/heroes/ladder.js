@@ -94,7 +94,7 @@ function play(stage, { rungs, floors, words, moments }) {
     svg(stage.svg, "line", { x1: x(at), x2: x(at), y1: bottom, y2: bottom + 4, stroke: "var(--faint)" });
     svg(stage.svg, "text", { x: x(at), y: bottom + 13, class: "small muted" }, number(step));
   });
-  svg(stage.svg, "text", { x: (left + right) / 2, y: bottom + stage.fit(30, 29), class: "small" }, "steps of practice (more room where most happens)");
+  svg(stage.svg, "text", { x: (left + right) / 2, y: bottom + stage.fit(30, 29), class: "small" }, `steps of practice${stage.fit(" (more room where most happens)", "")}`);
   const labels = FLOORS.map(([name, label]) => {
     const level = y(floors[name]);
     svg(stage.svg, "line", { x1: left, x2: right, y1: level, y2: level, stroke: "var(--text)", "stroke-dasharray": "5 5", opacity: 0.6 });

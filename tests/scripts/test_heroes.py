@@ -26,11 +26,11 @@ def close(values, expected) -> None:
 class Show:
     """A hero on a page; without motion each state is there at once."""
 
-    def __init__(self, page, name: str, motion: str = "false", narrow: bool = False):
+    def __init__(self, page, name: str, motion: str = "false"):
         self.page, self.data = page, hero(name).data
         page.context.eval(hero(name).read(".js"))
         page.do(f"motion.matches = {motion}; const figure = new Node('figure')")
-        page.do(f"const stage = new Stage(figure, {hero(name).heights[narrow]}, 'a hero', {str(narrow).lower()})")
+        page.do(f"const stage = new Stage(figure, {hero(name).heights[0]}, 'a hero')")
         page.do(f"play(stage, {json.dumps(self.data)})")
         page.do("const all = (node) => [node, ...node.children.flatMap(all)]")
         page.do(

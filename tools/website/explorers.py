@@ -259,7 +259,9 @@ def control_html(control: dict, explorer: str) -> str:
 
 
 STILL = """(panels) => JSON.stringify({
-  drawn: panels.map((panel) => [KINDS, FLAT].map((kinds) => [svgOf([{ ...panel, title: "" }], kinds), ...around(panel, kinds)])),
+  drawn: panels.map((panel) => [KINDS, FLAT].map((kinds) => [
+    svgOf([{ ...panel, title: "" }], kinds), ...around(panel, kinds),
+  ])),
   invitation: invitation(panels),
 })"""
 

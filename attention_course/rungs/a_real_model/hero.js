@@ -12,10 +12,10 @@ function play(stage, { tokens, head, guess, attentions }) {
   const many = right.written.length; // tokens that each of them writes
   const [SWAP, LAST] = [many + 1, 2 * many + 1]; // the steps at which the wrong line goes in, and at which all is written
   const [left, zero, unit] = stage.fit([8, 44, 22], [2, 40, 22]); // pixels: the margin, where a loss begins, and a nat
-  const [across, down] = stage.fit([42, 22], [22, 24]); // a cell of a map
+  const [across, down] = stage.fit([42, 22], [21, 24]); // a cell of a map
   const lanes = stage.fit( // the middle of a title, and the corner of a map
     [{ y: 62, top: 52, edge: 426 }, { y: 172, top: 212, edge: 426 }],
-    [{ y: 44, top: 380, edge: 50 }, { y: 130, top: 380, edge: 210 }],
+    [{ y: 44, top: 380, edge: 56 }, { y: 130, top: 380, edge: 220 }],
   );
   let bug = bugs[0]; // null: all is right
   let step = 0;

@@ -164,7 +164,7 @@ function play(stage, { lines, findings, pages }) {
       const wrong = WRONG.includes(verdicts[at]);
       sign.textContent = wrong ? "✗" : verdicts[at] === "r" ? "✓" : "–";
       sign.style.fill = wrong ? "var(--wrong)" : verdicts[at] === "r" ? "var(--weight)" : "var(--muted)";
-      words.textContent = findings[at] + (verdicts[at] === "f" ? " (follows)" : "");
+      words.textContent = findings[at] + (verdicts[at] === "f" ? stage.fit(" (follows)", "") : "");
       words.classList.toggle("muted", !wrong && verdicts[at] !== "r");
     });
     const levels = cells.map((_, at) => Number(table[at] ?? 0));

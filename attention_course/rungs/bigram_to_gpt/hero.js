@@ -123,7 +123,7 @@ function play(stage, { floors, prompt, parts }) {
     svg(guess, "text", { x: middle, y: y(0.28) }, "?");
     svg(guess, "text", { x: middle, y: ground - tall / 2 }, "?");
     svg(node, "rect", { x: x(part) + 3, y: ground - tall, width: wide - 6, height: tall, class: "axis" });
-    svg(node, "text", { x: Math.min(middle, stage.width - stage.fit(0, 38)), y: ground + 12 + 15 * (part % stage.fit(2, 3)), class: "small" }, PARTS[part][0]);
+    svg(node, "text", { x: Math.min(middle, stage.width - stage.fit(0, 46)), y: ground + 12 + 15 * (part % stage.fit(2, 3)), class: "small" }, PARTS[part][0]);
     const rise = svg(node, "line", { x1: x(part), x2: x(part), class: "rise" });
     const tread = svg(node, "line", { x1: x(part), x2: x(part) + wide, class: "tread" });
     const loss = svg(node, "text", { x: middle, class: "small halo" }, number(parts[part].loss, 3));

@@ -168,7 +168,7 @@ function play(stage, { text, vowels, queries }) {
       parts.weight.textContent = share(now.weights[s]);
       place(parts.share, x, SHARE, shown(7));
       set(parts.share.firstChild, { "fill-opacity": 0.5 * now.weights[s], "stroke-opacity": 0.15 + 0.85 * Math.min(1, 2 * now.weights[s]) });
-      parts.share.lastChild.textContent = `${share(now.weights[s])} × ${word[s]}`;
+      parts.share.lastChild.textContent = `${share(now.weights[s])}${stage.fit(" × ", "×")}${word[s]}`;
       const { ask, courier, pour, back } = flows[s];
       const tip = between([from, QUERY + 11], [x, KEY - 11], now.ask);
       set(ask, { x1: from, y1: QUERY + 11, x2: tip[0], y2: tip[1], opacity: 0.6 * light * shown(3) });

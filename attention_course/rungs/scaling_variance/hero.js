@@ -101,7 +101,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     set(undivided, { points: bellOf(wide) });
     set(theory, { points: bellOf(shown) });
     set(handle, { transform: `translate(${x(2 * wide)} 0)` });
-    set(label, { transform: `translate(${Math.max(2, Math.min(x(2 * wide) - 6, stage.width - stage.fit(222, 194)))} 0)` });
+    set(label, { transform: `translate(${Math.max(2, Math.min(x(2 * wide) - 6, stage.width - stage.fit(222, 214)))} 0)` });
     set(mirror, { d: `M${x(-2 * wide)} ${grip + 14}V${ground}` });
     keys.forEach((key) => {
       const [from, to, top] = [x(scores[key]), bar(key), floor - tall * weights[key]];

@@ -8,7 +8,7 @@ function writeTo(node, text, columns) {
   node.replaceChildren();
   let column = 0;
   for (const [part, style] of answer ? [[story, {}], [`${answer} ${right ? "✓" : "✗"}`, look], [rest, {}]] : [[story, {}]]) {
-    for (const word of columns === Infinity ? [part] : part.match(/\S+\s*|\s+/g) ?? []) {
+    for (const word of columns === Infinity ? [part] : part.match(new RegExp(`\\S{1,${columns}}\\s*|\\s+`, "g")) ?? []) {
       const full = column + word.trimEnd().length > columns;
       column = full ? word.length : column + word.length;
       svg(node, "tspan", full ? { ...style, x: node.getAttribute("x"), dy: 16 } : style, word);
@@ -22,7 +22,7 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
   const clockY = bottom + stage.fit(48, 28);
   const [zero, end] = stage.fit([80, 624], [66, 308]); // the axis of time
   const below = stage.fit(0, 9); // the name of a lane stands beside it, or above it
-  const [gaps, columns] = stage.fit([8, Infinity], [5, 46]); // most marks on the axis; characters in a line of what they write
+  const [gaps, columns] = stage.fit([8, Infinity], [5, 40]); // most marks on the axis; characters in a line of what they write
   const total = Math.ceil(Math.max(...runners.map(({ seconds }) => seconds.at(-1))));
   const moments = 120;
   const moment = (at) => (total * at) / moments;
@@ -92,7 +92,7 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
     return { title, words, who: row ? "with all tricks" : name(runner) };
   });
   const source = svg(stage.svg, "text", { x: stage.fit(10, 2), y: ground + 18 + 2 * sheet, class: "start small muted" });
-  writeTo(source, `${Math.floor(seeds / 2) + 1}th fastest of ${seeds} seeds, on ${machine}`, stage.fit(Infinity, 48));
+  writeTo(source, `${Math.floor(seeds / 2) + 1}th fastest of ${seeds} seeds, on ${machine}`, stage.fit(Infinity, 44));
 
   stage.paint = ({ now, accuracies }) => {
     racing.forEach(({ trail, ball }, place) => {

@@ -1,4 +1,4 @@
-"""Opening pictures and explorers on a phone: all that changes is seen together with what a finger changes it by.
+"""Opening pictures and explorers on a phone: all that changes is seen together with what changes it.
 
 Nobody wants motion here, so that a picture that plays is at its end as soon as it has been pressed.
 """
@@ -16,46 +16,50 @@ WIDTH, HEIGHT = 390, 844  # CSS pixels
 ROOM = HEIGHT - 56  # below the line on top
 
 # Parts that scroll inside themselves.
-SCROLLING = """(part) => [part, ...part.querySelectorAll("*")].filter((node) =>
-    !node.ownerSVGElement && node.clientWidth && getComputedStyle(node).display !== "inline"
-    && (node.scrollWidth > node.clientWidth + 1 || (node.scrollHeight > node.clientHeight + 1
-        && /auto|scroll/.test(getComputedStyle(node).overflowY)))
-).map((node) => node.className || node.tagName)"""
+SCROLLING = """(part) => [part, ...part.querySelectorAll("*")].filter((node) => {
+    const { display, overflowY } = getComputedStyle(node);
+    if (node.ownerSVGElement || !node.clientWidth || display === "inline") return false;
+    const down = ["auto", "scroll"].includes(overflowY) && node.scrollHeight > node.clientHeight + 1;
+    return down || node.scrollWidth > node.clientWidth + 1;
+}).map((node) => node.className || node.tagName)"""
 
-# What is too small for a finger. A label belongs to its box to tick. What one points at may be smaller, but not than 24
-# pixels, if a finger that misses it can glide there over others, and all of them together are large enough.
+# What is too small for a finger. A label belongs to its box to tick. What one points at may be smaller, down to
+# 24 pixels, if a finger that misses it can glide there over others, and together they are large enough.
 SMALL = """(part) => {
     const roles = ["slider", "button", "switch", "radio"].map((role) => `svg [role=${role}]`);
-    const nodes = [...part.querySelectorAll(["button", "select", "input", ...roles].join())];
-    const boxOf = (node) => {
-        const parts = node.type === "checkbox" ? [node, node.labels[0]] : [node];
-        const boxes = parts.map((each) => each.getBoundingClientRect());
-        return {
-            node, left: Math.min(...boxes.map((box) => box.left)), top: Math.min(...boxes.map((box) => box.top)),
-            right: Math.max(...boxes.map((box) => box.right)), bottom: Math.max(...boxes.map((box) => box.bottom)),
-        };
+    const around = (boxes) => ({
+        left: Math.min(...boxes.map(({ left }) => left)), top: Math.min(...boxes.map(({ top }) => top)),
+        right: Math.max(...boxes.map(({ right }) => right)),
+        bottom: Math.max(...boxes.map(({ bottom }) => bottom)),
+    });
+    const targets = [...part.querySelectorAll(["button", "select", "input", ...roles].join())]
+        .filter((node) => node.checkVisibility() && node.getBoundingClientRect().width)
+        .map((node) => {
+            const parts = node.type === "checkbox" ? [node, node.labels[0]] : [node];
+            return { node, ...around(parts.map((each) => each.getBoundingClientRect())) };
+        });
+    const side = ({ left, right, top, bottom }) => Math.min(right - left, bottom - top);
+    const gliding = targets.filter(({ node }) => node.matches(".pointable"));
+    const beside = (a, b) =>
+        a.left < b.right + 8 && b.left < a.right + 8 && a.top < b.bottom + 8 && b.top < a.bottom + 8;
+    const row = (target) => {
+        const found = [target];
+        for (const each of found) {
+            found.push(...gliding.filter((other) => !found.includes(other) && beside(each, other)));
+        }
+        return around(found);
     };
-    const targets = nodes.filter((node) => node.checkVisibility()).map(boxOf).filter((box) => box.right > box.left);
-    const side = (box) => Math.min(box.right - box.left, box.bottom - box.top);
-    const glides = ({ node }) => node.matches(".pointable");
-    const touch = (a, b) => a.left < b.right + 8 && b.left < a.right + 8 && a.top < b.bottom + 8 && b.top < a.bottom + 8;
-    const around = (box) => {
-        const found = [box];
-        for (const each of found) found.push(...targets.filter((other) => glides(other) && !found.includes(other) && touch(each, other)));
-        return {
-            left: Math.min(...found.map((box) => box.left)), top: Math.min(...found.map((box) => box.top)),
-            right: Math.max(...found.map((box) => box.right)), bottom: Math.max(...found.map((box) => box.bottom)),
-        };
-    };
+    const glides = (target) => gliding.includes(target) && side(target) >= 24 && side(row(target)) >= 43.5;
     return targets
-        .filter((box) => side(box) < 43.5 && !(glides(box) && side(box) >= 24 && side(around(box)) >= 43.5))
-        .map((box) => `${box.node.ariaLabel || box.node.textContent || box.node.name}: ${side(box)}`);
+        .filter((target) => side(target) < 43.5 && !glides(target))
+        .map((target) => `${target.node.ariaLabel || target.node.textContent}: ${side(target)}`);
 }"""
 
 # Pixels from the first of some parts to the end of the last.
 SPAN = """(whole, parts) => {
-    const boxes = [...whole.querySelectorAll(parts)].map((node) => node.getBoundingClientRect()).filter((box) => box.height);
-    return Math.max(...boxes.map((box) => box.bottom)) - Math.min(...boxes.map((box) => box.top));
+    const all = [...whole.querySelectorAll(parts)].map((node) => node.getBoundingClientRect());
+    const boxes = all.filter(({ height }) => height);
+    return Math.max(...boxes.map(({ bottom }) => bottom)) - Math.min(...boxes.map(({ top }) => top));
 }"""
 
 SHIFTS = """
@@ -116,7 +120,7 @@ def test_pictures_and_explorers_fit_a_phone_and_a_finger(phone, path):
         for panel in explorer.locator(".attention-panels > div").all():
             panel.evaluate("(panel) => panel.scrollIntoView({ block: 'end' })")
             boxes = [part.bounding_box() for part in (controls, panel)]
-            assert 0 <= boxes[0]["y"]
+            assert boxes[0]["y"] >= 0
             assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"] + 1
             assert boxes[1]["y"] + boxes[1]["height"] <= HEIGHT + 1
     assert page.evaluate("document.documentElement.scrollWidth") == WIDTH
