@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-speedrun bench-attention bench-generate bench-pages gallery stills drawings screenshots constraints clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,9 @@ bench-speedrun: $(READY) ## time the recipes of the speed run beside nanoGPT's s
 
 bench-attention: $(READY) ## measure seconds and memory of attention over T, with its table and without
 	$(RUN) tools/bench_attention.py $(OPTIONS)
+
+bench-pages: $(READY) site ## measure how soon a page of the site shows its picture on a slow phone
+	$(RUN) tools/bench_pages.py
 
 bench-generate: $(READY) ## compare the cache with none, with transformers and with nanoGPT
 	$(RUN) tools/bench_generate.py

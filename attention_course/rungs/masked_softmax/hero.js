@@ -77,7 +77,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   tokens.forEach((token, s) => text(x(s), row, token, "strong"));
   const marker = svg(stage.svg, "g");
   if (stage.narrow) svg(marker, "rect", { x: -25, y: row - 22, width: 50, height: 44, fill: "transparent" });
-  svg(marker, "rect", { x: -stride * 0.4, y: row - 10, width: stride * 0.8, height: 21, rx: 6, fill: "transparent", stroke: "var(--query)", "stroke-width": 2 });
+  svg(marker, "rect", { x: stage.fit(-34, -20), y: row - 10, width: stage.fit(68, 40), height: 21, rx: 6, fill: "transparent", stroke: "var(--query)", "stroke-width": 2 });
   stage.drag(marker, "the token that looks back", {
     at: () => [x(place), row],
     move: (px) => {

@@ -52,7 +52,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     svg(circle, "text", { class: "small" }, key);
     return circle;
   });
-  svg(stage.svg, "line", { x1: bar(0) - pitch / 2, x2: bar(7) + pitch / 2, y1: floor, y2: floor, stroke: "var(--muted)" });
+  svg(stage.svg, "line", { x1: bar(0) - stage.fit(24, 20), x2: bar(7) + stage.fit(24, 20), y1: floor, y2: floor, stroke: "var(--muted)" });
   const ghosts = keys.map((key) => svg(stage.svg, "rect", { x: bar(key) - 15, width: 30, fill: "none", stroke: "var(--faint)" }));
   const columns = keys.map((key) => {
     const column = svg(stage.svg, "g");

@@ -23,8 +23,8 @@ SCROLLING = """(part) => [part, ...part.querySelectorAll("*")].filter((node) => 
     return down || node.scrollWidth > node.clientWidth + 1;
 }).map((node) => node.className || node.tagName)"""
 
-# What is too small for a finger. A label belongs to its box to tick. What one points at may be smaller, down to
-# 24 pixels, if a finger that misses it can glide there over others, and together they are large enough.
+# What is too small for a finger. A label belongs to its box to tick. What one points at may be smaller, down
+# to 24 pixels, if a finger that misses it can glide there over others, and together they are large enough.
 SMALL = """(part) => {
     const roles = ["slider", "button", "switch", "radio"].map((role) => `svg [role=${role}]`);
     const around = (boxes) => ({
