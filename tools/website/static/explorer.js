@@ -75,8 +75,8 @@ function enliven(explorer, data) {
 
   show();
   const live = document.createElement("div");
-  figure.render({ model, el: live });
   explorer.querySelector(".figure").replaceChildren(live);
+  figure.render({ model, el: live }); // in the page, where it sees how wide it is
   live.querySelectorAll(".attention-panels > div").forEach((panel) => wide.observe(panel));
   controls.addEventListener("input", show);
   names.forEach((key) => dragged[key].on("change", show));
