@@ -30,7 +30,7 @@ import cloudpickle
 import torch
 
 START = 300.0  # seconds until the process has begun: from a cold disk, torch takes a minute
-LARGEST = 2**28  # bytes of a file that a fork can write, its stderr among them
+MAX_FILE_BYTES = 2**28  # bytes of a file that a fork can write, its stderr among them
 SAID = 100_000  # bytes of stderr that are read, the last ones
 
 Message = tuple[str, Any]
@@ -88,7 +88,7 @@ class Worker:
         others wait.
 
         Args:
-            request: anything that can be pickled; for what the learner made see `packed`.
+            request: anything that can be pickled; for what the learner made see `pickle_by_value`.
             silence: seconds without a message after which the process is ended.
 
         Raises:
@@ -221,7 +221,7 @@ def cached(function: Callable, maxsize: int | None, typed: bool) -> Callable:
     return lru_cache(maxsize, typed)(function)
 
 
-def packed(obj: object) -> bytes:
+def pickle_by_value(obj: object) -> bytes:
     """Pickle an object with everything of the learner's that it uses, from the notebook or from files.
 
     `pickle.loads` in the process makes it again.
@@ -236,7 +236,9 @@ def packed(obj: object) -> bytes:
             cloudpickle.register_pickle_by_value(module)
         try:
             Packer(pickled).dump(obj)
-        except Exception as error:  # any object that it uses can raise its own error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # any object that it uses can raise its own error, or exit
             raise TypeError(f"{type(error).__name__}: {words(error)}") from None
         finally:
             for module in own:
@@ -315,7 +317,7 @@ def carry_out(work: Callable[[], None], send: Send, forked: bool) -> NoReturn:
         if forked:
             os.setpgid(0, 0)
             resource = import_module("resource")  # Windows, which does not fork, has none
-            resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, LARGEST))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
         send("begun", os.getpid() if forked else None)
         work()
         send("done", None)

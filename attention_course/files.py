@@ -7,7 +7,7 @@ import secrets
 import stat
 from pathlib import Path
 
-LONGEST = 2**24  # bytes of a file that is read whole
+MAX_BYTES = 2**24  # bytes of a file that is read whole
 WRITABLE = 0o222  # the permissions that a write-protected file lacks
 
 
@@ -19,8 +19,8 @@ def read_text(path: Path) -> str:
         ValueError: it is no text, or a pipe, a folder or the like, or larger than 16 MB.
     """
     found = path.stat()
-    if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
-        raise ValueError(f"it is no file of at most {LONGEST // 2**20} MB")
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+        raise ValueError(f"it is no file of at most {MAX_BYTES // 2**20} MB")
     return path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark in front
 
 

@@ -46,8 +46,8 @@ def online_softmax(
     return output / total.clamp(min=1), (largest + total.log()).squeeze(-1)
 
 
-def cut_table(T_q: int, T_k: int, block_size: int, is_causal: bool) -> Iterator[tuple[slice, list[slice]]]:
-    """Cut the table of scores into blocks.
+def block_slices(T_q: int, T_k: int, block_size: int, is_causal: bool) -> Iterator[tuple[slice, list[slice]]]:
+    """Slice the table of scores into blocks.
 
     Yields:
         A slice of queries, and the slices of keys that at least one of them may look at.
@@ -81,7 +81,7 @@ class FlashAttention(torch.autograd.Function):
     """Attention by blocks, forward and backward (Dao et al. 2022, algorithms 1 and 4).
 
     Between the two it keeps its inputs, the output, and a number for each query. With that number,
-    the logarithm of the sum of exps, the weights of a block are made anew: exp(scores - log_sum).
+    the logarithm of the sum of exps, the weights of a block are recomputed: exp(scores - log_sum).
     """
 
     @staticmethod
@@ -89,7 +89,7 @@ class FlashAttention(torch.autograd.Function):
         """Map q (..., T_q, head_size), k and v (..., T_k, ...) to (..., T_q, d_v); scores are not scaled."""
         output = q.new_zeros(*q.shape[:-1], v.shape[-1])
         log_sums = q.new_full(q.shape[:-1], -math.inf)
-        for rows, seen in cut_table(q.shape[-2], k.shape[-2], block_size, is_causal):
+        for rows, seen in block_slices(q.shape[-2], k.shape[-2], block_size, is_causal):
             if seen:
                 output[..., rows, :], log_sums[..., rows] = online_softmax(
                     (scores_of_block(q, k, mask, is_causal, rows, columns), v[..., columns, :])
@@ -107,15 +107,15 @@ class FlashAttention(torch.autograd.Function):
         is_causal, block_size = ctx.how
         d_q, d_k, d_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
         # the sums of weights * d_weights over a row, without either (D in Dao et al.)
-        means = (d_output * output).sum(dim=-1, keepdim=True)
+        delta = (d_output * output).sum(dim=-1, keepdim=True)
         log_sums = log_sums.clamp(min=torch.finfo(q.dtype).min)
-        for rows, seen in cut_table(q.shape[-2], k.shape[-2], block_size, is_causal):
+        for rows, seen in block_slices(q.shape[-2], k.shape[-2], block_size, is_causal):
             d_out = d_output[..., rows, :]
             for columns in seen:
                 scores = scores_of_block(q, k, mask, is_causal, rows, columns)
-                weights = (scores - log_sums[..., rows, None]).exp()  # (..., rows, columns), made anew
+                weights = (scores - log_sums[..., rows, None]).exp()  # (..., rows, columns), recomputed
                 d_weights = d_out @ v[..., columns, :].transpose(-2, -1)
-                d_scores = weights * (d_weights - means[..., rows, :])  # the derivative of softmax
+                d_scores = weights * (d_weights - delta[..., rows, :])  # the derivative of softmax
                 d_q[..., rows, :] += d_scores @ k[..., columns, :]
                 d_k[..., columns, :] += d_scores.transpose(-2, -1) @ q[..., rows, :]
                 d_v[..., columns, :] += weights.transpose(-2, -1) @ d_out
@@ -145,17 +145,17 @@ def flash_attention(
     check_attention(q, k, v, mask, "flash_attention")
     check_sizes("flash_attention", 1, block_size=block_size)
     check_flags("flash_attention", is_causal=is_causal)
-    batch, wide = q.shape[:-2], torch.promote_types(q.dtype, torch.float32)
-    k, v = (x.to(wide).expand(*batch, *x.shape[-2:]) for x in (k, v))
+    batch, accum_dtype = q.shape[:-2], torch.promote_types(q.dtype, torch.float32)
+    k, v = (x.to(accum_dtype).expand(*batch, *x.shape[-2:]) for x in (k, v))
     if mask is not None:
         mask = mask.expand(*q.shape[:-1], k.shape[-2])
     with torch.autocast(q.device.type, enabled=False):
-        scaled = q.to(wide) * q.shape[-1] ** -0.5  # q instead of each block of scores
+        scaled = q.to(accum_dtype) * q.shape[-1] ** -0.5  # q instead of each block of scores
         return FlashAttention.apply(scaled, k, v, mask, is_causal, block_size).to(q.dtype)
 
 
 class MemoryMeter(TorchDispatchMode):
-    """Count the bytes of the tensors that are made in this context: `with MemoryMeter() as meter: ...`.
+    """Count the bytes of the tensors that are allocated in this context: `with MemoryMeter() as meter: ...`.
 
     What a kernel of PyTorch uses inside, between its inputs and its outputs, is not seen.
 

@@ -267,7 +267,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def autocast_dtype(device: torch.device) -> torch.dtype:
     """Return bfloat16 where the hardware supports bfloat16 matrix products, float32 elsewhere.
 
-    ATEN_CPU_CAPABILITY=avx2 in the environment keeps PyTorch from the instructions that a CPU has for it.
+    ATEN_CPU_CAPABILITY=avx2 in the environment disables the instructions that a CPU has for it.
 
     On CPUs with AMX a training step of our models takes 0.6 to 0.7 of the time in float32; with AVX512_BF16
     alone 0.4 to 0.85 (AMD EPYC), and up to 2.6 where bfloat16 is emulated.

@@ -1,4 +1,4 @@
-"""What a head looks at, in three scores; models without some of their heads, and with attention of your own.
+"""Head scores, head ablation, and models whose attention is computed by a function of yours.
 
 A head is named by its layer and its place in that layer, (layer, head), both counted from 0.
 """
@@ -48,20 +48,20 @@ def first_token(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
     return (t == 0) & (t[:, None] > 0)
 
 
-def followed_before(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
+def induction_targets(ids: Int[Tensor, " T"]) -> Bool[Tensor, "T T"]:
     """Return a table that is True for each token that followed an earlier occurrence of the query's token."""
-    check_ids(ids, "followed_before")
+    check_ids(ids, "induction_targets")
     same = ids[:, None] == ids
     return torch.cat([torch.zeros_like(same[:, :1]), same[:, :-1]], dim=1).tril()
 
 
-TARGETS = {"previous token": previous_token, "induction": followed_before, "first token": first_token}
+HEAD_TARGETS = {"previous token": previous_token, "induction": induction_targets, "first token": first_token}
 
 
 def head_scores(weights: Float[Tensor, "*L_H T T"], targets: Bool[Tensor, "T T"]) -> Float[Tensor, "*L_H"]:
     """Return the mean weight on the targets, over the queries that have any; NaN if none has.
 
-    On random tokens that are written twice, the score of `followed_before` is the prefix-matching score of
+    On random tokens that are written twice, the score of `induction_targets` is the prefix-matching score of
     Olsson et al. (2022, section "Definition of induction heads").
     """
     check_targets(weights, targets, "head_scores")

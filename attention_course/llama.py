@@ -81,8 +81,8 @@ class Rotary(nn.Module):
         super().__init__()
         # on the CPU even if the parameters are on the device meta, since no checkpoint holds them
         positions = torch.arange(block_size, device="cpu")
-        speeds = base ** -(torch.arange(0, head_size, 2, device="cpu") / head_size)
-        angles = positions[:, None] * speeds  # (block_size, head_size / 2)
+        inv_freq = base ** -(torch.arange(0, head_size, 2, device="cpu") / head_size)
+        angles = positions[:, None] * inv_freq  # (block_size, head_size / 2)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 

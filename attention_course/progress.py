@@ -307,7 +307,7 @@ def report(records: dict[str, Record]) -> str:
 
 def mistakes() -> dict[str, set[str]]:
     """Return the mistakes that an exercise may name, by exercise."""
-    texts = (read_table(HERE / file) for file in ("exercises/catalogue.toml", "examine/questions.toml"))
+    texts = (read_table(HERE / file) for file in ("exercises/shared_messages.toml", "examine/findings.toml"))
     shared = {*SELF_EXPLAINING}.union(*texts)
     exercises = [pair for rung in RUNGS for pair in rung.table("exercises.toml").items()]
     return {name: shared | each.get("mistakes", {}).keys() for name, each in exercises}
@@ -334,7 +334,7 @@ def hardest(
     return lines
 
 
-FOLDERS = ("progress", "notebooks", "my_notebooks")  # that are called alike for all
+FOLDERS = ("progress", "notebooks", "my_notebooks")  # names that do not identify a learner
 
 
 def names_of(files: list[Path]) -> list[str]:

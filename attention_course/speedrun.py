@@ -33,8 +33,8 @@ from attention_course.checks import (
 from attention_course.gpt import GPT, Block, GPTConfig, autocast_dtype
 from attention_course.llama import GroupedQueryAttention, Rotary
 from attention_course.names import look_up
-from attention_course.text import Data
-from attention_course.training import RECIPES, SIZES, Recipe, Trainer
+from attention_course.text import Corpus
+from attention_course.training import MODEL_CONFIGS, RECIPES, Recipe, Trainer
 
 TRICKS = {
     "token_shift": "Attention and MLP also see the previous token, so no layer is needed to find it.",
@@ -44,7 +44,7 @@ TRICKS = {
     "shape": "One layer, and fewer tokens per step, so a step takes a fraction of the time.",
 }
 
-FAST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the model, and changes of the recipe
+FAST_CONFIGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the model, and changes of the recipe
     "stories": (
         dict(block_size=128, n_layer=1, n_head=4, n_embd=64),
         dict(steps=660, batch_size=16, learning_rate=1.27e-2),
@@ -237,7 +237,7 @@ def linear_decay(recipe: Recipe, step: int) -> float:
 
 
 def speedrun(
-    data: Data,
+    data: Corpus,
     tricks: Collection[str] = tuple(TRICKS),
     *,
     text: str = "stories",
@@ -257,12 +257,12 @@ def speedrun(
         seed: of the parameters and the batches.
         device: of the model.
     """
-    check_type(data, Data, "speedrun", "data")
+    check_type(data, Corpus, "speedrun", "data")
     check_tricks(tricks, "speedrun")
     check_device(device, "speedrun")
     on = set(tricks)
-    fast, base = look_up(text, FAST, "text"), text.removesuffix("-long")
-    sizes, changes = fast if "shape" in on else (SIZES[base], {})
+    fast, base = look_up(text, FAST_CONFIGS, "text"), text.removesuffix("-long")
+    sizes, changes = fast if "shape" in on else (MODEL_CONFIGS[base], {})
     if "muon" in on:
         changes = {"learning_rate": ADAM_LR} | changes
     if "schedule" in on:

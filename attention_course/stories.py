@@ -154,7 +154,7 @@ def answers(text: str) -> list[tuple[int, int]]:
 
 
 @runtime_checkable
-class Tokenizer(Protocol):
+class CharCodec(Protocol):
     """A tokenizer with one id per character, such as `attention_course.text.CharTokenizer`."""
 
     def encode(self, text: str) -> Int[Tensor, " T"]:
@@ -166,7 +166,7 @@ class Tokenizer(Protocol):
         ...
 
 
-def answer_accuracy(model: nn.Module, text: str, tokenizer: Tokenizer, precision: str = "auto") -> float:
+def answer_accuracy(model: nn.Module, text: str, tokenizer: CharCodec, precision: str = "auto") -> float:
     """Return the fraction of answers in a text of stories that the model predicts correctly.
 
     Papers call this exact match.
@@ -179,7 +179,7 @@ def answer_accuracy(model: nn.Module, text: str, tokenizer: Tokenizer, precision
         ValueError: the text has no answer that counts.
     """
     check_type(model, nn.Module, "answer_accuracy", "model")
-    check_type(tokenizer, Tokenizer, "answer_accuracy", "tokenizer")
+    check_type(tokenizer, CharCodec, "answer_accuracy", "tokenizer")
     ids, block_size = tokenizer.encode(text), block_size_of(model)  # one id for each character
     spans = [(start, end) for start, end in answers(text) if end > block_size][:1000]
     if not spans:

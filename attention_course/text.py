@@ -80,7 +80,7 @@ def tiny_shakespeare() -> str:
     return read_text(path)
 
 
-LARGEST = 10**9  # bytes of a file; encoding one of this size needs about 16 GB of memory
+MAX_BYTES = 10**9  # bytes of a file; encoding one of this size needs about 16 GB of memory
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -91,9 +91,9 @@ MARKS = {
 
 def read_text(path: Path) -> str:
     r"""Read a UTF-8 file, normalize line endings to "\n", and drop a byte order mark."""
-    if (size := path.stat().st_size) > LARGEST:
+    if (size := path.stat().st_size) > MAX_BYTES:
         raise ValueError(
-            f"{path} has {size:,} bytes, expected at most {LARGEST:,}: as an id, a character takes 8 bytes "
+            f"{path} has {size:,} bytes, expected at most {MAX_BYTES:,}: as an id, a character takes 8 bytes "
             "of memory, and more during encoding. Read a part of it: open(path).read(10_000_000)."
         )
     try:
@@ -142,7 +142,7 @@ def load_text(name_or_path: str | PathLike) -> str:
     if (len(name) > 255 or "\n" in name) and not os.path.exists(path):
         raise FileNotFoundError(
             f"load_text: {name[:40]!r}... is not a file, expected a name or a path. A text needs no "
-            "loading: Data.of(text)."
+            "loading: Corpus.of(text)."
         )
     if not path.exists():
         try:
@@ -299,7 +299,7 @@ def get_batch(
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class Corpus:
     """Training and validation ids, each of shape (T,), and the tokenizer that encoded them."""
 
     train: Tensor
@@ -307,7 +307,7 @@ class Data:
     tokenizer: CharTokenizer
 
     @classmethod
-    def of(cls, text: str) -> "Data":
+    def of(cls, text: str) -> "Corpus":
         """Tokenize a text by characters and split off its last tenth for validation."""
         tokenizer = CharTokenizer(text)
         return cls(*train_val_split(tokenizer.encode(text)), tokenizer)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attention_course.text import Data, load_text
+from attention_course.text import Corpus, load_text
 
 
 def loss_of(mean: Callable[[Tensor], Tensor]) -> float:
     """Return its validation loss on pieces of 128 characters of the stories, for a mean of rows (B, T, V)."""
-    data = Data.of(load_text("stories"))
+    data = Corpus.of(load_text("stories"))
     V = data.tokenizer.vocab_size
     counts = torch.bincount(data.train[:-1] * V + data.train[1:], minlength=V * V).view(V, V)
     pieces = data.val[: len(data.val) // 128 * 128].view(-1, 128)

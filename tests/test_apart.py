@@ -8,7 +8,7 @@ import threading
 import psutil
 import pytest
 
-from attention_course.apart import EndedError, Worker, packed
+from attention_course.apart import EndedError, Worker, pickle_by_value
 from attention_course.examine.learning import stories as is_course_cached
 
 pytestmark = pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_request_that_is_given_up_may_be_closed_by_any_thread(ask):
     assert ask("x = 2")[-1] == ("left", None)
 
 
-def test_it_is_replaced_if_it_was_killed_and_ends_with_its_parent(monkeypatch):
+def test_worker__is_replaced_if_it_was_killed_and_ends_with_its_parent(monkeypatch):
     worker = Worker("builtins:print")
     monkeypatch.setattr(Worker, "forks", False)
     worker.start()
@@ -114,13 +114,22 @@ def test_a_function_with_a_cache_is_pickled_with_its_settings(monkeypatch, tmp_p
     monkeypatch.syspath_prepend(tmp_path)
     import my_cache  # pyright: ignore
 
-    mine = packed([my_cache.fib, my_cache.Mine, is_course_cached])
+    mine = pickle_by_value([my_cache.fib, my_cache.Mine, is_course_cached])
     monkeypatch.delitem(sys.modules, "my_cache")
     sys.path.remove(str(tmp_path))
     fib, kind, ours = pickle.loads(mine)
     assert (fib(50), kind().twice(3)) == (12586269025, 6)
     assert fib.cache_parameters() == {"maxsize": 7, "typed": True}
     assert ours is is_course_cached
+
+
+def test_an_object_that_exits_while_it_is_pickled_is_refused_with_what_it_raised():
+    class Exits:
+        def __reduce__(self):
+            raise SystemExit("bye")
+
+    with pytest.raises(TypeError, match="SystemExit: bye"):
+        pickle_by_value(Exits())
 
 
 def test_what_is_of_no_package_is_pickled_by_value(monkeypatch, tmp_path):
@@ -130,7 +139,7 @@ def test_what_is_of_no_package_is_pickled_by_value(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     import my_file  # pyright: ignore
 
-    own, others = packed(my_file.mine), packed([my_file.softmax, Worker])
+    own, others = pickle_by_value(my_file.mine), pickle_by_value([my_file.softmax, Worker])
     monkeypatch.delitem(sys.modules, "my_file")
     monkeypatch.syspath_prepend("/")
     sys.path.remove(str(tmp_path))

@@ -28,7 +28,7 @@ from attention_course.heads import ablate
 from attention_course.llama import Llama, LlamaConfig
 from attention_course.smollm import BytePairTokenizer, tokenizer_of
 from attention_course.stories import write_stories
-from attention_course.text import CharTokenizer, Data
+from attention_course.text import CharTokenizer, Corpus
 from attention_course.training import Recipe
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -42,7 +42,7 @@ PUBLIC = {
 }
 
 STORIES = write_stories(seed=3, characters=4000)
-DATA = Data.of(STORIES)
+DATA = Corpus.of(STORIES)
 TOKENIZER = DATA.tokenizer
 V = TOKENIZER.vocab_size
 RECIPE = Recipe(steps=2, batch_size=2, precision="float32")
@@ -182,7 +182,7 @@ online_softmax(blocks=[(x, torch.ones(4, 3))])
 read_weights(model=gpt(), ids=ids[0])
 previous_token(ids=ids[0])
 first_token(ids=ids[0])
-followed_before(ids=ids[0])
+induction_targets(ids=ids[0])
 head_scores(weights=torch.ones(2, 3, 3), targets=previous_token(ids[0]))
 ablated(model=gpt(), heads=[(0, 0)])
 write_stories(seed=0, characters=9)
@@ -197,7 +197,7 @@ TOKENIZER.decode(ids=ids[0])
 conditional_entropy(ids=DATA.val, n=2)
 train_val_split(ids=DATA.val, val_share=0.1)
 get_batch(ids=DATA.val, block_size=4, batch_size=2, generator=None)
-Data.of(text=STORIES)
+Corpus.of(text=STORIES)
 load_text(name_or_path="text.txt")
 BytePairTokenizer(tokenizer=PAIRS)
 BYTE_PAIRS.encode(text="ab")
@@ -462,8 +462,8 @@ get_batch(torch.arange(8), 8, 2) | 8 ids are too few for block_size = 8: … at 
 get_batch(ids, 4, 2) | get_batch: ids is torch.int64, (1, 3), expected an integer tensor of shape (T,). … one
 generate(Nano(), ids, 2) | generate: the model returns tuple, expected logits (B, T, V).
 generate(Last(), ids, 2) | generate: the model returns torch.float32, (1, 33), expected logits (B, T, V).
-Trainer(gpt(), Data(DATA.train[:7], DATA.val, TOKENIZER), RECIPE) | The training text has 7 tokens, too few
-Trainer(gpt(), Data(DATA.train, DATA.val[:8], TOKENIZER), RECIPE) | The validation text has 8 tokens
+Trainer(gpt(), Corpus(DATA.train[:7], DATA.val, TOKENIZER), RECIPE) | The training text has 7 tokens, too few
+Trainer(gpt(), Corpus(DATA.train, DATA.val[:8], TOKENIZER), RECIPE) | The validation text has 8 tokens
 Trainer(gpt(), DATA, RECIPE, torch.optim.SGD([nn.Parameter(x)])) | optimizer holds … model.parameters()
 Recipe(steps=2**31) | Recipe: steps = 2147483648, expected an integer of at least 1, below 2**31.
 Recipe(seed=2**63) | Recipe: seed = 9223372036854775808, expected an integer, 0 <= seed < 2**63.

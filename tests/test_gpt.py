@@ -115,7 +115,7 @@ def test_sinusoidal_wavelengths_go_from_2_pi_to_block_size():
     assert (sinusoidal_positions(0, 4).shape, sinusoidal_positions(4, 0).shape) == ((0, 4), (4, 0))
 
 
-def test_where_weights_begin():
+def test_initialization__where_weights_begin():
     """Two outputs a layer are added up: each begins smaller, so that their sum is as large for any depth."""
     config = GPTConfig(vocab_size=300, block_size=16, n_layer=8, n_head=4, n_embd=64, bias=True)
     torch.manual_seed(0)
@@ -210,7 +210,9 @@ def test_evaluating_is_without_dropout_and_leaves_each_part_as_it_was(mode):
         ("auto", {}, "AVX512", torch.float32),
     ],
 )
-def test_auto_is_bfloat16_where_a_cpu_has_circuits_for_it(monkeypatch, precision, found, in_use, expected):
+def test_precision__auto_is_bfloat16_where_a_cpu_has_circuits_for_it(
+    monkeypatch, precision, found, in_use, expected
+):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: in_use)
     with autocast(precision, torch.device("cpu")):
@@ -218,7 +220,7 @@ def test_auto_is_bfloat16_where_a_cpu_has_circuits_for_it(monkeypatch, precision
 
 
 @pytest.mark.parametrize("able", [True, False])
-def test_auto_asks_a_gpu_for_circuits_of_its_own(monkeypatch, able):
+def test_precision__auto_asks_a_gpu_for_circuits_of_its_own(monkeypatch, able):
     monkeypatch.setattr(
         torch.cuda, "is_bf16_supported", lambda including_emulation: able or including_emulation
     )
@@ -256,13 +258,13 @@ def test_generate_draws_with_the_models_probabilities(options, weights):
     assert ((shares == 0) == (weights == 0)).all()
 
 
-def test_temperature_0_takes_the_best_and_follows_the_text():
+def test_generate__temperature_0_takes_the_best_and_follows_the_text():
     model = table([0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1])
     both = torch.tensor([[0], [1]])
     assert generate(model, both, 3, temperature=0).tolist() == [[0, 1, 2, 0], [1, 2, 0, 1]]
 
 
-def test_the_generator_decides_the_text():
+def test_generate__the_generator_decides_the_text():
     model, ids = tiny(), torch.tensor([[1, 2], [3, 4]])
     first, again, other = (
         generate(model, ids, 40, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
@@ -272,7 +274,7 @@ def test_the_generator_decides_the_text():
     assert torch.equal(first[:, :2], ids)
 
 
-def test_the_model_sees_the_last_block():
+def test_generate__the_model_sees_the_last_block():
     """Beyond block_size, the tokens before the last block make no difference, and all are returned."""
     model = tiny()
     ids = torch.randint(13, (1, 30), generator=torch.Generator().manual_seed(0))
@@ -343,7 +345,7 @@ with_and_without_positions = pytest.mark.parametrize("make", [tiny, tiny_llama])
 @with_and_without_positions
 @given(seed=seeds, cuts=st.sets(st.integers(1, 7)))
 @few
-def test_a_text_may_be_read_in_any_number_of_parts(make, seed, cuts):
+def test_cache__a_text_may_be_read_in_any_number_of_parts(make, seed, cuts):
     model, cache = make(seed, n_layer=2), Cache()
     ids = torch.randint(13, (2, 8), generator=torch.Generator().manual_seed(seed))
     with torch.no_grad(), record_weights() as whole:
@@ -384,7 +386,7 @@ def test_with_a_cache_it_writes_what_it_writes_without(make, options, length):
 
 
 @with_and_without_positions
-def test_each_token_is_read_once_until_the_block_is_full(make):
+def test_cache__each_token_is_read_once_until_the_block_is_full(make):
     """Nor is it read again by a call that goes on where another stopped."""
     model, read, cache = make(), [], Cache()
     model.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0].shape[1]))

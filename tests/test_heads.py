@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from attention_course.attention import Cache, attention, causal_mask, record_weights
 from attention_course.gpt import GPT, GPTConfig, evaluating
 from attention_course.heads import (
-    TARGETS,
+    HEAD_TARGETS,
     ablate,
     attention_by,
     first_token,
-    followed_before,
     head_scores,
+    induction_targets,
     previous_token,
     read_weights,
 )
@@ -40,7 +40,7 @@ def model(request):
 
 @given(ids=st.lists(st.integers(0, 4), min_size=1, max_size=12))
 def test_targets_are_what_their_names_say(ids):
-    tables = {name: target(torch.tensor(ids)) for name, target in TARGETS.items()}
+    tables = {name: target(torch.tensor(ids)) for name, target in HEAD_TARGETS.items()}
     for q in range(len(ids)):
         for k in range(len(ids)):
             assert tables["previous token"][q, k] == (k == q - 1)
@@ -59,13 +59,13 @@ def test_a_score_is_the_mean_weight_on_the_targets():
     for target, expected in (
         (previous_token, [(0.25 + 0.3) / 2, 1]),
         (first_token, [(0.25 + 0.2) / 2, 0.5]),
-        (followed_before, [(0.75 + 0.8) / 2, 0.5]),
+        (induction_targets, [(0.75 + 0.8) / 2, 0.5]),
     ):
         scores = head_scores(weights, target(ids))
         torch.testing.assert_close(scores, torch.tensor(expected))
         torch.testing.assert_close(head_scores(weights[None].expand(5, 2, 3, 3), target(ids))[3], scores)
 
-    assert head_scores(torch.eye(3)[None], followed_before(torch.tensor([1, 2, 3]))).isnan().all()
+    assert head_scores(torch.eye(3)[None], induction_targets(torch.tensor([1, 2, 3]))).isnan().all()
 
 
 def test_the_weights_of_all_heads_are_read_in_eval_mode(model):
@@ -133,7 +133,7 @@ def highest(scores, count):
 def test_the_same_heads_copy_and_look_back(smollm, twice):
     model, _ = smollm
     weights = read_weights(model, twice)
-    assert {(18, 6), (17, 3), (17, 4)} <= highest(head_scores(weights, followed_before(twice)), 8)
+    assert {(18, 6), (17, 3), (17, 4)} <= highest(head_scores(weights, induction_targets(twice)), 8)
     assert {(16, 0), (11, 1)} == highest(head_scores(weights, previous_token(twice)), 2)
 
 

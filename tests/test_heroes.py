@@ -19,7 +19,7 @@ from IPython.core.formatters import DisplayFormatter
 from record_heroes import FINDINGS, LINES
 
 from attention_course.examine import QUESTIONS
-from attention_course.heads import TARGETS, head_scores, read_weights
+from attention_course.heads import HEAD_TARGETS, head_scores, read_weights
 from attention_course.heroes import HEROES, hero
 from attention_course.ladder import RUNGS
 from attention_course.rungs.speed_run import explorer_recipes as recipes
@@ -126,8 +126,8 @@ def test_heads_are_those_of_the_real_model(smollm):
     weights[:, :, *torch.tril_indices(T, T)] = recorded.view(*data["shape"], -1)
     real, rounding = read_weights(model, ids), 0.005 + 1e-6
     torch.testing.assert_close(weights, real, atol=rounding, rtol=0)
-    assert set(data["jobs"]) == set(TARGETS)
-    for job, targets in TARGETS.items():
+    assert set(data["jobs"]) == set(HEAD_TARGETS)
+    for job, targets in HEAD_TARGETS.items():
         scores = torch.tensor(list(base64.b64decode(data["jobs"][job]["scores"]))) / 100
         torch.testing.assert_close(
             scores.view(*data["shape"]), head_scores(real, targets(ids)), atol=rounding, rtol=0
@@ -180,7 +180,7 @@ def test_the_parts_of_a_gpt_are_those_of_the_rung(monkeypatch):
 def test_the_race_is_that_of_the_recipes_up_to_the_mark():
     data, above = hero("speed_run").data, None
     runners = data["runners"]
-    assert (data["machine"], data["mark"]) == (recipes.measured()["machine"], recipes.MARK)
+    assert (data["machine"], data["mark"]) == (recipes.measured()["machine"], recipes.TARGET_ACCURACY)
     assert [runner["trick"] for runner in runners] == ["", *[trick.replace("_", " ") for trick in TRICKS]]
     assert [runner["why"] for runner in runners[1:]] == list(TRICKS.values())
     for name, runner in zip(["baseline", *[f"+ {trick}" for trick in TRICKS]], runners, strict=True):

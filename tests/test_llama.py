@@ -101,7 +101,7 @@ def test_in_bfloat16_the_mean_square_is_taken_in_float32():
 
 
 @given(T=sizes, pairs=sizes, seed=seeds, base=st.sampled_from([10_000.0, 2.0]), start=st.integers(0, 9))
-def test_each_pair_turns_by_its_angle(T, pairs, seed, base, start):
+def test_rotary__each_pair_turns_by_its_angle(T, pairs, seed, base, start):
     """A pair of channels is a complex number, and turning it a product."""
     x = torch.randn(2, 3, T, 2 * pairs, generator=torch.Generator().manual_seed(seed))
     angles = torch.arange(start, start + T)[:, None] * base ** -(torch.arange(pairs) / pairs)
@@ -137,7 +137,9 @@ def options_of(kind, T):
     bias=st.booleans(),
     seed=seeds,
 )
-def test_it_is_multi_head_attention_with_keys_and_values_repeated(kind, T, heads, head_size, bias, seed):
+def test_grouped_query_attention__is_multi_head_with_keys_and_values_repeated(
+    kind, T, heads, head_size, bias, seed
+):
     """With as many key heads as heads, nothing is repeated, and names and shapes are the same."""
     torch.manual_seed(seed)
     (n_kv_head, group), n_head = heads, heads[0] * heads[1]
@@ -177,7 +179,7 @@ def test_swiglu_is_its_formula(T, C, n_hidden, bias, seed):
 # Llama
 
 
-def test_it_runs_in_bfloat16():
+def test_llama__runs_in_bfloat16():
     model, ids = tiny(), torch.randint(13, (2, 11))
     expected = model(ids)
     logits = copy.deepcopy(model).bfloat16()(ids)

@@ -25,7 +25,7 @@ from attention_course.plots import (
     Text,
     picture,
 )
-from attention_course.plots.drawing import script
+from attention_course.plots.render import script
 
 CONTEXT = script()
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,7 +35,7 @@ PANELS = [
     Heatmap("long names", torch.randn(4, 4), "question", "friend", ["Ann, Bob", "Bob, Ann", "Cem", "Dia"]),
     Bars("some bars", torch.tensor([1.0, -math.inf, -0.5]), ["a", "b", "c"], "bar", (-1, 1)),
     Bars("alike", torch.full((12,), -12.34), list("abcdefghijkl"), "bar", (-20, 1)),
-    Heatmap("a map", torch.eye(2), "row", "column", framed=(0, 1), crossed=[(1, 1), (0, 0)]),
+    Heatmap("a map", torch.eye(2), "row", "column", framed=(0, 1), crossed_out=[(1, 1), (0, 0)]),
     Comparison("a comparison", torch.tensor([[0.5, 0.1], [0.2, 0]]), ["a", "b"], ["before", "after"], 1),
     Comparison("one series", torch.tensor([[0.5], [0.2]]), ["a", "b"], ["before"], 1),
     Comparison("nothing to compare", torch.zeros(0, 2), [], ["before", "after"], 1),
@@ -134,7 +134,7 @@ def test_signs_of_svg_and_letters_that_no_font_has_are_text():
 
 def test_what_the_browser_keeps_for_dragging_is_not_in_a_picture():
     bars = Bars("bars", torch.ones(2), ["a", "b"], "bar", (0, 1))
-    dragged = replace(bars, room=9, controls=["one", "two"])
+    dragged = replace(bars, reserved=9, controls=["one", "two"])
     assert picture(dragged, alt="").svg == picture(bars, alt="").svg
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from attention_course import progress as module
 from attention_course.examine import QUESTIONS as EXAMINED
-from attention_course.exercises import CATALOGUE, EXERCISES, check
+from attention_course.exercises import EXERCISES, SHARED_MESSAGES, check
 from attention_course.exercises.problems import SELF_EXPLAINING
 from attention_course.files import printable
 from attention_course.ladder import RUNGS
@@ -290,6 +290,6 @@ def test_every_mistake_that_can_be_kept_is_one_that_the_report_names():
     known = module.mistakes()
     assert known.keys() == EXERCISES.keys()
     for name, exercise in EXERCISES.items():
-        named = {*CATALOGUE, *(prop.mistake for prop in exercise.properties if prop.mistake)}
+        named = {*SHARED_MESSAGES, *(prop.mistake for prop in exercise.properties if prop.mistake)}
         named |= {mistake.names[0] for mistake in exercise.mistakes}
         assert known[name] == named | explained | {question.name for question in EXAMINED}

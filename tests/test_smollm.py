@@ -58,7 +58,7 @@ def small_tokenizer():
     return BytePairTokenizer(tokenizer_of(TOKENS, TYPES, MERGES))
 
 
-def test_merges_by_hand():
+def test_byte_pair_encoding__merges_by_hand():
     tokenizer = small_tokenizer()
     assert (tokenizer.vocab_size, repr(tokenizer)) == (263, "BytePairTokenizer(263 tokens)")
     for text, tokens in (
@@ -475,7 +475,7 @@ class TestReal:
             expected = torch.tensor(gguf.dequantize(tensor.data, tensor.tensor_type))
             assert torch.equal(stored[tensor.name], expected), tensor.name
 
-    def test_it_knows_a_capital(self, smollm):
+    def test_smollm__knows_a_capital(self, smollm):
         model, tokenizer = smollm
         with torch.no_grad():
             logits = model(tokenizer.encode("The capital of France is")[None])[0, -1]

@@ -14,7 +14,7 @@ from attention_course.examine import examine
 from attention_course.gpt import GPT, Block, GPTConfig, generate
 from attention_course.speedrun import (
     ADAM_LR,
-    FAST,
+    FAST_CONFIGS,
     MUON_LR,
     WARMUP,
     Muon,
@@ -25,10 +25,10 @@ from attention_course.speedrun import (
     speedrun,
 )
 from attention_course.stories import answer_accuracy, write_stories
-from attention_course.text import Data
-from attention_course.training import RECIPES, SIZES, Recipe, Trainer, run
+from attention_course.text import Corpus
+from attention_course.training import MODEL_CONFIGS, RECIPES, Recipe, Trainer, run
 
-DATA = Data.of(write_stories(seed=3, characters=20_000))
+DATA = Corpus.of(write_stories(seed=3, characters=20_000))
 
 
 def random(*shape, seed=0):
@@ -141,11 +141,11 @@ def losses(trainer, steps):
     return [trainer.step() for _ in range(steps)]
 
 
-@pytest.mark.parametrize("text", FAST)
+@pytest.mark.parametrize("text", FAST_CONFIGS)
 def test_without_tricks_it_is_rung_8(text):
     torch.manual_seed(5)
     base = text.removesuffix("-long")
-    model = GPT(GPTConfig(DATA.tokenizer.vocab_size, **SIZES[base]))
+    model = GPT(GPTConfig(DATA.tokenizer.vocab_size, **MODEL_CONFIGS[base]))
     torch.manual_seed(6)
     before = torch.get_rng_state()
     expected = Trainer(model, DATA, replace(RECIPES[base], seed=5))
@@ -154,7 +154,7 @@ def test_without_tricks_it_is_rung_8(text):
     assert ours.model.config == model.config
     assert losses(ours, 2) == losses(expected, 2)
     assert torch.equal(torch.get_rng_state(), before)
-    sizes, changes = FAST[text]
+    sizes, changes = FAST_CONFIGS[text]
     fast = speedrun(DATA, text=text, steps=7)
     assert all(getattr(fast.model.config, name) == size for name, size in sizes.items())
     expected = {"learning_rate": ADAM_LR, "warmup": WARMUP} | changes | {"steps": 7}
@@ -232,7 +232,7 @@ def test_the_examiner_finds_nothing_wrong():
 
 @pytest.mark.slow
 def test_the_stories_are_answered_after_a_few_steps():
-    data = Data.of(write_stories())
+    data = Corpus.of(write_stories())
     trainer = speedrun(data)
     run(trainer, callback=lambda t: None)
     assert answer_accuracy(trainer.model, data.tokenizer.decode(data.val), data.tokenizer) > 0.95

@@ -18,7 +18,7 @@ from attention_course import text as text_module
 from attention_course.stories import write_stories
 from attention_course.text import (
     CharTokenizer,
-    Data,
+    Corpus,
     conditional_entropy,
     get_batch,
     load_text,
@@ -89,7 +89,7 @@ def test_names_win_over_files_and_a_folder_helps(tmp_path, monkeypatch, stories)
         ("\ufeffя".encode("utf-32-be"), "is not UTF-8: .*encoding='utf-32'"),
     ],
 )
-def test_what_is_no_text_is_refused(tmp_path, content, words):
+def test_load_text__what_is_no_text_is_refused(tmp_path, content, words):
     path = tmp_path / "data.bin"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"data.bin {words}"):
@@ -99,20 +99,20 @@ def test_what_is_no_text_is_refused(tmp_path, content, words):
 def test_a_file_that_memory_cannot_hold_is_not_read(tmp_path, monkeypatch):
     path = tmp_path / "large.txt"
     with path.open("wb") as file:
-        file.truncate(text_module.LARGEST + 1)  # takes no room on a disk
+        file.truncate(text_module.MAX_BYTES + 1)  # takes no room on a disk
     with pytest.raises(
         ValueError, match=r"large.txt has 1,000,000,001 bytes, expected at most 1,000,000,000: .*Read a part"
     ):
         load_text(path)
     path.write_text("four")
-    monkeypatch.setattr(text_module, "LARGEST", 4)
+    monkeypatch.setattr(text_module, "MAX_BYTES", 4)
     assert load_text(path) == "four"
 
 
 def test_a_text_is_no_name_of_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for text in ("Once upon a time\nthere was", "Once upon a time " * 16, "Once upon a time " * 100_000):
-        with pytest.raises(FileNotFoundError, match=r"Data.of\(text\)") as caught:
+        with pytest.raises(FileNotFoundError, match=r"Corpus.of\(text\)") as caught:
             load_text(text)
         assert len(str(caught.value)) < 200
     for name in ("two\nlines", "x" * 255):
@@ -243,7 +243,7 @@ def test_split_keeps_the_order():
     batch_size=st.integers(1, 7),
     seed=st.integers(0, 99),
 )
-def test_y_is_x_one_step_later(length, block_size, batch_size, seed):
+def test_get_batch__y_is_x_one_step_later(length, block_size, batch_size, seed):
     block_size = min(block_size, length - 1)
     ids = torch.arange(100, 100 + length)
     x, y = get_batch(ids, block_size, batch_size, torch.Generator().manual_seed(seed))
@@ -290,8 +290,8 @@ def test_batches_on_a_gpu_are_those_on_the_cpu():
     assert tokenizer.decode(tokenizer.encode("nab").cuda()) == "nab"
 
 
-def test_data_of_a_text(stories):
-    data = Data.of(stories)
+def test_corpus_of_a_text(stories):
+    data = Corpus.of(stories)
     assert len(data.train) + len(data.val) == len(stories)
     assert len(data.val) == math.ceil(len(stories) / 10)
     assert data.tokenizer.decode(data.train) + data.tokenizer.decode(data.val) == stories

@@ -87,11 +87,11 @@ TRAINED = """\
 import torch
 
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import Data, load_text
+from attention_course.text import Corpus, load_text
 from attention_course.training import Recipe, train
 
 text = load_text("stories")
-data = Data.of(text)
+data = Corpus.of(text)
 torch.manual_seed(0)
 model = GPT(GPTConfig(data.tokenizer.vocab_size))
 _ = train(model, data, Recipe(steps=300))

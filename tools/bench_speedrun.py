@@ -21,8 +21,8 @@ import torch
 
 from attention_course.gpt import GPT, GPTConfig, autocast_dtype, initialize
 from attention_course.speedrun import TRICKS, speedrun
-from attention_course.text import Data, load_text
-from attention_course.training import SIZES, Recipe, Trainer, evaluate, parameter_groups
+from attention_course.text import Corpus, load_text
+from attention_course.training import MODEL_CONFIGS, Recipe, Trainer, evaluate, parameter_groups
 
 TURNS, EVERY = 100, 5
 PLAIN = dict(steps=600, learning_rate=2.5e-3)  # without tricks
@@ -42,7 +42,7 @@ NANO_GPT = Recipe(
 def nano_gpt(data, seed, device):
     """Return a trainer with nanoGPT's settings and initialization."""
     torch.manual_seed(1337 + seed)
-    model = GPT(GPTConfig(data.tokenizer.vocab_size, **SIZES["shakespeare"]))
+    model = GPT(GPTConfig(data.tokenizer.vocab_size, **MODEL_CONFIGS["shakespeare"]))
     initialize(model, 0.02, model.config.n_layer)
     groups = parameter_groups(model.to(device), NANO_GPT.weight_decay)
     optimizer = torch.optim.AdamW(groups, betas=(0.9, NANO_GPT.beta2), fused=True)
@@ -130,7 +130,7 @@ def main():
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     torch.set_num_threads(min(torch.get_num_threads(), 8))
-    data = Data.of(load_text("tiny-shakespeare"))
+    data = Corpus.of(load_text("tiny-shakespeare"))
     if options.held_out:
         last = len(data.train) // 10
         data = replace(data, train=data.train[:-last], val=data.train[-last:])

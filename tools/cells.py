@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 from attention_course import smollm
 from attention_course.ladder import RUNGS
 from attention_course.llama import Llama
-from attention_course.speedrun import FAST
+from attention_course.speedrun import FAST_CONFIGS
 from attention_course.training import RECIPES
 
 CALL = re.compile(r'^(?:\w+ = )?(ask|check|explore|fill|hero|LiveTraining)\((?:"(\w+)")?', re.M)
@@ -65,7 +65,7 @@ def shortened(cell: NotebookNode) -> str:
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Let the recipes of the stories take STEPS steps, and let SmolLM2 be small and untrained."""
     patch.setitem(RECIPES, "stories", replace(RECIPES["stories"], steps=STEPS))
-    patch.setitem(FAST["stories"][1], "steps", STEPS)
+    patch.setitem(FAST_CONFIGS["stories"][1], "steps", STEPS)
     patch.setattr(smollm, "load_smollm", partial(load_small, smollm.load_smollm))
 
 

@@ -8,7 +8,7 @@ from html import escape
 
 from draw_transformer import IMAGES
 
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 
 WIDTH, HEIGHT = 350, 526  # as wide as a phone
 STYLE = coloured("""

@@ -11,7 +11,7 @@ from textwrap import wrap
 from draw_transformer import IMAGES
 
 from attention_course.ladder import ORDER, RUNGS, Rung, staircase
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 350, 246, 4, 46, 160  # as wide as a phone
 STYLE = coloured("""

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from attention_course.ladder import RUNGS, Rung
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 
 IMAGES = Path(__file__).resolve().parent.parent / "notebooks" / "images"
 WIDTH, HEIGHT = 640, 262

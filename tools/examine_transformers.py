@@ -17,7 +17,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from attention_course.examine import examine, sizes
 
 TABLE = Path(__file__).parents[1] / "attention_course" / "examine" / "transformers.md"
-LARGEST = 500_000  # parameters: what is larger has sizes of other names
+MAX_PARAMETERS = 500_000  # parameters: what is larger has sizes of other names
 BLOCK = 32
 SIZES = {
     "hidden_size n_embd d_model dim embed_dim embedding_size word_embed_proj_dim": 32,
@@ -88,7 +88,7 @@ def small(kind: str) -> torch.nn.Module:
     config.is_decoder = True  # BERT and its kin ask for it
     with torch.device("meta"):  # first without memory
         many = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
-    if many > LARGEST:
+    if many > MAX_PARAMETERS:
         raise ValueError(f"{many} parameters")
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(config)

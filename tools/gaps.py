@@ -19,7 +19,7 @@ from attention_course.patching import replaced
 GAPS = 5  # of one fill at most
 WRONG = 3  # choices of one gap at most
 COMBINATIONS = 256  # of one fill at most: each of them is judged beforehand
-LONGEST = 64  # characters of a choice
+MAX_CHOICE = 64  # characters of a choice
 GRADIENTS = {"zero_grad", "backward", "step"}  # methods that work on the gradients, and so have an order
 CHECK = re.compile(r"^ *check_\w+\(.*\)\n+", re.M)
 
@@ -87,7 +87,7 @@ def equal_at_the_start(one: str, other: str) -> int:
 def alternatives(exercise: Exercise) -> dict[Span, dict[str, str]]:
     """Return what each mistake that is one edit puts into each place that is large enough for it."""
     code = code_of(exercise)
-    found: dict[Span, dict[str, str]] = {span: {} for span in places(code) if span[1] - span[0] <= LONGEST}
+    found: dict[Span, dict[str, str]] = {span: {} for span in places(code) if span[1] - span[0] <= MAX_CHOICE}
     for mistake in exercise.mistakes:
         if len(mistake.edits) != 1 or code.count(mistake.edits[0][0]) != 1:
             continue
@@ -100,7 +100,7 @@ def alternatives(exercise: Exercise) -> dict[Span, dict[str, str]]:
             right, text = code[first:last], wrong[first : last + len(wrong) - len(code)].strip()
             form, within = form_of(text), code[first - 1] in "([" and code[last] in ")]"
             alike = form == form_of(right) or (within and form != "statement")
-            if form and alike and text != right and len(text) <= LONGEST:
+            if form and alike and text != right and len(text) <= MAX_CHOICE:
                 choices.setdefault(mistake.names[0], text)
     return {span: choices for span, choices in found.items() if choices}
 

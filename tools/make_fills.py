@@ -24,7 +24,14 @@ from gaps import code_of, gaps_of, lines_of
 from torch import Tensor
 
 from attention_course.exercises.comparing import is_plain, same
-from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Patched, patched, unwrapped
+from attention_course.exercises.exercise import (
+    SHARED_MESSAGES,
+    Exercise,
+    Mistake,
+    Patched,
+    patched,
+    unwrapped,
+)
 from attention_course.exercises.judging import Trial, judge, trial
 from attention_course.exercises.problems import named
 from attention_course.exercises.running import Outcome, call
@@ -247,7 +254,9 @@ def step(rung: Rung, name: str, entry: dict[str, Any]) -> Exercise:
     for key, code in entry["given"].items():
         given[key] = eval(code, given)
     mistakes = [
-        Mistake((mistake,), table.get("message") or CATALOGUE[mistake], patched(scope[name], edits), edits)
+        Mistake(
+            (mistake,), table.get("message") or SHARED_MESSAGES[mistake], patched(scope[name], edits), edits
+        )
         for mistake, table in entry["mistakes"].items()
         for edits in (tuple(patch.items()) for patch in table["patches"])
     ]

@@ -17,16 +17,16 @@ from torch import Tensor, nn
 from attention_course import heroes
 from attention_course.attention import CrossAttentionHead, MultiHeadAttention, window_mask
 from attention_course.examine import examine
-from attention_course.examine.subject import Subject
+from attention_course.examine.wrapped_model import WrappedModel
 from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
-from attention_course.heads import TARGETS, head_scores, read_weights
+from attention_course.heads import HEAD_TARGETS, head_scores, read_weights
 from attention_course.ladder import STAIRCASE
 from attention_course.rungs.a_real_model import explorer_own_attention as own_attention
 from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.smollm import load_smollm
 from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import answer_accuracy, answers, read_story, stories_entropy
-from attention_course.text import Data, conditional_entropy, load_text
+from attention_course.text import Corpus, conditional_entropy, load_text
 from attention_course.training import RECIPES, Recipe, Trainer, evaluate, train
 
 MOMENTS = (0, 2, 5, 10, 15, *range(20, 60, 10), 65, 80, *range(100, 220, 20), 225, 250, 275, 300, 350, 450)
@@ -76,7 +76,7 @@ def significant(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def write(model: torch.nn.Module, data: Data, characters: int, after: str = "\n") -> str:
+def write(model: torch.nn.Module, data: Corpus, characters: int, after: str = "\n") -> str:
     """Let a model write after a line's end or another text, with the same random numbers each time."""
     prompt = data.tokenizer.encode(after)[None]
     ids = generate(model, prompt, characters, generator=torch.Generator().manual_seed(1))
@@ -94,7 +94,7 @@ def is_story(line: str) -> bool:
 def floors() -> dict[str, float]:
     """Return the loss without knowledge, of the best tables of 1 to 3 characters, and the entropy."""
     text = load_text("stories")
-    data = Data.of(text)
+    data = Corpus.of(text)
     tables = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
     known = {"nothing": math.log(data.tokenizer.vocab_size), **tables, "grammar": stories_entropy(text)}
     return {name: significant(loss) for name, loss in known.items()}
@@ -102,7 +102,7 @@ def floors() -> dict[str, float]:
 
 def ladder() -> dict[str, object]:
     """Train the GPT as its rung does; keep its loss, and what it writes, at some moments."""
-    data = Data.of(load_text("stories"))
+    data = Corpus.of(load_text("stories"))
     torch.manual_seed(0)
     gpt = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=128, n_layer=2, n_head=4, n_embd=64))
     recipe = Recipe(steps=MOMENTS[-1], batch_size=24, learning_rate=1e-2, evaluate_every=100)
@@ -271,7 +271,7 @@ def looking_inside() -> dict:
     query, key = torch.tril_indices(len(ids), len(ids))
     jobs = {}
     for name in ("previous token", "first token", "induction"):
-        targets = TARGETS[name](ids)
+        targets = HEAD_TARGETS[name](ids)
         jobs[name] = {
             "targets": [row.nonzero().flatten().tolist() for row in targets],
             "scores": in_percent(head_scores(weights, targets)),
@@ -314,10 +314,10 @@ class Page(nn.Module):
 
 def strengths(model: nn.Module, T: int = 8) -> str:
     """How much outputs (rows) change with tokens (columns), a digit each: 9 is most, 0 not at all."""
-    subject = Subject(model, 29, 16)
-    moves = (subject.effects(subject.draw(1, T, seed), by=seed + 1)[0] for seed in range(16))
+    wrapped = WrappedModel(model, 29, 16)
+    moves = (wrapped.effects(wrapped.draw(1, T, seed), by=seed + 1)[0] for seed in range(16))
     changes = sum(moves, torch.zeros(T, T))
-    digits = (9 * changes / changes.max()).ceil().clamp(max=9) * subject.influence(T)
+    digits = (9 * changes / changes.max()).ceil().clamp(max=9) * wrapped.influence(T)
     return "".join(str(int(digit)) for digit in digits.flatten())
 
 
@@ -344,7 +344,7 @@ def an_empty_page() -> dict[str, object]:
     }
 
 
-def first_words(name: str, run: dict[str, Any], data: Data) -> list[dict[str, object]]:
+def first_words(name: str, run: dict[str, Any], data: Corpus) -> list[dict[str, object]]:
     """Train as in a race of recipes.json, up to the mark; return what the model writes every few steps."""
     recipe, every = recipes.measured()["recipes"][name], recipes.measured()["every"]
     settings = {key: recipe[key] for key in ("learning_rate", "steps")}
@@ -362,14 +362,14 @@ def first_words(name: str, run: dict[str, Any], data: Data) -> list[dict[str, ob
 
 def speed_run() -> dict[str, object]:
     """Take the races that have one trick more each, up to the mark; let the first and the last one write."""
-    data = Data.of(load_text("stories"))
+    data = Corpus.of(load_text("stories"))
     runners, above = [], None
     names = ["baseline", *[f"+ {trick}" for trick in TRICKS]]
     for name, trick in zip(names, [None, *TRICKS], strict=True):
         run = recipes.run_of(name)
         seconds, accuracies = [0.0, *run["seconds"].tolist()], [0.0, *run["accuracy"].tolist()]
         if run["mark"] < math.inf:
-            seconds[-1], accuracies[-1] = run["mark"], recipes.MARK
+            seconds[-1], accuracies[-1] = run["mark"], recipes.TARGET_ACCURACY
         runners.append(
             {
                 "trick": trick.replace("_", " ") if trick else "",
@@ -383,7 +383,7 @@ def speed_run() -> dict[str, object]:
     return {
         "machine": recipes.measured()["machine"],
         "seeds": len(above),
-        "mark": recipes.MARK,
+        "mark": recipes.TARGET_ACCURACY,
         "runners": runners,
         "texts": [first_words(name, recipes.run_of(name), data) for name in (names[0], names[-1])],
     }

@@ -27,10 +27,10 @@ import torch
 from bench_speedrun import machine
 from tqdm import tqdm
 
-from attention_course.rungs.speed_run.explorer_recipes import FILE, MARK
+from attention_course.rungs.speed_run.explorer_recipes import FILE, TARGET_ACCURACY
 from attention_course.speedrun import TRICKS, speedrun
 from attention_course.stories import answer_accuracy
-from attention_course.text import Data, load_text
+from attention_course.text import Corpus, load_text
 from attention_course.training import evaluate
 
 EVERY, CHARACTERS, FINALISTS = 25, 8193, 5
@@ -50,7 +50,7 @@ def recipes():
 @cache
 def stories(held_out):
     """Return the stories; held out are the last tenth of the training text, or the validation text."""
-    data = Data.of(load_text("stories"))
+    data = Corpus.of(load_text("stories"))
     last = len(data.train) // 10
     return replace(data, train=data.train[:-last], val=data.train[-last:]) if held_out else data
 
@@ -75,8 +75,8 @@ def steps_to_mark(tricks, learning_rate, steps, seed):
     """Return the steps until the mark; if it is missed, as many more than all as answers are missing."""
     before = (0, 0.0)
     for done, _, _, accuracy in runner(tricks, learning_rate, steps, seed, held_out=True):
-        if accuracy >= MARK:
-            share = (MARK - before[1]) / (accuracy - before[1])
+        if accuracy >= TARGET_ACCURACY:
+            share = (TARGET_ACCURACY - before[1]) / (accuracy - before[1])
             return before[0] + share * (done - before[0])
         before = (done, accuracy)
     return 10_000 * (2 - before[1])
@@ -126,7 +126,7 @@ def race(settings, seed):
             turn = next(each, None)
             if turn is not None:
                 curves[name].append([round(number, 4) for number in turn[1:]])
-            if turn is None or turn[3] >= MARK:
+            if turn is None or turn[3] >= TARGET_ACCURACY:
                 del runners[name]
     return curves
 

@@ -15,11 +15,11 @@ from attention_course.explorers import LiveTraining, explore
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.smollm import load_smollm
 from attention_course.stories import stories_entropy
-from attention_course.text import Data, conditional_entropy, load_text
+from attention_course.text import Corpus, conditional_entropy, load_text
 from attention_course.training import Recipe, train
 
 text = load_text("stories")
-data = Data.of(text)
+data = Corpus.of(text)
 floors = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
 floors["entropy"] = stories_entropy(text)
 torch.manual_seed(0)

@@ -1,8 +1,8 @@
 """An examination of any causal language model, from outside, with the questions of the ladder.
 
 `examine` puts them to a model that maps ids (B, T) to logits (B, T, V). It reads no source, and no names
-are required. Read `subject` (how a model is called), `sizes`, `question`, the questions (`findings`,
-`beginning`, `using`, `writing`, `learning`, with their texts in questions.toml), and `report`; then
+are required. Read `wrapped` (how a model is called), `sizes`, `question`, the questions (`findings`,
+`beginning`, `using`, `writing`, `learning`, with their texts in findings.toml), and `report`; then
 `planted`, bugs to find.
 """
 
@@ -22,19 +22,27 @@ from tqdm.auto import tqdm
 from attention_course.apart import EndedError, Message, Send
 from attention_course.checks import check_flags, check_numbers, check_sizes
 from attention_course.examine import beginning, findings, learning, using, writing
-from attention_course.examine.learning import Learner
+from attention_course.examine.learning import TrainedVariants
 from attention_course.examine.question import Question, questions_of
-from attention_course.examine.report import Finding, Report, Verdict
+from attention_course.examine.report import Finding, FindingVerdict, Report
 from attention_course.examine.sizes import sizes_of
-from attention_course.examine.subject import GENERATORS, OWN, SHARED, StoppedError, Subject, kept, told
+from attention_course.examine.wrapped_model import (
+    GENERATORS,
+    OWN,
+    SHARED,
+    StoppedError,
+    WrappedModel,
+    format_error,
+    kept,
+)
 from attention_course.gpt import evaluating
 from attention_course.names import look_up
 
-__all__ = ["QUESTIONS", "Finding", "Question", "Report", "Verdict", "examine"]
+__all__ = ["QUESTIONS", "Finding", "FindingVerdict", "Question", "Report", "examine"]
 
 MODULES = (findings, beginning, using, writing, learning)
 QUESTIONS = [each for module in MODULES for each in questions_of(module)]
-LARGEST = 2**20  # tokens in a vocabulary, and in a block
+MAX_SIZE = 2**20  # tokens in a vocabulary, and in a block
 PATIENCE = 60.0  # seconds that a model may take for one answer
 
 
@@ -82,27 +90,27 @@ def examine(
     for name, given in {"reference": reference, "step": step}.items():
         if given is not None and not callable(given):
             raise TypeError(f"examine: {name} is {type(given).__name__}, expected a function.")
-    subject = subject_of(model, vocab_size, block_size)
-    subject.beside, subject.step = (reference,), step
-    return examine_here(subject, questions_to(train, ignore, require))
+    wrapped = wrap(model, vocab_size, block_size)
+    wrapped.beside, wrapped.step = (reference,), step
+    return examine_here(wrapped, questions_to(train, ignore, require))
 
 
-def examine_here(subject: Subject, questions: list[Question]) -> Report:
+def examine_here(wrapped: WrappedModel, questions: list[Question]) -> Report:
     """Examine in this process."""
-    return Examination(questions).follow(in_thread(subject, questions))
+    return Examination(questions).follow(in_thread(wrapped, questions))
 
 
-def subject_of(model: object, vocab_size: int | None = None, block_size: int | None = None) -> Subject:
-    """Return the subject of an examination; raise as `examine` does."""
+def wrap(model: object, vocab_size: int | None = None, block_size: int | None = None) -> WrappedModel:
+    """Wrap the model to be examined; raise as `examine` does."""
     if not callable(model) or isinstance(model, type):
         given = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(f"examine: model is {given}, expected an nn.Module or a function of ids.")
     check_claims(vocab_size, block_size)
     sizes = sizes_of(model, vocab_size, block_size)
     check_claims(sizes.vocab_size, sizes.block_size)
-    subject = Subject(model, sizes.vocab_size, sizes.block_size)
-    subject.whole, subject.remarks = sizes.whole, sizes.remarks
-    return subject
+    wrapped = WrappedModel(model, sizes.vocab_size, sizes.block_size)
+    wrapped.whole, wrapped.remarks = sizes.whole, sizes.remarks
+    return wrapped
 
 
 def check_claims(vocab_size: int | None = None, block_size: int | None = None) -> None:
@@ -112,10 +120,10 @@ def check_claims(vocab_size: int | None = None, block_size: int | None = None) -
             continue
         for check in (check_sizes, check_numbers):
             check("examine", least, **{name: size})
-        if size > LARGEST:
+        if size > MAX_SIZE:
             raise ValueError(
-                f"examine: {name} = {size}, expected at most {LARGEST}, because all ids and texts of a whole "
-                "block are passed to the model. Make the model smaller, and examine that."
+                f"examine: {name} = {size}, expected at most {MAX_SIZE}, because all ids and texts of a "
+                "whole block are passed to the model. Make the model smaller, and examine that."
             )
 
 
@@ -192,25 +200,25 @@ class Examination:
         for asked in waiting[:1]:
             self.findings[asked.name] = Finding(asked.name, "wrong", said, "An answer.", cause, asked.rung)
         for question in waiting[1:]:
-            self.findings[question.name] = question.moot(waiting[0].name)
+            self.findings[question.name] = question.skipped(waiting[0].name)
 
 
-def put(subject: Subject, questions: list[Question], send: Send) -> None:
+def put(wrapped: WrappedModel, questions: list[Question], send: Send) -> None:
     """Put one question after the other to a model, until an answer makes the others pointless.
 
     Sends a "note" for every sign of life, each "remark" and "finding", and the "end" if nothing can be asked.
     """
-    subject.tick = partial(send, "note")
+    wrapped.tick = partial(send, "note")
     before: dict[str, Finding] = {}
     vital = ""
     try:
-        candidate = Learner(subject)
-        for remark in candidate.remarks:
+        variants = TrainedVariants(wrapped)
+        for remark in variants.remarks:
             send("remark", remark)
-        with nullcontext() if candidate.is_copy else evaluating(subject):
+        with nullcontext() if variants.is_copy else evaluating(wrapped):
             for question in questions:
                 with kept(SHARED + OWN):
-                    finding = question.moot(vital) if vital else question.put_to(candidate, before)
+                    finding = question.skipped(vital) if vital else question.put_to(variants, before)
                 before[question.name] = finding
                 send("finding", finding)
                 if question.vital and finding.verdict == "wrong":
@@ -218,10 +226,10 @@ def put(subject: Subject, questions: list[Question], send: Send) -> None:
     except StoppedError:
         raise
     except BaseException as error:
-        send("end", (told(error), LAZY if "uninitialized parameter" in str(error) else UNPREPARED))
+        send("end", (format_error(error), LAZY if "uninitialized parameter" in str(error) else UNPREPARED))
 
 
-def in_thread(subject: Subject, questions: list[Question]) -> Iterator[Message]:
+def in_thread(wrapped: WrappedModel, questions: list[Question]) -> Iterator[Message]:
     """Put the questions in a thread of their own, so that a model that hangs can be left behind.
 
     Raises:
@@ -237,7 +245,7 @@ def in_thread(subject: Subject, questions: list[Question]) -> Iterator[Message]:
     def work() -> None:
         try:
             with suppress(StoppedError):
-                put(subject, questions, send)
+                put(wrapped, questions, send)
         finally:
             messages.put(None)
 

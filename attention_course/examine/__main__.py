@@ -14,8 +14,8 @@ from typing import Any
 from torch import nn
 
 from attention_course.apart import EndedError, Message, Send, Worker
-from attention_course.examine import PATIENCE, Examination, check_claims, put, questions_to, subject_of
-from attention_course.examine.subject import told
+from attention_course.examine import PATIENCE, Examination, check_claims, put, questions_to, wrap
+from attention_course.examine.wrapped_model import format_error
 from attention_course.files import printable, write_at_once
 
 UNGUARDED = 'If it trains, or waits for something, put that under: if __name__ == "__main__":'
@@ -71,7 +71,7 @@ def load(name: str, sizes: dict[str, int]) -> Callable[..., Any]:
     except BaseException as error:  # a call of exit(), too
         missing = isinstance(error, ModuleNotFoundError) and not is_file
         said = "imported, in this folder or as installed" if missing else "executed"
-        raise ValueError(f"{file} cannot be {said}. {told(error)}") from error
+        raise ValueError(f"{file} cannot be {said}. {format_error(error)}") from error
     if not callable(made := getattr(module, attribute, None)):
         raise ValueError(f"{file} has no model, class or function called {attribute!r}.")
     if isinstance(made, nn.Module) or not makes_models(made):
@@ -128,18 +128,18 @@ def build(
         raise ValueError(f"{name} is not written yet.") from error
     except BaseException as error:
         called = ", ".join(f"{option}={value!r}" for option, value in options.items())
-        raise ValueError(f"{name}({called}) raised {told(error)}") from error
+        raise ValueError(f"{name}({called}) raised {format_error(error)}") from error
 
 
 def work(request: tuple[str, dict[str, int], tuple], send: Send) -> None:
     """Load a model and put the questions to it, in the process apart."""
     name, sizes, choice = request
     try:
-        subject = subject_of(load(name, sizes), **sizes)
+        wrapped = wrap(load(name, sizes), **sizes)
     except (TypeError, ValueError) as error:
         return send("error", str(error))
     send("loaded", None)
-    put(subject, questions_to(*choice), send)
+    put(wrapped, questions_to(*choice), send)
 
 
 def loaded(messages: Iterator[Message], file: str) -> None:

@@ -6,15 +6,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attention_course.examine.question import EVEN, FEW, LONG, LONGEST, SHORT, Candidate, asks, found
+from attention_course.examine.question import (
+    ATTENTION_TOKENS,
+    MAX_BACKWARD_TOKENS,
+    MIN_EFFECTIVE_SHARE,
+    PAIRWISE_TOKENS,
+    SMALL_VOCAB,
+    ModelVariants,
+    asks,
+    finding_if,
+)
 from attention_course.examine.report import Finding
-from attention_course.examine.subject import (
-    TARGETS,
+from attention_course.examine.wrapped_model import (
+    TARGET_ARGUMENTS,
     CannotAskError,
-    Subject,
+    WrappedModel,
+    format_error,
     gradients_by,
     parts_of,
-    told,
 )
 from attention_course.training.loss import mean_loss
 
@@ -27,31 +36,31 @@ Gradient = tuple[str, nn.Parameter, Tensor | None]
 
 
 @asks("The first loss is near ln V")
-def first_loss(candidate: Candidate) -> Finding:
+def first_loss(variants: ModelVariants) -> Finding:
     """Measure the loss on random ids."""
-    new = candidate.new
+    new = variants.new
     ids = new.draw(8, min(33, new.block_size + 1), seed=8)
     loss, expected = float(mean_loss(new.logits(ids[:, :-1]), ids[:, 1:])), math.log(new.vocab_size)
     said = f"{loss:.2f} nats on random ids; ln V is {expected:.2f}."
-    return found(loss < expected + 1, said, otherwise="wrong" if loss > SURE * expected else "doubtful")
+    return finding_if(loss < expected + 1, said, otherwise="wrong" if loss > SURE * expected else "doubtful")
 
 
 @asks("Attention begins even")
-def even_attention(candidate: Candidate) -> Finding:
+def even_attention(variants: ModelVariants) -> Finding:
     """Compare the effects of earlier tokens with each other."""
-    new = candidate.new
-    T = SHORT if new.is_large else min(LONG, new.block_size)
+    new = variants.new
+    T = PAIRWISE_TOKENS if new.is_large else min(ATTENTION_TOKENS, new.block_size)
     effects = new.effects_on_last(T)[:, :-1]
     reached = int((effects.amax(dim=0) > new.tolerance(new.logits(new.draw(1, T)))).sum())
     if not reached:
         raise CannotAskError("With its first parameters the model adds nothing of the past yet.")
     seen = float(counted_alike(effects).mean())
-    if seen <= EVEN * reached and fades(effects, EVEN * reached):
+    if seen <= MIN_EFFECTIVE_SHARE * reached and fades(effects, MIN_EFFECTIVE_SHARE * reached):
         raise CannotAskError("The effect of a token fades with its distance, in all texts alike.")
-    return found(
-        seen > EVEN * reached,
+    return finding_if(
+        seen > MIN_EFFECTIVE_SHARE * reached,
         f"The last logits depend on {reached} earlier tokens, as on {seen:.1f} that count alike.",
-        f"More than {EVEN * reached:.1f}: a new model has no reason yet to prefer one.",
+        f"More than {MIN_EFFECTIVE_SHARE * reached:.1f}: a new model has no reason yet to prefer one.",
         otherwise="doubtful",
     )
 
@@ -67,17 +76,23 @@ def fades(effects: Tensor, few: float) -> bool:
     Attention that is too sure chooses other tokens in each text, so their mean over texts is more even.
     """
     mean = (effects / effects.sum(dim=-1, keepdim=True)).mean(dim=0)
+    return bool(counted_alike(mean) <= few) and recency(effects) > FADES
+
+
+def recency(effects: Tensor) -> float:
+    """Return the correlation of ranks of effects (texts, T), their mean over texts, with the position."""
+    mean = (effects / effects.sum(dim=-1, keepdim=True)).mean(dim=0)
     ranks = torch.stack([torch.arange(len(mean)), mean.argsort().argsort()]).double()
-    return bool(counted_alike(mean) <= few and torch.corrcoef(ranks)[0, 1] > FADES)
+    return float(torch.corrcoef(ranks)[0, 1])
 
 
 @asks("Its own loss is the cross-entropy")
-def own_loss(candidate: Candidate) -> Finding:
+def own_loss(variants: ModelVariants) -> Finding:
     """Compare the loss that the model returns with the cross-entropy of its logits."""
-    new, T = candidate.stirred, candidate.short  # of new models all losses are near ln V
-    name = next((name for name in TARGETS if name in new.arguments), "")
+    new, T = variants.with_noise, variants.short  # of new models all losses are near ln V
+    name = next((name for name in TARGET_ARGUMENTS if name in new.arguments), "")
     if not name:
-        raise CannotAskError(f"It takes no {' or '.join(TARGETS[:3:2])}.")
+        raise CannotAskError(f"It takes no {' or '.join(TARGET_ARGUMENTS[:3:2])}.")
     x, spread = new.draw(3, T, seed=9), torch.linspace(0, len(new.tokens) - 1, 3 * T).round().long()
     order = torch.randperm(3 * T, generator=torch.Generator().manual_seed(10))
     y = new.tokens[spread[order]].view(3, T)  # the first and the last id, too, which a loss may ignore
@@ -109,40 +124,42 @@ def own_loss(candidate: Candidate) -> Finding:
             holds, said = True, f"{own:.5f} nats, the cross-entropy with label_smoothing={share:.2g}."
         elif 0 < more < 0.1 * wanted[shift] and fits(wanted[shift] + more):
             added = more
-    if holds and candidate.is_copy and not has_gradient(new, x, name, y):
-        return found(False, f"{said} It has no gradient.", "One that backward() can follow.", "gradient")
+    if holds and variants.is_copy and not has_gradient(new, x, name, y):
+        return finding_if(False, f"{said} It has no gradient.", "One that backward() can follow.", "gradient")
     if added and not holds:
         said = f"{said} Whatever the targets are, it is {added:.2g} more than the cross-entropy."
-        return found(False, said, f"{right:.5f} nats.", "added", otherwise="doubtful")
+        return finding_if(False, said, f"{right:.5f} nats.", "added", otherwise="doubtful")
     if holds and name == "labels" and fits(right) and T > 1:
         said = f"{said} It compares output t with label t, and does not shift."
-        return found(False, said, "Labels are the ids; the model shifts them.", "unshifted", "doubtful")
+        return finding_if(False, said, "Labels are the ids; the model shifts them.", "unshifted", "doubtful")
     near = 1e-3 * max(right, 1)
     merged = F.cross_entropy(logits[:, :-1].flatten(0, 1)[:-1], y[:, 1:].flatten()[1:])  # as one long text
     named = (*others.items(), ("twice", float(merged)))
     cause = next((cause for cause, loss in named if abs(own - loss) < near), "")
-    return found(holds, said, f"{right:.5f} nats, but for rounding.", cause)
+    return finding_if(holds, said, f"{right:.5f} nats, but for rounding.", cause)
 
 
-def loss_returned(subject: Subject, x: Tensor, name: str, y: Tensor) -> Tensor:
+def loss_returned(wrapped: WrappedModel, x: Tensor, name: str, y: Tensor) -> Tensor:
     """Return the loss that a model returns for ids x and targets y, which it takes by this name."""
     try:
-        parts = parts_of(subject.answer(x, **{name: y.to(subject.device)})).values()
+        parts = parts_of(wrapped.answer(x, **{name: y.to(wrapped.device)})).values()
     except Exception as error:
         if name != "y":
             raise
-        raise CannotAskError(f"Its y is something else than the tokens that follow: {told(error)}") from error
+        raise CannotAskError(
+            f"Its y is something else than the tokens that follow: {format_error(error)}"
+        ) from error
     losses = [each for each in parts if isinstance(each, Tensor) and each.numel() == 1]
     if not losses:
         raise CannotAskError(f"With {name} it returns no loss.")
     return losses[0]
 
 
-def has_gradient(subject: Subject, x: Tensor, name: str, y: Tensor) -> bool:
+def has_gradient(wrapped: WrappedModel, x: Tensor, name: str, y: Tensor) -> bool:
     """Return whether the loss in train mode has a gradient, if anything in the model is trained."""
-    trained = any(parameter.requires_grad for parameter in subject.parameters())
+    trained = any(parameter.requires_grad for parameter in wrapped.parameters())
     with torch.enable_grad():
-        return not trained or loss_returned(subject.copied().train(), x, name, y).requires_grad
+        return not trained or loss_returned(wrapped.copied().train(), x, name, y).requires_grad
 
 
 def smoothed_loss(logits: Tensor, targets: Tensor, share: float) -> Tensor:
@@ -151,37 +168,37 @@ def smoothed_loss(logits: Tensor, targets: Tensor, share: float) -> Tensor:
 
 
 @asks("Every parameter gets a gradient")
-def gradients(candidate: Candidate) -> Finding:
+def gradients(variants: ModelVariants) -> Finding:
     """Compute the gradient of a loss, and look for parameters without one."""
-    stirred = candidate.stirred
-    if shared := repeated(stirred):
+    noisy = variants.with_noise
+    if shared := repeated(noisy):
         said = f"{shared} holds one layer several times: these have the same parameters."
-        return found(False, said, "A layer for each place.", "shared", otherwise="doubtful")
-    if hidden := unregistered(stirred):
-        return found(False, f"The layers in {hidden} are not in model.parameters().", cause="list")
-    grads = gradients_of(stirred)
+        return finding_if(False, said, "A layer for each place.", "shared", otherwise="doubtful")
+    if hidden := unregistered(noisy):
+        return finding_if(False, f"The layers in {hidden} are not in model.parameters().", cause="list")
+    grads = gradients_of(noisy)
     odd = [name for name, _, grad in grads if grad is not None and not bool(grad.isfinite().all())]
     if odd:
-        return found(False, f"NaN or inf in {', '.join(odd[:3])}.", "Finite gradients.", "nan")
-    first = silent = silences(stirred, grads)
+        return finding_if(False, f"NaN or inf in {', '.join(odd[:3])}.", "Finite gradients.", "nan")
+    first = silent = missing_gradients(noisy, grads)
     for seed in range(1, DRAWS + 1):  # of experts each draw chooses others
         if not silent:
             break
-        more = gradients_of(candidate.stirred_anew(seed), seed)
+        more = gradients_of(variants.with_new_noise(seed), seed)
         pairs = zip(grads, more, strict=True)
         grads = [(name, p, either(one, other)) for (name, p, one), (_, _, other) in pairs]
-        silent = silences(stirred, grads)
+        silent = missing_gradients(noisy, grads)
     chosen = [lists_of(name) for name in first.keys() - silent]
     waiting = all(any(lists_of(name) & lists for lists in chosen) for name in silent)
-    frozen = [n for n, p in stirred.named_parameters() if p.dim() > 1 and not p.requires_grad]
+    frozen = [n for n, p in noisy.named_parameters() if p.dim() > 1 and not p.requires_grad]
     if frozen and not silent:
         names = ", ".join(name.removeprefix("model.") for name in frozen[:3])
         said = f"All {len(grads)} that are trained do, but these are not trained: {names}."
-        return found(False, said, cause="frozen", otherwise="doubtful")
-    if not silent and not head_is_trained(stirred):
+        return finding_if(False, said, cause="frozen", otherwise="doubtful")
+    if not silent and not head_is_trained(noisy):
         said = f"All {len(grads)} do, but no matrix gets one for the logits of tokens that are not read."
-        return found(False, said, "One for each token in the last layer.", "head", otherwise="doubtful")
-    return found(
+        return finding_if(False, said, "One for each token in the last layer.", "head", otherwise="doubtful")
+    return finding_if(
         not silent,
         f"{len(silent)} of {len(grads)} get none: {'; '.join(list(silent.values())[:3])}."
         if silent
@@ -191,21 +208,21 @@ def gradients(candidate: Candidate) -> Finding:
     )
 
 
-def head_is_trained(subject: Subject) -> bool:
+def head_is_trained(wrapped: WrappedModel) -> bool:
     """Return whether what is as long as the vocabulary gets a gradient for tokens that are not read."""
-    ids, V = subject.tokens[:1].repeat(1, min(2, subject.block_size)), subject.vocab_size
-    trained = [p for p in subject.parameters() if p.requires_grad]
+    ids, V = wrapped.tokens[:1].repeat(1, min(2, wrapped.block_size)), wrapped.vocab_size
+    trained = [p for p in wrapped.parameters() if p.requires_grad]
     with torch.enable_grad():
-        grads = gradients_by(mean_loss(subject(ids), ids.to(subject.device)), trained)
-    unread = subject.tokens[1:].to(subject.device)
+        grads = gradients_by(mean_loss(wrapped(ids), ids.to(wrapped.device)), trained)
+    unread = wrapped.tokens[1:].to(wrapped.device)
     long = [grad for grad in grads if grad is not None and V in grad.shape]
     rows = [grad.index_select(list(grad.shape).index(V), unread) for grad in long]
     return not rows or any(bool(each.any()) for each in rows)
 
 
-def silences(subject: Subject, grads: list[Gradient]) -> dict[str, str]:
+def missing_gradients(wrapped: WrappedModel, grads: list[Gradient]) -> dict[str, str]:
     """Return the parameters, by name, of which a part gets no gradient, and what that is."""
-    said = {name: silence(subject, name, p, grad) for name, p, grad in grads}
+    said = {name: missing_gradient(wrapped, name, p, grad) for name, p, grad in grads}
     return {name: words for name, words in said.items() if words}
 
 
@@ -227,10 +244,10 @@ def repeated(model: nn.Module) -> str:
     return next((name.removeprefix("model.") for name, held in lists if len(set(held)) < len(held)), "")
 
 
-def unregistered(subject: Subject) -> str:
+def unregistered(wrapped: WrappedModel) -> str:
     """Return the name of a list or a dict that holds modules which parameters() does not find; or ""."""
-    known = set(subject.modules())
-    for module in known - {subject}:
+    known = set(wrapped.modules())
+    for module in known - {wrapped}:
         for name, value in vars(module).items():
             held = value.values() if isinstance(value, dict) else value
             if name.startswith("_") or not isinstance(value, dict | list | tuple):
@@ -240,7 +257,7 @@ def unregistered(subject: Subject) -> str:
     return ""
 
 
-def silence(subject: Subject, name: str, parameter: Tensor, grad: Tensor | None) -> str:
+def missing_gradient(wrapped: WrappedModel, name: str, parameter: Tensor, grad: Tensor | None) -> str:
     """Say what of a parameter gets no gradient: all of it, or rows or columns side by side; "" if all does.
 
     The bias of keys gets none in theory, and rows of tokens that do not occur get none.
@@ -248,11 +265,11 @@ def silence(subject: Subject, name: str, parameter: Tensor, grad: Tensor | None)
     shape = tuple(parameter.shape)
     if grad is None or (len(shape) > 1 and not bool(grad.any())):
         return f"{name} {shape}"
-    if len(shape) != 2 or subject.vocab_size in shape or subject.vocab_size < FEW:
+    if len(shape) != 2 or wrapped.vocab_size in shape or wrapped.vocab_size < SMALL_VOCAB:
         return ""
     runs = [longest_run((grad == 0).all(dim=1)), longest_run((grad == 0).all(dim=0))]
-    if any(m.weight is parameter for m in subject.modules() if isinstance(m, nn.Embedding)):
-        used = min(subject.block_size, LONGEST)
+    if any(m.weight is parameter for m in wrapped.modules() if isinstance(m, nn.Embedding)):
+        used = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
         return f"{runs[0]} rows of {name} {shape}" if len(parameter) == used and runs[0] else ""
     dead = [run for run, size in zip(runs, shape, strict=True) if run > max(5, 0.03 * size)]
     return f"{max(dead)} rows of {name} {shape}" if dead else ""
@@ -263,15 +280,15 @@ def longest_run(zero: Tensor) -> int:
     return max((len(run) for run in "".join("01"[bool(z)] for z in zero).split("0")), default=0)
 
 
-def gradients_of(subject: Subject, seed: int = 0) -> list[Gradient]:
+def gradients_of(wrapped: WrappedModel, seed: int = 0) -> list[Gradient]:
     """Return the parameters that are trained, with their names, and their gradients on random ids."""
-    trained = [(n.removeprefix("model."), p) for n, p in subject.named_parameters() if p.requires_grad]
-    T = min(subject.block_size, LONGEST)
+    trained = [(n.removeprefix("model."), p) for n, p in wrapped.named_parameters() if p.requires_grad]
+    T = min(wrapped.block_size, MAX_BACKWARD_TOKENS)
     if not trained:
         raise CannotAskError("No parameter requires a gradient.")
-    ids = subject.draw(max(2, 128 // T), T + 1, seed=11 + seed)
+    ids = wrapped.draw(max(2, 128 // T), T + 1, seed=11 + seed)
     with torch.enable_grad():
-        loss = mean_loss(subject(ids[:, :-1]), ids[:, 1:].to(subject.device))
+        loss = mean_loss(wrapped(ids[:, :-1]), ids[:, 1:].to(wrapped.device))
         if not loss.requires_grad:
             said = "the loss depends on no parameter: is there a no_grad() or a detach() in forward()?"
             raise ValueError(said)
@@ -280,14 +297,14 @@ def gradients_of(subject: Subject, seed: int = 0) -> list[Gradient]:
 
 
 @asks("Gradients are of similar size")
-def gradient_sizes(candidate: Candidate) -> Finding:
+def gradient_sizes(variants: ModelVariants) -> Finding:
     """Compare the gradients of matrices of one shape."""
-    grads, by_shape = gradients_of(candidate.new), dict[tuple, list[float]]()
+    grads, by_shape = gradients_of(variants.new), dict[tuple, list[float]]()
     if not any(bool(grad.any()) for *_, grad in grads if grad is not None):
-        return found(False, "All are zero.", "A gradient to begin with.", "zero")
+        return finding_if(False, "All are zero.", "A gradient to begin with.", "zero")
     for _, parameter, grad in grads:
         if grad is not None and parameter.dim() > 1 and bool(grad.any()):
             by_shape.setdefault(tuple(parameter.shape), []).append(float(grad.abs().square().mean().sqrt()))
     ratio = max((max(sizes) / min(sizes) for sizes in by_shape.values()), default=1.0)
     said = f"The largest gradient is {ratio:.2g} times the smallest, of matrices of one shape."
-    return found(ratio < 1e4, said, otherwise="doubtful")
+    return finding_if(ratio < 1e4, said, otherwise="doubtful")

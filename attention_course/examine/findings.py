@@ -1,6 +1,6 @@
 """What a model computes, and what looks at what.
 
-A question is a function of a `Candidate`. Its texts stand in `questions.toml`, under the name above it.
+A question is a function of a `ModelVariants`. Its texts stand in `findings.toml`, under the name above it.
 """
 
 import itertools
@@ -12,9 +12,25 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from attention_course.examine.question import LONG, RESIDUAL, SHORT, Candidate, asks, found, same
+from attention_course.examine.beginning import FADES, recency
+from attention_course.examine.question import (
+    ATTENTION_TOKENS,
+    MIN_OWN_EFFECT,
+    PAIRWISE_TOKENS,
+    ModelVariants,
+    asks,
+    equal_logits,
+    finding_if,
+)
 from attention_course.examine.report import Finding
-from attention_course.examine.subject import TARGETS, CannotAskError, Subject, gap, parts_of, told
+from attention_course.examine.wrapped_model import (
+    TARGET_ARGUMENTS,
+    CannotAskError,
+    WrappedModel,
+    format_error,
+    max_abs_diff,
+    parts_of,
+)
 from attention_course.plots import Heatmap
 
 ALIKE = 0.2  # right models have 0.4 and more, positions that are clamped in the middle of a block below 0.1
@@ -30,23 +46,23 @@ FAINT = 30  # times what rounding explains: a memory that fades ends below, a cu
 
 
 @asks("It answers ids with logits")
-def answers(candidate: Candidate) -> Finding:
+def answers(variants: ModelVariants) -> Finding:
     """Ask for the shape of the logits, and find out how the model wants to be called."""
-    subject = candidate.given
-    ids = subject.draw(3, min(5, subject.block_size))
-    B, T, V = *ids.shape, subject.vocab_size
-    wanted = next((name for name in TARGETS if name in subject.arguments), "")
-    if wanted and not answers_everywhere(subject, ids):
-        subject.targets = wanted
+    wrapped = variants.given
+    ids = wrapped.draw(3, min(5, wrapped.block_size))
+    B, T, V = *ids.shape, wrapped.vocab_size
+    wanted = next((name for name in TARGET_ARGUMENTS if name in wrapped.arguments), "")
+    if wanted and not answers_everywhere(wrapped, ids):
+        wrapped.targets = wanted
     try:
-        shape = tuple(subject(ids).shape)
+        shape = tuple(wrapped(ids).shape)
     except Exception as error:
-        takes, needed = subject.arguments.values(), ", ".join(subject.required[1:])
+        takes, needed = wrapped.arguments.values(), ", ".join(wrapped.required[1:])
         if takes and all(each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD) for each in takes):
-            return found(False, told(error), cause="named")
+            return finding_if(False, format_error(error), cause="named")
         cause = f"Called with ids alone, it also needs {needed}. Make that in forward(), from ids."
-        return found(False, told(error), cause=cause if needed else crash_cause(error))
-    called = f"model(ids, {wanted}=...)" if subject.targets else "model(ids)"
+        return finding_if(False, format_error(error), cause=cause if needed else crash_cause(error))
+    called = f"model(ids, {wanted}=...)" if wrapped.targets else "model(ids)"
     causes = {
         (B, V): "last",
         (B, 1, V): "last",
@@ -56,7 +72,7 @@ def answers(candidate: Candidate) -> Finding:
         (): "loss",
         (B, T): "number",
     }
-    return found(
+    return finding_if(
         shape == (B, T, V),
         f"{called} returned shape {shape} for ids of shape {(B, T)}.",
         f"Shape {(B, T, V)}, with vocab_size = {V}.",
@@ -75,172 +91,174 @@ def crash_cause(error: Exception) -> str:
     return "sizes" if isinstance(error, RuntimeError) else "called"
 
 
-def answers_everywhere(subject: Subject, ids: Tensor) -> bool:
+def answers_everywhere(wrapped: WrappedModel, ids: Tensor) -> bool:
     """Return whether ids alone get more than the last position's logits; nanoGPT's form needs targets."""
     try:
-        return subject(ids).numel() > len(ids) * subject.vocab_size
+        return wrapped(ids).numel() > len(ids) * wrapped.vocab_size
     except Exception:
         return False
 
 
 @asks("It reads a full block")
-def reads_block(candidate: Candidate) -> Finding:
+def reads_block(variants: ModelVariants) -> Finding:
     """Pass block_size tokens."""
-    subject = candidate.given
-    ids = subject.draw(1, subject.block_size)
+    wrapped = variants.given
+    ids = wrapped.draw(1, wrapped.block_size)
     expected = f"Logits for ids of shape {tuple(ids.shape)}."
     try:
-        shape = tuple(subject.logits(ids).shape)
+        shape = tuple(wrapped.logits(ids).shape)
     except Exception as error:
-        return found(False, told(error), expected)
-    fits = shape == (*ids.shape, subject.vocab_size)
-    return found(fits, f"It returned shape {shape} for {subject.block_size} tokens.", expected)
+        return finding_if(False, format_error(error), expected)
+    fits = shape == (*ids.shape, wrapped.vocab_size)
+    return finding_if(fits, f"It returned shape {shape} for {wrapped.block_size} tokens.", expected)
 
 
 @asks("The logits are finite")
-def finite(candidate: Candidate) -> Finding:
+def finite(variants: ModelVariants) -> Finding:
     """Look for NaN and inf."""
-    candidate.given.leave_out_what_never_comes()
-    new = candidate.new
-    logits = new.logits(new.draw(4, candidate.short))
+    variants.given.leave_out_what_never_comes()
+    new = variants.new
+    logits = new.logits(new.draw(4, variants.short))
     if not logits.dtype.is_floating_point:
-        return found(False, f"dtype {logits.dtype}.", "A float dtype.", "integers")
+        return finding_if(False, f"dtype {logits.dtype}.", "A float dtype.", "integers")
     bad, never = int((~logits.isfinite()).sum()), len(new.never)
     said = f" {never} tokens that can never come, as padding does, are left out." if never else ""
-    return found(not bad, f"{bad} of {logits.numel()} are NaN or inf.{said}")
+    return finding_if(not bad, f"{bad} of {logits.numel()} are NaN or inf.{said}")
 
 
 @asks("The logits are raw")
-def raw(candidate: Candidate) -> Finding:
+def raw(variants: ModelVariants) -> Finding:
     """Look for a softmax or another limit behind the last layer."""
-    given = candidate.given
-    logits = candidate.stirred.logits(given.draw(4, candidate.short))[..., given.tokens]
+    given = variants.given
+    logits = variants.with_noise.logits(given.draw(4, variants.short))[..., given.tokens]
     low, high, many = float(logits.min()), float(logits.max()), logits.numel() >= 100
     if low >= 0 and bool(((logits.sum(dim=-1) - 1).abs() < 1e-3).all()):
-        return found(False, "Each row sums to 1, and none is negative.", cause="softmax")
+        return finding_if(False, "Each row sums to 1, and none is negative.", cause="softmax")
     if many and 0 <= low < high:
-        return found(False, f"None of {logits.numel()} is negative.", "Both signs.", "relu")
+        return finding_if(False, f"None of {logits.numel()} is negative.", "Both signs.", "relu")
     if many and low >= -1 and 0.999 < high <= 1:
-        return found(False, "All lie between -1 and 1.", "No limits.", "tanh")
-    return found(True, f"From {low:.2g} to {high:.2g}.")
+        return finding_if(False, "All lie between -1 and 1.", "No limits.", "tanh")
+    return finding_if(True, f"From {low:.2g} to {high:.2g}.")
 
 
 @asks("The ids stay as they were")
-def input_unchanged(candidate: Candidate) -> Finding:
+def input_unchanged(variants: ModelVariants) -> Finding:
     """Compare the ids before and after a call."""
-    given = candidate.given
-    ids = given.draw(2, candidate.short)
+    given = variants.given
+    ids = given.draw(2, variants.short)
     passed = ids.to(given.device, copy=True)
     with torch.no_grad():
         given(passed)
     if moved := int((passed.cpu() != ids).sum()):
-        return found(False, f"{moved} of {ids.numel()} ids changed.")
+        return finding_if(False, f"{moved} of {ids.numel()} ids changed.")
     table = next((e for e in given.embeddings if e.num_embeddings == given.vocab_size), None)
     if table is None or "inputs_embeds" not in given.arguments:
-        return found(True, f"0 of {ids.numel()} ids changed.")
+        return finding_if(True, f"0 of {ids.numel()} ids changed.")
     with torch.no_grad():
         vectors = table(ids.to(given.device))
         passed = vectors.clone()
         given.model(inputs_embeds=passed)
     if not torch.equal(passed, vectors):
-        return found(False, "The inputs_embeds have changed.", "None.", "embeds")
-    return found(True, f"0 of {ids.numel()} ids changed, nor did inputs_embeds.")
+        return finding_if(False, "The inputs_embeds have changed.", "None.", "embeds")
+    return finding_if(True, f"0 of {ids.numel()} ids changed, nor did inputs_embeds.")
 
 
 # The same again
 
 
 @asks("In eval mode the same ids give the same logits")
-def repeatable(candidate: Candidate) -> Finding:
+def repeatable(variants: ModelVariants) -> Finding:
     """Call twice, with other random numbers."""
-    new = candidate.new
-    ids = new.draw(2, candidate.short)
+    new = variants.new
+    ids = new.draw(2, variants.short)
     once, again, third = (new.logits(ids, seed) for seed in (0, 1, 0))
-    cause = "memory" if gap(once, third) > new.tolerance(once) else ""
-    return same(new, once, again, "They differ by", cause)
+    cause = "memory" if max_abs_diff(once, third) > new.tolerance(once) else ""
+    return equal_logits(new, once, again, "They differ by", cause)
 
 
 @asks("No text leaves a trace in the model")
-def stateless(candidate: Candidate) -> Finding:
+def stateless(variants: ModelVariants) -> Finding:
     """Call a fresh copy with a short text, with longer ones, and with the short text; then train another."""
-    fresh = candidate.fresh()
-    ids = fresh.draw(2, min(candidate.short, max(1, fresh.block_size // 2)))
+    fresh = variants.fresh()
+    ids = fresh.draw(2, min(variants.short, max(1, fresh.block_size // 2)))
     once = fresh.logits(ids)
     drawn_next = torch.get_rng_state()
     fresh.logits(fresh.draw(2, fresh.block_size, seed=1), seed=1)
     if torch.equal(drawn_next, torch.get_rng_state()):
         said = "After a call torch draws the same random numbers, whatever its seed was before."
-        return found(False, said, "It leaves torch's generator alone.", "seed")
+        return finding_if(False, said, "It leaves torch's generator alone.", "seed")
     with suppress(Exception):  # it need not read more than its block
         fresh.logits(fresh.draw(1, 2 * fresh.block_size, seed=1))
-    finding = same(fresh, once, fresh.logits(ids), "After a longer text they differ by")
-    if finding.verdict != "right" or not candidate.is_copy:
+    finding = equal_logits(fresh, once, fresh.logits(ids), "After a longer text they differ by")
+    if finding.verdict != "right" or not variants.is_copy:
         return finding
-    trained = candidate.fresh().train()
+    trained = variants.fresh().train()
     first, second = trained.logits(ids), trained.logits(ids)
-    if gap(first, second) > trained.tolerance(first):
+    if max_abs_diff(first, second) > trained.tolerance(first):
         return finding  # it counts its calls, or the like
     trained.eval().logits(ids)
     third = trained.train().logits(ids)
-    return same(trained, first, third, "In train mode, after a call in eval mode, they differ by", "mode")
+    return equal_logits(
+        trained, first, third, "In train mode, after a call in eval mode, they differ by", "mode"
+    )
 
 
 # What looks at what
 
 
 @asks("The texts of a batch do not affect each other")
-def batch_apart(candidate: Candidate) -> Finding:
+def batch_apart(variants: ModelVariants) -> Finding:
     """Compare each text alone with the same text in a batch; in train mode, put other texts beside it."""
-    stirred, said = candidate.steady, "With other texts beside it a text's logits move by"
-    many, T = 2 if stirred.is_large else 8, stirred.block_size
-    for ids in (stirred.draw(many, T), stirred.draw(8, candidate.short), stirred.draw(3, candidate.short)):
-        alone = torch.cat([stirred.logits(text[None]) for text in ids])
-        finding = same(stirred, stirred.logits(ids), alone, said)
+    noisy, said = variants.for_equality, "With other texts beside it a text's logits move by"
+    many, T = 2 if noisy.is_large else 8, noisy.block_size
+    for ids in (noisy.draw(many, T), noisy.draw(8, variants.short), noisy.draw(3, variants.short)):
+        alone = torch.cat([noisy.logits(text[None]) for text in ids])
+        finding = equal_logits(noisy, noisy.logits(ids), alone, said)
         if finding.verdict != "right":
             return finding
-    if candidate.is_copy:
-        others = torch.cat([ids[:1], stirred.others(ids[1:])])
-        once, again = (stirred.logits_in_training(texts)[0] for texts in (ids, others))
-        finding = same(stirred, once, again, said, "training")
+    if variants.is_copy:
+        others = torch.cat([ids[:1], noisy.others(ids[1:])])
+        once, again = (noisy.logits_in_training(texts)[0] for texts in (ids, others))
+        finding = equal_logits(noisy, once, again, said, "training")
     return finding
 
 
 @asks("No leak from the future")
-def no_leak(candidate: Candidate) -> Finding:
+def no_leak(variants: ModelVariants) -> Finding:
     """Change later tokens, and look at earlier outputs; then in a full block, and in train mode."""
-    stirred, T, table = candidate.stirred, candidate.short, candidate.table
+    noisy, T, table = variants.with_noise, variants.short, variants.table
     leaks = table.triu(1)
     said = f"{int(leaks.sum())} of {T * (T - 1) // 2} later tokens change an earlier output."
     if holds := not leaks.any():
-        full = stirred.block_size
-        many = full if full <= ALL_PLACES else max(SHORT, 96 * LONG // full)
-        at_once = max(1, BATCH // (full * stirred.vocab_size))
-        if stirred.is_large:
-            many, at_once = SHORT // 2, 1
-        if moved := moved_by_later(stirred, stirred.logits, full, spread_places(full, many), at_once):
+        full = noisy.block_size
+        many = full if full <= ALL_PLACES else max(PAIRWISE_TOKENS, 96 * ATTENTION_TOKENS // full)
+        at_once = max(1, BATCH // (full * noisy.vocab_size))
+        if noisy.is_large:
+            many, at_once = PAIRWISE_TOKENS // 2, 1
+        if moved := moved_by_later(noisy, noisy.logits, full, spread_places(full, many), at_once):
             said = f"In a full block, later tokens change {moved} earlier outputs."
-        elif candidate.is_copy and (
-            moved := moved_by_later(stirred, stirred.logits_in_training, T, torch.tensor([T // 2]))
+        elif variants.is_copy and (
+            moved := moved_by_later(noisy, noisy.logits_in_training, T, torch.arange(T // 2, T)[:2])
         ):
             said = f"In train mode, later tokens change {moved} outputs."
         holds = not moved
     if not holds:
-        said += leaking_module(stirred)
+        said += leaking_module(noisy)
     cells = [(t, s) for t, s in leaks.nonzero().tolist()]
-    panel = Heatmap("outputs that a token changes", table.float(), "output", "token", crossed=cells)
-    return replace(found(holds, said, cause=leak_cause(table)), panel=panel)
+    panel = Heatmap("outputs that a token changes", table.float(), "output", "token", crossed_out=cells)
+    return replace(finding_if(holds, said, cause=leak_cause(table)), panel=panel)
 
 
-def leaking_module(subject: Subject) -> str:
+def leaking_module(wrapped: WrappedModel) -> str:
     """Say in which module the leak arises: its inputs before a token stay when that changes, its output not.
 
     Modules end from the inside out, so the first one of this kind holds no other. "" if there is none.
     """
-    if not isinstance(subject.model, nn.Module):
+    if not isinstance(wrapped.model, nn.Module):
         return ""
-    T = next(T for T in (13, 11, 7, 5, 3, 2) if subject.block_size >= T)  # no usual size of anything else
-    ids = subject.draw(2, T, seed=2)
-    changed = torch.cat([ids[:, :-1], subject.others(ids[:, -1:])], dim=1)
+    T = next(T for T in (13, 11, 7, 5, 3, 2) if wrapped.block_size >= T)  # no usual size of anything else
+    ids = wrapped.draw(2, T, seed=2)
+    changed = torch.cat([ids[:, :-1], wrapped.others(ids[:, -1:])], dim=1)
     runs: list[list[tuple[nn.Module, list[Tensor], list[Tensor]]]] = []
 
     def note(module: nn.Module, inputs: tuple, options: dict, output: object) -> None:
@@ -253,17 +271,17 @@ def leaking_module(subject: Subject) -> str:
         if not times or one.shape != other.shape or not one.is_floating_point():
             return False
         early = [each.narrow(times[0], 0, T - 1) for each in (one, other)]
-        return gap(*early) > subject.tolerance(early[0].flatten(0, -2)[None])
+        return max_abs_diff(*early) > wrapped.tolerance(early[0].flatten(0, -2)[None])
 
-    hooks = [m.register_forward_hook(note, with_kwargs=True) for m in subject.model.modules()]
+    hooks = [m.register_forward_hook(note, with_kwargs=True) for m in wrapped.model.modules()]
     try:
         for texts in (ids, changed):
             runs.append([])
-            subject.logits(texts)
+            wrapped.logits(texts)
     finally:
         for hook in hooks:
             hook.remove()
-    names = {module: name for name, module in subject.model.named_modules()}
+    names = {module: name for name, module in wrapped.model.named_modules()}
     for (module, *one), (_, *other) in zip(*runs, strict=False):
         pairs = (zip(a, b, strict=False) for a, b in zip(one, other, strict=True))
         leaks = [any(itertools.starmap(differs, pair)) for pair in pairs]  # of its inputs, of its output
@@ -299,56 +317,56 @@ def spread_places(T: int, many: int) -> Tensor:
 
 
 def moved_by_later(
-    subject: Subject, logits: Callable[[Tensor], Tensor], T: int, places: Tensor, at_once: int = 1
+    wrapped: WrappedModel, logits: Callable[[Tensor], Tensor], T: int, places: Tensor, at_once: int = 1
 ) -> int:
     """Return how many of T outputs change with the tokens from one of these places on, that come later.
 
     For dropout to draw the same numbers for all, a text has a call of its own.
     """
-    ids = subject.draw(1, T, seed=3)
+    ids = wrapped.draw(1, T, seed=3)
     once, moved = logits(ids), torch.zeros(T, dtype=torch.bool)
-    limit = subject.tolerance(once)
+    limit = wrapped.tolerance(once)
     for group in places.split(at_once):
         later = torch.arange(T) >= group[:, None]
-        moves = (once - logits(torch.where(later, subject.others(ids), ids))).abs().amax(dim=-1)
+        moves = (once - logits(torch.where(later, wrapped.others(ids), ids))).abs().amax(dim=-1)
         moved |= ((moves > limit) & ~later).any(dim=0)
     return int(moved.sum())
 
 
 @asks("Every token is read")
-def own_token(candidate: Candidate) -> Finding:
+def own_token(variants: ModelVariants) -> Finding:
     """Change a token, and look at the output there."""
-    T, read = candidate.short, int(candidate.table.diagonal().sum())
+    T, read = variants.short, int(variants.table.diagonal().sum())
     said = f"{read} of {T} outputs depend on their own token."
-    if read < T or not (pair := read_as_one(candidate.stirred)):
-        return found(read == T, said, f"All {T}.")
+    if read < T or not (pair := read_as_one(variants.with_noise)):
+        return finding_if(read == T, said, f"All {T}.")
     one, other = pair
-    tables = [e.weight for e in candidate.given.embeddings if len(e.weight) >= candidate.given.vocab_size]
+    tables = [e.weight for e in variants.given.embeddings if len(e.weight) >= variants.given.vocab_size]
     apart = tables and not any(torch.equal(table[one], table[other]) for table in tables)
-    return found(
+    return finding_if(
         False,
         f"{said} But ids {one} and {other} give the same logits.",
         "Other logits for another id.",
         "ids",
-        otherwise="wrong" if apart and candidate.is_copy else "doubtful",
+        otherwise="wrong" if apart and variants.is_copy else "doubtful",
     )
 
 
-def read_as_one(subject: Subject) -> list[int]:
+def read_as_one(wrapped: WrappedModel) -> list[int]:
     """Return two ids for which all logits at their place are the same; [] if there are none.
 
     Of a large vocabulary some ids are tried, half of them neighbours.
     """
-    ids, many = subject.tokens, ALL_IDS
+    ids, many = wrapped.tokens, ALL_IDS
     if len(ids) > many:
         order = many // 2 + torch.randperm(len(ids) - many // 2, generator=torch.Generator().manual_seed(16))
         ids = torch.cat([ids[: many // 2], ids[order[: many // 2]]])
-    texts = subject.draw(1, min(2, subject.block_size), seed=16).repeat(len(ids), 1)
+    texts = wrapped.draw(1, min(2, wrapped.block_size), seed=16).repeat(len(ids), 1)
     texts[:, -1] = ids
-    some, logits, limit = subject.draw(1, 64, seed=17)[0], [], math.inf  # tokens whose logits are compared
-    for part in texts.split(max(2, BATCH // subject.vocab_size)):
-        whole = subject.logits(part)[:, -1]
-        limit = min(limit, subject.tolerance(whole), ALIKE_IDS * float(whole[:, some].std()))
+    some, logits, limit = wrapped.draw(1, 64, seed=17)[0], [], math.inf  # tokens whose logits are compared
+    for part in texts.split(max(2, BATCH // wrapped.vocab_size)):
+        whole = wrapped.logits(part)[:, -1]
+        limit = min(limit, wrapped.tolerance(whole), ALIKE_IDS * float(whole[:, some].std()))
         logits.append(whole[:, some])
     told = torch.cat(logits)
     alike = (torch.cdist(told, told, p=math.inf) <= limit).triu(1).nonzero()
@@ -356,40 +374,40 @@ def read_as_one(subject: Subject) -> list[int]:
 
 
 @asks("The past is used")
-def past_used(candidate: Candidate) -> Finding:
+def past_used(variants: ModelVariants) -> Finding:
     """Change a token, and look at the next output."""
-    T, used = candidate.short, int(candidate.table.diagonal(-1).sum())
+    T, used = variants.short, int(variants.table.diagonal(-1).sum())
     said, half = f"{used} of {T - 1} outputs depend on the token before.", used >= T / 2
-    return found(
+    return finding_if(
         used > 0.75 * (T - 1), said, cause="some" if half else "", otherwise="doubtful" if half else "wrong"
     )
 
 
 @asks("A prefix alone gives the same logits")
-def prefix_alone(candidate: Candidate) -> Finding:
+def prefix_alone(variants: ModelVariants) -> Finding:
     """Compare a text with its beginnings."""
-    stirred, T, short = candidate.steady, candidate.given.block_size, candidate.short
-    ids = stirred.draw(2, T, seed=6)
-    logits = stirred.logits(ids)
+    noisy, T, short = variants.for_equality, variants.given.block_size, variants.short
+    ids = noisy.draw(2, T, seed=6)
+    logits = noisy.logits(ids)
     lengths = {1, min(2, T), *(max(1, n) for n in (short // 2, short - 1, short, T // 2, T - 1))}
-    alone = {n: stirred.logits(ids[:, :n]) for n in sorted(lengths)}
+    alone = {n: noisy.logits(ids[:, :n]) for n in sorted(lengths)}
     for n in alone:
         if not bool(alone[n].isfinite().all()):
-            return found(False, f"NaN or inf for a text of length {n}.", "Finite logits.", "nan")
-    worst = max(alone, key=lambda n: gap(logits[:, :n], alone[n]))
+            return finding_if(False, f"NaN or inf for a text of length {n}.", "Finite logits.", "nan")
+    worst = max(alone, key=lambda n: max_abs_diff(logits[:, :n], alone[n]))
     said = f"The first {worst} of {T} tokens, read alone: logits differ from those in the full text by"
-    return same(stirred, logits[:, :worst], alone[worst], said)
+    return equal_logits(noisy, logits[:, :worst], alone[worst], said)
 
 
 @asks("The context is as long as it says")
-def full_context(candidate: Candidate) -> Finding:
+def full_context(variants: ModelVariants) -> Finding:
     """Change the first tokens of a full block, and look at its last output."""
-    stirred, T = candidate.stirred, candidate.given.block_size
-    reach, effect = reach_of(stirred, T)
+    noisy, T = variants.with_noise, variants.given.block_size
+    reach, effect = reach_of(noisy, T)
     if reach == T - 1:
-        return found(True, f"The first token reaches output {T - 1}.")
-    cause = "fading" if effect < FAINT else "window" if 0 < reach == reach_of(stirred, T - 1)[0] else ""
-    return found(
+        return finding_if(True, f"The first token reaches output {T - 1}.")
+    cause = "fading" if effect < FAINT else "window" if 0 < reach == reach_of(noisy, T - 1)[0] else ""
+    return finding_if(
         False,
         f"The last of {T} outputs depends on {reach} tokens before it.",
         f"All {T - 1}.",
@@ -398,20 +416,20 @@ def full_context(candidate: Candidate) -> Finding:
     )
 
 
-def reach_of(subject: Subject, T: int) -> tuple[int, float]:
+def reach_of(wrapped: WrappedModel, T: int) -> tuple[int, float]:
     """Return how far back the last output of T tokens sees, and how much it moves with what is there.
 
     That is by halving the distance. The effect is in units of what rounding explains.
     """
-    ids = subject.draw(1, T, seed=4)
-    whole = subject.logits(ids)
-    limit = subject.tolerance(whole)
+    ids = wrapped.draw(1, T, seed=4)
+    whole = wrapped.logits(ids)
+    limit = wrapped.tolerance(whole)
 
     def effect(distance: int) -> float:
         for by in (1, 2, 3):
             changed = ids.clone()
-            changed[:, : T - distance] = subject.others(ids[:, : T - distance], by)
-            if (moved := gap(whole[:, -1], subject.logits(changed)[:, -1])) > limit:
+            changed[:, : T - distance] = wrapped.others(ids[:, : T - distance], by)
+            if (moved := max_abs_diff(whole[:, -1], wrapped.logits(changed)[:, -1])) > limit:
                 return moved / limit
         return 0.0
 
@@ -427,60 +445,71 @@ def reach_of(subject: Subject, T: int) -> tuple[int, float]:
 
 
 @asks("The order of tokens matters")
-def order_used(candidate: Candidate) -> Finding:
-    """Exchange the first two tokens, and look at a later output; then compare with two late ones."""
-    stirred, T = candidate.stirred, min(8, candidate.given.block_size)
-    ids = stirred.draw(4, T, seed=5)
-    ids[:, 1] = stirred.others(ids[:, 0])
-    logits = stirred.logits(ids)[:, -1]
-    away = gap(logits, stirred.logits(ids[:, [1, 0, *range(2, T)]])[:, -1])
-    limit = stirred.tolerance(logits)
+def order_used(variants: ModelVariants) -> Finding:
+    """Exchange the first two tokens that an output sees, and look at it; then compare with two late ones."""
+    noisy, T = variants.with_noise, min(8, variants.given.block_size)
+    ids = noisy.draw(4, T, seed=5)
+    first = T - 1 - reach_of(noisy, T)[0]  # 0, unless it looks through a window
+    if first > T - 3:
+        raise CannotAskError("An output depends on no two tokens before its own.")
+    ids[:, first + 1] = noisy.others(ids[:, first])
+    exchanged = ids.clone()
+    exchanged[:, [first, first + 1]] = ids[:, [first + 1, first]]
+    logits = noisy.logits(ids)[:, -1]
+    away = max_abs_diff(logits, noisy.logits(exchanged)[:, -1])
+    limit = noisy.tolerance(logits)
     said = f"Two early tokens change places: the last logits move by {away:.2g}."
-    if away <= limit or (full := candidate.given.block_size) < SHORT:
-        return found(away > limit, said, f"More than rounding, {limit:.1g}.")
+    if away <= limit or (full := variants.given.block_size) < PAIRWISE_TOKENS:
+        return finding_if(away > limit, said, f"More than rounding, {limit:.1g}.")
     early = late = 0.0
-    for texts in (1, 2) if stirred.is_large else (2, 16):  # more of them only if there is a suspicion
-        early, late = (share_of_order(stirred, full, at, texts) for at in ((0, 1, 2), (-5, -4, -3)))
+    for texts in (1, 2) if noisy.is_large else (2, 16):  # more of them only if there is a suspicion
+        early, late = (share_of_order(noisy, full, at, texts) for at in ((0, 1, 2), (-5, -4, -3)))
         if early < TOLD or not late < 2 * ALIKE * early:
             break
     if early < TOLD or not late < ALIKE * early:
-        return found(True, said)
+        return finding_if(True, said)
     said += f" Of what two other tokens would do there, that is {early:.0%} at the beginning of a "
     said += f"block, and {late:.0%} at its end."
-    return found(False, said, "Late about as much as early.", "alike", otherwise="doubtful")
+    return finding_if(False, said, "Late about as much as early.", "alike", otherwise="doubtful")
 
 
-def share_of_order(subject: Subject, T: int, places: tuple[int, ...], texts: int) -> float:
+def share_of_order(wrapped: WrappedModel, T: int, places: tuple[int, ...], texts: int) -> float:
     """Return how far neighbours that change places move the last logits, as a share of two other tokens.
 
     That is NaN if these do not reach the last output.
     """
-    ids, exchanges, others = subject.draw(texts, T, seed=5), 0.0, 0.0
-    logits = subject.logits(ids)[:, -1]
+    ids, exchanges, others = wrapped.draw(texts, T, seed=5), 0.0, 0.0
+    logits = wrapped.logits(ids)[:, -1]
     for place in places:
         pair, exchanged, changed = [place, place + 1], ids.clone(), ids.clone()
         exchanged[:, pair] = ids[:, pair[::-1]]
-        changed[:, pair] = subject.others(ids[:, pair])
-        exchanges += float((subject.logits(exchanged)[:, -1] - logits).norm(dim=-1).sum())
-        others += float((subject.logits(changed)[:, -1] - logits).norm(dim=-1).sum())
+        changed[:, pair] = wrapped.others(ids[:, pair])
+        exchanges += float((wrapped.logits(exchanged)[:, -1] - logits).norm(dim=-1).sum())
+        others += float((wrapped.logits(changed)[:, -1] - logits).norm(dim=-1).sum())
     return exchanges / others if others else math.nan
 
 
 @asks("A token's own output depends most on itself")
-def residual(candidate: Candidate) -> Finding:
+def residual(variants: ModelVariants) -> Finding:
     """Compare the effect of the last token with that of those before it."""
-    loud = candidate.loud
-    effects = loud.effects_on_last(candidate.short).mean(dim=0)
+    unit = variants.with_unit_embeddings
+    by_text = unit.effects_on_last(variants.short)
+    effects = by_text.mean(dim=0)
     if not effects[:-1].any():
         raise CannotAskError("With these parameters no earlier token changes the last logits.")
     ratio = float(effects[-1] / effects[:-1].mean())
     times = f"{ratio:.1f}" if ratio < 1000 else "more than 1000"
-    holds = ratio > RESIDUAL
-    apart = not holds and share_of_order(loud, candidate.short, (0, 1, 2, 5, 8), 16) > APART
-    return found(
+    holds = ratio > MIN_OWN_EFFECT
+    cause = ""
+    recurrent = any(isinstance(module, nn.RNNBase) for module in unit.modules())
+    if not holds and (recurrent or recency(by_text[:, :-1]) > FADES):
+        cause = "fading"
+    elif not holds and share_of_order(unit, variants.short, (0, 1, 2, 5, 8), 16) > APART:
+        cause = "apart"
+    return finding_if(
         holds,
         f"The last token changes the last logits {times} times as much as one before it.",
-        f"More than {RESIDUAL} times: it comes by the residual stream as well as by attention.",
-        "apart" if apart else "",
-        otherwise="wrong" if candidate.is_copy and loud.embeddings and not apart else "doubtful",
+        f"More than {MIN_OWN_EFFECT} times: it comes by the residual stream as well as by attention.",
+        cause,
+        otherwise="wrong" if variants.is_copy and unit.embeddings and not cause else "doubtful",
     )

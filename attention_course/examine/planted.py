@@ -21,7 +21,7 @@ from attention_course.patching import replaced
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent
 ONE_FILE = "one_file.py"
-SIZES = {"vocab_size": 29, "block_size": 24}
+PLANTED_DEFAULTS = {"vocab_size": 29, "block_size": 24}
 NUMBERS = {"vocab_size", "block_size", "width", "heads", "layers"}  # of the sizes of one_file.py
 
 
@@ -69,7 +69,7 @@ def plant(*bugs: Bug | str, **sizes: int | str) -> nn.Module:
         for name, value in bug.sizes.items():
             if wanted.setdefault(name, value) != value:
                 raise ValueError(f"One bug needs {name} = {wanted[name]!r}, {bug.name!r} needs {value!r}.")
-    file, sizes = file_of(chosen), SIZES | wanted | sizes
+    file, sizes = file_of(chosen), PLANTED_DEFAULTS | wanted | sizes
     check_sizes("plant", 1, **{name: sizes[name] for name in NUMBERS & sizes.keys()})
     module = executed(file, source_of(*chosen))
     if file == ONE_FILE:

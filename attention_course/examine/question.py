@@ -1,4 +1,4 @@
-"""A question, and the candidate that it is put to."""
+"""A question, and the forms of the model that it is put to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,23 +9,29 @@ from typing import Any
 
 from torch import Tensor
 
-from attention_course.examine.report import Finding, Verdict
-from attention_course.examine.subject import CannotAskError, StoppedError, Subject, gap, told
+from attention_course.examine.report import Finding, FindingVerdict
+from attention_course.examine.wrapped_model import (
+    CannotAskError,
+    StoppedError,
+    WrappedModel,
+    format_error,
+    max_abs_diff,
+)
 from attention_course.ladder import read_table
 
-TEXTS = read_table(Path(__file__).parent / "questions.toml")
-LONGEST = 512  # tokens of a text in a backward pass
-LONG = 64  # tokens of a text in which attention is measured
-EVEN = 0.41  # share of the tokens: right models have 0.44 and more, unscaled scores of one head below 0.4
-RESIDUAL = 1.5  # with large embeddings right models have 2.0 and more; without a residual stream 1.4 at most
+TEXTS = read_table(Path(__file__).parent / "findings.toml")
+MAX_BACKWARD_TOKENS = 512  # tokens of a text in a backward pass
+ATTENTION_TOKENS = 64  # tokens of a text in which attention is measured
+MIN_EFFECTIVE_SHARE = 0.41  # right models have 0.44 and more, unscaled scores of one head below 0.4
+MIN_OWN_EFFECT = 1.5  # right models have 2.0 and more; without a residual stream 1.4 at most
 RAISED = "The model raised this error on a text that it has to be able to read."
 ENDED = "This ends Python. Remove it, an exit() or the like: a model returns logits, and its caller goes on."
 REQUIRED = "Give the model what it is asked for, or leave the question out of `require`."
-FEW = 8  # tokens in a vocabulary
-SHORT = 16  # tokens of a text in which every pair of positions is tried
+SMALL_VOCAB = 8  # tokens in a vocabulary
+PAIRWISE_TOKENS = 16  # tokens of a text in which every pair of positions is tried
 
 
-class Candidate:
+class ModelVariants:
     """The model in the forms in which it is examined: all of them copies, in eval mode.
 
     Attributes:
@@ -34,48 +40,48 @@ class Candidate:
         remarks: what a reader has to know about how it was examined.
     """
 
-    def __init__(self, subject: Subject):
-        self.subject = subject
-        self.remarks = list(subject.remarks)
+    def __init__(self, wrapped: WrappedModel):
+        self.wrapped = wrapped
+        self.remarks = list(wrapped.remarks)
         self.is_copy = True
-        self.padding = subject.leave_out_padding()
+        self.padding = wrapped.leave_out_padding()
         if self.padding:
             ids = ", ".join(map(str, self.padding))
             self.remarks.append(f"The model names id {ids} as padding, so no text here contains it.")
         try:
-            self.given = subject.copied().eval()
+            self.given = wrapped.copied().eval()
         except CannotAskError as error:
-            self.given, self.is_copy = subject, False
+            self.given, self.is_copy = wrapped, False
             self.remarks.append(f"{error} So it is examined as it is, without training.")
 
-    def fresh(self) -> Subject:
+    def fresh(self) -> WrappedModel:
         """Return a copy that has read no text yet; the model itself if it cannot be copied."""
         if not self.is_copy:
             return self.given
-        made = self.subject.copied().eval()
+        made = self.wrapped.copied().eval()
         made.tokens, made.never, made.targets = self.given.tokens, self.given.never, self.given.targets
         return made
 
     @cached_property
-    def new(self) -> Subject:
+    def new(self) -> WrappedModel:
         """The model with its own parameters, in float32 if its dtype is shorter."""
-        return self._fitting(Subject.in_float32)
+        return self._fitting(WrappedModel.in_float32)
 
     @cached_property
-    def stirred(self) -> Subject:
-        """The model with noise added to all parameters; see `Subject.stirred`."""
-        return self.stirred_anew(0)
+    def with_noise(self) -> WrappedModel:
+        """The model with noise added to all parameters; see `WrappedModel.with_noise`."""
+        return self.with_new_noise(0)
 
-    def stirred_anew(self, seed: int) -> Subject:
+    def with_new_noise(self, seed: int) -> WrappedModel:
         """Return the model with noise from another seed."""
-        return self._fitting(partial(Subject.stirred, seed=seed))
+        return self._fitting(partial(WrappedModel.with_noise, seed=seed))
 
     @cached_property
-    def loud(self) -> Subject:
-        """The model with large embeddings; see `Subject.loud`."""
-        return self._fitting(Subject.loud)
+    def with_unit_embeddings(self) -> WrappedModel:
+        """The model with large embeddings; see `WrappedModel.with_unit_embeddings`."""
+        return self._fitting(WrappedModel.with_unit_embeddings)
 
-    def _fitting(self, make: Callable[[Subject], Subject]) -> Subject:
+    def _fitting(self, make: Callable[[WrappedModel], WrappedModel]) -> WrappedModel:
         if not self.is_copy:
             return self.given
         made = make(self.given)
@@ -86,31 +92,31 @@ class Candidate:
         return made if fits else self.given
 
     @property
-    def steady(self) -> Subject:
-        """`stirred`, to compare calls of different shapes; in a large model noise multiplies rounding."""
-        return self.new if self.stirred.is_large else self.stirred
+    def for_equality(self) -> WrappedModel:
+        """`with_noise`, to compare calls of different shapes; in a large model noise multiplies rounding."""
+        return self.new if self.with_noise.is_large else self.with_noise
 
     @property
     def short(self) -> int:
         """The length of texts in which every pair of positions is tried."""
-        return min(SHORT, self.given.block_size)
+        return min(PAIRWISE_TOKENS, self.given.block_size)
 
     @cached_property
     def table(self) -> Tensor:
-        """Which outputs change with which tokens; see `Subject.influence`."""
-        return self.stirred.influence(self.short)
+        """Which outputs change with which tokens; see `WrappedModel.influence`."""
+        return self.with_noise.influence(self.short)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and what to know about it before the answer; `questions.toml` has that of each.
+    """A question, and what to know about it before the answer; `findings.toml` has that of each.
 
     Attributes:
         name: what a right model does.
         ask: returns the finding, without name and rung.
         rung: the number of the rung that explains it.
-        expected: what is expected, if the finding does not say.
-        cause: the usual cause, if the finding does not say.
+        expected: default for `Finding.expected`.
+        cause: default for `Finding.cause`: the usual one.
         causes: others, by name; the finding names one.
         explained_by: names of findings that, if wrong, explain that this one is.
         apart: names of causes that no other finding explains.
@@ -133,22 +139,22 @@ class Question:
     train: bool = False
     required: bool = False
 
-    def put_to(self, candidate: Candidate, before: Mapping[str, Finding]) -> Finding:
+    def put_to(self, variants: ModelVariants, before: Mapping[str, Finding]) -> Finding:
         """Ask, given the findings before. Whatever the model raises is a finding, too: exit() is no end."""
         try:
             for size, least in self.least.items():
-                if (given := getattr(candidate.given, size)) < least:
+                if (given := getattr(variants.given, size)) < least:
                     raise CannotAskError(f"{size} is {given}, and it takes at least {least} to ask this.")
-            answer = self.ask(candidate)
+            answer = self.ask(variants)
         except CannotAskError as error:
             answer = Finding("", error.verdict, str(error))
             if self.required and answer.verdict == "not asked":
-                answer = found(False, str(error), "An answer: this question is required.", REQUIRED)
+                answer = finding_if(False, str(error), "An answer: this question is required.", REQUIRED)
         except StoppedError:
             raise
         except BaseException as error:
-            answer = found(
-                False, told(error), "An answer.", RAISED if isinstance(error, Exception) else ENDED
+            answer = finding_if(
+                False, format_error(error), "An answer.", RAISED if isinstance(error, Exception) else ENDED
             )
         wrong = [each.name for each in before.values() if each.verdict == "wrong"]
         reasons = [name for name in wrong if name in self.explained_by and answer.cause not in self.apart]
@@ -161,13 +167,13 @@ class Question:
             follows_from=reasons[0] if reasons and answer.verdict in ("wrong", "doubtful") else None,
         )
 
-    def moot(self, name: str) -> Finding:
+    def skipped(self, name: str) -> Finding:
         """Return that the question was not asked because of another finding."""
         return Finding(self.name, "not asked", f"First fix “{name}”.", rung=self.rung, follows_from=name)
 
 
 def asks(name: str) -> Callable[[Callable[[Any], Finding]], Question]:
-    """Make a question of a function, the one with this name in `questions.toml`."""
+    """Make a question of a function, the one with this name in `findings.toml`."""
     texts = TEXTS[name]
     return lambda ask: Question(name, ask, **{**texts, "rung": int(texts["rung"])})
 
@@ -177,8 +183,8 @@ def questions_of(module: ModuleType) -> list[Question]:
     return [each for each in vars(module).values() if isinstance(each, Question)]
 
 
-def found(
-    holds: bool, measured: str, expected: str = "", cause: str = "", otherwise: Verdict = "wrong"
+def finding_if(
+    holds: bool, measured: str, expected: str = "", cause: str = "", otherwise: FindingVerdict = "wrong"
 ) -> Finding:
     """Return the finding "right" if it holds.
 
@@ -187,9 +193,9 @@ def found(
     return Finding("", "right" if holds else otherwise, measured, expected, cause)
 
 
-def same(
-    subject: Subject, one: Tensor, other: Tensor, said: str, cause: str = "", slack: float = 1.0
+def equal_logits(
+    wrapped: WrappedModel, one: Tensor, other: Tensor, said: str, cause: str = "", slack: float = 1.0
 ) -> Finding:
     """Return "right" if logits are the same but for rounding; `said` stands before the difference."""
-    away, limit = gap(one, other), slack * subject.tolerance(one)
-    return found(away <= limit, f"{said} {away:.2g}.", f"At most {limit:.1g}, by rounding.", cause)
+    away, limit = max_abs_diff(one, other), slack * wrapped.tolerance(one)
+    return finding_if(away <= limit, f"{said} {away:.2g}.", f"At most {limit:.1g}, by rounding.", cause)

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from attention_course.plots import Panel, picture
-from attention_course.plots.frame import MUTED, frame, points, prose
+from attention_course.plots.card import MUTED, frame, points, prose
 
-Verdict = Literal["wrong", "doubtful", "right", "not asked"]
-SIGNS: dict[Verdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}
+FindingVerdict = Literal["wrong", "doubtful", "right", "not asked"]
+SIGNS: dict[FindingVerdict, str] = {"wrong": "✗", "doubtful": "?", "right": "✓", "not asked": "–"}
 WIDTH = 100  # characters of a line in a terminal
 FOLD = '<details style="margin:10px 0 0"><summary>{}</summary>{}</details>'
 
@@ -33,7 +33,7 @@ class Finding:
     """
 
     name: str
-    verdict: Verdict
+    verdict: FindingVerdict
     measured: str
     expected: str = ""
     cause: str = ""
@@ -113,8 +113,8 @@ class Report:
         told += [f"{SIGNS[f.verdict]} {f.name}: {f.verdict}, from “{f.follows_from}”" for f in follow]
         if counts["right"]:
             told.append(f"✓ {counts['right']} right; print(report.everything) tells them")
-        moot = Counter(f.measured for f in self.findings if f.verdict == "not asked")
-        told += [folded(f"– {reason} ({many} not asked)") for reason, many in moot.items()]
+        reasons = Counter(f.measured for f in self.findings if f.verdict == "not asked")
+        told += [folded(f"– {reason} ({many} not asked)") for reason, many in reasons.items()]
         return "\n".join([self.headline, *map(folded, self.remarks), "", *told])
 
     @property

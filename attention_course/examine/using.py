@@ -10,15 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention_course.examine.question import LONGEST, Candidate, asks, found, same
+from attention_course.examine.question import (
+    MAX_BACKWARD_TOKENS,
+    ModelVariants,
+    asks,
+    equal_logits,
+    finding_if,
+)
 from attention_course.examine.report import Finding
-from attention_course.examine.subject import (
+from attention_course.examine.wrapped_model import (
     CannotAskError,
-    Subject,
+    WrappedModel,
     collected,
-    gap,
+    format_error,
+    max_abs_diff,
     parts_of,
-    told,
 )
 from attention_course.examine.writing import options_of, written_by
 
@@ -38,40 +44,42 @@ class Reading:
         CannotAskError: the model takes no cache that is known.
     """
 
-    def __init__(self, subject: Subject):
-        names = subject.arguments
-        self.subject, self.cache, self.read = subject, None, 0
+    def __init__(self, wrapped: WrappedModel):
+        names = wrapped.arguments
+        self.wrapped, self.cache, self.read = wrapped, None, 0
         self.keyword = next((name for name in CACHES if name in names), "")
-        if not (subject.step or self.keyword or "start_pos" in names):
+        if not (wrapped.step or self.keyword or "start_pos" in names):
             raise CannotAskError(f"It takes no cache that is known. {PASS_STEP}")
-        if self.keyword and not subject.step:
-            self.cache = empty_cache(subject.model, self.keyword)
-        elif not subject.step:
-            self.subject = subject.copied().eval()  # a cache that begins at start_pos lies in the model
+        if self.keyword and not wrapped.step:
+            self.cache = empty_cache(wrapped.model, self.keyword)
+        elif not wrapped.step:
+            self.wrapped = wrapped.copied().eval()  # a cache that begins at start_pos lies in the model
 
     def next(self, ids: Tensor) -> Tensor:
         """Return the logits of the tokens that follow."""
-        subject, begun = self.subject, self.read > 0
+        wrapped, begun = self.wrapped, self.read > 0
         before = "" if begun else repr(vars_of(self.cache))
         try:
             with torch.no_grad():
-                if subject.step:
-                    output, self.cache = subject.step(subject.model, ids.to(subject.device), self.cache)
+                if wrapped.step:
+                    output, self.cache = wrapped.step(wrapped.model, ids.to(wrapped.device), self.cache)
                 elif self.keyword:
-                    uses = {"use_cache": True} if "use_cache" in subject.arguments else {}
-                    output = subject.answer(ids, **{self.keyword: self.cache}, **uses)
+                    uses = {"use_cache": True} if "use_cache" in wrapped.arguments else {}
+                    output = wrapped.answer(ids, **{self.keyword: self.cache}, **uses)
                 else:
-                    output = subject.answer(ids, start_pos=self.read)
+                    output = wrapped.answer(ids, start_pos=self.read)
         except Exception as error:
-            if subject.step or begun or not self.keyword:
+            if wrapped.step or begun or not self.keyword:
                 raise
-            raise CannotAskError(f"It takes a cache of another kind. {PASS_STEP} {told(error)}") from error
-        if self.keyword and not subject.step:
+            raise CannotAskError(
+                f"It takes a cache of another kind. {PASS_STEP} {format_error(error)}"
+            ) from error
+        if self.keyword and not wrapped.step:
             self.cache = cache_in(output, self.keyword, self.cache)
             if self.cache is None or (not begun and repr(vars_of(self.cache)) == before):
                 raise CannotAskError(f"It returns no cache, or takes one of another kind. {PASS_STEP}")
         self.read += ids.shape[1]
-        return collected(subject.logits_in(output))
+        return collected(wrapped.logits_in(output))
 
 
 def vars_of(cache: object) -> object:
@@ -101,21 +109,21 @@ def cache_in(output: Any, keyword: str, before: Any) -> Any:
     return next((each for each in output[1:] if each is not None and id(each) not in left_out), before)
 
 
-def read_in_parts(subject: Subject, ids: Tensor, stops: list[int]) -> Tensor:
+def read_in_parts(wrapped: WrappedModel, ids: Tensor, stops: list[int]) -> Tensor:
     """Return the logits of texts that are read from each stop to the next, with a cache."""
-    reading = Reading(subject)
+    reading = Reading(wrapped)
     return torch.cat([reading.next(ids[:, start:stop]) for start, stop in pairwise(stops)], dim=1)
 
 
 @asks("With a cache the logits are the same")
-def cached(candidate: Candidate) -> Finding:
+def cached(variants: ModelVariants) -> Finding:
     """Read a text in parts, with a cache."""
-    stirred, T, full = candidate.steady, candidate.short, candidate.given.block_size
+    noisy, T, full = variants.for_equality, variants.short, variants.given.block_size
 
     def compared(stops: list[int], said: str, cause: str = "") -> Finding:
-        ids = stirred.draw(4, stops[-1], seed=12)  # of two texts a norm over the batch is all but 0 in places
-        logits, parts = stirred.logits(ids), read_in_parts(stirred, ids, stops)
-        return same(stirred, logits, parts, said, cause, slack=ONE_BY_ONE)
+        ids = noisy.draw(4, stops[-1], seed=12)  # of two texts a norm over the batch is all but 0 in places
+        logits, parts = noisy.logits(ids), read_in_parts(noisy, ids, stops)
+        return equal_logits(noisy, logits, parts, said, cause, slack=ONE_BY_ONE)
 
     one_by_one = [0, *range(T // 2 or 1, T + 1)]
     finding = compared(one_by_one, "Read to its middle, then token by token, they differ by")
@@ -129,57 +137,61 @@ def cached(candidate: Candidate) -> Finding:
                 sorted({0, T // 2, max(1, T - 1), T}), "Of several tokens at once they differ by", "chunk"
             )
         except Exception as error:
-            parts = found(False, told(error), "Logits for several tokens after a prefix.", "chunk")
+            parts = finding_if(
+                False, format_error(error), "Logits for several tokens after a prefix.", "chunk"
+            )
         if parts.verdict == "wrong":
             return replace(parts, verdict="doubtful")
     return finding
 
 
 @asks("It computes what its reference does")
-def follows_reference(candidate: Candidate) -> Finding:
+def follows_reference(variants: ModelVariants) -> Finding:
     """Compare the logits with those of a second implementation, and find the first token that differs."""
-    (beside,) = candidate.given.beside
+    (beside,) = variants.given.beside
     if beside is None:
         raise CannotAskError("Pass reference=, a second implementation with the same parameters.")
-    given, reference = together(candidate, candidate.given.of(beside))
-    ids = given.draw(4, min(given.block_size, LONGEST), seed=21)
+    given, reference = together(variants, variants.given.of(beside))
+    ids = given.draw(4, min(given.block_size, MAX_BACKWARD_TOKENS), seed=21)
     one, other = given.logits(ids), reference.logits(ids)
     if one.shape != other.shape:
-        return found(False, f"Shape {tuple(one.shape)}; the reference's is {tuple(other.shape)}.")
+        return finding_if(False, f"Shape {tuple(one.shape)}; the reference's is {tuple(other.shape)}.")
     limit = ONE_BY_ONE * given.tolerance(other)
     moved = ((one - other).abs().amax(dim=(0, 2)) > limit).nonzero()[:, 0].tolist()
     if not moved:
-        return found(True, f"The logits differ by at most {float((one - other).abs().max()):.2g}.")
+        return finding_if(True, f"The logits differ by at most {float((one - other).abs().max()):.2g}.")
     said = f"{len(moved)} of {ids.shape[1]} outputs differ, by up to {float((one - other).abs().max()):.2g}; "
     cause = "first" if moved[0] == 0 else "attention" if moved[0] == 1 else "later"
-    return found(False, f"{said}the first is output {moved[0]}.", f"At most {limit:.1g}, by rounding.", cause)
+    return finding_if(
+        False, f"{said}the first is output {moved[0]}.", f"At most {limit:.1g}, by rounding.", cause
+    )
 
 
-def together(candidate: Candidate, reference: Subject) -> tuple[Subject, Subject]:
+def together(variants: ModelVariants, reference: WrappedModel) -> tuple[WrappedModel, WrappedModel]:
     """Return the model and its reference, with the same noise in both if their parameters are named alike."""
-    given = candidate.given
+    given = variants.given
     theirs = dict(reference.named_parameters())
     shapes = [{n: p.shape for n, p in named} for named in (given.named_parameters(), theirs.items())]
-    if not candidate.is_copy or not theirs or shapes[0] != shapes[1]:
+    if not variants.is_copy or not theirs or shapes[0] != shapes[1]:
         return given, reference
-    stirred, reference = candidate.stirred, reference.in_float32()
+    noisy, reference = variants.with_noise, reference.in_float32()
     with torch.no_grad():
         theirs = dict(reference.named_parameters())
-        for name, parameter in stirred.named_parameters():
+        for name, parameter in noisy.named_parameters():
             theirs[name].copy_(parameter)
-    return stirred, reference
+    return noisy, reference
 
 
 @asks("Its own dtype is precise enough")
-def own_dtype(candidate: Candidate) -> Finding:
+def own_dtype(variants: ModelVariants) -> Finding:
     """Compare the errors of a short dtype late in a text with those early in it."""
-    given = candidate.given
+    given = variants.given
     dtypes = {p.dtype for p in given.parameters()} & {torch.float16, torch.bfloat16}
-    if not dtypes or not candidate.is_copy:
-        return found(True, "Its parameters are in float32 or longer.")
-    own, T, dtype = given.copied(), min(LONGEST, given.block_size), dtypes.pop()
+    if not dtypes or not variants.is_copy:
+        return finding_if(True, "Its parameters are in float32 or longer.")
+    own, T, dtype = given.copied(), min(MAX_BACKWARD_TOKENS, given.block_size), dtypes.pop()
     with torch.no_grad():
-        for parameter, moved in zip(own.parameters(), candidate.stirred.parameters(), strict=True):
+        for parameter, moved in zip(own.parameters(), variants.with_noise.parameters(), strict=True):
             parameter.copy_(moved)
     ids, exact = own.draw(4, T, seed=22), own.in_float32()
     errors = (own.logits(ids) - exact.logits(ids)).abs().mean(dim=(0, 2))
@@ -187,64 +199,66 @@ def own_dtype(candidate: Candidate) -> Finding:
         raise CannotAskError("It takes 64 tokens, and finite logits, to compare late tokens with early ones.")
     early, late = float(errors[: T // 8].mean()), float(errors[-T // 4 :].mean())
     said = f"In {dtype} logits are off by {early:.2g} early in {T} tokens, and by {late:.2g} late."
-    return found(late < GROWS * early, said, otherwise="wrong" if late > FAR * early else "doubtful")
+    return finding_if(late < GROWS * early, said, otherwise="wrong" if late > FAR * early else "doubtful")
 
 
 @asks("Padding on the left changes nothing")
-def left_padding(candidate: Candidate) -> Finding:
+def left_padding(variants: ModelVariants) -> Finding:
     """Put tokens before a text that its attention_mask hides; then let it write after that."""
-    stirred, given = candidate.steady, candidate.given
-    if "attention_mask" not in stirred.arguments:
+    noisy, given = variants.for_equality, variants.given
+    if "attention_mask" not in noisy.arguments:
         raise CannotAskError("It takes no attention_mask.")
-    T, pad = max(1, candidate.short // 2), max(1, candidate.short // 4)
-    ids, before = stirred.draw(2, T, seed=23), stirred.draw(2, pad, seed=24)
-    if candidate.padding:
-        before = before.fill_(candidate.padding[0])
+    T, pad = max(1, variants.short // 2), max(1, variants.short // 4)
+    ids, before = noisy.draw(2, T, seed=23), noisy.draw(2, pad, seed=24)
+    if variants.padding:
+        before = before.fill_(variants.padding[0])
     mask = torch.cat([torch.zeros_like(before), torch.ones_like(ids)], dim=1)
     padded, places = torch.cat([before, ids], dim=1), (mask.cumsum(dim=1) - 1).clamp(min=0)
     ways: list[dict[str, Tensor]] = [{"attention_mask": mask}]
-    if counts := "position_ids" in stirred.arguments:
+    if counts := "position_ids" in noisy.arguments:
         ways.append({"attention_mask": mask, "position_ids": places})
 
-    def read(subject: Subject, options: dict[str, Tensor]) -> Tensor:
-        placed = {name: value.to(subject.device) for name, value in options.items()}
+    def read(wrapped: WrappedModel, options: dict[str, Tensor]) -> Tensor:
+        placed = {name: value.to(wrapped.device) for name, value in options.items()}
         with torch.no_grad():
-            return collected(subject.logits_in(subject.answer(padded, **placed)))[:, pad:]
+            return collected(wrapped.logits_in(wrapped.answer(padded, **placed)))[:, pad:]
 
     try:
-        own, whole = read(given, ways[-1]), stirred.logits(ids)
-        logits = min((read(stirred, options) for options in ways), key=lambda made: gap(made, whole))
+        own, whole = read(given, ways[-1]), noisy.logits(ids)
+        logits = min((read(noisy, options) for options in ways), key=lambda made: max_abs_diff(made, whole))
     except Exception as error:
-        raise CannotAskError(f"It takes an attention_mask of another kind. {told(error)}") from error
+        raise CannotAskError(f"It takes an attention_mask of another kind. {format_error(error)}") from error
     if not own.isfinite().all():
-        return found(False, f"With {pad} hidden tokens before a text its logits are NaN or inf.", cause="nan")
+        return finding_if(
+            False, f"With {pad} hidden tokens before a text its logits are NaN or inf.", cause="nan"
+        )
     said = f"With {pad} hidden tokens before a text its logits differ by"
-    finding = same(stirred, whole, logits, said, slack=ONE_BY_ONE)
+    finding = equal_logits(noisy, whole, logits, said, slack=ONE_BY_ONE)
     if finding.verdict == "wrong" and not counts:
         return replace(finding, verdict="doubtful")
     if finding.verdict == "right":
         with suppress(CannotAskError):
-            greedy = {"do_sample": False} if "do_sample" in options_of(stirred) else {}
+            greedy = {"do_sample": False} if "do_sample" in options_of(noisy) else {}
             alone, beside = (
-                written_by(stirred, x, 4, attention_mask=m.to(stirred.device), **greedy)[:, x.shape[1] :]
+                written_by(noisy, x, 4, attention_mask=m.to(noisy.device), **greedy)[:, x.shape[1] :]
                 for x, m in ((ids, mask[:, pad:]), (padded, mask))
             )
             if not torch.equal(alone, beside):
                 said = "generate(ids, attention_mask=...) writes other tokens after a padded text."
-                return found(False, said, "The same tokens.", "generate")
+                return finding_if(False, said, "The same tokens.", "generate")
     return finding
 
 
 @asks("A loaded copy gives the same logits")
-def loaded(candidate: Candidate) -> Finding:
+def loaded(variants: ModelVariants) -> Finding:
     """Spoil the buffers that state_dict() leaves out, as to_empty() does, and load the rest."""
-    stirred, made = candidate.stirred, candidate.stirred.copied().eval()
+    noisy, made = variants.with_noise, variants.with_noise.copied().eval()
     if not any(hasattr(made.model, name) for name in REBUILT):
         raise CannotAskError(f"It has no {', '.join(REBUILT)}, as models that are built without memory do.")
-    state, ids = stirred.state_dict(), stirred.draw(2, candidate.short, seed=25)
+    state, ids = noisy.state_dict(), noisy.draw(2, variants.short, seed=25)
     lost = {name: buffer for name, buffer in made.named_buffers() if name not in state}
     if not lost:
-        return found(True, "state_dict() has all parameters and buffers.")
+        return finding_if(True, "state_dict() has all parameters and buffers.")
     for buffer in lost.values():
         buffer.zero_()
     with suppress(Exception):  # models of transformers make them anew here
@@ -252,30 +266,30 @@ def loaded(candidate: Candidate) -> Finding:
             made.model._init_weights(module)
     made.load_state_dict(state)
     said = f"With garbage in {listed(lost)}, which state_dict() leaves out, logits differ by"
-    finding = same(stirred, stirred.logits(ids), made.logits(ids), said)
+    finding = equal_logits(noisy, noisy.logits(ids), made.logits(ids), said)
     return finding if finding.verdict == "right" else replace(finding, verdict="doubtful")
 
 
 @asks("Every buffer has an effect")
-def buffers(candidate: Candidate) -> Finding:
+def buffers(variants: ModelVariants) -> Finding:
     """Change each buffer that state_dict() has, and look at the logits."""
-    stirred = candidate.stirred
-    ids = stirred.draw(2, candidate.short if stirred.is_large else stirred.block_size, seed=26)
-    whole, state, silent = stirred.logits(ids), stirred.state_dict(), []
-    named = [name for name, buffer in stirred.named_buffers() if name in state and buffer.dim()]
+    noisy = variants.with_noise
+    ids = noisy.draw(2, variants.short if noisy.is_large else noisy.block_size, seed=26)
+    whole, state, silent = noisy.logits(ids), noisy.state_dict(), []
+    named = [name for name, buffer in noisy.named_buffers() if name in state and buffer.dim()]
     if not named:
-        return found(True, "It has none in state_dict().")
+        return finding_if(True, "It has none in state_dict().")
     for name in named[:MANY]:
-        changed = stirred.copied().eval()
+        changed = noisy.copied().eval()
         buffer = changed.get_buffer(name)
         buffer.copy_(~buffer if buffer.dtype == torch.bool else buffer.flip(0) + 1)
         with suppress(Exception):  # then it has one
-            if gap(changed.logits(ids), whole) <= stirred.tolerance(whole):
+            if max_abs_diff(changed.logits(ids), whole) <= noisy.tolerance(whole):
                 silent.append(name)
     said = (
         f"{len(silent)} of {len(named)} have none: {listed(silent)}." if silent else f"All {len(named)} do."
     )
-    return found(not silent, said, otherwise="doubtful")
+    return finding_if(not silent, said, otherwise="doubtful")
 
 
 def listed(names: Iterable[str]) -> str:

@@ -2,16 +2,24 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attention_course.examine.question import Candidate, asks, found
+from attention_course.examine.question import ModelVariants, asks, finding_if
 from attention_course.examine.report import Finding
-from attention_course.examine.subject import OWN, SHARED, CannotAskError, DoubtError, Subject, kept, told
+from attention_course.examine.wrapped_model import (
+    OWN,
+    SHARED,
+    CannotAskError,
+    DoubtError,
+    WrappedModel,
+    format_error,
+    kept,
+)
 
 TEXTS = 256  # in which generate is asked whether it reads an id
 UNLIKELY = 1e-6  # what a right model does by luck
@@ -22,35 +30,39 @@ GREEDY = {"do_sample": False, "top_k": 1, "temperature": 1e-4}  # options that t
 TOTALS = ("max_length", "max_len", "length", "total")  # of ids, mostly with those that are given
 
 
-def options_of(subject: Subject) -> set[str]:
-    """Return the names of the arguments that the model's own method generate takes."""
-    write = getattr(subject.model, "generate", None)
+def options_of(wrapped: WrappedModel) -> Mapping[str, inspect.Parameter]:
+    """Return the arguments that the model's own method generate takes, by name."""
+    write = getattr(wrapped.model, "generate", None)
     if not callable(write):
         raise CannotAskError("It has no method generate.")
-    return set(inspect.signature(write).parameters)
+    return inspect.signature(write).parameters
 
 
-def written_by(subject: Subject, ids: Tensor, max_new_tokens: int, seed: int = 0, **options: Any) -> Tensor:
+def written_by(
+    wrapped: WrappedModel, ids: Tensor, max_new_tokens: int, seed: int = 0, **options: Any
+) -> Tensor:
     """Return ids (B, T) with what the model's own method generate appends to them."""
-    takes, (B, T) = options_of(subject), ids.shape
+    takes, (B, T) = options_of(wrapped), ids.shape
     torch.manual_seed(seed)
     total = next((name for name in TOTALS if name in takes and "max_new_tokens" not in takes), "")
-    name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & takes else "")
+    name = total or ("max_new_tokens" if {"max_new_tokens", "kwargs"} & set(takes) else "")
     try:
         for amount in (T + max_new_tokens, max_new_tokens) if total else (max_new_tokens,):
             named = {name: amount, **options} if name else options
             with kept(SHARED + OWN), torch.no_grad():
-                written = subject.model.generate(ids.to(subject.device), *([] if name else [amount]), **named)
+                written = wrapped.model.generate(ids.to(wrapped.device), *([] if name else [amount]), **named)
             if isinstance(written, Tensor) and T < written.shape[-1] <= T + max_new_tokens:
                 break
     except TypeError as error:
-        raise CannotAskError(f"generate(ids, {max_new_tokens}): {told(error)}") from error
+        raise CannotAskError(f"generate(ids, {max_new_tokens}): {format_error(error)}") from error
     except AssertionError:
         raise
     except Exception as error:
-        if getattr(subject.model.generate, "__module__", "").startswith("transformers."):
-            raise CannotAskError(f"The generate of transformers reads all ids. {told(error)}") from error
-        raise DoubtError(told(error)) from error
+        if getattr(wrapped.model.generate, "__module__", "").startswith("transformers."):
+            raise CannotAskError(
+                f"The generate of transformers reads all ids. {format_error(error)}"
+            ) from error
+        raise DoubtError(format_error(error)) from error
     if not isinstance(written, Tensor) or written.dim() != 2:
         raise CannotAskError(f"generate returns {type(written).__name__}, not ids (B, T).")
     if written.shape == (B, max_new_tokens) and max_new_tokens != T:  # the new ids alone
@@ -59,29 +71,31 @@ def written_by(subject: Subject, ids: Tensor, max_new_tokens: int, seed: int = 0
 
 
 @asks("It keeps writing past its block")
-def generates(candidate: Candidate) -> Finding:
+def generates(variants: ModelVariants) -> Finding:
     """Let it write on after a full block."""
-    given, T = candidate.given, candidate.given.block_size
+    given, T = variants.given, variants.given.block_size
     if given.whole > T:
         raise CannotAskError(f"Only {T} tokens of its block are read. Pass block_size={given.whole}.")
     ids = given.draw(1, T, seed=13).to(given.device)
     prompt = ids.clone()
     written, ids = written_by(given, prompt, 3), ids.cpu()
     if not torch.equal(prompt.cpu(), ids):
-        return found(False, "The ids that it was given have changed.", "They stay as they were.", "prompt")
+        return finding_if(
+            False, "The ids that it was given have changed.", "They stay as they were.", "prompt"
+        )
     begins = torch.equal(written[:, :T], ids)
     known = bool(((written >= 0) & (written < given.vocab_size)).all())
     said = f"It returned {written.shape[1]} ids, {'' if begins else 'not '}beginning with the given."
     if not (begins and known and T < written.shape[1] <= T + 3):
-        return found(False, said)
-    stirred = candidate.stirred
-    if ignored(stirred, T) < UNLIKELY and ignored(stirred, T - 1) == math.inf:
+        return finding_if(False, said)
+    noisy = variants.with_noise
+    if ignored(noisy, T) < UNLIKELY and ignored(noisy, T - 1) == math.inf:
         said = f"After {T + 1} ids it draws the same whatever the last is, but not whatever that before is."
-        return found(False, said, "What it draws depends on the last id.", "first")
-    return found(True, said)
+        return finding_if(False, said, "What it draws depends on the last id.", "first")
+    return finding_if(True, said)
 
 
-def ignored(subject: Subject, place: int) -> float:
+def ignored(wrapped: WrappedModel, place: int) -> float:
     """Return how likely a generate that reads an id draws as if it did not; infinity if it shows it.
 
     Texts are longer than the block by one id. With the same random numbers two predictions draw one token
@@ -89,12 +103,12 @@ def ignored(subject: Subject, place: int) -> float:
     """
     luck = 1.0
     for seed in range(TEXTS):
-        texts = subject.draw(1, subject.block_size + 1, seed).repeat(2, 1)
-        texts[1, place] = subject.others(texts[0, place])
-        one, other = (written_by(subject, text[None], 1, seed)[:, len(text) :] for text in texts)
+        texts = wrapped.draw(1, wrapped.block_size + 1, seed).repeat(2, 1)
+        texts[1, place] = wrapped.others(texts[0, place])
+        one, other = (written_by(wrapped, text[None], 1, seed)[:, len(text) :] for text in texts)
         if not torch.equal(one, other):
             return math.inf
-        one, other = subject.logits(texts[:, 1:])[:, -1].softmax(dim=-1)
+        one, other = wrapped.logits(texts[:, 1:])[:, -1].softmax(dim=-1)
         luck *= 1 - float((one - other).abs().sum()) / 2
         if luck < UNLIKELY or (seed >= 8 and luck ** (TEXTS / seed) > UNLIKELY):  # it would take too many
             break
@@ -102,49 +116,55 @@ def ignored(subject: Subject, place: int) -> float:
 
 
 @asks("It writes what it predicts")
-def writes_predictions(candidate: Candidate) -> Finding:
+def writes_predictions(variants: ModelVariants) -> Finding:
     """Let it write on after many texts, and ask how much it expected what it wrote."""
-    stirred, block = candidate.stirred, candidate.given.block_size
+    noisy, block = variants.with_noise, variants.given.block_size
     T = min(8, max(1, block // 3))
     new = max(1, min(WRITTEN, block - T))
-    ids = stirred.draw(DRAWN // (16 if stirred.is_large else 1) // new, T, seed=14)
-    greedy = next(({name: value} for name, value in GREEDY.items() if name in options_of(stirred)), {})
+    ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1) // new, T, seed=14)
+    greedy = next(({name: value} for name, value in GREEDY.items() if name in options_of(noisy)), {})
     for options in (greedy, {}) if greedy else ({},):
-        written = written_by(stirred, ids, new, **options)
+        written = written_by(noisy, ids, new, **options)
         if written.shape[1] != T + new:
             raise CannotAskError(f"generate(ids, {new}) appends {written.shape[1] - T} tokens.")
-        logits, drawn = stirred.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
+        logits, drawn = noisy.logits(written[:, :-1])[:, T - 1 :], written[:, T:]
         behind = logits.amax(dim=-1) - logits.gather(-1, drawn[..., None])[..., 0]
-        missed = behind > 10 * stirred.tolerance(logits)
+        missed = behind > 10 * noisy.tolerance(logits)
         cause = "again" if new > 1 and bool((drawn == drawn[:, :1]).all()) else ""
         if missed.any() and (options or (len(ids) > 1 and not missed[:, 0].any())):
             asked = "".join(f"With {name}={value} " for name, value in options.items())
             said = f"{asked}{int(missed.sum())} of {missed.numel()} tokens are not the likeliest."
             begins = "greedy" if missed[:, 0].any() else "later"
-            return found(False, said, "The likeliest each time.", cause or begins)
+            return finding_if(False, said, "The likeliest each time.", cause or begins)
     later = drawn_from(logits[:, :1], drawn[:, :1]).verdict == "right"
     return replace(drawn_from(logits, drawn), cause=cause or ("later" if later else ""))
 
 
 def drawn_from(logits: Tensor, drawn: Tensor, with_: str = "") -> Finding:
-    """Return whether tokens (B, T) can be draws from logits (B, T, V), or all the likeliest ones.
+    """Return whether tokens (B, T) can be draws from logits (B, T, V).
 
-    Their mean surprise is at most the entropy, and few of them are of those that nearly never come, both but
-    for five standard errors.
+    Their mean surprise is the entropy, and few of them are of those that nearly never come, both but for
+    five standard errors. Without an option, which is named in `with_`, the surprise may be smaller: what
+    generate does by itself may be to take the likeliest token.
     """
     surprises = -logits.log_softmax(dim=-1)
     expects = (-surprises).exp()
     each, chance = (x.gather(-1, drawn[..., None])[..., 0] for x in (surprises, expects))
     entropy = (expects * surprises).nan_to_num(0.0).sum(dim=-1)
     spread = (expects * surprises**2).nan_to_num(0.0).sum(dim=-1) - entropy**2
-    limit = float(entropy.mean() + 5 * (spread.mean() / drawn.numel()).sqrt()) + 1e-6
+    errors = 5 * float((spread.mean() / drawn.numel()).sqrt()) + 1e-6
+    least, most = float(entropy.mean()) - errors, float(entropy.mean()) + errors
+    if not with_:
+        least = 0.0
     rare, came = float(expects[expects < RARE].sum()), int((chance < RARE).sum())
     said = f"{with_}What it draws surprises it by {float(each.mean()):.2f} nats per token."
-    expected = f"At most {limit:.2f}: the entropy of its predictions, and five standard errors."
-    if each.mean() <= limit:
+    fits = least <= float(each.mean()) <= most
+    between = f"Between {least:.2f} and {most:.2f}" if with_ else f"At most {most:.2f}"
+    expected = f"{between}: the entropy of its predictions, and five standard errors."
+    if fits:
         said += f" {came} of {drawn.numel()} draws had a probability below {RARE}."
         expected = f"At most {rare + 5 * (rare + 1) ** 0.5:.0f} such draws."
-    return found(bool(each.mean() <= limit) and came <= rare + 5 * (rare + 1) ** 0.5, said, expected)
+    return finding_if(fits and came <= rare + 5 * (rare + 1) ** 0.5, said, expected)
 
 
 def cooler(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
@@ -159,12 +179,12 @@ def three_best(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
 
 
 def nucleus(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
-    """Keep the likeliest tokens whose probabilities add up to a half, with the one that reaches it.
+    """Keep the likeliest tokens whose probabilities add up to a quarter, with the one that reaches it.
 
     Holtzman et al. 2020, The curious case of neural text degeneration, section 3.1.
     """
     ordered, places = logits.softmax(dim=-1).sort(dim=-1, descending=True)
-    beyond = (ordered.cumsum(dim=-1) - ordered >= 0.5 + slack).gather(-1, places.argsort(dim=-1))
+    beyond = (ordered.cumsum(dim=-1) - ordered >= 0.25 + slack).gather(-1, places.argsort(dim=-1))
     return logits.masked_fill(beyond, -math.inf)
 
 
@@ -177,27 +197,31 @@ def penalized(logits: Tensor, ids: Tensor, slack: float) -> Tensor:
 OPTIONS: dict[str, tuple[Any, Callable[[Tensor, Tensor, float], Tensor]]] = {
     "temperature": (0.5, cooler),
     "top_k": (3, three_best),
-    "top_p": (0.5, nucleus),
+    "top_p": (0.25, nucleus),
     "repetition_penalty": (5.0, penalized),
 }
 
 
 @asks("Its sampling options do what they say")
-def options_hold(candidate: Candidate) -> Finding:
+def options_hold(variants: ModelVariants) -> Finding:
     """Draw one token after each of many texts, with one option at a time."""
-    stirred, T = candidate.stirred, min(8, candidate.given.block_size)
-    takes = options_of(stirred)
+    noisy, T = variants.with_noise, min(8, variants.given.block_size)
+    takes = options_of(noisy)
     asked = [name for name in OPTIONS if name in takes]
     if not asked:
         raise CannotAskError(f"Its generate takes no {', '.join(OPTIONS)}.")
-    ids = stirred.draw(DRAWN // (16 if stirred.is_large else 1), T, seed=15)
-    logits = stirred.logits(ids)[:, -1:]
+    ids = noisy.draw(DRAWN // (16 if noisy.is_large else 1), T, seed=15)
+    logits = noisy.logits(ids)[:, -1:]
+    sampled = {name: True for name in takes if "sampl" in name and takes[name].default is False}
+    off = {"temperature": 1.0, "top_k": noisy.vocab_size, "top_p": 1.0, "repetition_penalty": 1.0}
+    off = {
+        name: off[name] for name in asked if takes[name].default not in (None, 0, 1, inspect.Parameter.empty)
+    }
     for name in asked:
         value, expected = OPTIONS[name]
-        sampled = {"do_sample": True} if "do_sample" in takes else {}
-        drawn = written_by(stirred, ids, 1, **{name: value}, **sampled)[:, T:]
-        rounded = 10 * stirred.tolerance(logits)
+        drawn = written_by(noisy, ids, 1, **{**sampled, **off, name: value})[:, T:]
+        rounded = 10 * noisy.tolerance(logits)
         finding = drawn_from(expected(logits, ids, rounded), drawn, f"With {name}={value}: ")
         if finding.verdict == "wrong":
             return replace(finding, cause=name)
-    return found(True, f"{', '.join(asked)} do.")
+    return finding_if(True, f"{', '.join(asked)} do.")

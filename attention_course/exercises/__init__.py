@@ -9,17 +9,17 @@ from dataclasses import replace
 from functools import partial
 
 from attention_course.checks import check_sizes
-from attention_course.exercises.exercise import CATALOGUE, Exercise, Mistake, Property
+from attention_course.exercises.exercise import SHARED_MESSAGES, Exercise, Mistake, Property
 from attention_course.exercises.judging import Verdict
 from attention_course.exercises.panel import Card, Hint, Solution, hints_given, hints_of
-from attention_course.exercises.worker import judge_apart
+from attention_course.exercises.worker import judge_in_subprocess
 from attention_course.ladder import RUNGS
 from attention_course.names import look_up
 from attention_course.progress import keep_try, kept
 
 __all__ = [
-    "CATALOGUE",
     "EXERCISES",
+    "SHARED_MESSAGES",
     "Exercise",
     "Mistake",
     "Property",
@@ -54,7 +54,7 @@ def check(name: str, function: object, seed: int | None = None) -> Verdict:
         if seed >= 2**63:
             raise ValueError(f"check: seed = {seed}, expected one below 2**63.")
     before = kept()[0].exercises.get(name)
-    verdict = judge_apart(exercise, function, seed)
+    verdict = judge_in_subprocess(exercise, function, seed)
     problem = keep_try(name, verdict.passed, verdict.mistakes) if verdict.tried else ""
     if verdict.passed:
         remark = what_follows(name)

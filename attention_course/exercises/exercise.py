@@ -19,7 +19,7 @@ import torch
 from attention_course.ladder import RUNGS, read_table
 from attention_course.patching import Edit, replaced, touching
 
-CATALOGUE: dict[str, str] = read_table(Path(__file__).parent / "catalogue.toml")
+SHARED_MESSAGES: dict[str, str] = read_table(Path(__file__).parent / "shared_messages.toml")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +134,14 @@ def exercise(
     entry = rung.table("exercises.toml")[name]
     by_name = {function.__name__: function for function in functions}
     tables = entry.pop("mistakes", {})
-    messages = CATALOGUE | {
+    messages = SHARED_MESSAGES | {
         mistake: table["message"] for mistake, table in tables.items() if "message" in table
     }
     of_properties = {prop.mistake for prop in properties if prop.mistake}
     if silent := (tables.keys() | of_properties) - messages.keys():
-        raise ValueError(f"{name}: {', '.join(silent)} has no message, neither here nor in catalogue.toml.")
+        raise ValueError(
+            f"{name}: {', '.join(silent)} has no message, neither here nor in shared_messages.toml."
+        )
 
     mistakes = []
     for mistake, table in tables.items():

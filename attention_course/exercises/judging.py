@@ -27,8 +27,8 @@ from attention_course.exercises.problems import (
     wrong_type,
     wrong_values,
 )
-from attention_course.exercises.running import Answer, Outcome, Slow, call
-from attention_course.plots.frame import frame
+from attention_course.exercises.running import CheckTimeout, Outcome, Submission, call
+from attention_course.plots.card import frame
 
 NOT_TRIED = "not tried yet"
 
@@ -116,7 +116,7 @@ def judge(
         exercise: the exercise.
         function: the learner's answer.
         seed: of the inputs; a random one if left out.
-        guard: see `Answer`.
+        guard: see `Submission`.
 
     Raises:
         TypeError: `function` is not callable.
@@ -131,10 +131,10 @@ def judge(
     drawn = trial(exercise, torch.Generator().seed() if seed is None else seed)
     if exercise.judge:
         return exercise.judge(exercise, function, *drawn.inputs[0])
-    answer = Answer(function, guard)
+    answer = Submission(function, guard)
     try:
         return compare(drawn, answer)
-    except Slow:
+    except CheckTimeout:
         message = (
             f"{answer.calls} calls of your function took {answer.seconds:.0f} seconds, with more to come: "
             "the check gave up. On inputs this small, a call takes a few milliseconds. "
@@ -143,11 +143,11 @@ def judge(
         return Verdict(exercise.name, False, (), "not yet: it takes too long", message)
 
 
-def compare(drawn: Trial, answer: Answer) -> Verdict:
+def compare(drawn: Trial, answer: Submission) -> Verdict:
     """Judge an answer on the inputs of a trial, the most serious problem first.
 
     Raises:
-        Slow: see `Answer.run`.
+        CheckTimeout: see `Submission.run`.
     """
     exercise = drawn.exercise
     outcomes = [answer.run(arguments) for arguments in drawn.inputs]
@@ -326,7 +326,7 @@ def mistaken(exercise: Exercise, names: tuple[str, ...], message: str, details: 
     return Verdict(exercise.name, False, names, f"not yet: {headline}", message, details)
 
 
-def is_stub(answer: Answer, outcome: Outcome) -> bool:
+def is_stub(answer: Submission, outcome: Outcome) -> bool:
     """Return whether the answer is still a stub: NotImplementedError, None or `...`.
 
     PyTorch raises that error too; the function's own is one that its code names.
@@ -338,7 +338,7 @@ def is_stub(answer: Answer, outcome: Outcome) -> bool:
     return outcome.value is None or outcome.value is ...
 
 
-def has_body(answer: Answer) -> bool:
+def has_body(answer: Submission) -> bool:
     """Return whether the function names anything but its parameters: `pass`, `...` and a docstring do not."""
     code = answer.code
     if code is None:
@@ -377,7 +377,7 @@ def marks(cases: list[Case]) -> list[tuple[str, bool]]:
     """Return each property's claim, and whether it holds on every input.
 
     Raises:
-        Slow: see `Answer.run`.
+        CheckTimeout: see `Submission.run`.
     """
 
     def answer(*arguments):

@@ -8,12 +8,12 @@ import ipywidgets
 from torch import Tensor
 
 from attention_course.exercises.exercise import Exercise, undocumented, unwrapped
-from attention_course.plots.frame import CODE, MUTED, TEXT, frame, points, prose
-from attention_course.plots.ink import RED
+from attention_course.plots.card import CODE, MUTED, TEXT, frame, points, prose
+from attention_course.plots.style import RED
 
 CELL = "padding:2px 8px;text-align:right;border:none;font-variant-numeric:tabular-nums;background:none"
 MARKED = f"{CELL};outline:2px solid {RED};font-weight:700"
-LARGEST = 9  # rows and columns that a table shows
+MAX_SHOWN = 9  # rows and columns that a table shows
 
 hints_given: Counter[str] = Counter()  # by the names of exercises
 
@@ -70,14 +70,14 @@ def table(name: str, value: object, first: tuple[int, ...] = (), marked: Tensor 
         first = first if fits else (0,) * (value.dim() - 2)
         value, marked = value[first], marked if marked is None else marked[first]
         remark += f", here {name}[{', '.join(map(str, first))}]"
-    if max(value.shape, default=1) > LARGEST:
-        remark += f", the first {LARGEST} rows and columns"
+    if max(value.shape, default=1) > MAX_SHOWN:
+        remark += f", the first {MAX_SHOWN} rows and columns"
     numbered = value.dim() == 2
     rows = value.reshape(-1, value.shape[-1] if value.dim() else 1)
     framed = rows.isnan() & False if marked is None else marked.reshape(rows.shape)
     lines = []
-    for t, (row, marks) in enumerate(zip(rows[:LARGEST], framed[:LARGEST], strict=True)):
-        pairs = zip(row[:LARGEST].tolist(), marks[:LARGEST].tolist(), strict=True)
+    for t, (row, marks) in enumerate(zip(rows[:MAX_SHOWN], framed[:MAX_SHOWN], strict=True)):
+        pairs = zip(row[:MAX_SHOWN].tolist(), marks[:MAX_SHOWN].tolist(), strict=True)
         cells = [f'<td style="{MARKED if mark else CELL}">{number + 0:.4g}</td>' for number, mark in pairs]
         number = f'<th scope="row" style="{CELL};{MUTED};font-weight:400">{t}</th>' if numbered else ""
         lines.append(f'<tr style="background:none">{number}{"".join(cells)}</tr>')

@@ -1,7 +1,6 @@
 """The problems that an answer can have on one input, from an error to wrong values."""
 
 import inspect
-import textwrap
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -11,7 +10,7 @@ from torch import Tensor
 from attention_course.apart import words
 from attention_course.exercises.comparing import different, is_plain, same, unchanged
 from attention_course.exercises.exercise import Exercise
-from attention_course.exercises.running import Answer, Outcome
+from attention_course.exercises.running import Outcome, Submission
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class Case:
     """One input: the exercise, the answer, its arguments, the target, and the outcome."""
 
     exercise: Exercise
-    answer: Answer
+    answer: Submission
     arguments: tuple
     target: Outcome
     outcome: Outcome
@@ -57,7 +56,8 @@ def raised(case: Case) -> str | None:
     error = case.outcome.error
     if error is None:
         return None
-    text = textwrap.shorten(words(error), 300)
+    text = " ".join(words(error).split())
+    text = text if len(text) <= 300 else f"{text[:300]} [...]"
     seen = f"Your function raised {type(error).__name__}" + (f": {text.rstrip('.')}." if text else ".")
     return f"{seen}{case.answer.line_of(error)} The arguments: {case}."
 

@@ -27,7 +27,7 @@ class Outcome:
     error: BaseException | None = None
 
 
-class Slow(BaseException):
+class CheckTimeout(BaseException):
     """The calls of one check exceeded CHECK_LIMIT. Not an `Exception`, so that no property catches it."""
 
 
@@ -53,7 +53,7 @@ def copied(argument: Any) -> Any:
     return argument if isinstance(argument, Iterator) else copy.deepcopy(argument)
 
 
-class Answer:
+class Submission:
     """A learner's function during one check.
 
     Args:
@@ -79,10 +79,10 @@ class Answer:
         """Call the function, or one that calls it, with copies of `arguments`, with gradients enabled.
 
         Raises:
-            Slow: earlier calls exceeded CHECK_LIMIT; this one is not made.
+            CheckTimeout: earlier calls exceeded CHECK_LIMIT; this one is not made.
         """
         if self.seconds > CHECK_LIMIT:
-            raise Slow
+            raise CheckTimeout
         self.calls += 1
         start = time.perf_counter()
         with torch.enable_grad(), self.guard(arguments):
@@ -94,13 +94,13 @@ class Answer:
         """Call the function; return the names of all functions called, `softmax` for `torch._softmax`.
 
         Raises:
-            Slow: see `run`.
+            CheckTimeout: see `run`.
         """
         names, written = set(), self.function
         while isinstance(written, partial):
             written = written.func
             names.add(getattr(written, "__name__", ""))
-        own = Answer(written).code
+        own = Submission(written).code
 
         def note(frame: FrameType, event: str, argument: Any) -> None:
             if event == "c_call":

@@ -14,7 +14,7 @@ from types import CodeType, FunctionType
 from tqdm.auto import tqdm
 
 from attention_course import examine
-from attention_course.apart import EndedError, Worker, is_learners, packed
+from attention_course.apart import EndedError, Worker, is_learners, pickle_by_value
 from attention_course.exercises.exercise import Exercise
 from attention_course.exercises.judging import (
     Verdict,
@@ -31,7 +31,7 @@ SILENCE = 30.0  # seconds without a message until the process is ended, whatever
 Request = tuple[str, bytes, int | None, dict[str, list[str]]]
 
 
-def judge_apart(exercise: Exercise, function: object, seed: int | None = None) -> Verdict:
+def judge_in_subprocess(exercise: Exercise, function: object, seed: int | None = None) -> Verdict:
     """Judge as `judge` does, in the worker process.
 
     Raises:
@@ -45,7 +45,7 @@ def judge_apart(exercise: Exercise, function: object, seed: int | None = None) -
     if is_compiled(function):
         return not_compiled(exercise)
     try:
-        request: Request = (exercise.name, packed(function), seed, cells())
+        request: Request = (exercise.name, pickle_by_value(function), seed, cells())
     except TypeError as error:
         return not_copied(exercise, error)
     silence = examine.PATIENCE + SILENCE if exercise.judge else SILENCE

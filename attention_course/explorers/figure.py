@@ -6,8 +6,8 @@ import anywidget
 import traitlets
 
 from attention_course.plots import Panel, Picture, picture
-from attention_course.plots.drawing import PANELS
-from attention_course.plots.ink import bundle, coloured
+from attention_course.plots.render import PANELS
+from attention_course.plots.style import bundle, coloured
 
 HERE = Path(__file__).parent
 

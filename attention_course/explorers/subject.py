@@ -19,7 +19,7 @@ STORY = write_stories(seed=2, characters=1)
 TOKENIZER = CharTokenizer(write_stories(characters=50_000))  # enough for every character to occur
 NOTHING_LEARNT = " This model is not trained: it has learnt nothing yet."
 SAMPLED = 1024  # entries of a parameter
-LONGEST = 12  # characters of a token in a label
+MAX_LABEL = 12  # characters of a token in a label
 
 
 def _untrained(model_class: type[GPT], config: GPTConfig) -> GPT:
@@ -60,7 +60,7 @@ def tokens_of(ids: Tensor, tokenizer: Tokenizer) -> str | list[str]:
 
 def name_of(token: str) -> str:
     """Return a token with visible spaces, short enough for a label."""
-    return visible_character(token if len(token) <= LONGEST else f"{token[: LONGEST - 1]}…")
+    return visible_character(token if len(token) <= MAX_LABEL else f"{token[: MAX_LABEL - 1]}…")
 
 
 def state_of(model: nn.Module) -> int:

@@ -17,7 +17,7 @@ import traitlets
 from attention_course.exercises import EXERCISES
 from attention_course.ladder import RUNGS
 from attention_course.names import look_up
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 from attention_course.progress import keep_fill, kept
 
 SCRIPT = files(__name__).joinpath("fill.js").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attention_course.ladder import RUNGS, numbered_text
 from attention_course.names import look_up
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 
 HERE = Path(__file__).parent
 STAGE = HERE / "stage.js"

@@ -10,8 +10,10 @@ from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from attention_course.plots.drawing import svg_of
-from attention_course.plots.ink import (
+from attention_course.plots.lines import Lines
+from attention_course.plots.panels import Arrows, Bars, Comparison, Heatmap, Histogram, Scatter, Text
+from attention_course.plots.render import svg_of
+from attention_course.plots.style import (
     AMBER,
     BLACK,
     BLUE,
@@ -24,8 +26,6 @@ from attention_course.plots.ink import (
     visible,
     visible_character,
 )
-from attention_course.plots.lines import Lines
-from attention_course.plots.panels import Arrows, Bars, Comparison, Heatmap, Histogram, Scatter, Text
 
 if TYPE_CHECKING:  # the examiner describes its findings as panels, and needs no matplotlib for that
     import matplotlib.figure
@@ -57,7 +57,7 @@ __all__ = [
 
 Panel = Heatmap | Bars | Comparison | Histogram | Scatter | Arrows | Lines | Text
 MOST_PANELS = 40
-ALIVE = {"room": None, "controls": ()}  # what panels have for the browser alone, and is left out of a picture
+ALIVE = {"reserved": None, "controls": ()}  # browser-only fields
 
 # For a drawing of matplotlib's, which knows one scheme: lightness turned round, hues as they were.
 DARK = "<style>@media (prefers-color-scheme:dark){svg{filter:invert(.93) hue-rotate(180deg)}}</style></svg>"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from attention_course.plots.ink import Number
+from attention_course.plots.style import Number
 
 
 def check_values(values: object, name: str, *shape: int | str) -> None:

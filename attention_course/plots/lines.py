@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attention_course.checks import check_flags
 from attention_course.plots.checks import check_levels, check_limits, check_values
-from attention_course.plots.ink import (
+from attention_course.plots.style import (
     Number,
     format_number,
     format_tick,

@@ -52,7 +52,7 @@ function inkOn(rgb) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#111" : "white";
 }
 
-// Numbers, which come as bytes to a browser, and as a list to pen.js.
+// Numbers, which come as bytes to a browser, and as a list to svg_canvas.js.
 const floats = (data) => new Float32Array(data.buffer?.slice(data.byteOffset, data.byteOffset + data.byteLength) ?? data);
 
 function label(pen, text, x, y, align = "center") {
@@ -133,7 +133,7 @@ function rowOf(panel, row) {
 // Where the names of the axes make three heatmaps a product, weights @ values = output: what a cell of the weights
 // gives to the output, or of what a cell of the output is the sum. Empty for any other panel.
 function product(panels, panel, { [panel.row_label]: row, [panel.column_label]: column }) {
-  const maps = panels.filter(({ kind, tile }) => kind === "Heatmap" && !tile.length);
+  const maps = panels.filter(({ kind, grid_labels }) => kind === "Heatmap" && !grid_labels.length);
   const find = (rows, columns) => maps.find((map) => map.row_label === rows && map.column_label === columns);
   const at = (map, r, c) => textsOf(map)[r * map.columns.length + c];
   for (const map of maps) {
@@ -161,21 +161,22 @@ const KINDS = {
     },
     // Width and height that are kept for any shape, so that nothing moves.
     most: { across: 36, few: 44, down: 28, all: 250, any: 62, tall: 250 }, // pixels of a cell (of few columns), of all, of a cell in any shape, of all rows
-    room({ room: [rows, columns], tile }) {
+    shape({ reserved: [rows, columns], tile }) {
       const { across, few, down, all, tall } = this.most;
       const cell = all / Math.max(rows, columns);
-      return [columns * Math.min(columns > 4 ? across : few, cell), rows * (tile.length ? cell : Math.min(down, cell, tall / rows))];
+      const most = tile.length ? KINDS.Heatmap.most.down : Math.min(down, tall / rows); // on a sheet of maps cells are squares
+      return [columns * Math.min(columns > 4 ? across : few, cell), rows * Math.min(most, cell)];
     },
     size(panel) {
       const { top, right, bottom } = this.margin;
-      const [width, height] = this.room(panel);
+      const [width, height] = this.shape(panel);
       return [this.left(panel) + right + width, top + bottom + height];
     },
     // Width and height of a cell, which is a square on a sheet of maps, and the left edge of the first.
     grid(panel) {
-      const [width, height] = this.room(panel);
+      const [width, height] = this.shape(panel);
       const [across, down] = [width / panel.columns.length, height / panel.rows.length].map((side) => Math.min(this.most.any, side));
-      const cell = panel.tile.length ? [Math.min(across, down), Math.min(across, down)] : [across, down];
+      const cell = panel.grid_labels.length ? [Math.min(across, down), Math.min(across, down)] : [across, down];
       return [...cell, this.left(panel) + (width - cell[0] * panel.columns.length) / 2];
     },
     // On a sheet of maps, a cell and its row belong to one of the maps.
@@ -183,10 +184,10 @@ const KINDS = {
       const { top } = this.margin;
       const [across, down, left] = this.grid(panel);
       const [rows, columns] = [panel.rows.length, panel.columns.length];
-      const tiled = panel.tile.length > 0;
-      const side = panel.tile.length || Math.max(rows, columns);
+      const tiled = panel.grid_labels.length > 0;
+      const side = panel.grid_labels.length || Math.max(rows, columns);
       const maps = Math.ceil(columns / (side + 1)); // in a row of them
-      const names = tiled ? [panel.tile, panel.tile] : [panel.rows, panel.columns];
+      const names = tiled ? [panel.grid_labels, panel.grid_labels] : [panel.rows, panel.columns];
       const find = (index) => {
         const [r, c] = [Math.floor(index / columns), index % columns];
         const [row, column] = tiled ? [r % (side + 1), c % (side + 1)] : [r, c];
@@ -196,9 +197,9 @@ const KINDS = {
       const texts = textsOf(panel);
       const axes = (index) => {
         const { row, column, map } = find(index);
-        return { [panel.row_label]: row, [panel.column_label]: column, ...(tiled && { [panel.tile_label]: map }) };
+        return { [panel.row_label]: row, [panel.column_label]: column, ...(tiled && { [panel.map_label]: map }) };
       };
-      const marks = ({ [panel.row_label]: row, [panel.column_label]: column, [panel.tile_label]: only }) => {
+      const marks = ({ [panel.row_label]: row, [panel.column_label]: column, [panel.map_label]: only }) => {
         const [height, length] = tiled ? [side, side] : [rows, columns];
         const origins = tiled
           ? [...Array(maps * Math.ceil(rows / (side + 1))).keys()].map((map) => [map, (side + 1) * (Math.floor(map / maps) * columns + (map % maps))])
@@ -225,8 +226,8 @@ const KINDS = {
           const length = names[1].length;
           const whole = length <= 16 ? texts.slice(first, first + length).join("  ") : `${length} values`;
           const at = `${place(panel.row_label, row, names[0][row])}, ${place(panel.column_label, column, names[1][column])}`;
-          const name = panel.tile_names[map] ? ` (${panel.tile_names[map]})` : "";
-          return `${tiled ? `${panel.tile_label} ${map}${name}, ` : ""}${at}: ${texts[index]}${panel.unit}. Its row: ${whole}.`;
+          const name = panel.map_names[map] ? ` (${panel.map_names[map]})` : "";
+          return `${tiled ? `${panel.map_label} ${map}${name}, ` : ""}${at}: ${texts[index]}${panel.unit}. Its row: ${whole}.`;
         },
       };
     },
@@ -245,7 +246,7 @@ const KINDS = {
         pen.fillRect(x(index), y(index), Math.ceil(across), Math.ceil(down));
       });
       pen.fillStyle = theme.between;
-      const side = panel.tile.length || Infinity; // of a map, beside which there may be others
+      const side = panel.grid_labels.length || Infinity; // of a map, beside which there may be others
       for (let r = side; r < rows; r += side + 1) pen.fillRect(left, top + down * r, width, down);
       for (let c = side; c < columns; c += side + 1) pen.fillRect(left + across * c, top, across, height);
       const longest = panel.texts.reduce((one, other) => (other.length > one.length ? other : one), "");
@@ -260,7 +261,7 @@ const KINDS = {
       pen.strokeStyle = theme.faint;
       pen.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
       pen.strokeStyle = theme.text;
-      for (const index of panel.crossed) {
+      for (const index of panel.crossed_out) {
         const [x0, x1] = [0.22, 0.78].map((share) => x(index) + across * share);
         const [y0, y1] = [0.22, 0.78].map((share) => y(index) + down * share);
         line(pen, x0, y0, x1, y1);
@@ -280,12 +281,12 @@ const KINDS = {
       }
       pen.fillStyle = theme.text;
       pen.font = theme.font(11);
-      const step = (room, cell) => (panel.tile.length ? 1 : Math.ceil(room / cell));
+      const step = (room, cell) => (panel.grid_labels.length ? 1 : Math.ceil(room / cell));
       const [tall, wide] = [step(13, down), step(widest(panel.columns, 11) + 2, across)];
       for (let r = 0; r < rows; r += tall) label(pen, panel.rows[r], left - 6, top + down * (r + 0.5), "right");
       for (let c = 0; c < columns; c += wide) label(pen, panel.columns[c], left + across * (c + 0.5), top + height + 10);
       pen.font = theme.font(12);
-      const [down_label, across_label] = [panel.row_label, panel.column_label].map((axis) => (rows * columns > side * side ? `${panel.tile_label} and ${axis}` : axis));
+      const [down_label, across_label] = [panel.row_label, panel.column_label].map((axis) => (rows * columns > side * side ? `${panel.map_label} and ${axis}` : axis));
       label(pen, across_label, left + width / 2, top + height + 31);
       upright(pen, down_label, left - this.left(panel) + 10, top + height / 2);
     },
@@ -293,9 +294,9 @@ const KINDS = {
 
   Bars: {
     // Room for any name, and for any value within the limits.
-    size({ labels, room, limits }) {
+    size({ labels, reserved, limits }) {
       const longest = widest([...labels, ...limits.map((limit) => limit.toFixed(2).replace("-", "−"))], 12);
-      return [Math.min(this.widest, Math.max(164, (longest + 4) * room + 16)), this.height];
+      return [Math.min(this.widest, Math.max(164, (longest + 4) * reserved + 16)), this.height];
     },
     widest: Infinity,
     height: 175,
@@ -495,7 +496,7 @@ const KINDS = {
     },
     size(panel) {
       const [width, height] = this.circle;
-      return [width * panel.columns, this.top + height * Math.ceil(panel.room / panel.columns) + 2];
+      return [width * panel.columns, this.top + height * Math.ceil(panel.reserved / panel.columns) + 2];
     },
     cells(panel) {
       const arrows = [...floats(panel.arrows)];

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
-from attention_course.plots.ink import (
+from attention_course.plots.style import (
     Number,
     format_number,
     format_numbers,
@@ -31,14 +31,14 @@ class Heatmap:
         row_label, column_label: axis labels.
         rows, columns: tick labels; 0, 1, 2, ... if left out.
         limit: the absolute value with full colour; the largest finite one if left out.
-        tile: for a grid of square maps in reading order, separated by one row or column: the labels of the
-            rows of a map, which are also those of its columns.
-        tile_label: what a map stands for.
-        tile_names: a name for each map, which is told with its number; or none at all.
-        room: rows and columns that the browser reserves space for, so that the layout stays fixed while the
-            shape changes; those of the matrix if left out. Cells of a larger matrix are smaller.
+        grid_labels: for a grid of square maps in reading order, separated by one row or column: the labels of
+            the rows of a map, which are also those of its columns.
+        map_label: what a map stands for.
+        map_names: a name for each map, which is told with its number; or none at all.
+        reserved: rows and columns that the browser reserves space for, so that the layout stays fixed while
+            the shape changes; those of the matrix if left out. Cells of a larger matrix are smaller.
         framed: row and column of the cell with a frame.
-        crossed: rows and columns of the cells that are crossed out.
+        crossed_out: rows and columns of the cells that are crossed out.
         unit: the unit of the values, which follows each that is told in words.
     """
 
@@ -49,12 +49,12 @@ class Heatmap:
     rows: Sequence[str] | None = None
     columns: Sequence[str] | None = None
     limit: Number | None = None
-    tile: Sequence[str] = ()
-    tile_label: str = ""
-    tile_names: Sequence[str] = ()
-    room: tuple[int, int] | None = None
+    grid_labels: Sequence[str] = ()
+    map_label: str = ""
+    map_names: Sequence[str] = ()
+    reserved: tuple[int, int] | None = None
     framed: tuple[int, int] | None = None
-    crossed: Sequence[tuple[int, int]] = ()
+    crossed_out: Sequence[tuple[int, int]] = ()
     unit: str = ""
 
     MOST_NUMBERS = 160
@@ -73,20 +73,22 @@ class Heatmap:
             check_names(self.columns, "Heatmap: columns", columns, "columns")
         if self.limit is not None and not real(self.limit) >= 0:
             raise ValueError(f"Heatmap: limit = {self.limit!r}, expected an absolute value, at least 0.")
-        check_names(self.tile, "Heatmap: tile")
-        side = len(self.tile) + 1
+        check_names(self.grid_labels, "Heatmap: grid_labels")
+        side = len(self.grid_labels) + 1
         if (rows + 1) % side or (columns + 1) % side:
             raise ValueError(
                 f"Heatmap: shape ({rows}, {columns}) is not a grid of maps of {side - 1} by {side - 1}, one"
-                " line apart. Leave tile out, or give a name for each row of a map."
+                " line apart. Leave grid_labels out, or give a name for each row of a map."
             )
-        check_names(self.tile_names, "Heatmap: tile_names")
-        if self.tile_names:
+        check_names(self.map_names, "Heatmap: map_names")
+        if self.map_names:
             maps = (rows + 1) // side * ((columns + 1) // side)
-            check_names(self.tile_names, "Heatmap: tile_names", maps, "maps")
-        if not isinstance(self.crossed, Sequence):
-            raise TypeError(f"Heatmap: crossed = {self.crossed!r}, expected a list of cells, (row, column).")
-        for cell in [*self.crossed, *([] if self.framed is None else [self.framed])]:
+            check_names(self.map_names, "Heatmap: map_names", maps, "maps")
+        if not isinstance(self.crossed_out, Sequence):
+            raise TypeError(
+                f"Heatmap: crossed_out = {self.crossed_out!r}, expected a list of cells, (row, column)."
+            )
+        for cell in [*self.crossed_out, *([] if self.framed is None else [self.framed])]:
             pair = isinstance(cell, tuple) and len(cell) == 2
             if not pair or cell[0] not in range(rows) or cell[1] not in range(columns):
                 raise ValueError(
@@ -109,12 +111,12 @@ class Heatmap:
             "row_label": self.row_label,
             "column_label": self.column_label,
             "limit": float(limit),
-            "tile": list(self.tile),
-            "tile_label": self.tile_label,
-            "tile_names": list(self.tile_names),
-            "room": list(self.room or (rows, columns)),
+            "grid_labels": list(self.grid_labels),
+            "map_label": self.map_label,
+            "map_names": list(self.map_names),
+            "reserved": list(self.reserved or (rows, columns)),
             "framed": None if self.framed is None else self.framed[0] * columns + self.framed[1],
-            "crossed": [row * columns + column for row, column in self.crossed],
+            "crossed_out": [row * columns + column for row, column in self.crossed_out],
             "unit": self.unit,
         }
 
@@ -129,7 +131,7 @@ class Bars:
         labels: tick labels.
         label: the label of the x axis.
         limits: limits of the y axis; a bar that is higher is cut off there.
-        room: the number of bars that the browser reserves space for; that of the heights if left out.
+        reserved: the number of bars that the browser reserves space for; that of the heights if left out.
         controls: for each bar the name of the explorer's control that is set by dragging it; or none at all.
     """
 
@@ -138,7 +140,7 @@ class Bars:
     labels: Sequence[str]
     label: str
     limits: tuple[Number, Number]
-    room: int | None = None
+    reserved: int | None = None
     controls: Sequence[str] = ()
 
     MOST = 400  # which take seconds to draw
@@ -163,7 +165,7 @@ class Bars:
             "labels": list(self.labels),
             "label": self.label,
             "limits": list(self.limits),
-            "room": max(self.room or 0, len(heights)),
+            "reserved": max(self.reserved or 0, len(heights)),
             "controls": list(self.controls),
         }
 
@@ -312,14 +314,14 @@ class Arrows:
             and of the second, in that of a key.
         labels: what stands below each circle.
         names: what the first and the second arrows are.
-        room: the number of circles that the browser reserves space for; that of the arrows if left out.
+        reserved: the number of circles that the browser reserves space for; that of the arrows if left out.
     """
 
     title: str
     arrows: Tensor
     labels: Sequence[str]
     names: Sequence[str]
-    room: int | None = None
+    reserved: int | None = None
 
     COLUMNS = 2
     MOST = 40  # circles
@@ -340,7 +342,7 @@ class Arrows:
             "labels": list(self.labels),
             "names": list(self.names),
             "limit": float(np.hypot(*np.moveaxis(arrows, -1, 0)).max(initial=0)) or 1.0,
-            "room": max(self.room or 0, len(self.labels)),
+            "reserved": max(self.reserved or 0, len(self.labels)),
             "columns": self.COLUMNS,
         }
 

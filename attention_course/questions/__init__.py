@@ -12,7 +12,7 @@ import ipywidgets
 
 from attention_course.ladder import RUNGS
 from attention_course.names import look_up
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 from attention_course.progress import SKIP, keep_answer, kept
 
 

@@ -10,11 +10,11 @@ The same command resumes a run that was stopped from its checkpoint.
 from attention_course.training.checkpoint import load_model, read_checkpoint
 from attention_course.training.loop import Callback, Trainer, run, train
 from attention_course.training.loss import evaluate
-from attention_course.training.recipe import RECIPES, SIZES, History, Recipe, parameter_groups
+from attention_course.training.recipe import MODEL_CONFIGS, RECIPES, History, Recipe, parameter_groups
 
 __all__ = [
+    "MODEL_CONFIGS",
     "RECIPES",
-    "SIZES",
     "Callback",
     "History",
     "Recipe",

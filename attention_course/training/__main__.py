@@ -15,9 +15,9 @@ import torch.distributed as dist
 from attention_course.files import printable
 from attention_course.gpt import GPT, GPTConfig, generate
 from attention_course.stories import answer_accuracy, answers
-from attention_course.text import Data, conditional_entropy, load_text
+from attention_course.text import Corpus, conditional_entropy, load_text
 from attention_course.training.loop import Trainer, run
-from attention_course.training.recipe import RECIPES, SIZES
+from attention_course.training.recipe import MODEL_CONFIGS, RECIPES
 
 INTEGERS = ("steps", "batch_size", "evaluate_every", "seed")
 OVERRIDES = {**dict.fromkeys(INTEGERS, int), "learning_rate": float, "precision": str}  # of the recipe
@@ -33,7 +33,7 @@ def arguments() -> argparse.ArgumentParser:
         "two processes. Ctrl-C stops the training; with --checkpoint, the same command resumes it.",
     )
     parser.add_argument("--text", default="stories", help="stories, tiny-shakespeare, or a UTF-8 file")
-    parser.add_argument("--config", default="stories", choices=SIZES, help="model size and recipe")
+    parser.add_argument("--config", default="stories", choices=MODEL_CONFIGS, help="model size and recipe")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=device, help="cpu, cuda or cuda:1")
     parser.add_argument("--checkpoint", type=Path, help="resume from this file if it exists; save to it")
@@ -54,9 +54,9 @@ def train_from_options(options: argparse.Namespace) -> bool:
     """Train on `options.text` and print a table. Return whether the training finished."""
     given = {name: getattr(options, name) for name in OVERRIDES if getattr(options, name) is not None}
     recipe = replace(RECIPES[options.config], **given)
-    data = Data.of(load_text(options.text))
+    data = Corpus.of(load_text(options.text))
     torch.manual_seed(recipe.seed)
-    model = GPT(GPTConfig(vocab_size=data.tokenizer.vocab_size, **SIZES[options.config]))
+    model = GPT(GPTConfig(vocab_size=data.tokenizer.vocab_size, **MODEL_CONFIGS[options.config]))
     trainer = Trainer(model.to(device_called(options.device)), data, recipe)
     first, checkpoint = trainer.rank == 0, options.checkpoint
 

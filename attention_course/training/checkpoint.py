@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from attention_course.checks import check_path
 from attention_course.files import printable, write_at_once
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import CharTokenizer, Data
+from attention_course.text import CharTokenizer, Corpus
 from attention_course.training.recipe import History, Recipe
 
 PARTS: dict[str, type] = {
@@ -38,13 +38,13 @@ UNDERFLOWS = 1e-15  # a gradient whose square float32 may round to zero
 NEVER_NEGATIVE = re.compile("sq|var|sum|step")  # in names of PyTorch's optimizers: means of squares, counts
 
 
-def settings_of(model: nn.Module, data: Data, recipe: Recipe, optimizer: Optimizer) -> dict[str, Any]:
+def settings_of(model: nn.Module, data: Corpus, recipe: Recipe, optimizer: Optimizer) -> dict[str, Any]:
     """Describe what is trained, on which text, and how: a checkpoint with other settings is refused."""
     groups = [{**group, "params": len(group["params"])} for group in optimizer.param_groups]
     names = dict.fromkeys(name for group in groups for name in group if name != "lr")  # lr is the schedule's
     return {
         "config": asdict(model.config) if isinstance(model, GPT) else None,
-        "modules": classes(model),
+        "modules": class_names(model),
         "parameters": shapes(model.state_dict()),
         "recipe": asdict(recipe),
         "optimizer": {"class": type(optimizer).__name__} | {n: [g.get(n) for g in groups] for n in names},
@@ -59,7 +59,7 @@ def fingerprint(ids: Int[Tensor, " N"]) -> str:
     return hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()
 
 
-def classes(model: nn.Module) -> dict[str, str]:
+def class_names(model: nn.Module) -> dict[str, str]:
     """Return the class of each module: modules whose parameters have equal shapes may differ in it."""
     modules = {name: type(module) for name, module in model.named_modules()}
     return {name: f"{kind.__module__}.{kind.__qualname__}" for name, kind in modules.items()}
@@ -257,7 +257,7 @@ def load_model(path: str | Path) -> tuple[GPT, CharTokenizer]:
             raise ValueError("its config is not that of its parameters and characters")
         with torch.device("meta"):  # what a file claims may not fit into memory: compare it first
             claimed = GPT(config)
-    if classes(claimed) != settings.get("modules"):
+    if class_names(claimed) != settings.get("modules"):
         raise ValueError(f"{path} holds a GPT with custom parts. Build that model, and use Trainer.load.")
     with reading(path):
         if shapes(claimed.state_dict()) != settings["parameters"]:

@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 
 from attention_course.checks import check_callable, check_path, check_type
 from attention_course.gpt import autocast, block_size_of
-from attention_course.text import Data, get_batch
+from attention_course.text import Corpus, get_batch
 from attention_course.training.checkpoint import (
     check_moments,
     check_settings,
@@ -62,13 +62,13 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        data: Data,
+        data: Corpus,
         recipe: Recipe,
         optimizer: Optimizer | None = None,
         schedule: Callable[[int], float] | None = None,
     ):
         check_type(model, nn.Module, "Trainer", "model")
-        check_type(data, Data, "Trainer", "data")
+        check_type(data, Corpus, "Trainer", "data")
         check_type(recipe, Recipe, "Trainer", "recipe")
         check_type(optimizer, (Optimizer, NoneType), "Trainer", "optimizer")
         check_callable(schedule, "Trainer", "schedule")
@@ -113,8 +113,8 @@ class Trainer:
         return self.steps_done >= self.recipe.steps
 
     @property
-    def due(self) -> bool:
-        """Whether the validation loss after the last step is still to be measured."""
+    def evaluation_due(self) -> bool:
+        """Whether an evaluation is due that has not been done yet."""
         measured = self.history.val_steps[-1:] == [self.steps_done]
         wanted = self.done or self.steps_done % self.recipe.evaluate_every == 0
         return self.steps_done > 0 and wanted and not measured
@@ -127,9 +127,9 @@ class Trainer:
         Raises:
             FloatingPointError: the loss or the gradient is not finite. The model was not updated.
         """
-        if not self.due:
+        if not self.evaluation_due:
             self._update()
-        if self.due:
+        if self.evaluation_due:
             with contextlib.suppress(AbandonedError):
                 val_loss = self.evaluate(None if self.done else self.recipe.evaluate_blocks)
                 self.history.val_steps.append(self.steps_done)
@@ -235,7 +235,12 @@ Callback = Callable[[Trainer], bool | None]
 
 
 def train(
-    model: nn.Module, data: Data, recipe: Recipe, *, callback: Callback | None = None, name: str = "training"
+    model: nn.Module,
+    data: Corpus,
+    recipe: Recipe,
+    *,
+    callback: Callback | None = None,
+    name: str = "training",
 ) -> History:
     """Train a model in place, with a progress bar, and return its losses.
 
@@ -273,7 +278,7 @@ def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "trai
     trainer.model.train()
     try:
         with bar, defer_interrupts(trainer):
-            while not stop and (trainer.due or not trainer.done):
+            while not stop and (trainer.evaluation_due or not trainer.done):
                 trainer.step()
                 bar.update(trainer.steps_done - bar.n)
                 stop = bool(callback and callback(trainer)) or history.stopped
@@ -286,7 +291,7 @@ def run(trainer: Trainer, *, callback: Callback | None = None, name: str = "trai
             "in memory. Choose a smaller batch_size, or a smaller model."
         ) from error
     finally:
-        history.stopped = trainer.due or not trainer.done
+        history.stopped = trainer.evaluation_due or not trainer.done
         trainer.model.eval()
     return history
 

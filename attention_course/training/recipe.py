@@ -103,7 +103,7 @@ class History:
     stopped: bool = False
 
 
-SIZES = {
+MODEL_CONFIGS = {
     "stories": dict(block_size=128, n_layer=2, n_head=4, n_embd=64),
     "shakespeare": dict(block_size=64, n_layer=4, n_head=4, n_embd=128),
     "shakespeare-gpu": dict(block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2),

@@ -64,7 +64,7 @@ right(
 )
 wrong(
     "causal_mean_loop",
-    "future_in_place_of_past",
+    "future_instead_of_past",
     "averages_over_the_batch",
     the_future_of_the_first_dimension=lambda x: torch.stack([x[t:].mean(dim=0) for t in range(len(x))]),
 )

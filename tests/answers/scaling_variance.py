@@ -49,7 +49,7 @@ def law_in_place_on_a_copy(var_q, var_k, head_size, scale):
 
 
 @wrong("predicted_variance")
-def measured_in_place_of_predicted(var_q, var_k, head_size, scale):
+def measured_instead_of_predicted(var_q, var_k, head_size, scale):
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(len(var_q), 2000, head_size, generator=generator) * var_q.sqrt()[:, None, None]
     k = torch.randn(len(var_q), 2000, head_size, generator=generator) * var_k.sqrt()[:, None, None]

@@ -19,10 +19,10 @@ from IPython.display import display
 from attention_course.explorers import LiveTraining
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.stories import write_stories
-from attention_course.text import Data
+from attention_course.text import Corpus
 from attention_course.training import Recipe, train
 
-data = Data.of(write_stories(characters=20_000))
+data = Corpus.of(write_stories(characters=20_000))
 model = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=32, n_layer=1, n_head=1, n_embd=16))
 live = LiveTraining(data.tokenizer, floors={"a floor": 1.5})
 display(live)

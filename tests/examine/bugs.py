@@ -7,7 +7,7 @@ import torch
 import attention_course
 from attention_course.examine import QUESTIONS, examine_here
 from attention_course.examine.planted import BUGS, Bug, plant
-from attention_course.examine.subject import Subject
+from attention_course.examine.wrapped_model import WrappedModel
 
 TABLE = Path(attention_course.__file__).parent / "examine" / "bugs.md"
 PAIRS = [
@@ -42,7 +42,7 @@ def named(*bugs: str) -> list[str]:
     questions = [question for question in QUESTIONS if not question.train]
     torch.manual_seed(0)
     model = plant(*bugs)
-    report = examine_here(Subject(model, model.vocab_size, model.block_size), questions)
+    report = examine_here(WrappedModel(model, model.vocab_size, model.block_size), questions)
     return [finding.name for finding in report.findings if finding.verdict in ("wrong", "doubtful")]
 
 

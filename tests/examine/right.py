@@ -111,13 +111,25 @@ class ZeroHead(Model):
 class Recurrent(nn.Module):
     """Its memory fades, smoothly."""
 
-    def __init__(self, kind=nn.LSTM):
+    def __init__(self, kind=nn.LSTM, layers=1, width=32):
         super().__init__()
-        self.tokens, self.head = nn.Embedding(V, 32), nn.Linear(32, V)
-        self.layer = kind(32, 32, batch_first=True)
+        self.tokens, self.head = nn.Embedding(V, width), nn.Linear(width, V)
+        self.layer = kind(width, width, layers, batch_first=True)
 
     def forward(self, ids):
         return self.head(self.layer(self.tokens(ids))[0])
+
+
+class Convolution(nn.Module):
+    """It sees two tokens before its own, and no attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.layer, self.head = nn.Embedding(V, 32), nn.Conv1d(32, 32, 3), nn.Linear(32, V)
+
+    def forward(self, ids):
+        x = F.pad(self.tokens(ids).mT, (2, 0))
+        return self.head(self.layer(x).relu().mT)
 
 
 class Complex(nn.Module):
@@ -216,6 +228,8 @@ MODELS = {
     "last layer starts at zero": ZeroHead,
     "LSTM": Recurrent,
     "GRU": lambda: Recurrent(nn.GRU),
+    "LSTM, four layers": lambda: Recurrent(layers=4, width=64),
+    "convolution": Convolution,
     "complex parameters": Complex,
     "mixture of experts": lambda: Changed(Experts),
     "spectral norm": lambda: Changed(nn.utils.parametrizations.spectral_norm),

@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from attention_course.examine import beginning, findings
 from attention_course.examine.one_file import Layer, Model
 from attention_course.examine.planted import BUGS, plant
-from attention_course.examine.question import Candidate, questions_of
-from attention_course.examine.subject import Subject
+from attention_course.examine.question import ModelVariants, questions_of
+from attention_course.examine.wrapped_model import WrappedModel
 
 
 @pytest.mark.parametrize("name", ["a head thrown away", "loss summed", "embeddings too large"])
@@ -25,7 +25,7 @@ def test_a_bug_is_found_first_by_its_finding(name):
 
 
 def asked(question, model):
-    return question.put_to(Candidate(Subject(model, 29, 24)), {})
+    return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
 def test_a_memory_that_fades_is_told_from_attention_that_is_too_sure():
@@ -158,10 +158,10 @@ def test_gradients_pass_reentrant_checkpoints():
                 x = checkpoint(layer, x, use_reentrant=True)
             return self.head(self.norm(x)), None
 
-    candidate = Candidate(Subject(Checkpointed(), 29, 24))
-    assert candidate.is_copy
+    variants = ModelVariants(WrappedModel(Checkpointed(), 29, 24))
+    assert variants.is_copy
     for question in (beginning.gradients, beginning.gradient_sizes):
-        finding = question.put_to(candidate, {})
+        finding = question.put_to(variants, {})
         assert finding.verdict == "right", finding
 
 

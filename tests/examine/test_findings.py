@@ -12,8 +12,8 @@ from attention_course.examine import findings
 from attention_course.examine.findings import leak_cause
 from attention_course.examine.one_file import Model
 from attention_course.examine.planted import BUGS, plant
-from attention_course.examine.question import Candidate, questions_of
-from attention_course.examine.subject import Subject
+from attention_course.examine.question import ModelVariants, questions_of
+from attention_course.examine.wrapped_model import WrappedModel
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -61,7 +61,7 @@ def looking_ahead(first, last):
 
 
 def asked(question, model):
-    return question.put_to(Candidate(Subject(model, 29, 24)), {})
+    return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_bugs_of_a_model_with_padding_are_found():
         def forward(self, ids, targets=None):
             return super().forward(ids.flip(1))
 
-    padded = Candidate(Subject(Leaking(-torch.inf), 29, 24))
+    padded = ModelVariants(WrappedModel(Leaking(-torch.inf), 29, 24))
     assert findings.finite.put_to(padded, {}).verdict == "right"
     assert findings.no_leak.put_to(padded, {}).verdict == "wrong"
 
@@ -191,8 +191,8 @@ def test_a_leak_between_neighbours_is_found_in_a_long_block(block_size, every):
             places = places[(places >= 20) & (places % every == 12 % every)]
             return logits.index_add(1, places, logits[:, places + 1]), loss
 
-    candidate = Candidate(Subject(Leaking(V, block_size, layers=1), V, block_size))
-    finding = findings.no_leak.put_to(candidate, {})
+    variants = ModelVariants(WrappedModel(Leaking(V, block_size, layers=1), V, block_size))
+    finding = findings.no_leak.put_to(variants, {})
     assert finding.verdict == "wrong", finding
     assert finding.measured.startswith("In a full block")
 
@@ -200,7 +200,7 @@ def test_a_leak_between_neighbours_is_found_in_a_long_block(block_size, every):
 def test_a_context_that_is_cut_is_not_said_to_fade():
     cut = asked(findings.full_context, plant("no token sees more than 4 back"))
     assert "window" in cut.cause
-    fading = findings.full_context.put_to(Candidate(Subject(Recurrent(), 29, 256)), {})
+    fading = findings.full_context.put_to(ModelVariants(WrappedModel(Recurrent(), 29, 256)), {})
     assert "fades" in fading.cause
     assert asked(findings.full_context, plant("the first id overwritten")).verdict == "wrong"
 
@@ -219,8 +219,8 @@ def test_ids_that_are_read_as_one_are_found(vocab_size, read_as):
         def forward(self, ids, targets=None):
             return super().forward(read_as(ids))
 
-    candidate = Candidate(Subject(Merging(vocab_size, BLOCK), vocab_size, BLOCK))
-    finding = findings.own_token.put_to(candidate, {})
+    variants = ModelVariants(WrappedModel(Merging(vocab_size, BLOCK), vocab_size, BLOCK))
+    finding = findings.own_token.put_to(variants, {})
     assert finding.verdict == "wrong"
     assert "can't tell two ids apart" in finding.cause
 

@@ -6,11 +6,11 @@ from examine.right import BLOCK, V, ours
 from torch import nn
 
 from attention_course.examine import QUESTIONS, examine_here, learning
-from attention_course.examine.learning import Learner, floors
+from attention_course.examine.learning import TrainedVariants, floors
 from attention_course.examine.one_file import Model
 from attention_course.examine.planted import plant
 from attention_course.examine.question import TEXTS
-from attention_course.examine.subject import Subject
+from attention_course.examine.wrapped_model import WrappedModel
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -27,7 +27,7 @@ def trained(model, monkeypatch, steps=300, seconds=60.0):
     monkeypatch.setattr(learning, "SECONDS", seconds)
     wanted = [ANSWERS, *TEXTS[LEARNED]["explained_by"], LEARNED, ENTROPY]
     questions = [question for question in QUESTIONS if question.name in wanted]
-    report = examine_here(Subject(model, 65, 32), questions)
+    report = examine_here(WrappedModel(model, 65, 32), questions)
     return {finding.name: finding for finding in report.findings}
 
 
@@ -73,10 +73,10 @@ def test_a_training_ends_when_its_time_is_up(monkeypatch, made):
     ("factor", "words"), [(1.5, "last few characters say and nothing more"), (2.5, "not even what the last")]
 )
 def test_a_loss_far_above_that_of_tables_is_told_from_one_near_it(monkeypatch, factor, words):
-    candidate = Learner(Subject(ours(vocab_size=65, block_size=32), 65, 32))
+    variants = TrainedVariants(WrappedModel(ours(vocab_size=65, block_size=32), 65, 32))
     monkeypatch.setattr(learning, "SECONDS", 0.0)
-    candidate.loss = factor * floors()["3-grams"]
-    assert words in learning.beats_tables.put_to(candidate, {}).cause
+    variants.loss = factor * floors()["3-grams"]
+    assert words in learning.beats_tables.put_to(variants, {}).cause
 
 
 def test_a_training_that_diverges_is_a_finding(monkeypatch):
@@ -94,7 +94,7 @@ def test_a_training_that_diverges_is_a_finding(monkeypatch):
 
 
 def test_a_vocabulary_too_small_for_stories_is_not_asked(monkeypatch):
-    report = examine_here(Subject(ours(), V, BLOCK), list(QUESTIONS))
+    report = examine_here(WrappedModel(ours(), V, BLOCK), list(QUESTIONS))
     assert report
     assert {f.name: f for f in report.findings}[
         LEARNED

@@ -8,41 +8,41 @@ from examine.right import BLOCK, V
 from attention_course.examine import QUESTIONS
 from attention_course.examine.one_file import Model
 from attention_course.examine.planted import plant
-from attention_course.examine.question import TEXTS, Candidate, Question, found
+from attention_course.examine.question import TEXTS, ModelVariants, Question, finding_if
 from attention_course.examine.report import Finding
-from attention_course.examine.subject import CannotAskError, Subject
+from attention_course.examine.wrapped_model import CannotAskError, WrappedModel
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
 
 @pytest.fixture
-def candidate():
-    return Candidate(Subject(Model(V, BLOCK), V, BLOCK))
+def variants():
+    return ModelVariants(WrappedModel(Model(V, BLOCK), V, BLOCK))
 
 
 def wrong(_):
-    return found(False, "measured", "expected", "cause")
+    return finding_if(False, "measured", "expected", "cause")
 
 
 @pytest.mark.parametrize(
     ("error", "verdict"), [(CannotAskError("too small"), "not asked"), (RuntimeError("no"), "wrong")]
 )
-def test_an_error_is_an_answer(candidate, error, verdict):
+def test_an_error_is_an_answer(variants, error, verdict):
     def fails(_):
         raise error
 
-    finding = Question("It answers", fails, 8).put_to(candidate, {})
+    finding = Question("It answers", fails, 8).put_to(variants, {})
     assert (finding.name, finding.rung, finding.verdict) == ("It answers", 8, verdict)
     assert str(error) in finding.measured
 
 
 @pytest.mark.parametrize(("verdict", "follows"), [("wrong", "before"), ("right", None)])
-def test_only_a_wrong_finding_explains_another(candidate, verdict, follows):
+def test_only_a_wrong_finding_explains_another(variants, verdict, follows):
     before = {"before": Finding("before", verdict, "", "", "", 1)}
     assert (
-        Question("after", wrong, 2, explained_by=["before"]).put_to(candidate, before).follows_from == follows
+        Question("after", wrong, 2, explained_by=["before"]).put_to(variants, before).follows_from == follows
     )
-    assert Question("after", wrong, 2, explained_by=["other"]).put_to(candidate, before).follows_from is None
+    assert Question("after", wrong, 2, explained_by=["other"]).put_to(variants, before).follows_from is None
 
 
 @pytest.mark.parametrize(
@@ -62,30 +62,30 @@ def test_only_a_wrong_finding_explains_another(candidate, verdict, follows):
 def test_what_explains_a_bug_and_what_does_not(name, bug, before, follows):
     question = next(each for each in QUESTIONS if each.name == name)
     finding = question.put_to(
-        Candidate(Subject(plant(bug), V, BLOCK)), {before: Finding(before, "wrong", "")}
+        ModelVariants(WrappedModel(plant(bug), V, BLOCK)), {before: Finding(before, "wrong", "")}
     )
     assert finding.verdict in ("wrong", "doubtful")
     assert finding.follows_from == (before if follows else None)
 
 
 def test_a_question_that_makes_no_sense_any_more_says_what_to_mend_first():
-    finding = Question("after", wrong, 2).moot("before")
+    finding = Question("after", wrong, 2).skipped("before")
     assert (finding.verdict, finding.rung) == ("not asked", 2)
     assert "before" in finding.measured
 
 
 def test_small_models_are_not_judged_by_means_of_random_texts():
-    small = Candidate(Subject(Model(V, 4), V, 4))
+    small = ModelVariants(WrappedModel(Model(V, 4), V, 4))
     finding = Question("even", wrong, least={"vocab_size": 8, "block_size": 16}).put_to(small, {})
     assert finding.verdict == "not asked"
     assert finding.measured == "block_size is 4, and it takes at least 16 to ask this."
 
 
-def test_what_a_finding_does_not_say_its_question_says(candidate):
+def test_what_a_finding_does_not_say_its_question_says(variants):
     question = Question("name", wrong, 2, "usual", "usual", {"cause": "of several"})
-    finding = question.put_to(candidate, {})
+    finding = question.put_to(variants, {})
     assert (finding.expected, finding.cause) == ("expected", "of several")
-    finding = replace(question, ask=lambda _: found(False, "measured")).put_to(candidate, {})
+    finding = replace(question, ask=lambda _: finding_if(False, "measured")).put_to(variants, {})
     assert (finding.expected, finding.cause) == ("usual", "usual")
 
 

@@ -35,7 +35,7 @@ def test_what_is_to_be_mended_first_comes_first():
 
 
 def test_what_cannot_be_asked_for_one_reason_takes_one_line():
-    waiting = (question.moot("a") for question in QUESTIONS[:5])
+    waiting = (question.skipped("a") for question in QUESTIONS[:5])
     report = Report((finding("a", "wrong"), finding("b", "not asked"), *waiting))
     assert repr(report).endswith("– measured <b> (1 not asked)\n– First fix “a”. (5 not asked)")
 

@@ -6,11 +6,13 @@ from examine.right import BLOCK, MODELS, THEIRS, V
 
 from attention_course.examine import QUESTIONS, examine_here
 from attention_course.examine.learning import by_heart
-from attention_course.examine.subject import Subject
+from attention_course.examine.wrapped_model import WrappedModel
 
 DOUBTS = {
     "Mistral": {"The context is as long as it says"},  # a window: it cannot be told from a bug
     "Roberta": {"Gradients are of similar size"},
+    "LSTM, four layers": {"A token's own output depends most on itself"},
+    "convolution": {"The context is as long as it says"},
     "cache, token by token": {"With a cache the logits are the same"},
 }
 
@@ -23,7 +25,7 @@ WRONG = {  # transformers 5.23: in float64, logits behind a padded text are NaN;
 def examined(name):
     torch.manual_seed(0)
     questions = [question for question in QUESTIONS if not question.train or question is by_heart]
-    return examine_here(Subject(MODELS[name](), V, BLOCK), questions)
+    return examine_here(WrappedModel(MODELS[name](), V, BLOCK), questions)
 
 
 def check(name):

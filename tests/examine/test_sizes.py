@@ -7,9 +7,9 @@ import torch
 from examine.right import BLOCK, V, ours, theirs
 from torch import nn
 
-from attention_course.examine import examine, subject_of
+from attention_course.examine import examine, wrap
 from attention_course.examine.one_file import Model
-from attention_course.examine.question import Candidate
+from attention_course.examine.question import ModelVariants
 from attention_course.examine.writing import generates
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -48,14 +48,14 @@ def of(**config):
     ],
 )
 def test_sizes_are_found(model, sizes):
-    subject = subject_of(model)
-    assert (subject.vocab_size, subject.block_size, subject.whole) == sizes
-    assert bool(subject.remarks) == (subject.whole > subject.block_size)
+    wrapped = wrap(model)
+    assert (wrapped.vocab_size, wrapped.block_size, wrapped.whole) == sizes
+    assert bool(wrapped.remarks) == (wrapped.whole > wrapped.block_size)
 
 
 def test_what_is_given_is_taken():
-    subject = subject_of(of(vocab_size=1, n_ctx=1024), vocab_size=29, block_size=24)
-    assert (subject.vocab_size, subject.block_size, subject.whole) == (29, 24, 24)
+    wrapped = wrap(of(vocab_size=1, n_ctx=1024), vocab_size=29, block_size=24)
+    assert (wrapped.vocab_size, wrapped.block_size, wrapped.whole) == (29, 24, 24)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_is_not_found_is_asked_for(model, says):
 
 def test_rows_of_positions_that_roberta_reserves_are_not_read():
     model = theirs("Roberta")  # BLOCK + 1 rows, of which that of the padding is the first
-    assert subject_of(model).block_size == BLOCK
+    assert wrap(model).block_size == BLOCK
     with torch.no_grad():
         model(torch.ones(1, BLOCK, dtype=torch.long))
         with pytest.raises((IndexError, RuntimeError)):
@@ -85,9 +85,9 @@ def test_rows_of_positions_that_roberta_reserves_are_not_read():
 
 
 def test_the_end_of_a_block_is_not_judged_by_its_beginning():
-    candidate = Candidate(subject_of(ours(block_size=200)))
-    assert candidate.remarks == ["By its block_size it reads 200 tokens; here, 128. Pass block_size."]
-    finding = generates.put_to(candidate, {})
+    variants = ModelVariants(wrap(ours(block_size=200)))
+    assert variants.remarks == ["By its block_size it reads 200 tokens; here, 128. Pass block_size."]
+    finding = generates.put_to(variants, {})
     assert finding.verdict == "not asked"
     assert "Pass block_size=200" in finding.measured
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from attention_course.examine import QUESTIONS, examine, examine_here, findings, using
 from attention_course.examine.one_file import Model
-from attention_course.examine.question import Candidate
-from attention_course.examine.subject import Subject
+from attention_course.examine.question import ModelVariants
+from attention_course.examine.wrapped_model import WrappedModel
 from attention_course.gpt import GPT, GPTConfig
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
@@ -45,11 +45,11 @@ CAUSES = {
 }
 
 
-def subject(name, broken):
+def wrapped(name, broken):
     torch.manual_seed(0)
     bug = BUGS[name]
     model = bug.make(broken)
-    made, given = Subject(model, model.config.vocab_size, model.config.block_size), bug.given(model)
+    made, given = WrappedModel(model, model.config.vocab_size, model.config.block_size), bug.given(model)
     made.beside, made.step = (given.get("reference"),), given.get("step")
     return made
 
@@ -58,7 +58,7 @@ def subject(name, broken):
 def test_a_real_bug_is_found_and_its_mended_version_is_right(name):
     vital = [question for question in QUESTIONS if question.vital]
     (question,) = (question for question in QUESTIONS if question.name == FOUND[name])
-    broken, mended = (examine_here(subject(name, broken), [*vital, question]) for broken in (True, False))
+    broken, mended = (examine_here(wrapped(name, broken), [*vital, question]) for broken in (True, False))
     finding = broken.findings[0]
     assert finding.name == FOUND[name]
     assert finding.verdict == ("doubtful" if name in DOUBTED else "wrong")
@@ -108,7 +108,7 @@ def test_a_leak_of_any_length_and_of_a_function_is_told(T):
             return super().forward(ids)[0].flip(1)
 
     for model in (leaks, Leaking(V, T)):
-        finding = findings.no_leak.put_to(Candidate(Subject(model, V, T)), {})
+        finding = findings.no_leak.put_to(ModelVariants(WrappedModel(model, V, T)), {})
         assert finding.verdict == "wrong"
         assert "later tokens change an earlier output." in finding.measured
 
@@ -133,12 +133,12 @@ def test_a_residual_that_is_added_in_place_does_not_blur_where_a_leak_arises():
             super().__init__(V, BLOCK)
             self.layers[1].down = nn.Sequential(self.layers[1].down, Adding())
 
-    finding = findings.no_leak.put_to(Candidate(Subject(Leaking(), V, BLOCK)), {})
+    finding = findings.no_leak.put_to(ModelVariants(WrappedModel(Leaking(), V, BLOCK)), {})
     assert "arises in layers.1.down.1.mean (Mean)" in finding.measured
 
 
 def test_what_did_not_change_is_not_said_to_have_changed():
-    report = examine_here(subject("hf_ctrl_inputs_embeds_in_place", broken=False), [findings.input_unchanged])
+    report = examine_here(wrapped("hf_ctrl_inputs_embeds_in_place", broken=False), [findings.input_unchanged])
     assert report.findings[0].measured.endswith("ids changed, nor did inputs_embeds.")
 
 
@@ -153,7 +153,7 @@ def test_a_call_in_eval_mode_leaves_no_trace_in_train_mode():
             logits, _ = super().forward(ids)
             return logits if self.asked else self.drops(logits)
 
-    finding = findings.stateless.put_to(Candidate(Subject(Stuck(), V, BLOCK)), {})
+    finding = findings.stateless.put_to(ModelVariants(WrappedModel(Stuck(), V, BLOCK)), {})
     assert finding.verdict == "wrong"
     assert "switched off for good" in finding.cause
 
@@ -215,7 +215,7 @@ def test_what_else_is_given_is_checked_first(given, says):
 
 
 def cache_of(model):
-    return using.cached.put_to(Candidate(Subject(model, V, BLOCK)), {})
+    return using.cached.put_to(ModelVariants(WrappedModel(model, V, BLOCK)), {})
 
 
 class OtherCache(Model):

@@ -6,12 +6,12 @@ from examine.right import theirs
 
 from attention_course.examine import writing
 from attention_course.examine.one_file import Model
-from attention_course.examine.question import Candidate
-from attention_course.examine.subject import Subject
+from attention_course.examine.question import ModelVariants
+from attention_course.examine.wrapped_model import WrappedModel
 
 
 def asked(question, model):
-    return question.put_to(Candidate(Subject(model, 29, 24)), {})
+    return question.put_to(ModelVariants(WrappedModel(model, 29, 24)), {})
 
 
 def test_generate_is_called_by_position():
@@ -20,7 +20,7 @@ def test_generate_is_called_by_position():
             return super().generate(prompt, n)
 
     for question in (writing.generates, writing.writes_predictions):
-        finding = question.put_to(Candidate(Subject(Named(), 29, 24)), {})
+        finding = question.put_to(ModelVariants(WrappedModel(Named(), 29, 24)), {})
         assert finding.verdict == "right", finding
 
 
@@ -98,8 +98,8 @@ def test_a_generate_that_reads_the_first_tokens_of_a_long_text_is_found(V, T, wi
             return ids
 
     torch.manual_seed(0)
-    candidate = Candidate(Subject(First(V, T, width), V, T))
-    finding = writing.generates.put_to(candidate, {})
+    variants = ModelVariants(WrappedModel(First(V, T, width), V, T))
+    finding = writing.generates.put_to(variants, {})
     assert finding.verdict == "wrong"
     assert "ids[:, :block_size]" in finding.cause
 
@@ -162,20 +162,42 @@ class Sampling(Model):
         for _ in range(max_new_tokens):
             logits = self(ids[:, -24:])[0][:, -1]
             logits = logits * temperature if self.wrong == "temperature" else logits / temperature
+            logits = logits / temperature if self.wrong == "temperature twice" else logits
             if top_k is not None:
-                least = logits.topk(top_k + (self.wrong == "top_k")).values[:, -1:]
+                shift = {"top_k": 1, "top_k - 1": -1}.get(self.wrong, 0)
+                least = logits.topk(top_k + shift).values[:, -1:]
                 logits = logits.masked_fill(logits < least, -torch.inf)
             if top_p is not None:
                 ordered, places = logits.softmax(dim=-1).sort(descending=True)
-                beyond = ordered.cumsum(dim=-1) - ordered >= top_p
+                before = ordered.cumsum(dim=-1) - ordered
+                beyond = (
+                    before + ordered > top_p if self.wrong == "top_p, and not the next" else before >= top_p
+                )
+                beyond[:, 0] = False
                 beyond = beyond if self.wrong == "top_p" else beyond.gather(1, places.argsort(dim=-1))
                 logits = logits.masked_fill(beyond, -torch.inf)
+            logits = 1e4 * logits if self.wrong == "temperature, for it is greedy" else logits
             ids = torch.cat([ids, logits.softmax(dim=-1).multinomial(1)], dim=1)
         return ids
 
 
-@pytest.mark.parametrize("wrong", ["", "temperature", "top_k", "top_p"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("", "temperature", "temperature twice", "temperature, for it is greedy"),
+        *("top_k", "top_k - 1", "top_p", "top_p, and not the next"),
+    ],
+)
 def test_each_option_of_sampling_is_tried(wrong):
     finding = asked(writing.options_hold, Sampling(wrong))
     assert finding.verdict == ("wrong" if wrong else "right"), finding
-    assert not wrong or f"With {wrong}=" in finding.measured
+    option = wrong.replace(",", " ").partition(" ")[0]
+    assert not wrong or f"With {option}=" in finding.measured
+
+
+def test_other_options_are_off_while_one_is_tried():
+    class Cool(Sampling):
+        def generate(self, ids, max_new_tokens, temperature=0.7, top_k=5):
+            return super().generate(ids, max_new_tokens, temperature, top_k)
+
+    assert asked(writing.options_hold, Cool()).verdict == "right"

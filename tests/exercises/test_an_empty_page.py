@@ -9,7 +9,7 @@ from torch import nn
 
 from attention_course.examine import Report, examine
 from attention_course.examine.planted import BUGS, plant
-from attention_course.examine.subject import StoppedError, Subject
+from attention_course.examine.wrapped_model import StoppedError, WrappedModel
 from attention_course.exercises import EXERCISES, check
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.questions import QUESTIONS
@@ -83,7 +83,7 @@ def test_a_page_with_other_names_takes_what_the_gpt_has_learned(names, swapped, 
     for parameter in trained.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
     data = type("Data", (), {"val": torch.randint(13, (20,))})
-    given = {"torch": torch, "Subject": Subject, "EXERCISES": EXERCISES, "data": data, "is_yours": True}
+    given = {"torch": torch, "Subject": WrappedModel, "EXERCISES": EXERCISES, "data": data, "is_yours": True}
     page = {"MyGPT": lambda V, T: Renamed(V, T, swapped), "V": 13, "block_size": 7}
     exec(code, given | page | {"trained": trained, "theirs": trained.state_dict()})
     assert capsys.readouterr().out.startswith(says)
@@ -192,7 +192,7 @@ def test_a_mask_off_by_one_shows_one_diagonal_for_each_layer():
     torch.manual_seed(0)
     for layers in (1, 2, 3):
         model = plant("mask off by one", layers=layers)
-        table = Subject(model, model.vocab_size, model.block_size).influence(12)
+        table = WrappedModel(model, model.vocab_size, model.block_size).influence(12)
         assert torch.equal(table, torch.ones(12, 12).tril(layers).bool())
     assert right("mask_off_by_one").endswith("two diagonals above it")
 

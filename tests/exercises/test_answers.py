@@ -10,7 +10,7 @@ from answers import RIGHT, WRONG, judged
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.comparing import same
 from attention_course.exercises.problems import SELF_EXPLAINING, Case
-from attention_course.exercises.running import Answer
+from attention_course.exercises.running import Submission
 
 for file in Path(answers.__file__).parent.glob("[a-z]*.py"):
     import_module(f"answers.{file.stem}")
@@ -23,7 +23,7 @@ def recognized(exercise, function, seed):
     """Name the mistakes of a function as `check` does, without drawing a panel."""
     if exercise.judge:
         return judged(exercise.name, function, seed).mistakes
-    drawn, answer = judging.trial(exercise, seed), Answer(function)
+    drawn, answer = judging.trial(exercise, seed), Submission(function)
     cases = [
         Case(exercise, answer, arguments, target, answer.run(arguments))
         for arguments, target in zip(drawn.inputs, drawn.targets, strict=True)

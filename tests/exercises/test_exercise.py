@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from attention_course.exercises import CATALOGUE, EXERCISES
+from attention_course.exercises import EXERCISES, SHARED_MESSAGES
 from attention_course.exercises.exercise import exercise as make_exercise
 from attention_course.exercises.exercise import patched, source_of
 from attention_course.ladder import ORDER, Rung
@@ -32,20 +32,20 @@ def test_a_patch_replaces_words_of_the_body():
     assert body.startswith("    mean = x.mean(dim=dim)  # one number")
 
 
-def test_the_catalogue_holds_what_several_exercises_say():
+def test_shared_messages_are_said_by_several_exercises():
     """A message of one exercise alone stands beside its patches."""
     said = Counter(
         message
         for exercise in EXERCISES.values()
         for message in {each.message for each in (*exercise.mistakes, *exercise.properties)}
     )
-    assert not [name for name, message in CATALOGUE.items() if said[message] < 2]
+    assert not [name for name, message in SHARED_MESSAGES.items() if said[message] < 2]
 
 
 @pytest.mark.parametrize(
     ("table", "functions", "says"),
     [
-        ({"patches": [{"+ mean": ""}]}, (), "wrong has no message, neither here nor in catalogue.toml"),
+        ({"patches": [{"+ mean": ""}]}, (), "wrong has no message, neither here nor in shared_messages.toml"),
         ({"message": "No."}, (), "wrong has no patches in the TOML file, and no function has this name"),
         ({"message": "No.", "patches": [{"+ mean": ""}]}, (double_of_mean,), "no mistake .* double_of_mean"),
     ],

@@ -6,7 +6,7 @@ from answers import bad, judged, mean_of_past
 from torch.nn import functional as F
 
 from attention_course.exercises import EXERCISES, judging
-from attention_course.exercises.running import Answer
+from attention_course.exercises.running import Submission
 
 pytestmark = pytest.mark.slow
 
@@ -19,8 +19,8 @@ def test_two_mistakes_are_both_told():
         return torch.cat([torch.zeros_like(x[..., :1, :]), x.cumsum(dim=-2)[..., 1:, :]], dim=-2)
 
     verdict = judged("causal_mean_loop", sum_from_the_second_row, 0)
-    assert verdict.mistakes == ("sum_in_place_of_mean", "loop_starts_too_late")
-    assert verdict.mistake == "sum_in_place_of_mean"
+    assert verdict.mistakes == ("sum_instead_of_mean", "loop_starts_too_late")
+    assert verdict.mistake == "sum_instead_of_mean"
     assert verdict.headline == "not yet: sum in place of mean, and loop starts too late"
     for mistake in EXERCISES["causal_mean_loop"].mistakes:
         assert (mistake.message in verdict.message) == (mistake.names[0] in verdict.mistakes)
@@ -33,7 +33,7 @@ def test_a_mistake_or_a_right_answer_is_recognized_but_for_a_row(row, name):
         return out
 
     verdict = judged("causal_mean_loop", lambda x: but_for_a_row(x.cumsum(dim=-2)), 0)
-    assert verdict.mistakes == ("sum_in_place_of_mean",)
+    assert verdict.mistakes == ("sum_instead_of_mean",)
     assert verdict.message.startswith(f"Except for {name}, your result is that of a known mistake. ")
     assert f"Everything is right except {name}." in bad(lambda x: but_for_a_row(mean_of_past(x))).message
     assert "is right except" not in bad(lambda x: mean_of_past(x) + 1).message
@@ -173,7 +173,7 @@ def test_a_body_without_return_is_told_so():
     def names_nothing(x):
         _ = x @ x
 
-    assert judging.has_body(Answer(names_nothing))
+    assert judging.has_body(Submission(names_nothing))
 
 
 def test_what_pytorch_has_not_implemented_is_an_error_like_others():

@@ -21,7 +21,7 @@ def test_a_right_value_in_another_form_is_rejected(name):
     boolean = reference(*judging.trial(EXERCISES[name], 0).inputs[0]).dtype == torch.bool
     for headline, form in FORMS.items():
         verdict = judged(name, lambda *given, form=form: form(reference(*given).detach()), 0)
-        numbers = boolean and headline == "wrong dtype" and verdict.mistake == "numbers_in_place_of_booleans"
+        numbers = boolean and headline == "wrong dtype" and verdict.mistake == "numbers_instead_of_booleans"
         assert numbers or (verdict.passed, verdict.headline) == (False, f"not yet: {headline}")
 
 
@@ -49,6 +49,12 @@ def test_what_is_wrong_is_said(answer, headline, says):
     assert verdict.headline == f"not yet: {headline}"
     assert says in verdict.message
     assert ("✓ holds" in verdict._repr_html_()) is (headline not in ("wrong type", "wrong shape"))
+
+
+def test_of_a_long_error_the_beginning_is_said():
+    verdict = bad(lambda x: int("y" * 1000))
+    assert "ValueError: invalid literal" in verdict.message
+    assert len(verdict.message) < 500
 
 
 @pytest.mark.parametrize(("dtype", "passes"), [(torch.float64, True), (torch.int64, False)])

@@ -28,12 +28,12 @@ from attention_course.attention import (
 )
 from attention_course.exercises import EXERCISES, check, judging
 from attention_course.exercises.comparing import close
-from attention_course.heads import attention_by, followed_before, head_scores
+from attention_course.heads import attention_by, head_scores, induction_targets
 from attention_course.ladder import RUNGS
 from attention_course.llama import Llama, LlamaConfig, Rotary
 from attention_course.rungs.a_real_model.exercises import Rotation
 from attention_course.rungs.an_empty_page import exercises as an_empty_page
-from attention_course.rungs.bigram_to_gpt.exercises import Model
+from attention_course.rungs.bigram_to_gpt.exercises import HashModel
 from attention_course.rungs.bytes.exercises import Blocks
 from attention_course.rungs.query_key_value.exercises import position_weights
 from attention_course.rungs.speed_run.exercises import MUON
@@ -140,7 +140,7 @@ def byte_pairs(ids, merges):
 
 
 def best_head(weights, ids):
-    scores = head_scores(weights, followed_before(ids))
+    scores = head_scores(weights, induction_targets(ids))
     return torch.tensor(divmod(int(scores.argmax()), weights.shape[1]))
 
 
@@ -303,7 +303,7 @@ def gradient_along_the_sums():
 
 
 def shares_of_draws(n=4000):
-    model, start = Model(4, None, seed=5), torch.tensor([2])
+    model, start = HashModel(4, None, seed=5), torch.tensor([2])
     draws = torch.rand(n, 1, generator=torch.Generator().manual_seed(0))
     drawn = torch.stack([reference("generate")(model, start, 1, draw)[1] for draw in draws])
     return drawn.bincount(minlength=4) / n - model(start)[-1].softmax(-1)
@@ -391,10 +391,14 @@ def test_a_function_of_an_exercise_that_the_notebook_shows_is_the_same_there():
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
-        (lambda: Model(5, 3, 0)(torch.tensor([0, 1, 2, 3])), ValueError, r"4 tokens, but .* the last ones"),
-        (lambda: Model(5, 3, 0)(torch.tensor([[0, 1]])), ValueError, r"shape \(1, 2\), expected \(T,\)"),
-        (lambda: Model(5, 3, 0)(torch.arange(0)), ValueError, "at least one token"),
-        (lambda: Model(5, 3, 0)(torch.tensor([0, 5])), IndexError, "no token 5, only 0 to 4"),
+        (
+            lambda: HashModel(5, 3, 0)(torch.tensor([0, 1, 2, 3])),
+            ValueError,
+            r"4 tokens, but .* the last ones",
+        ),
+        (lambda: HashModel(5, 3, 0)(torch.tensor([[0, 1]])), ValueError, r"shape \(1, 2\), expected \(T,\)"),
+        (lambda: HashModel(5, 3, 0)(torch.arange(0)), ValueError, "at least one token"),
+        (lambda: HashModel(5, 3, 0)(torch.tensor([0, 5])), IndexError, "no token 5, only 0 to 4"),
         (lambda: Rotation(10.0)(x[0], 3), TypeError, "positions is 3, expected a tensor"),
         (lambda: Rotation(10.0)(x[0], torch.tensor([3])), ValueError, "and `x` has T = 4 tokens"),
         (lambda: inputs("swaps_noticed")[0][0](torch.arange(2)), ValueError, r"expected \(B, T\)"),
@@ -419,7 +423,7 @@ def test_recorded_weights_are_causal_and_one_head_stands_out(seed):
     for weights, ids in inputs("find_induction_head", seed):
         assert not weights.triu(1).any()
         assert equal(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
-        scores = head_scores(weights, followed_before(ids)).flatten().sort().values
+        scores = head_scores(weights, induction_targets(ids)).flatten().sort().values
         assert scores[-2] < 0.95 * scores[-1]
 
 

@@ -70,11 +70,11 @@ def test_what_an_answer_calls_is_known_by_name():
         return x.exp() / x.exp().sum()
 
     x = torch.ones(3)
-    assert "softmax" not in running.Answer(softmax).called((x,))  # the answer itself may be called so
+    assert "softmax" not in running.Submission(softmax).called((x,))  # the answer itself may be called so
     for answer in (
         lambda x: softmax(x),
         lambda x: torch.special.softmax(x, -1),
         lambda x: torch._softmax(x, -1, False),
         functools.partial(torch.softmax, dim=-1),
     ):
-        assert "softmax" in running.Answer(answer).called((x,))
+        assert "softmax" in running.Submission(answer).called((x,))

@@ -20,7 +20,7 @@ from attention_course.apart import Worker
 from attention_course.averaging import causal_mean_matmul
 from attention_course.exercises import EXERCISES, check, judging, worker
 from attention_course.exercises.process import PRINTED
-from attention_course.exercises.worker import judge_apart
+from attention_course.exercises.worker import judge_in_subprocess
 
 pytestmark = pytest.mark.slow
 
@@ -259,7 +259,7 @@ TRIED = ("return 5", "return 'x'", "return x", "raise ValueError", "exit()", "yi
 def test_only_a_stub_is_judged_without_the_process(monkeypatch, body):
     asked, there = [], judging.not_tried(EXERCISES["causal_mean_loop"])
     monkeypatch.setattr(Worker, "ask", lambda *_: asked.append(1) or (each for each in [("verdict", there)]))
-    verdict = judge_apart(EXERCISES["causal_mean_loop"], written(f"def answer(x): {body}"))
+    verdict = judge_in_subprocess(EXERCISES["causal_mean_loop"], written(f"def answer(x): {body}"))
     assert (bool(asked), verdict) == (body in TRIED, there)
 
 

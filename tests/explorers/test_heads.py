@@ -7,7 +7,7 @@ import torch
 from explorers.words import seen, written
 
 from attention_course.explorers import explore
-from attention_course.heads import TARGETS, ablate, head_scores, read_weights
+from attention_course.heads import HEAD_TARGETS, ablate, head_scores, read_weights
 from attention_course.plots import visible_character
 from attention_course.rungs.looking_inside import explorer_heads as heads
 
@@ -33,11 +33,11 @@ def explorer(llama, pair_tokenizer):
 
 
 @pytest.mark.parametrize("off", ["", "1.2, 0.1"])
-@pytest.mark.parametrize("score", TARGETS)
+@pytest.mark.parametrize("score", HEAD_TARGETS)
 def test_scores_weights_and_chances_are_those_of_the_package(score, off, llama, pair_tokenizer):
     out = heads.compute(TEXT, score, 1, 2, 3, off, llama, pair_tokenizer)
     ids, dead = pair_tokenizer.encode(TEXT), [(0, 1), (1, 2)] if off else []
-    targets = TARGETS[score](ids)
+    targets = HEAD_TARGETS[score](ids)
     before = torch.softmax(llama(ids[None])[0, 3], dim=-1)
     assert out["whole"] == head_scores(read_weights(llama, ids), targets)[1, 2]
     with ablate(llama, dead) if dead else nullcontext():
@@ -57,7 +57,12 @@ def test_moving_a_slider_does_not_run_the_model_and_each_set_of_heads_runs_it_on
     runs = []
     llama.register_forward_hook(lambda *_: runs.append(1))
     controls = explorer.controls
-    for key, values in {"query": (0, 3), "layer": (0, 2), "head": (0, 3), "score": tuple(TARGETS)}.items():
+    for key, values in {
+        "query": (0, 3),
+        "layer": (0, 2),
+        "head": (0, 3),
+        "score": tuple(HEAD_TARGETS),
+    }.items():
         for value in values:
             controls[key].value = value
     assert not runs
@@ -78,7 +83,7 @@ def test_it_opens_on_the_best_head_for_induction_and_shows_map_text_and_what_fol
     assert (text.framed, controls["query"].value, bars.names) == (12, 12, ["all heads"])
     controls["off"].value = "2.3, 0.1"
     heat, _, bars = explorer.figure.panels
-    assert list(heat.crossed) == [(0, 1), (2, 3)]
+    assert list(heat.crossed_out) == [(0, 1), (2, 3)]
     assert bars.names == ["all heads", "without 0.1, 2.3"]
     assert "; without 0.1, 2.3, “" in explorer.figure.caption
     controls["off"].value = " ".join(f"{layer}.{head}" for layer in range(3) for head in range(4))
@@ -100,7 +105,7 @@ def test_unusual_texts_are_shown(text, explorer, pair_tokenizer):
     explorer.controls["off"].value = "0.1"
     explorer.controls["text"].value = text
     T = len(pair_tokenizer.encode(text))
-    for score in TARGETS:
+    for score in HEAD_TARGETS:
         explorer.controls["score"].value = score
         assert explorer.figure.error == ""
         assert explorer.controls["query"].value == explorer.controls["query"].max == min(T, 64) - 1

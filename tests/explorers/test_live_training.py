@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from attention_course.explorers import LiveTraining, live_training
 from attention_course.gpt import GPT, GPTConfig
-from attention_course.text import CharTokenizer, Data
+from attention_course.text import CharTokenizer, Corpus
 from attention_course.training import History, Recipe, Trainer, train
 
 
@@ -159,7 +159,7 @@ def test_a_line_of_each_sample_stays_in_the_film(model, clock, monkeypatch):
 
 
 def test_the_callback_changes_neither_the_training_nor_the_mode(live, tokenizer, text):
-    data = Data.of(20 * text)
+    data = Corpus.of(20 * text)
     recipe = Recipe(steps=6, batch_size=4, evaluate_every=3, precision="float32")
     histories = []
     for callback in (None, live):

@@ -59,7 +59,7 @@ def test_no_two_bugs_leave_the_same_footprint():
 def test_leaks_are_crossed_where_a_bug_makes_them(bug, expected):
     explorer = explore("planted_bugs")
     explorer.controls["bug"].value = bug
-    assert set(explorer.figure.panels[0].crossed) == set(map(tuple, expected.nonzero().tolist()))
+    assert set(explorer.figure.panels[0].crossed_out) == set(map(tuple, expected.nonzero().tolist()))
 
 
 def test_what_else_table_and_first_loss_tell():

@@ -14,7 +14,7 @@ from attention_course.explorers import explore
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.speedrun import TRICKS
-from attention_course.text import Data
+from attention_course.text import Corpus
 from attention_course.training import Recipe, Trainer
 
 INF = math.inf
@@ -71,9 +71,9 @@ def test_what_is_stored_are_races_of_each_recipe_up_to_the_mark():
             assert len(seconds) == len(losses) == len(accuracy)
             assert all(before < after for before, after in pairwise([0, *seconds]))
             assert all(0 <= share <= 1 for share in accuracy)
-            assert max([0, *accuracy[:-1]]) < recipes.MARK  # nobody goes on after the mark
+            assert max([0, *accuracy[:-1]]) < recipes.TARGET_ACCURACY  # nobody goes on after the mark
             turns = math.ceil(recipe["steps"] / stored["every"])
-            assert accuracy[-1] >= recipes.MARK or len(seconds) == turns
+            assert accuracy[-1] >= recipes.TARGET_ACCURACY or len(seconds) == turns
 
 
 def test_what_the_rung_says_of_the_races():
@@ -168,10 +168,10 @@ def trained(made_up, monkeypatch):
         model = GPT(GPTConfig(data.tokenizer.vocab_size, block_size=16, n_layer=1, n_head=1, n_embd=8))
         return Trainer(model, data, Recipe(steps=2, batch_size=2, evaluate_every=2))
 
-    small = Data.of(recipes.load_text("stories")[:4000])
+    small = Corpus.of(recipes.load_text("stories")[:4000])
     monkeypatch.setattr(recipes, "speedrun", speedrun)
     monkeypatch.setattr(recipes, "answer_accuracy", lambda *given: 0.125)
-    monkeypatch.setattr(recipes.Data, "of", lambda text: small)
+    monkeypatch.setattr(recipes.Corpus, "of", lambda text: small)
     return asked
 
 

@@ -10,7 +10,7 @@ import torch
 from attention_course.explorers import EXPLORERS, explore, subject
 from attention_course.gpt import BigramLanguageModel
 from attention_course.stories import write_stories
-from attention_course.text import CharTokenizer, Data
+from attention_course.text import CharTokenizer, Corpus
 from attention_course.training import Recipe, train
 
 TAKES = {name: list(signature(module.controls).parameters) for name, module in EXPLORERS.items()}
@@ -145,7 +145,9 @@ def test_a_model_that_goes_on_learning_is_seen_as_it_is_now(name, model, tokeniz
     """The step of a fused optimizer does not count the versions of parameters."""
     explorer = explorer_of(name, model, tokenizer)
     caption = explorer.figure.caption
-    train(model, Data.of(20 * "the cat sat on the mat.\n"), Recipe(steps=3, batch_size=2, learning_rate=0.3))
+    train(
+        model, Corpus.of(20 * "the cat sat on the mat.\n"), Recipe(steps=3, batch_size=2, learning_rate=0.3)
+    )
     move(explorer)
     assert explorer.figure.caption != caption
 

@@ -60,12 +60,12 @@ heatmap(rows=['a', 'b', 'c']) | Heatmap: rows holds 3 names for 2 rows
 heatmap(rows=[]) | Heatmap: rows holds 0 names for 2 rows
 heatmap(columns=['a', 'b']) | Heatmap: columns holds 2 names for 3 columns
 heatmap(limit=-1) | Heatmap: limit = -1, expected
-heatmap(tile=['a', 'b']) | Heatmap: shape (2, 3) is not a grid of maps of 2 by 2
-heatmap(torch.zeros(5, 3), tile=['a', 'b', 'c']) | Heatmap: shape (5, 3) is no
-heatmap(torch.zeros(3, 5), tile=['a', 'b', 'c']) | Heatmap: shape (3, 5) is no
-heatmap(torch.zeros(5, 5), tile=['a', 'b'], tile_names=['one']) | Heatmap: tile_names holds 1 names for 4 maps
+heatmap(grid_labels=['a', 'b']) | Heatmap: shape (2, 3) is not a grid of maps of 2 by 2
+heatmap(torch.zeros(5, 3), grid_labels=['a', 'b', 'c']) | Heatmap: shape (5, 3) is no
+heatmap(torch.zeros(3, 5), grid_labels=['a', 'b', 'c']) | Heatmap: shape (3, 5) is no
+heatmap(torch.zeros(5, 5), grid_labels=['a', 'b'], map_names=['one']) | Heatmap: map_names holds 1 names for 4
 heatmap(framed=(2, 0)) | Heatmap: cell (2, 0) cannot be marked, expected (row, column), below (2, 3)
-heatmap(crossed=[(0, 0), (0, 3)]) | Heatmap: cell (0, 3) cannot be marked
+heatmap(crossed_out=[(0, 0), (0, 3)]) | Heatmap: cell (0, 3) cannot be marked
 heatmap(framed=3) | Heatmap: cell 3 cannot be marked
 comparison(torch.zeros(3)) | Comparison: values has shape (3,), expected
 comparison(labels='ab') | Comparison: labels holds 2 names for 3 rows
@@ -121,8 +121,8 @@ def test_what_lies_just_inside_the_limits_is_drawn():
     """One step further, each of these is refused above."""
     for panel in (
         heatmap(rows=["a", "b"], columns="abc", limit=0),
-        heatmap(torch.zeros(5, 3), tile=["a"]),
-        heatmap(framed=(1, 2), crossed=[(0, 0)]),
+        heatmap(torch.zeros(5, 3), grid_labels=["a"]),
+        heatmap(framed=(1, 2), crossed_out=[(0, 0)]),
         comparison(torch.zeros(40, 2), 40 * "a", limit=1e-9),
         arrows(torch.zeros(40, 2, 2), 40 * "a"),
         lines(x_limits=(2, 3), levels={"floor": 1e-9}),

@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from attention_course.plots import BLUE, Arrows, Bars, Comparison, Heatmap, Text, picture, visible
-from attention_course.plots.drawing import script, written
-from attention_course.plots.ink import GREEN, ORANGE
+from attention_course.plots.render import script, written
+from attention_course.plots.style import GREEN, ORANGE
 
 BOX = re.compile(r"M(\S+) (\S+?)h(\S+?)v(\S+?)h\S+?z")
 
@@ -109,11 +109,11 @@ def test_the_axes_of_a_product_link_its_three_matrices():
 def test_a_head_on_a_sheet_is_linked_to_its_row():
     sheet = torch.zeros(5, 5)
     panels = [
-        Heatmap("maps", sheet, "query", "key", tile=["a", "b"], tile_label="head"),
+        Heatmap("maps", sheet, "query", "key", grid_labels=["a", "b"], map_label="head"),
         Heatmap("rows", torch.zeros(4, 2), "head", "key"),
         Bars("keys", torch.tensor([0.5, 1]), ["a", "b"], "key", (0, 1)),
     ]
-    told, _ = cells_of(replace(panels[0], tile_names=["a", "b", "c", "d"]))[4 * 5 + 1]
+    told, _ = cells_of(replace(panels[0], map_names=["a", "b", "c", "d"]))[4 * 5 + 1]
     assert told == "head 2 (c), query = 1 “b”, key = 1 “b”: 0. Its row: 0  0."
     axes, marks, _, said = links_of(panels, 0, 3 * 5 + 4)
     assert (axes, marks) == ({"query": 0, "key": 1, "head": 3}, [2, 2, 1])
@@ -201,7 +201,7 @@ def test_the_browser_tells_the_weight_of_a_token_or_of_a_character():
 
 
 def test_heatmap_marks_its_cells():
-    heatmap = Heatmap("t", torch.eye(3), "row", "column", framed=(0, 2), crossed=[(1, 0), (2, 1)])
+    heatmap = Heatmap("t", torch.eye(3), "row", "column", framed=(0, 2), crossed_out=[(1, 0), (2, 1)])
     marked, plain = Drawn(heatmap), Drawn(Heatmap("t", torch.eye(3), "row", "column"))
     left, top, width, height = marked.filled[0]
     assert set(marked.outlines) - set(plain.outlines) == {
@@ -228,11 +228,11 @@ def test_comparison_draws_a_bar_of_each_series_for_each_label():
 )
 def test_arrows_shade_the_smaller_angle_and_the_longest_reaches_the_circle(second, between):
     arrows = torch.tensor([[(2.0, 0.0), second], [(0.0, 0.0), (0.0, 1.0)]])
-    panel = Arrows("t", arrows, ["a", "b"], ["q", "k"], room=4)
+    panel = Arrows("t", arrows, ["a", "b"], ["q", "k"], reserved=4)
     paths = Drawn(panel).paths
     (x, y, *_, sweep, end_x, end_y) = next(path for path in paths if 17.5 in path)  # the radius of a wedge
     assert round(math.degrees(math.atan2(y - end_y, end_x - x))) == (between[1] or between[0])
     assert sweep == (second[1] < 0), "clockwise on a page is downwards"
     assert [x + 50, y] in [path[:2] for path in paths], "the head of the longest arrow"
-    assert (panel.state()["limit"], panel.state()["room"]) == (2, 4)
+    assert (panel.state()["limit"], panel.state()["reserved"]) == (2, 4)
     assert cells_of(panel)[1][0] == "b: q (0, 0), k (0, 1)"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import quickjs
 
-from attention_course.plots.ink import bundle
+from attention_course.plots.style import bundle
 
 PACKAGE = Path(__file__).resolve().parents[2] / "attention_course"
 

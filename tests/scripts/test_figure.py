@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attention_course.plots import Bars, Heatmap
-from attention_course.plots.drawing import written
+from attention_course.plots.render import written
 
 MODELS = """
 class Model {

@@ -14,7 +14,7 @@ from record_heroes import DATES, encoder_decoder
 
 from attention_course.attention import attention, causal_mask, padding_mask
 from attention_course.averaging import causal_mean_loop, causal_mean_matmul
-from attention_course.heads import TARGETS
+from attention_course.heads import HEAD_TARGETS
 from attention_course.heroes import HEROES, hero
 from attention_course.stories import FACT, QUESTIONS
 
@@ -383,7 +383,7 @@ def test_looking_inside(show):
         assert (shown["job"], shown["head"], shown["query"]) == (job, list(head), query)
         close(shown["weights"], weights[*head, query, : query + 1])
         close(shown["scores"], scores.flatten())
-        assert shown["targets"] == TARGETS[job](ids)[query].nonzero().flatten().tolist()
+        assert shown["targets"] == HEAD_TARGETS[job](ids)[query].nonzero().flatten().tolist()
         read = int(weights[*head, query].argmax())
         assert f"on average, has {100 * scores[head]:.0f} % of its weight" in shown.words
         name = "itself" if read == query else f"“{words[read]}”"

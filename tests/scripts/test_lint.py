@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attention_course.heroes import HEROES, hero
-from attention_course.plots.ink import bundle
+from attention_course.plots.style import bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attention_course"
@@ -31,7 +31,7 @@ def heroes() -> str:
 
 def figures() -> str:
     """Return the panels, the figure that draws them in a browser, and the pen that does so in Python."""
-    pen = function(read("plots/pen.js"), "", "svgOf")
+    pen = function(read("plots/svg_canvas.js"), "", "svgOf")
     scripts = bundle(PACKAGE / "plots/panels.js", PACKAGE / "explorers/figure.js")
     return f"{scripts}\nexport const still = {pen};\n"
 

@@ -10,11 +10,11 @@ import torch
 from attention_course.attention import MultiHeadAttention
 from attention_course.gpt import GPT, GPTConfig
 from attention_course.stories import write_stories
-from attention_course.text import Data
+from attention_course.text import Corpus
 from attention_course.training import Recipe, run
 
 TEXT = write_stories(seed=3, characters=4000)
-DATA = Data.of(TEXT)
+DATA = Corpus.of(TEXT)
 RECIPE = Recipe(steps=10, batch_size=4, learning_rate=1e-2, warmup=3, evaluate_every=4, precision="float32")
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from training.small import DATA, RECIPE, equal, finish, markov_text, press, tiny, without_clock
 
 from attention_course.gpt import GPT, BigramLanguageModel
-from attention_course.text import Data, conditional_entropy, get_batch
+from attention_course.text import Corpus, conditional_entropy, get_batch
 from attention_course.training import Recipe, Trainer, evaluate, parameter_groups, run, train
 
 # One step
@@ -64,7 +64,7 @@ def test_matrices_decay_and_the_rest_does_not():
 
 
 def test_a_bigram_model_comes_down_to_the_floor_of_a_text_without_longer_memory():
-    data = Data.of(markov_text(30_000))
+    data = Corpus.of(markov_text(30_000))
     torch.manual_seed(0)
     model = BigramLanguageModel(4)
     recipe = Recipe(steps=150, batch_size=16, learning_rate=0.1, warmup=5, weight_decay=0.0)
@@ -285,7 +285,7 @@ def test_an_interrupt_ends_an_evaluation_and_it_is_made_up_for_later(listening, 
     history = finish(trainer)
     assert model.batches == 1
     assert history.stopped
-    assert trainer.due
+    assert trainer.evaluation_due
     assert trainer.steps_done == len(history.losses) == 4
     assert history.val_steps == history.val_losses == history.val_seconds == []
     assert not trainer.interrupted
@@ -296,7 +296,7 @@ def test_an_interrupt_ends_an_evaluation_and_it_is_made_up_for_later(listening, 
     for late in (trainer, again):
         assert not run(late, callback=lambda t: None).stopped
         assert late.done
-        assert not late.due
+        assert not late.evaluation_due
         assert without_clock(late.history) == without_clock(whole.history)
 
 

@@ -15,7 +15,7 @@ from training.small import markov_text, press, without_clock
 
 from attention_course.gpt import GPTConfig
 from attention_course.stories import write_stories
-from attention_course.text import Data, conditional_entropy
+from attention_course.text import Corpus, conditional_entropy
 from attention_course.training import History, Trainer, read_checkpoint, run
 from attention_course.training import __main__ as command_line
 from attention_course.training.__main__ import main
@@ -47,11 +47,11 @@ def test_the_command_line_prints_its_progress_and_a_table(text, capsys):
         ["best", f"{n}-gram", "table,", "counted"] for n in (1, 2, 3)
     ]
     losses = [float(line[40:57]) for line in (unigram, bigram, trigram, gpt)]
-    val = Data.of(text.read_text()).val
+    val = Corpus.of(text.read_text()).val
     assert losses[:3] == pytest.approx([conditional_entropy(val, n) for n in (1, 2, 3)], abs=1e-3)
     assert losses[3] == pytest.approx(float(progress[-1].split()[6]), abs=6e-4)
     assert re.fullmatch(r"GPT, 2 layers +1\d\d,\d{3} +\d\.\d{3} +0\.\d\d", gpt)
-    assert sample.startswith(Data.of(text.read_text()).tokenizer.decode(val[:1]))
+    assert sample.startswith(Corpus.of(text.read_text()).tokenizer.decode(val[:1]))
     assert len(sample) == 1 + 20 + 1  # the first character of the text, what was asked for, and a newline
 
 

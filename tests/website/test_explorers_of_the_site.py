@@ -17,7 +17,7 @@ from website import explorers
 
 from attention_course.explorers import EXPLORERS, explore
 from attention_course.ladder import RUNGS
-from attention_course.plots.ink import format_numbers
+from attention_course.plots.style import format_numbers
 
 MOST = 160_000  # bytes of an explorer, compressed
 ALL = 650_000  # and of all
@@ -56,9 +56,9 @@ def grids(draw):
 @given(grids())
 def test_factored_pictures_give_each_picture_back(grid):
     shape, picks, pictures = grid
-    tree = explorers.factored(pictures, tuple(shape))
+    tree = explorers.factorize(pictures, tuple(shape))
     for setting, picture in zip(product(*map(range, shape)), pictures, strict=True):
-        assert explorers.chosen(tree, setting, shape) == picture
+        assert explorers.lookup(tree, setting, shape) == picture
     for leaf, pick in zip(leaves(tree), picks, strict=True):
         assert leaf["on"] == [control for control in sorted(pick) if shape[control] > 1]
         assert len(leaf["of"]) == len(leaf["at"]) == prod(shape[control] for control in leaf["on"])
@@ -66,9 +66,9 @@ def test_factored_pictures_give_each_picture_back(grid):
 
 def test_a_caption_may_have_more_parts_for_some_settings():
     pictures = [{"caption": {0: "one "}}, {"caption": {0: "one ", 1: "two"}}]
-    tree = explorers.factored(pictures, (2,))
-    assert explorers.chosen(tree, [0], [2]) == {"caption": {0: "one ", 1: ""}}
-    assert explorers.chosen(tree, [1], [2]) == {"caption": {0: "one ", 1: "two"}}
+    tree = explorers.factorize(pictures, (2,))
+    assert explorers.lookup(tree, [0], [2]) == {"caption": {0: "one ", 1: ""}}
+    assert explorers.lookup(tree, [1], [2]) == {"caption": {0: "one ", 1: "two"}}
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False), max_size=5))
@@ -111,7 +111,7 @@ def test_pictures_of_a_model_are_those_of_its_notebook(name):
     data = json.loads(explorers.load(name))
     sizes = [len(control["labels"]) for control in data["controls"]]
     start = [control["start"] for control in data["controls"]]
-    assert "".join(explorers.chosen(data["caption"], start, sizes).values()) == alt
+    assert "".join(explorers.lookup(data["caption"], start, sizes).values()) == alt
 
 
 def test_of_the_outputs_of_a_notebook_explorers_with_a_subject_are_dumped(tmp_path):

@@ -208,7 +208,7 @@ def test_where_a_model_trains_the_page_says_so_and_where_one_is_examined_it_does
     assert (site / "13_an_empty_page/index.html").read_text().count("Here a model trains") == 2
 
 
-def test_it_is_small(site):
+def test_site__is_small(site):
     """The limits of what a phone has to load, in bytes as a server sends them."""
     first = site / "01_bag_of_words/index.html"
     elements = read(first).elements

@@ -16,10 +16,10 @@ import nbformat
 
 from attention_course import fills, questions
 from attention_course.exercises import EXERCISES
-from attention_course.exercises.exercise import CATALOGUE
+from attention_course.exercises.exercise import SHARED_MESSAGES
 from attention_course.heroes import hero
 from attention_course.ladder import RUNGS
-from attention_course.plots.ink import coloured
+from attention_course.plots.style import coloured
 from attention_course.questions import QUESTIONS
 from attention_course.workspace import clean
 from website import explorers, judge
@@ -34,7 +34,7 @@ def front(pages: list[Page]) -> str:
     """Return the front page."""
     counts = {"questions": len(QUESTIONS), "exercises": len(EXERCISES)}
     moving = {"ladder": hero("ladder").page(), "explorer": explorers.markup("query_key_value")}
-    mistake = CATALOGUE["mask_after_softmax"]
+    mistake = SHARED_MESSAGES["mask_after_softmax"]
     return render("front.html", pages=pages, root="./", mistake=mistake, **counts, **moving)
 
 

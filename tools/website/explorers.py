@@ -28,8 +28,8 @@ from attention_course.explorers import EXPLORERS, explore
 from attention_course.explorers.engine import Explorer
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Panel
-from attention_course.plots.drawing import PANELS, script, written
-from attention_course.plots.ink import bundle, format_numbers
+from attention_course.plots.render import PANELS, script, written
+from attention_course.plots.style import bundle, format_numbers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COURSE = ROOT / "attention_course"
@@ -39,7 +39,7 @@ KEPT = Path(__file__).parent / ".pictures"  # from one build of the site to the 
 SHADES = 3  # decimals of a shade: the eye sees fewer
 
 
-def every(control: Any) -> list:
+def all_values(control: Any) -> list:
     """Return all values of a control."""
     if isinstance(control, ipywidgets.Checkbox):
         return [False, True]
@@ -54,11 +54,11 @@ def script_of(name: str) -> Path:
     return Path(EXPLORERS[name].__file__).with_suffix(".js")
 
 
-def offered(name: str, explorer: Explorer) -> dict[str, list]:
+def site_values(name: str, explorer: Explorer) -> dict[str, list]:
     """Return the values of each control that a page offers; a slider's start is always among them."""
     chosen = {}
     for key, control in explorer.controls.items():
-        values = getattr(EXPLORERS[name], "OFFERED", {}).get(key) or every(control)
+        values = getattr(EXPLORERS[name], "SITE_VALUES", {}).get(key) or all_values(control)
         chosen[key] = sorted({*values, control.value}) if hasattr(control, "min") else list(values)
     return chosen
 
@@ -101,7 +101,7 @@ def plain(state: Any, decimals: int | None = None) -> Any:
     return [plain(part) for part in state] if isinstance(state, list | tuple) else state
 
 
-class Sheet(LiveFigure):
+class RecordingFigure(LiveFigure):
     """A figure that keeps what it is given to show, for no browser."""
 
     def show(self, *panels: Panel, caption: str) -> None:
@@ -110,7 +110,7 @@ class Sheet(LiveFigure):
         self.kept = {"panels": [plain(panel.state()) for panel in panels], "caption": parts}
 
 
-def factored(pictures: Sequence, shape: tuple[int, ...]) -> Any:
+def factorize(pictures: Sequence, shape: tuple[int, ...]) -> Any:
     """Merge the pictures of all settings, or parts of them, into the structure of one.
 
     Args:
@@ -123,9 +123,9 @@ def factored(pictures: Sequence, shape: tuple[int, ...]) -> Any:
     """
     if isinstance(pictures[0], dict):
         keys = dict.fromkeys(key for picture in pictures for key in picture)  # some captions have more parts
-        return {key: factored([picture.get(key, "") for picture in pictures], shape) for key in keys}
+        return {key: factorize([picture.get(key, "") for picture in pictures], shape) for key in keys}
     if isinstance(pictures[0], list) and pictures[0] and isinstance(pictures[0][0], dict):
-        return [factored(parts, shape) for parts in zip(*pictures, strict=True)]
+        return [factorize(parts, shape) for parts in zip(*pictures, strict=True)]
     found: dict[str, int] = {}
     at = np.array([found.setdefault(json.dumps(value), len(found)) for value in pictures]).reshape(shape)
     on = [axis for axis in range(at.ndim) if (at != at.take([0], axis)).any()]
@@ -139,13 +139,13 @@ def pictures(name: str, explorer: Explorer) -> dict:
     Of one that is computed in the page, there is only the picture that it starts with.
     """
     dragged = {key for panel in explorer.figure.panels for key in getattr(panel, "controls", ())}
-    values = offered(name, explorer)
+    values = site_values(name, explorer)
     if script_of(name).exists():
         settings, shape = [{key: control.value for key, control in explorer.controls.items()}], ()
     else:
         settings = [dict(zip(values, setting, strict=True)) for setting in product(*values.values())]
         shape = tuple(map(len, values.values()))
-    sheet, shown = Sheet(), []
+    sheet, shown = RecordingFigure(), []
     for setting in settings:
         explorer.draw(sheet, **explorer.compute(**setting))
         shown.append(sheet.kept)
@@ -160,7 +160,7 @@ def pictures(name: str, explorer: Explorer) -> dict:
             for key, control in explorer.controls.items()
             if key in dragged
         },
-        **factored(shown, shape),
+        **factorize(shown, shape),
         **({"computed": True} if script_of(name).exists() else {}),
     }
 
@@ -226,12 +226,12 @@ def write(folder: Path) -> None:
             (folder / f"{name}.js").write_bytes(script_of(name).read_bytes())
 
 
-def chosen(tree: Any, setting: Sequence[int], sizes: Sequence[int]) -> Any:
+def lookup(tree: Any, setting: Sequence[int], sizes: Sequence[int]) -> Any:
     """Take the picture of a setting out of the factored ones, as explorer.js does."""
     if isinstance(tree, list):
-        return [chosen(part, setting, sizes) for part in tree]
+        return [lookup(part, setting, sizes) for part in tree]
     if "of" not in tree:
-        return {key: chosen(part, setting, sizes) for key, part in tree.items()}
+        return {key: lookup(part, setting, sizes) for key, part in tree.items()}
     place = 0
     for control in tree["on"]:
         place = place * sizes[control] + setting[control]
@@ -295,7 +295,7 @@ def markup(name: str) -> str:
     data = json.loads(load(name))
     sizes = [len(control["labels"]) for control in data["controls"]]
     start = [control["start"] for control in data["controls"]]
-    shown = {key: chosen(data[key], start, sizes) for key in ("panels", "caption")}
+    shown = {key: lookup(data[key], start, sizes) for key in ("panels", "caption")}
     controls = "".join(control_html(control, name) for control in data["controls"])
     note = getattr(EXPLORERS[name], "NOTE", "")
     note = f'<p class="note">{html.escape(note)}</p>' if note else ""

@@ -25,7 +25,7 @@ def _query_and_key() -> tuple[Tensor, Tensor]:
 
 
 QUERY, KEY = _query_and_key()
-OFFERED = {  # by the site, which has no kernel
+SITE_VALUES = {  # of the controls, on the site, which has no kernel
     "position": [0, 10, 100, 1000],
     "distance": [*range(16), *range(16, 65, 4)],
 }

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attention_course.examine import examine
 from attention_course.examine.beginning import first_loss
-from attention_course.examine.subject import told
+from attention_course.examine.wrapped_model import format_error
 from attention_course.exercises.comparing import close
 from attention_course.exercises.exercise import Exercise, Property, exercise
 from attention_course.exercises.judging import Verdict, not_tried
@@ -158,7 +158,7 @@ def examined(page: Exercise, make: Callable, vocab_size: int, block_size: int) -
     except NotImplementedError:
         return not_tried(page)
     except BaseException as error:  # also exit()
-        message = f"{call} raised {told(error)} Call it in a cell of its own to see the line."
+        message = f"{call} raised {format_error(error)} Call it in a cell of its own to see the line."
         return Verdict(page.name, False, (), "not yet: it raises an error", message)
     if model is None or model is ...:
         return not_tried(page)
@@ -312,7 +312,7 @@ def stops_at_the_first_gap(model, ids):
     return reach(model, ids).flip(0).int().cumprod(0).sum()
 
 
-def nearest_in_place_of_furthest(model, ids):
+def nearest_instead_of_furthest(model, ids):
     """Go back from the end, to the first token that matters."""
     matters = reach(model, ids).flip(0).int()
     return matters.any() * (matters.argmax() + 1)
@@ -359,6 +359,6 @@ EXERCISES = (
         context_length,
         draw_models,
         OF_A_CONTEXT,
-        (counts_those_that_matter, stops_at_the_first_gap, nearest_in_place_of_furthest, binary_search),
+        (counts_those_that_matter, stops_at_the_first_gap, nearest_instead_of_furthest, binary_search),
     ),
 )

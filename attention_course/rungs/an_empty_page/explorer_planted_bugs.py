@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from attention_course.examine import QUESTIONS, Finding
-from attention_course.examine.planted import BUGS, SIZES, Bug, plant
-from attention_course.examine.question import SHORT, Candidate
-from attention_course.examine.subject import Subject
+from attention_course.examine.planted import BUGS, PLANTED_DEFAULTS, Bug, plant
+from attention_course.examine.question import PAIRWISE_TOKENS, ModelVariants
+from attention_course.examine.wrapped_model import WrappedModel
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Bars, Comparison, Heatmap, format_number
 from attention_course.training.loss import mean_loss
@@ -66,13 +66,14 @@ def compute(bug: str) -> dict[str, Any]:
         torch.manual_seed(0)
         planted = RIGHT if bug == NONE else BUGS[bug]
         model = plant(planted, **{"layers": 1, **planted.sizes})
-        candidate = Candidate(Subject(model, SIZES["vocab_size"], SIZES["block_size"]))
-        new = candidate.new
+        wrapped = WrappedModel(model, PLANTED_DEFAULTS["vocab_size"], PLANTED_DEFAULTS["block_size"])
+        variants = ModelVariants(wrapped)
+        new = variants.new
         table, rounding = table_of(new)
         changed = outputs_changed(new)
-        ids = new.draw(16, SHORT + 1)
+        ids = new.draw(16, PAIRWISE_TOKENS + 1)
         loss = mean_loss(new.logits(ids[:, :-1]), ids[:, 1:])
-        asked = (each.put_to(candidate, {}) for each in QUESTIONS if each.name == planted.finding)
+        asked = (each.put_to(variants, {}) for each in QUESTIONS if each.name == planted.finding)
         finding = next(asked, None)
     right = changed if bug == NONE else compute(NONE)["changed"][:, 0]
     return {
@@ -84,25 +85,27 @@ def compute(bug: str) -> dict[str, Any]:
     }
 
 
-def table_of(subject: Subject) -> tuple[Tensor, float]:
+def table_of(wrapped: WrappedModel) -> tuple[Tensor, float]:
     """Return how far each output moves when each token is another, (16, 16), and what may be rounding.
 
     Each text is read alone: what others in a batch do is a question of its own.
     """
-    ids = subject.draw(1, SHORT, seed=1)
-    moves = torch.cat([subject.effects(ids, by) for by in (1, 2, 3)]).mean(dim=0)
-    return moves, subject.tolerance(subject.logits(ids))
+    ids = wrapped.draw(1, PAIRWISE_TOKENS, seed=1)
+    moves = torch.cat([wrapped.effects(ids, by) for by in (1, 2, 3)]).mean(dim=0)
+    return moves, wrapped.tolerance(wrapped.logits(ids))
 
 
-def outputs_changed(subject: Subject) -> Tensor:
+def outputs_changed(wrapped: WrappedModel) -> Tensor:
     """Return how many of the outputs of a text change in each of PROBES, (4,)."""
-    ids = subject.draw(3, SHORT, seed=3)
-    logits = subject.logits(ids)
-    cut = torch.cat([subject.logits(ids[:, :length])[:, -1:] for length in range(1, SHORT + 1)], dim=1)
-    swapped = subject.logits(ids[:, [1, 0, *range(2, SHORT)]])
-    others = [subject.logits(ids, seed=1), subject.logits(ids[-1:]), cut, swapped]
+    ids = wrapped.draw(3, PAIRWISE_TOKENS, seed=3)
+    logits = wrapped.logits(ids)
+    cut = torch.cat(
+        [wrapped.logits(ids[:, :length])[:, -1:] for length in range(1, PAIRWISE_TOKENS + 1)], dim=1
+    )
+    swapped = wrapped.logits(ids[:, [1, 0, *range(2, PAIRWISE_TOKENS)]])
+    others = [wrapped.logits(ids, seed=1), wrapped.logits(ids[-1:]), cut, swapped]
     away = torch.stack([(other[-1] - logits[-1]).abs().amax(dim=-1) for other in others])
-    return (away > subject.tolerance(logits)).sum(dim=-1).float()
+    return (away > wrapped.tolerance(logits)).sum(dim=-1).float()
 
 
 def draw(
@@ -121,9 +124,13 @@ def draw(
         f"ln V = {format_number(expected)}."
     )
     figure.show(
-        Heatmap("how far a token moves an output", table, "output", "token", limit=FULL, crossed=leaks),
+        Heatmap("how far a token moves an output", table, "output", "token", limit=FULL, crossed_out=leaks),
         Comparison(
-            f"outputs that change, of {SHORT}", changed, PROBES, ["a right model", "this one"], limit=SHORT
+            f"outputs that change, of {PAIRWISE_TOKENS}",
+            changed,
+            PROBES,
+            ["a right model", "this one"],
+            limit=PAIRWISE_TOKENS,
         ),
         Bars("loss before training", losses, ["ln V", "this one"], "nats", (0, LARGEST)),
         caption=right

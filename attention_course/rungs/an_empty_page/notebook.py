@@ -33,7 +33,7 @@ from IPython.display import display
 
 from attention_course.examine import examine
 from attention_course.examine.planted import BUGS, draw_bugs, plant
-from attention_course.examine.subject import Subject
+from attention_course.examine.wrapped_model import WrappedModel
 from attention_course.exercises import EXERCISES, check
 from attention_course.explorers import LiveTraining, explore
 from attention_course.fills import fill
@@ -49,7 +49,7 @@ from attention_course.smollm import (
     stored_tensors,
 )
 from attention_course.stories import answer_accuracy, stories_entropy
-from attention_course.text import Data, conditional_entropy, load_text
+from attention_course.text import Corpus, conditional_entropy, load_text
 from attention_course.training import RECIPES, train
 
 progress("an_empty_page")
@@ -225,7 +225,8 @@ written = EXERCISES["gpt"].reference(V, block_size)
 is_yours = False
 try:
     yours = MyGPT(V, block_size)
-    wants_ids_alone = Subject(yours, V, block_size)(ids[None]).shape[1] > 1
+    logits = WrappedModel(yours, V, block_size)(ids[None])
+    wants_ids_alone = logits.shape[1] > 1
     is_yours = wants_ids_alone and bool(
         examine(yours, **sizes, train=False)
     )
@@ -235,12 +236,12 @@ except Exception as error:
     print(error)
 if is_yours:
     written = yours
-model = Subject(written, V, block_size)  # logits, whatever else it returns
+model = WrappedModel(written, V, block_size)  # returns only logits
 print("The cells below use", "your model." if is_yours else "our page.")
 
 # %% tags=["folded"]
 # Data: the stories, and the losses of simpler models
-data = Data.of(load_text("stories"))
+data = Corpus.of(load_text("stories"))
 tokenizer = data.tokenizer
 val_text = tokenizer.decode(data.val)
 floors = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
@@ -329,7 +330,7 @@ block = data.val[None, :block_size]
 try:
     page.load_state_dict(state)
     with torch.no_grad():
-        mine, its = Subject(page, V, block_size)(block), trained(block)
+        mine, its = WrappedModel(page, V, block_size)(block), trained(block)
     if not is_yours:
         torch.testing.assert_close(mine, its, atol=1e-3, rtol=0)
     same = torch.allclose(mine, its, atol=1e-3, rtol=0)

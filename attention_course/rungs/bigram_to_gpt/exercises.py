@@ -224,7 +224,7 @@ def rows_of_logits(vocab_size: int, seed: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Model:
+class HashModel:
     """A language model whose logits depend on all tokens of the input, and on their order.
 
     Attributes:
@@ -274,7 +274,7 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
     """
 
     def draw(V, block_size, T, n, strict):
-        model = Model(V, block_size if strict else None, int(torch.randint(97, (), generator=generator)))
+        model = HashModel(V, block_size if strict else None, int(torch.randint(97, (), generator=generator)))
         ids = torch.randint(V, (T,), generator=generator)
         return model, ids, block_size, (torch.randint(16, (n,), generator=generator) + 0.5) / SIXTEENTHS
 
@@ -283,7 +283,7 @@ def draw_models(generator: torch.Generator) -> list[tuple]:
         first, *others = (int(generate(model, each, block_size, draws[:1])[-1]) for each in shown)
         return first not in others
 
-    tied = Model(2, 3, 0), torch.randint(2, (2,), generator=generator), 3, torch.tensor([0.5, 0.25, 0.5])
+    tied = HashModel(2, 3, 0), torch.randint(2, (2,), generator=generator), 3, torch.tensor([0.5, 0.25, 0.5])
     sizes = [(4, 3, 2, 4, False), (4, 3, 3, 5, True), (5, 1, 2, 4, False), (6, 4, 7, 6, True)]
     drawn = [draw(3, 2, 3, 2, False), draw(3, 4, 1, 1, True), tied, *(draw(*each) for each in sizes)]
     short = next(one for _ in count() if is_told_apart(*(one := draw(8, 5, 3, 4, True))))

@@ -32,7 +32,7 @@ LENGTH = Text.COLUMNS  # of a sample: one forward pass per token, and dragging a
 CACHE_SIZE = 2000  # logits of one position each, about 1 KiB
 PALE = 0.3  # shade of the prompt
 PROMPT_ROWS = 4  # of a long prompt, the end is shown
-OFFERED = {  # by the site, which has no kernel
+SITE_VALUES = {  # of the controls, on the site, which has no kernel
     "temperature": [step / 5 for step in range(11)],
     "top_k": [1, 2, 3, 5, 10],
     "seed": range(5),

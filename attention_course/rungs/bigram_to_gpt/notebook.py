@@ -76,7 +76,7 @@ from attention_course.stories import (
 )
 from attention_course.text import (
     CharTokenizer,
-    Data,
+    Corpus,
     conditional_entropy,
     get_batch,
     load_text,
@@ -114,7 +114,7 @@ tokenizer.encode("Kind Ben")
 
 # %% tags=["name:parts"]
 train_ids, val_ids = train_val_split(tokenizer.encode(text), val_share=0.1)
-data = Data(train_ids, val_ids, tokenizer)
+data = Corpus(train_ids, val_ids, tokenizer)
 block = train_ids[:9]
 
 # %% [markdown]
@@ -916,7 +916,7 @@ if source == "the manual of Python":
     )  # no tables
 else:
     words = load_text(source)
-real = Data.of(words)
+real = Corpus.of(words)
 print(
     f"{len(words):,} characters, {real.tokenizer.vocab_size} different ones"
 )
@@ -952,7 +952,7 @@ print(real.tokenizer.decode(ids[0]))
 # Now the same GPT gets only 1,500 characters of stories, about fifteen of them.
 
 # %%
-few = Data(train_ids[:1500], val_ids[:8000], tokenizer)
+few = Corpus(train_ids[:1500], val_ids[:8000], tokenizer)
 brief = Recipe(
     steps=200,
     batch_size=8,

@@ -42,7 +42,7 @@ from attention_course.progress import progress
 from attention_course.questions import ask
 from attention_course.smollm import SMOLLM
 from attention_course.speedrun import in_turns, speedrun
-from attention_course.text import Data, get_batch, load_text
+from attention_course.text import Corpus, get_batch, load_text
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -407,7 +407,7 @@ print(f"{most_flops / most_bytes:.0f} FLOPs per byte")
 
 # %% tags=["folded", "nbval-ignore-output"]
 # Measure: FLOPs, bytes and seconds of five computations
-data = Data.of(load_text("stories"))
+data = Corpus.of(load_text("stories"))
 plain = speedrun(data, [])  # rung {bigram_to_gpt}'s model and recipe
 for _ in range(3):
     plain.step()

@@ -84,10 +84,12 @@ def draw(figure: LiveFigure, mask: Tensor, weights: Tensor, moved: Tensor, s: Te
     else:
         words = "moves no output"
     empty = f" {blind} of {T_q} queries may look at nothing and get zeros." if blind else ""
-    room = (LARGEST, LARGEST)
+    reserved = (LARGEST, LARGEST)
     figure.show(
-        Heatmap("mask: 1 where it may look", mask, "query t", "key s", columns=keys, limit=1, room=room),
-        Heatmap("weights", weights, "query t", "key s", columns=keys, limit=1, room=room),
-        Heatmap("output moved by", moved, "query t", "channel", limit=3, room=(LARGEST, CHANNELS)),
+        Heatmap(
+            "mask: 1 where it may look", mask, "query t", "key s", columns=keys, limit=1, reserved=reserved
+        ),
+        Heatmap("weights", weights, "query t", "key s", columns=keys, limit=1, reserved=reserved),
+        Heatmap("output moved by", moved, "query t", "channel", limit=3, reserved=(LARGEST, CHANNELS)),
         caption=f"Changing token {s} of the context, marked ▲, {words}.{empty}",
     )

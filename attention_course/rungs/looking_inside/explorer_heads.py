@@ -21,7 +21,7 @@ from attention_course.explorers.subject import (
     tokens_of,
 )
 from attention_course.gpt import GPT
-from attention_course.heads import TARGETS, head_scores
+from attention_course.heads import HEAD_TARGETS, head_scores
 from attention_course.plots import Comparison, Heatmap, Text, format_number
 from attention_course.text import Tokenizer
 
@@ -41,7 +41,7 @@ def read_ids(text: str, tokenizer: Tokenizer, model: GPT) -> Tensor:
 
 def scores_of(weights: Tensor, ids: Tensor, score: str) -> Tensor | None:
     """Return the scores (n_layer, n_head) of weights (n_layer, n_head, T, T), if any query has a target."""
-    targets = TARGETS[score](ids)
+    targets = HEAD_TARGETS[score](ids)
     return head_scores(weights, targets) if targets.any() else None
 
 
@@ -65,7 +65,7 @@ def heads_of(names: str, n_layer: int, n_head: int) -> frozenset[Head]:
 
 
 FACTS = "Tom lost his key at the mill. Anna found a coin at the bridge."
-OFFERED = {  # by the site, which has no kernel
+SITE_VALUES = {  # of the controls, on the site, which has no kernel
     "text": [f"{FACTS} Where did Tom lose his key? At the", f"{FACTS} Where did Anna find a coin? At the"],
     "query": [13, 18, 24],
     "off": ["", "16.0"],
@@ -103,7 +103,9 @@ def controls(
     return {
         "text": typed,
         "score": ipywidgets.Dropdown(
-            options=sorted(TARGETS, key=lambda name: name != "induction"), description="score", layout=short
+            options=sorted(HEAD_TARGETS, key=lambda name: name != "induction"),
+            description="score",
+            layout=short,
         ),
         "layer": ipywidgets.IntSlider(layer, 0, n_layer - 1, description="layer", layout=short),
         "head": ipywidgets.IntSlider(head, 0, n_head - 1, description="head", layout=short),
@@ -206,10 +208,12 @@ def draw(
         expects += f"; without {names}, “{labels[0]}” has {100 * without[0]:.0f} %"
         expects += f" and “{labels[then]}” {100 * without[then]:.0f} %" if then else ""
     n_layer, n_head = scores.shape
-    room = (max(n_layer, 3 * n_head), n_head)  # so narrow that the three panels stand in one row
+    reserved = (max(n_layer, 3 * n_head), n_head)  # so narrow that the three panels stand in one row
     part = f" The last {len(tokens)} of {len(tokens) + left_out} {unit}s are read." if left_out else ""
     figure.show(
-        Heatmap(score, scores, "layer", "head", limit=1, room=room, framed=(layer, head), crossed=off),
+        Heatmap(
+            score, scores, "layer", "head", limit=1, reserved=reserved, framed=(layer, head), crossed_out=off
+        ),
         shaded,
         Comparison(
             f"What follows the framed {unit}",

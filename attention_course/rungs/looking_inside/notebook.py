@@ -44,7 +44,7 @@ from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.fills import fill
 from attention_course.heads import (
-    TARGETS,
+    HEAD_TARGETS,
     ablate,
     attention_by,
     head_scores,
@@ -166,7 +166,7 @@ assert mixed[7:].min() > words_only
 
 # %%
 a_b_c = torch.tensor([5, 6, 7, 5, 6, 7])
-targets = TARGETS["induction"](a_b_c)  # a row for each query
+targets = HEAD_TARGETS["induction"](a_b_c)  # a row for each query
 targets.int()
 
 # %% [markdown]
@@ -252,7 +252,7 @@ def scores_of(notes, ids):  # of texts that repeat at the same places
     weights = torch.stack([note.weights for note in notes])
     return {
         job: head_scores(weights, targets(ids[0])).mean(dim=1)
-        for job, targets in TARGETS.items()
+        for job, targets in HEAD_TARGETS.items()
     }
 
 

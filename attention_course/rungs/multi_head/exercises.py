@@ -204,7 +204,7 @@ def one_product_for_all(fuse, W_q, W_k, W_v):
     )
 
 
-def laid(heads, step):
+def place_heads(heads, step):
     """Write head h, shape (head_size, ...), to the rows from h * step on, overwriting what is there."""
     out = heads.new_zeros(heads.shape[0] * heads.shape[1], *heads.shape[2:])
     for h, head in enumerate(heads):

@@ -126,10 +126,19 @@ def draw(figure: LiveFigure, weights: Tensor, query: Tensor) -> None:
     jobs = list(JOBS) if n_head == len(JOBS) else []
     first = f"In head 0 (job: {jobs[0]})" if jobs else "In head 0"
     most = int(weights[0, t].argmax())
-    look = {"limit": 100, "room": (len(TEXT), len(TEXT)), "unit": " %"}
+    look = {"limit": 100, "reserved": (len(TEXT), len(TEXT)), "unit": " %"}
     figure.show(
         Heatmap(
-            title, maps, "query", "key", rows, columns, tile=NAMES, tile_label="head", tile_names=jobs, **look
+            title,
+            maps,
+            "query",
+            "key",
+            rows,
+            columns,
+            grid_labels=NAMES,
+            map_label="head",
+            map_names=jobs,
+            **look,
         ),
         Heatmap(
             f"query {NAMES[t]} in each head, in percent", percent[:, t], "head", "key", columns=NAMES, **look

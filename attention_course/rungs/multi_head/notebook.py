@@ -75,7 +75,7 @@ from attention_course.explorers import explore
 from attention_course.plots import Bars, Heatmap, Lines, Text, picture
 from attention_course.progress import progress
 from attention_course.questions import ask
-from attention_course.text import Data, get_batch, load_text
+from attention_course.text import Corpus, get_batch, load_text
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -779,7 +779,7 @@ ask("how_many_heads")
 
 # %% tags=["folded"]
 # The model and its training
-data = Data.of(load_text("stories"))
+data = Corpus.of(load_text("stories"))
 V, width, length = data.tokenizer.vocab_size, 64, 32
 
 

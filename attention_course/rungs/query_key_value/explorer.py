@@ -99,7 +99,9 @@ def draw(
     letters = " + ".join(f"{format_number(share)} {letter}" for letter, share in letters if share >= 0.005)
     largest = limit.item()
     figure.show(
-        Heatmap("query × key", products, "key s", "channel", NAMES, limit=largest, room=(T, LARGEST_HEAD)),
+        Heatmap(
+            "query × key", products, "key s", "channel", NAMES, limit=largest, reserved=(T, LARGEST_HEAD)
+        ),
         Heatmap("scores", scores, "key s", "step", NAMES, ["sum", f"÷ √{size}"], limit=largest),
         Heatmap("weights", weights, "key s", "query", NAMES, [NAMES[t]], limit=1),
         Heatmap("weight × value", mix, "key s", "letter", NAMES, list(LETTERS), limit=1),

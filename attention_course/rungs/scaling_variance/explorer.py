@@ -23,7 +23,7 @@ SCALES = {
     "1/head_size": lambda head_size: 1 / head_size,
     "1/√n_embd": lambda head_size: N_EMBD**-0.5,
 }
-OFFERED = {  # by the site, which has no kernel
+SITE_VALUES = {  # of the controls, on the site, which has no kernel
     "head_size": [2**power for power in range(7)],
     "var_q": [0.25, 0.5, 1.0, 2.0, 4.0],
     "var_k": [0.25, 0.5, 1.0, 2.0, 4.0],

@@ -49,7 +49,7 @@ from attention_course.plots import (
 )
 from attention_course.progress import progress
 from attention_course.questions import ask
-from attention_course.text import Data, get_batch, load_text
+from attention_course.text import Corpus, get_batch, load_text
 
 torch.set_printoptions(precision=3, sci_mode=False)
 
@@ -66,7 +66,7 @@ ask("three_heads")
 
 # %% tags=["folded"]
 # One head of rung {query_key_value} and its training, which the next section explains
-data = Data.of(load_text("stories"))
+data = Corpus.of(load_text("stories"))
 V = data.tokenizer.vocab_size
 
 

@@ -23,10 +23,10 @@ from attention_course.explorers.live_training import LiveTraining
 from attention_course.plots import Lines
 from attention_course.speedrun import speedrun
 from attention_course.stories import answer_accuracy
-from attention_course.text import Data, load_text
+from attention_course.text import Corpus, load_text
 from attention_course.training import run
 
-MARK = 0.95  # the answer accuracy to be reached
+TARGET_ACCURACY = 0.95  # the answer accuracy to be reached
 LEVEL = 0.01  # below this p a difference is called one
 FILE = Path(__file__).with_name("recipes.json")
 
@@ -47,13 +47,13 @@ def controls() -> dict[str, ipywidgets.ValueWidget]:
 
 
 def run_of(name: str) -> dict[str, Any]:
-    """Return when the S runs of a recipe reached MARK, and the run at the median (if S is even, just above).
+    """Return when the S runs of a recipe reached TARGET_ACCURACY, and the median run (of even S, just above).
 
     Returns:
         seconds, loss, accuracy: shape (N,), of that run.
         seed: which of the seeds it is.
-        mark: its seconds to MARK.
-        marks: shape (S,), the seconds to MARK with each seed, from the first to the last.
+        mark: its seconds to TARGET_ACCURACY.
+        marks: shape (S,), the seconds to TARGET_ACCURACY with each seed, from the first to the last.
         median: that of `marks`.
     """
     recipe = measured()["recipes"][name]
@@ -66,14 +66,14 @@ def run_of(name: str) -> dict[str, Any]:
 
 
 def seconds_to_mark(seconds: list[float], accuracy: list[float]) -> float:
-    """Return the seconds until an answer accuracy of MARK, infinity if it is never reached.
+    """Return the seconds until an answer accuracy of TARGET_ACCURACY, infinity if it is never reached.
 
     It begins at 0, and between two measurements it moves along a straight line.
     """
     before = (0.0, 0.0)
     for now in zip(seconds, accuracy, strict=True):
-        if now[1] >= MARK:
-            return before[0] + (now[0] - before[0]) * (MARK - before[1]) / (now[1] - before[1])
+        if now[1] >= TARGET_ACCURACY:
+            return before[0] + (now[0] - before[0]) * (TARGET_ACCURACY - before[1]) / (now[1] - before[1])
         before = now
     return math.inf
 
@@ -129,7 +129,7 @@ def draw(
             over,
             "share of answers",
             log=False,
-            levels={"mark": MARK},
+            levels={"mark": TARGET_ACCURACY},
             x_limits=(0, last),
         ),
         caption=words(chosen, other, names, p),
@@ -138,10 +138,10 @@ def draw(
 
 def words(chosen: dict[str, Any], other: dict[str, Any], names: tuple[str, str], p: float) -> str:
     """Return the caption: when both reached the mark, whether that is a difference, and the machine."""
-    said = f"{names[1]}: {reach(other)}. "
+    said = f"{names[1]}: {reached_in_words(other)}. "
     if names[0] != names[1]:
         verdict = "that is a difference" if p < LEVEL else "chance may have done it"
-        said += f"{names[0]}: {reach(chosen)}. With p = {p:.4f} {verdict}. "
+        said += f"{names[0]}: {reached_in_words(chosen)}. With p = {p:.4f} {verdict}. "
     seeds = len(chosen["marks"])
     about = (
         f"Medians of {seeds} seeds, with the range in brackets. The curves show the run next to the median."
@@ -149,7 +149,7 @@ def words(chosen: dict[str, Any], other: dict[str, Any], names: tuple[str, str],
     return f"{said}{about} Measured on {measured()['machine']}."
 
 
-def reach(run: dict[str, Any]) -> str:
+def reached_in_words(run: dict[str, Any]) -> str:
     """Return in words the median of the seconds to the mark, and their range."""
     first, last = (said(run["marks"][at].item()) for at in (0, -1))
     if run["median"] == math.inf:
@@ -173,7 +173,7 @@ def below(explorer: Explorer) -> ipywidgets.VBox:
 
     def training(recipe: dict[str, Any]) -> None:
         try:
-            data = Data.of(load_text("stories"))
+            data = Corpus.of(load_text("stories"))
             live = LiveTraining(data.tokenizer)
             box.children = [box.children[0], live]
             settings = {name: recipe[name] for name in ("learning_rate", "steps")}

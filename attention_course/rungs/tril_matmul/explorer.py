@@ -10,7 +10,7 @@ from torch import Tensor
 from attention_course.explorers.figure import LiveFigure
 from attention_course.ladder import staircase
 from attention_course.plots import Comparison, Heatmap
-from attention_course.plots.ink import visible_character
+from attention_course.plots.style import visible_character
 
 TEXT = "it? Poor"
 LETTERS = "".join(dict.fromkeys(TEXT))  # each is a channel

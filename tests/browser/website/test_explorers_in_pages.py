@@ -81,7 +81,7 @@ def compare(page, name, explorer, count=RANDOM, data=None):
     """Compare what the page shows with what Python does, for all settings, or for `count` of them."""
     page.open(name)
     page.wait_for_selector("[data-painted]")
-    values = explorers.offered(name, explorer)
+    values = explorers.site_values(name, explorer)
     dragged = [key for panel in explorer.figure.panels for key in getattr(panel, "controls", ())]
     keys = [key for key in values if key not in dragged]
     settings = list(product(*(range(len(values[key])) for key in keys)))
@@ -118,7 +118,7 @@ def test_the_page_shows_what_python_shows_of_a_model(name, page, site, short_sam
 
 def test_the_page_shows_what_python_shows_of_the_real_model(page, smollm):
     model, tokenizer = smollm
-    text = EXPLORERS["heads"].OFFERED["text"][0]
+    text = EXPLORERS["heads"].SITE_VALUES["text"][0]
     compare(page, "heads", explore("heads", model=model, tokenizer=tokenizer, text=text), count=40)
 
 
@@ -138,7 +138,7 @@ def expect_alike(explorer, python, setting):
 def test_keys_and_mouse_reach_all_values_of_each_control(name, page):
     """Of a slider the last but one as well as both ends."""
     explorer, python = live(page, name), explore(name)
-    values = explorers.offered(name, python)
+    values = explorers.site_values(name, python)
     for control in json.loads(explorers.load(name))["controls"]:
         key, labels = control["name"], control["labels"]
         handle, those = explorer.locator(f"[name={key}]"), values[key]

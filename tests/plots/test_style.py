@@ -5,8 +5,8 @@ import math
 from pathlib import Path
 
 from attention_course.plots import format_number, format_tick, visible, visible_character
-from attention_course.plots.drawing import script
-from attention_course.plots.ink import COLOURS, format_numbers
+from attention_course.plots.render import script
+from attention_course.plots.style import COLOURS, format_numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 

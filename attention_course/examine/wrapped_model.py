@@ -19,9 +19,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attention_course.apart import words
-from attention_course.examine.report import Verdict
+from attention_course.examine.report import FindingVerdict
 
-TARGETS = ("targets", "target", "labels", "y")  # what models call the tokens that they compare logits with
+TARGET_ARGUMENTS = (
+    "targets",
+    "target",
+    "labels",
+    "y",
+)  # what models call the tokens that they compare logits with
 Beside = tuple[Callable[..., Any] | None]
 LARGE = 10_000_000  # parameters
 NEVER = -1e4  # a logit at which a token never comes
@@ -56,7 +61,7 @@ GENERATORS = [(random.getstate, random.setstate), (np.random.get_state, np.rando
 class CannotAskError(Exception):
     """A question does not apply to this model; the message says why."""
 
-    verdict: Verdict = "not asked"
+    verdict: FindingVerdict = "not asked"
 
 
 class DoubtError(CannotAskError):
@@ -69,7 +74,7 @@ class StoppedError(BaseException):
     """The examination was stopped. Not an `Exception`, so that a model does not catch it."""
 
 
-class Subject(nn.Module):
+class WrappedModel(nn.Module):
     """A model with one way to call it, whatever it takes and returns.
 
     Args:
@@ -158,9 +163,9 @@ class Subject(nn.Module):
         """Whether each answer takes so long that fewer texts have to do."""
         return sum(parameter.numel() for parameter in self.parameters()) > LARGE
 
-    def of(self, model: Callable[..., Any]) -> "Subject":
-        """Return a subject that calls another model in the same way."""
-        made = Subject(model, self.vocab_size, self.block_size, self.tick, self.targets)
+    def of(self, model: Callable[..., Any]) -> "WrappedModel":
+        """Wrap another model, which is called in the same way."""
+        made = WrappedModel(model, self.vocab_size, self.block_size, self.tick, self.targets)
         made.tokens, made.never, made.whole = self.tokens, self.never, self.whole
         made.beside, made.step = self.beside, self.step
         return made
@@ -186,8 +191,8 @@ class Subject(nn.Module):
             self.never = never.nonzero()[:, 0]
             self.tokens = self.tokens[~never[self.tokens]]
 
-    def copied(self) -> "Subject":
-        """Return a subject with a copy of the model.
+    def copied(self) -> "WrappedModel":
+        """Wrap a copy of the model.
 
         Raises:
             CannotAskError: there is no module, or it cannot be copied.
@@ -200,15 +205,15 @@ class Subject(nn.Module):
         try:
             made = copy.deepcopy(self.model)
         except Exception as error:
-            raise CannotAskError(f"{said} {told(error)}") from error
+            raise CannotAskError(f"{said} {format_error(error)}") from error
         if parts_in_memory(made) & parts_in_memory(self.model):
             raise CannotAskError(f"{said} its __deepcopy__() returns something of the original.")
-        subject = self.of(made)
-        if subject.borrows(self):
+        wrapped = self.of(made)
+        if wrapped.borrows(self):
             raise CannotAskError(BORROWS)
-        return subject
+        return wrapped
 
-    def borrows(self, other: "Subject") -> bool:
+    def borrows(self, other: "WrappedModel") -> bool:
         """Return whether it computes with parameters of another model, as a copied lambda that holds self."""
         theirs = [p for p in other.parameters() if p.requires_grad]
         with torch.enable_grad():
@@ -223,42 +228,42 @@ class Subject(nn.Module):
             grads = gradients_by(total, theirs)
         return any(grad is not None for grad in grads)
 
-    def stirred(self, seed: int = 0) -> "Subject":
+    def with_noise(self, seed: int = 0) -> "WrappedModel":
         """Return a copy in float32 with noise of unit gain added to every parameter.
 
         What looks at what does not depend on the parameters, but in a new model much of it is too faint to
         measure, or multiplied by a matrix of zeros.
         """
-        subject, generator = self.in_float32(), torch.Generator().manual_seed(seed)
+        wrapped, generator = self.in_float32(), torch.Generator().manual_seed(seed)
         with torch.no_grad():
-            for parameter in subject.parameters():
+            for parameter in wrapped.parameters():
                 if parameter.is_floating_point():
                     size = parameter.numel() ** -0.25 if parameter.dim() > 1 else 0.1
                     parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter)
-        return subject
+        return wrapped
 
-    def loud(self) -> "Subject":
+    def with_unit_embeddings(self) -> "WrappedModel":
         """Return a copy in float32 whose embeddings have a standard deviation of 1.
 
         What goes around attention then outweighs what it adds, at whatever size the model begins.
         """
-        subject = self.in_float32()
+        wrapped = self.in_float32()
         with torch.no_grad():
-            for embedding in subject.embeddings:
+            for embedding in wrapped.embeddings:
                 embedding.weight /= embedding.weight.std(correction=0).clamp(min=1e-9)
-        return subject
+        return wrapped
 
     @property
     def embeddings(self) -> list[nn.Embedding]:
         """The embeddings."""
         return [module for module in self.modules() if isinstance(module, nn.Embedding)]
 
-    def in_float32(self) -> "Subject":
+    def in_float32(self) -> "WrappedModel":
         """Return a copy in eval mode, converted to float32 if its parameters are in a shorter dtype."""
-        subject = self.copied()
-        if any(p.is_floating_point() and p.element_size() < 4 for p in subject.parameters()):
-            subject.float()
-        return subject.eval()
+        wrapped = self.copied()
+        if any(p.is_floating_point() and p.element_size() < 4 for p in wrapped.parameters()):
+            wrapped.float()
+        return wrapped.eval()
 
     def logits(self, ids: Int[Tensor, "B T"], seed: int = 0) -> Tensor:
         """Return logits as `collected`; dropout, and whatever else draws, draws from `seed`."""
@@ -359,7 +364,7 @@ def collected(logits: Tensor) -> Tensor:
     return logits.detach().cpu().to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def gap(one: Tensor, other: Tensor) -> float:
+def max_abs_diff(one: Tensor, other: Tensor) -> float:
     """Return the largest difference; infinite if shapes differ."""
     return float((one - other).abs().max()) if one.shape == other.shape else math.inf
 
@@ -389,7 +394,7 @@ def logits_of(output: Any, vocab_size: int) -> Tensor:
     raise TypeError(f"the model returned {type(output).__name__} without logits in it")
 
 
-def told(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Tell an error in one line: its words, its notes, and the last line of the model's own code."""
     text = " ".join(words(error).split())
     said = [f"{type(error).__name__}: {text[:300]}".rstrip(": .") + "."]

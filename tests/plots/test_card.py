@@ -2,7 +2,7 @@
 
 import pytest
 
-from attention_course.plots.frame import accent, frame, points, prose
+from attention_course.plots.card import accent, frame, points, prose
 
 
 @pytest.mark.parametrize(("sign", "colour"), [("✓", "#0072b2"), ("✗", "#b3123c"), ("→", "#767676")])

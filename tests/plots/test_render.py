@@ -11,7 +11,7 @@ import quickjs
 from matplotlib.ft2font import FT2Font
 
 from attention_course.plots import Text, picture
-from attention_course.plots.drawing import script, written
+from attention_course.plots.render import script, written
 
 
 def test_letters_are_as_wide_as_those_of_dejavu():

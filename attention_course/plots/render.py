@@ -1,6 +1,6 @@
 """Panels drawn as SVG by panels.js, the script that draws them in the browser.
 
-QuickJS runs it in Python, with pen.js in place of a canvas.
+QuickJS runs it in Python, with svg_canvas.js in place of a canvas.
 """
 
 import json
@@ -13,11 +13,11 @@ import numpy as np
 if TYPE_CHECKING:
     import quickjs
 
-from attention_course.plots.ink import bundle
+from attention_course.plots.style import bundle
 
 HERE = Path(__file__).parent
 PANELS = HERE / "panels.js"
-PEN = HERE / "pen.js"
+SVG_CANVAS = HERE / "svg_canvas.js"
 
 
 def script() -> "quickjs.Context":  # pyright: ignore[reportInvalidTypeForm]
@@ -25,7 +25,7 @@ def script() -> "quickjs.Context":  # pyright: ignore[reportInvalidTypeForm]
     import quickjs
 
     context = quickjs.Context()
-    context.eval(bundle(PEN, PANELS))
+    context.eval(bundle(SVG_CANVAS, PANELS))
     return context
 
 

@@ -8,7 +8,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from attention_course.plots.ink import BLUE, RED
+from attention_course.plots.style import BLUE, RED
 
 ACCENTS = {"✓": BLUE, "✗": RED}  # colour-blind safe; other signs are grey
 TEXT = "color:var(--jp-ui-font-color1,#222)"

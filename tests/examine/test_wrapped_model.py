@@ -22,7 +22,7 @@ from attention_course.examine.learning import by_heart
 from attention_course.examine.one_file import Model
 from attention_course.examine.planted import plant
 from attention_course.examine.question import questions_of
-from attention_course.examine.subject import StoppedError, Subject
+from attention_course.examine.wrapped_model import StoppedError, WrappedModel
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 def quickly(model, questions=6, **sizes):
     """Ask the first questions only."""
     sizes = {"vocab_size": V, "block_size": BLOCK} | sizes
-    return examine_here(Subject(model, **sizes), list(QUESTIONS[:questions]))
+    return examine_here(WrappedModel(model, **sizes), list(QUESTIONS[:questions]))
 
 
 def first(report):
@@ -60,7 +60,7 @@ def test_no_text_contains_what_the_model_names_as_padding():
     read = set()
     model = Around(before=lambda ids: read.update(ids.flatten().tolist()) or ids)
     model.inside.tokens.padding_idx, model.config = 0, SimpleNamespace(pad_token_id=7)
-    report = examine_here(Subject(model, V, BLOCK), QUICK)
+    report = examine_here(WrappedModel(model, V, BLOCK), QUICK)
     assert report, report
     assert read == {*range(V)} - {0, 7}
     assert "id 0, 7 as padding" in report.remarks[0]
@@ -135,7 +135,8 @@ def test_an_error_is_a_finding():
 def test_an_error_names_its_line_and_the_sizes_that_were_asked():
     said = first(quickly(Around(before=fails))).measured
     assert (
-        f"At test_subject.py, line {fails.__code__.co_firstlineno + 1}, in fails: raise RuntimeError" in said
+        f"At test_wrapped_model.py, line {fails.__code__.co_firstlineno + 1}, in fails: raise RuntimeError"
+        in said
     )
     assert said.endswith("Asked with ids of shape (3, 5): B = 3, T = 5; the block is 24.")
 
@@ -357,8 +358,8 @@ def test_what_a_model_changes_for_all_is_as_before_at_the_next_question(change):
 
     def asked(kind):
         torch.manual_seed(0)
-        subject, writes = Subject(kind(V, BLOCK), V, BLOCK), QUICK[-2]
-        return examine_here(subject, [writes, *QUICK[:8], by_heart]).findings
+        wrapped, writes = WrappedModel(kind(V, BLOCK), V, BLOCK), QUICK[-2]
+        return examine_here(wrapped, [writes, *QUICK[:8], by_heart]).findings
 
     before = state()
     assert repr(asked(Changing)) == repr(asked(Model))
