@@ -161,7 +161,7 @@ const KINDS = {
     },
     // Width and height that are kept for any shape, so that nothing moves.
     most: { across: 36, few: 44, down: 28, all: 250, any: 62, tall: 250 }, // pixels of a cell (of few columns), of all, of a cell in any shape, of all rows
-    shape({ reserved: [rows, columns], tile }) {
+    shape({ reserved: [rows, columns], tile = [] }) {
       const { across, few, down, all, tall } = this.most;
       const cell = all / Math.max(rows, columns);
       const most = tile.length ? KINDS.Heatmap.most.down : Math.min(down, tall / rows); // on a sheet of maps cells are squares
