@@ -192,6 +192,28 @@ def test_whatever_an_answer_does_ends_in_a_sentence(judge, visit):
     assert len(printed.inner_text()) < 11_000
 
 
+CHANGES = {  # what an answer changes in the Python that judges it
+    "torch.isclose": "torch.isclose = lambda *a, **k: torch.ones(2, 2, dtype=torch.bool)",
+    "torch.Tensor.mean": "torch.Tensor.mean = lambda self, *a, **k: torch.zeros(2, 3)",
+    "attention_course.averaging.causal_mean_loop": (
+        "import attention_course.averaging as a\na.causal_mean_loop = None"
+    ),
+    "len": "import builtins\nbuiltins.len = lambda of: 2",
+    "isinstance": "import builtins\nbuiltins.isinstance = lambda *a: True",
+    "torch.Tensor.__ne__": "torch.Tensor.__ne__ = lambda self, other: torch.zeros(1)",
+    "sys.modules.math": "import sys\nsys.modules['math'] = sys",
+}
+
+
+def test_what_an_answer_changes_neither_passes_nor_stays(judge, visit):
+    page, wrong, good = visit("01_bag_of_words/"), of("return x * 0"), answer("causal_mean_loop", "mine")
+    for place, change in CHANGES.items():
+        found = check(page, "causal_mean_loop", f"{good}\n{change}\n" + 'check("causal_mean_loop", mine)')
+        assert f"Your code changes {place}" in found
+        assert "not yet: wrong values" in check(page, "causal_mean_loop", wrong), place
+        assert "✓ passed" in check(page, "causal_mean_loop", good), place
+
+
 def test_the_editor_indents_and_lets_the_keyboard_leave(judge, visit):
     page = visit("01_bag_of_words/")
     editor, press = cell_of(page, "causal_mean_loop").get_by_role("textbox"), page.keyboard.press

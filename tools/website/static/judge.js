@@ -54,11 +54,7 @@ function hear({ kind, value }) {
   if (kind === "ready") {
     ready = true;
     stay();
-  } else if (kind === "full") {
-    stop();
-  } else if (kind === "ended" || kind === "failed") {
-    stop();
-  }
+  } else if (["full", "ended", "failed"].includes(kind) || value?.spent) stop();
   asked?.(kind, value);
 }
 
