@@ -92,7 +92,9 @@ def remember(modules):
         note(place, vars(owner), vars(owner).__setitem__, vars(owner).__delitem__)
     for owner in classes:
         package = owner.__module__.split(".")[0]
-        note(f"{package}.{owner.__qualname__}.", vars(owner), partial(setattr, owner), partial(delattr, owner))
+        note(
+            f"{package}.{owner.__qualname__}.", vars(owner), partial(setattr, owner), partial(delattr, owner)
+        )
     note("sys.modules.", sys.modules, sys.modules.__setitem__, sys.modules.__delitem__)
 
 
@@ -120,7 +122,9 @@ def put_back():
 
 def hide(folder):
     """Take the solutions away: all is loaded, and what an answer may import is the rest of the package."""
-    modules = [each for name, each in sys.modules.items() if name != "__main__" and isinstance(each, ModuleType)]
+    modules = [
+        each for name, each in sys.modules.items() if name != "__main__" and isinstance(each, ModuleType)
+    ]
     for exercise in EXERCISES.values():
         source_of(unwrapped(exercise.reference))
     shutil.rmtree(folder, ignore_errors=True)
