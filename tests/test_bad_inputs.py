@@ -261,6 +261,7 @@ JUDGED = (len,)  # of what can be called: `check` starts a process for each
 WORDS = {  # others for an argument
     **{"data": "text", "ids": "text", "path": "checkpoint", "name_or_path": "path", "tricks": "trick"},
     **{"heads": "head", "x": "q", "name": "explorer question exercise", "prompt": "CharTokenizer"},
+    "stem": "rung",
 }
 POSITIVE = (
     *("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "head_size", "d_v", "n_context", "window"),
