@@ -1,4 +1,4 @@
-# `make lab` to learn, `make check` during development, `make test` before a commit. Windows, or no make: see README.md.
+# `make lab` to learn, `make check` during development, `make test` before a commit. Windows, or no make: see INSTALL.md.
 
 PYTHON ?= python3
 LAB_OPTIONS ?=
@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-speedrun bench-attention bench-generate gallery stills drawings screenshots constraints clean
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-page bench-speedrun bench-attention bench-generate bench-judge gallery stills drawings screenshots constraints clean thorough
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -23,7 +23,10 @@ model: $(READY) ## fetch the real model, 93 MB; the course works offline after i
 
 test: lint ## the same with all tests, and compare the notebooks with their stored outputs
 	@$(MAKE) --no-print-directory model || echo 'Tests of the real model are skipped; in CI they fail.'
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --nbval --durations=10
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m "not thorough" --dist loadfile --no-loadscope-reorder --nbval --durations=10
+
+thorough: $(READY) ## the cases of which make test takes a sample: all verdicts of the site, all tables of the examiner
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 -m thorough tests
 
 lint: $(READY) ## check format, imports, types and scripts
 	$(RUN) -m ruff check
@@ -69,6 +72,9 @@ format: $(READY) ## format the code and sort imports
 bench-explorers: $(READY) ## measure the time from key press to redrawn figure
 	$(RUN) tools/bench_explorers.py
 
+bench-page: $(READY) ## measure the same for the GPT in a page, with the CPU slowed four times
+	PYTHONPATH=tools $(RUN) tools/bench_page.py
+
 bench-speedrun: $(READY) ## time the recipes of the speed run beside nanoGPT's settings; OPTIONS="--help" lists more
 	$(RUN) tools/bench_speedrun.py $(OPTIONS)
 
@@ -77,6 +83,9 @@ bench-attention: $(READY) ## measure seconds and memory of attention over T, wit
 
 bench-generate: $(READY) ## compare the cache with none, with transformers and with nanoGPT
 	$(RUN) tools/bench_generate.py
+
+bench-judge: $(READY) ## time the verdicts of the site; OPTIONS="--help" lists more
+	$(RUN) tools/bench_judge.py $(OPTIONS)
 
 gallery: $(READY) ## take a screenshot of each explorer, for README.md and slides
 	$(RUN) tools/take_gallery.py

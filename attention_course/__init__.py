@@ -23,7 +23,9 @@ Read in this order, the modules are the course again; each imports only from tho
 - `progress`: what a learner has done, in a file.
 - `heroes`, `explorers`, `exercises`, `questions`: the interactive parts, which know no rung.
 - `workspace`: the copy of the notebooks that a learner works in.
+- `certificate`: what the examiner says of a learner's own GPT, in a file.
 - `fills`: code with gaps, all choices judged beforehand.
+- `classroom`: questions to vote on with phones.
 - `review`: what was missed, again.
 - `rungs`: the rungs, a folder each.
 - `__main__`: the command that makes it and opens it.

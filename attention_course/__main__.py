@@ -6,6 +6,7 @@ A file that you changed stays; if there is a new edition of it, that comes besid
 import argparse
 import os
 import sys
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
@@ -13,14 +14,25 @@ from urllib.parse import quote
 from attention_course import __version__
 from attention_course.ladder import RUNGS
 
+COMMANDS = {"class": "classroom.__main__", "certificate": "certificate"}  # a FOLDER of the name is ./class
+NEEDS_MORE = 'The notebooks need more packages: pip install "attention-course[course]". ({})'
+
 
 def main() -> None:
     """Run the command `attention-course`, which is `python -m attention_course`, too."""
+    if module := COMMANDS.get("".join(sys.argv[1:2])):
+        try:
+            command = import_module(f"attention_course.{module}")
+        except ModuleNotFoundError as error:
+            sys.exit(NEEDS_MORE.format(error))
+        return command.main(sys.argv[2:])
     parser = argparse.ArgumentParser(
         prog="attention-course",
         usage="%(prog)s [FOLDER] [--no-lab] [options of JupyterLab]",
         description=__doc__,
-        epilog="All other options go to JupyterLab, for example --no-browser or --port=8889.",
+        epilog="All other options go to JupyterLab, for example --no-browser or --port=8889. "
+        "Other commands: attention-course class --help, for votes in a classroom, and "
+        "attention-course certificate --help.",
         allow_abbrev=False,
     )
     parser.add_argument("folder", nargs="?", default="my_notebooks", help="by default my_notebooks")
@@ -35,7 +47,7 @@ def main() -> None:
 
         from attention_course.workspace import prepare, published
     except ModuleNotFoundError as error:
-        sys.exit(f'The notebooks need more packages: pip install "attention-course[course]". ({error})')
+        sys.exit(NEEDS_MORE.format(error))
     try:
         if not given.folder:
             parser.error("FOLDER cannot be empty.")

@@ -51,6 +51,9 @@ class Rung:
         lit: the parts of the transformer, as drawn, that it builds.
         terms: the terms that it introduces, each with "bold" or the words around it.
         allowed: words of others that it shows, although the course says them otherwise.
+        teach: for the page for teachers: `aim`, `leave_out`, and by their minutes the plans "45" and "90",
+            each a list of steps. A step has `minutes`, what to `do`, and may have the heading that it is `at`
+            and names to `vote` on, to `fill` in, and an `exercise`.
     """
 
     number: int
@@ -61,6 +64,7 @@ class Rung:
     lit: list[str]
     terms: dict[str, str]
     allowed: list[str] = field(default_factory=list)
+    teach: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

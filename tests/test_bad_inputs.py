@@ -22,6 +22,8 @@ from torch import nn
 
 import attention_course
 from attention_course.attention import Cache
+from attention_course.examine import examine
+from attention_course.examine.planted import draw_bugs, plant
 from attention_course.exercises import check
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
 from attention_course.heads import ablate
@@ -107,10 +109,6 @@ def pair(x):
     return x, x
 
 
-def total(x):
-    return x.sum()
-
-
 class Nano(nn.Module):
     """Gives logits and a loss, as nanoGPT's GPT does."""
 
@@ -127,7 +125,7 @@ class Last(Nano):
         return torch.zeros(len(ids), V)
 
 
-PLACES = {**PUBLIC, **globals()}
+PLACES = {**PUBLIC, **globals(), "examine": examine, "plant": plant, "draw_bugs": draw_bugs}
 RIGHT = """
 causal_mean_loop(x=x)
 causal_mean_matmul(x=x)
@@ -467,6 +465,7 @@ generate(Nano(), ids, 2) | generate: the model returns tuple, expected logits (B
 generate(Last(), ids, 2) | generate: the model returns torch.float32, (1, 33), expected logits (B, T, V).
 Trainer(gpt(), Corpus(DATA.train[:7], DATA.val, TOKENIZER), RECIPE) | The training text has 7 tokens, too few
 Trainer(gpt(), Corpus(DATA.train, DATA.val[:8], TOKENIZER), RECIPE) | The validation text has 8 tokens
+Trainer(gpt().requires_grad_(False), DATA, RECIPE) | no parameter of the model requires a gradient
 Trainer(gpt(), DATA, RECIPE, torch.optim.SGD([nn.Parameter(x)])) | optimizer holds … model.parameters()
 Recipe(steps=2**31) | Recipe: steps = 2147483648, expected an integer of at least 1, below 2**31.
 Recipe(seed=2**63) | Recipe: seed = 9223372036854775808, expected an integer, 0 <= seed < 2**63.
@@ -499,6 +498,16 @@ load_text("books/war.txt") | no file … war.txt. … There are: stories
 load_text("folder") | folder is not a file. Name a text file, perhaps one in that folder.
 draw_story(0) | draw_story: rng is int, expected random.Random(seed).
 read_story("hello") | read_story: 'hello' is not a story. Expected a fact about two people, … as in 'Kind Ann
+plant("no mask", layers=1.5) | plant: layers = 1.5, expected an integer of at least 1
+plant("no mask, attention.py", block_size=0) | plant: block_size = 0, expected an integer of at least 1
+draw_bugs(99) | draw_bugs: number = 99
+draw_bugs("3") | draw_bugs: number = '3'
+examine("model") | expected an nn.Module or a function
+examine(abs, vocab_size=1, block_size=24) | vocab_size = 1, expected
+examine(abs, vocab_size="65", block_size=24) | vocab_size = '65'
+examine(abs, vocab_size=29, block_size=10**20) | block_size … below 2**63
+examine(abs, vocab_size=10**9, block_size=24) | vocab_size = 1000000000, expected at most 1048576
+examine(abs, vocab_size=29, block_size=24, train="no") | train is str, expected True or False
 answer_accuracy(gpt(), "Sam gave Kim a ring.", TOKENIZER) | no answer … of 20 characters has block_size = 8
 """
 

@@ -3,12 +3,10 @@
 import math
 import re
 
-import cells
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 from torch.nn import functional as F
 
 from attention_course import gpt
@@ -24,11 +22,6 @@ def test_the_loss_of_random_logits_is_half_a_variance_above_uniform():
         logits = torch.randn(50_000, 87) * variance**0.5
         loss = F.cross_entropy(logits, torch.randint(87, (50_000,)))
         assert loss.item() == pytest.approx(math.log(87) + variance / 2, abs=0.03)
-
-
-def test_the_translator_of_rung_6_is_short_enough_to_read():
-    code = cells.code_of("cross_and_causal", "model")
-    assert len(list(filter(str.strip, code.splitlines()))) <= 40
 
 
 @given(s=st.floats(0, 1), seed=st.integers(0, 2**32))
@@ -125,31 +118,3 @@ def test_with_unshifted_targets_the_loss_falls_to_0_and_one_letter_is_repeated()
     assert loss < 0.1
     written = gpt.generate(model, torch.tensor([[1, 4, 2, 5]]), 10, temperature=0.0)
     assert written[0, 4:].tolist() == [5] * 10
-
-
-def test_near_temperature_zero_the_best_character_comes_each_time():
-    torch.manual_seed(0)
-    model = gpt.BigramLanguageModel(6)
-    start = torch.arange(6)[:, None]
-    best = gpt.generate(model, start, 8, temperature=0.0)
-    assert torch.equal(gpt.generate(model, start, 8, temperature=1e-4), best)
-    assert torch.equal(best[:, 1], model.table.weight.argmax(-1))
-    assert not torch.equal(gpt.generate(model, start, 8, temperature=1.0), best)
-
-
-def test_a_cropped_model_sees_the_last_128():
-    seen = []
-
-    class Spy(nn.Module):
-        block_size = 128
-
-        def forward(self, ids):
-            seen.append(ids[0])  # each id is its place, counted from 0
-            return torch.zeros(*ids.shape, 1000)
-
-    gpt.generate(Spy(), torch.arange(499)[None], 1)
-    first, last = int(seen[0][0]), int(seen[0][-1])
-    assert right("crop") == f"At the last {len(seen[0])}, characters {first} to {last} (counting from 0)"
-    model = gpt.GPT(gpt.GPTConfig(5, block_size=128, n_layer=1, n_head=1, n_embd=4))
-    with pytest.raises(ValueError, match="block_size is 128"):
-        model(torch.zeros(1, 499, dtype=torch.long))

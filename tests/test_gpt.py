@@ -264,16 +264,6 @@ def test_generate__temperature_0_takes_the_best_and_follows_the_text():
     assert generate(model, both, 3, temperature=0).tolist() == [[0, 1, 2, 0], [1, 2, 0, 1]]
 
 
-def test_generate__the_generator_decides_the_text():
-    model, ids = tiny(), torch.tensor([[1, 2], [3, 4]])
-    first, again, other = (
-        generate(model, ids, 40, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert torch.equal(first[:, :2], ids)
-
-
 def test_generate__the_model_sees_the_last_block():
     """Beyond block_size, the tokens before the last block make no difference, and all are returned."""
     model = tiny()

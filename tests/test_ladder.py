@@ -10,6 +10,7 @@ from pathlib import Path
 import draw_encoder_decoder
 import draw_staircase
 import draw_transformer
+import numpy as np
 import pytest
 
 from attention_course.exercises import EXERCISES
@@ -34,6 +35,26 @@ def test_all_that_a_rung_holds_is_found(rung):
     assert rung.explorers.keys() <= EXPLORERS.keys()
     for table, found in (("exercises.toml", EXERCISES), ("questions.toml", QUESTIONS)):
         assert rung.table(table).keys() <= found.keys()
+
+
+@pytest.mark.parametrize("minutes", [45, 90])
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.stem)
+def test_the_plan_of_a_lesson_names_what_the_rung_has_and_leaves_time_for_it(rung, minutes):
+    """A vote with its discussion takes four minutes at least, an exercise as long as it says."""
+    headings = {"", *re.findall(r"^# ##+ (.+)$", rung.text("notebook.py"), re.M)}
+    exercises = rung.table("exercises.toml")
+    there = {"vote": rung.table("questions.toml"), "fill": rung.steps, "exercise": exercises}
+    assert sum(step["minutes"] for step in rung.teach[str(minutes)]) == minutes
+    for step in rung.teach[str(minutes)]:
+        assert step.keys() <= {"minutes", "at", "do", *there}
+        assert step.get("at", "") in headings
+        named = {kind: np.atleast_1d(step.get(kind, [])).tolist() for kind in there}
+        for kind, names in named.items():
+            assert there[kind].keys() >= set(names)
+        needed = 4 * len(named["vote"]) + sum(exercises[name]["minutes"] for name in named["exercise"])
+        assert step["minutes"] >= needed, step
+    assert rung.teach["aim"]
+    assert rung.teach["leave_out"]
 
 
 def test_no_number_of_a_rung_is_typed_by_hand():
@@ -101,12 +122,13 @@ def test_a_new_rung_is_its_folder_and_one_line(course):
         (course / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8").replace("\u00a0", " ")
     )
     tests = ("notebooks", "claims", "questions", "heroes", "explorers", "ladder")
-    files = [*(f"tests/test_{test}.py" for test in tests), "tests/exercises/test_answers.py"]
-    chosen = "(tiny or all_that or each_folder or is_found or its_drawing) and not a_new_rung and not moves"
+    files = [f"tests/{each}.py" for each in ("exercises/test_answers", "exercises/test_exercise")]
+    files += [f"tests/test_{test}.py" for test in tests]
+    all_of = "tiny or all_that or each_folder or is_found or its_drawing or test_exercise"
+    chosen = f"({all_of}) and not a_new_rung and not moves"
     options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=quick"]
     told = run(course, "-m", "pytest", *options, "-k", chosen, *files)
-    assert int(re.search(r"(\d+) passed", told)[1]) > 50
-    run(course, "-m", "pytest", *options, "tests/exercises/test_exercise.py")
+    assert int(re.search(r"(\d+) passed", told)[1]) > 50 + 3 * len(EXERCISES)
 
 
 @pytest.mark.slow

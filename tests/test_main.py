@@ -89,6 +89,23 @@ def test_without_the_extra_it_says_what_to_install(command, monkeypatch):
     assert list(Path.cwd().iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["class", "certificate"])
+def test_other_commands_are_run_instead_and_say_what_they_take(command, capsys, name):
+    with pytest.raises(SystemExit) as ended:
+        command(name, "--help")
+    assert ended.value.code == 0
+    assert f"usage: attention-course {name} [" in capsys.readouterr().out
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_class_without_the_extra_says_what_to_install(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "segno", None)
+    for module in ("server", "__main__"):
+        monkeypatch.delitem(sys.modules, f"attention_course.classroom.{module}", raising=False)
+    with pytest.raises(SystemExit, match=r'pip install "attention-course\[course\]"'):
+        command("class", "after_a_space")
+
+
 def test_it_tells_its_version(command, capsys):
     with pytest.raises(SystemExit):
         command("--version")

@@ -5,7 +5,6 @@ import copy
 import json
 import re
 import tomllib
-import warnings
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -15,9 +14,8 @@ import build
 import nbformat
 import pytest
 import torch
-from cells import Unasked, calls_in, run, shorten, shortened, tagged
+from cells import calls_in, run, tagged
 from IPython.core.inputtransformer2 import TransformerManager
-from IPython.core.interactiveshell import InteractiveShell
 from markdown_it import MarkdownIt
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
@@ -50,10 +48,6 @@ def cells(path: Path, cell_type: str) -> list[NotebookNode]:
 
 def has_tag(cell: NotebookNode, *tags: str) -> bool:
     return not {*tags}.isdisjoint(cell.metadata.get("tags", []))
-
-
-def code_of(path: Path) -> str:
-    return "\n\n".join(cell.source for cell in cells(path, "code"))
 
 
 def outputs(path: Path) -> list[NotebookNode]:
@@ -377,28 +371,6 @@ def test_every_internal_link_leads_somewhere(path):
 
 
 # What a learner does with them
-
-
-@pytest.fixture
-def shell(monkeypatch, shapes_unchecked):
-    """A shell as in a kernel, in the folder of the notebooks."""
-    monkeypatch.chdir(NOTEBOOKS)
-    shell = InteractiveShell.instance()
-    shell.history_manager.enabled = False
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        yield shell
-    InteractiveShell.clear_instance()
-
-
-def test_every_cell_may_be_run_twice(path, shell, monkeypatch):
-    """Long cells are short here; what is asserted of their models is left out."""
-    shorten(monkeypatch)
-    for cell in cells(path, "code"):
-        if tagged(cell, "long") is not None:
-            shell.ast_transformers = [Unasked()]
-        for _ in range(2):
-            assert shell.run_cell(shortened(cell)).success, cell.source
 
 
 @pytest.mark.parametrize("name", ["09_a_real_model", "10_looking_inside"])

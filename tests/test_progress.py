@@ -155,12 +155,6 @@ def test_what_cannot_be_written_or_read_is_told_of(file):
 # What is shown
 
 
-def test_names_are_those_of_questions_and_exercises():
-    for rung in RUNGS:
-        exercises = rung.module("exercises").EXERCISES
-        assert list(rung.table("exercises.toml")) == [each.name for each in exercises]
-
-
 def test_the_line_of_a_rung(file):
     choose("mean_at_one", right=True)
     choose("after_a_space", right=True)

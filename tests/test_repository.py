@@ -35,7 +35,7 @@ def read(name: str | Path) -> str:
 PYPROJECT = tomllib.loads(read("pyproject.toml"))
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-MAKEFILE, DOCKERFILE, README = read("Makefile"), read("Dockerfile"), read("README.md")
+MAKEFILE, DOCKERFILE, INSTALL = read("Makefile"), read("Dockerfile"), read("INSTALL.md")
 
 
 # Installation
@@ -98,7 +98,7 @@ def test_all_files_admit_the_same_pythons():
     pythons = PROJECT["requires-python"]
     oldest, too_new = map(int, re.fullmatch(r">=3\.(\d+),<3\.(\d+)", pythons).groups())
     assert f"not (3, {oldest}) <= sys.version_info < (3, {too_new})" in MAKEFILE
-    assert all(f"Python 3.{oldest} to 3.{too_new - 1}" in text for text in (MAKEFILE, README))
+    assert all(f"Python 3.{oldest} to 3.{too_new - 1}" in text for text in (MAKEFILE, INSTALL))
     assert f"- python{pythons}\n" in read("environment.yml")
     assert read(".binder/runtime.txt").strip().removeprefix("python-") in SpecifierSet(pythons)
 
@@ -110,7 +110,7 @@ def test_what_the_learner_installs_is_the_whole_course():
     assert "- -e .[course]\n" in read("environment.yml")
     for text in (DOCKERFILE, read(".binder/postBuild")):
         assert "--constraint constraints.txt '.[course]'\n" in text
-    installs = re.findall(r"(?:pip install|uvx --from) ([^`\n]+)", README)
+    installs = re.findall(r"(?:pip install|uvx --from) ([^`\n]+)", INSTALL)
     assert [line for line in installs if "[course]" not in line] == ["torch --index-url " + PYTORCH]
 
 
@@ -138,8 +138,8 @@ FIRST = f"doc/tree/my_notebooks/{RUNGS[0].name}.ipynb"
 
 
 def test_hosts_start_at_the_first_rung_from_a_dated_image_that_has_what_the_wheel_needs():
-    assert f"?urlpath={FIRST}" in README
-    assert f'"/{FIRST}"' in README
+    assert f"?urlpath={FIRST}" in INSTALL
+    assert f'"/{FIRST}"' in INSTALL
     assert f'CMD ["start-notebook.py", "--LabApp.default_url=/{FIRST}"]' in DOCKERFILE
     assert read(".binder/postBuild").endswith("\nattention-course --no-lab\n")
     assert re.fullmatch(r"quay\.io/jupyter/minimal-notebook:\d{4}-\d\d-\d\d", argument("FROM"))
@@ -244,6 +244,18 @@ def test_nothing_that_windows_lacks_is_imported_at_the_top():
             names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             assert lacks.isdisjoint(name.split(".")[0] for name in names), f"{path}:{node.lineno}"
+
+
+def test_the_links_of_readme_lead_to_files_and_headings():
+    links = [
+        link for link in re.findall(r"\]\(([^)\s]+)\)", read("README.md")) if not link.startswith("http")
+    ]
+    assert "INSTALL.md" in links
+    for path, _, anchor in (link.partition("#") for link in links):
+        assert (ROOT / path).exists(), path
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", read(path), re.M)
+            assert anchor in [heading.lower().replace(" ", "-") for heading in headings]
 
 
 def test_contributing_names_what_is_there():

@@ -24,7 +24,7 @@ from attention_course.speedrun import (
     newton_schulz,
     speedrun,
 )
-from attention_course.stories import answer_accuracy, write_stories
+from attention_course.stories import write_stories
 from attention_course.text import Corpus
 from attention_course.training import MODEL_CONFIGS, RECIPES, Recipe, Trainer, run
 
@@ -228,11 +228,3 @@ def test_the_examiner_finds_nothing_wrong():
     model = speedrun(DATA).model
     report = examine(model, vocab_size=model.config.vocab_size, block_size=model.block_size, train=False)
     assert {finding.verdict for finding in report.findings} == {"right", "not asked"}
-
-
-@pytest.mark.slow
-def test_the_stories_are_answered_after_a_few_steps():
-    data = Corpus.of(write_stories())
-    trainer = speedrun(data)
-    run(trainer, callback=lambda t: None)
-    assert answer_accuracy(trainer.model, data.tokenizer.decode(data.val), data.tokenizer) > 0.95

@@ -278,18 +278,6 @@ def test_batches_lie_where_the_ids_are():
     assert x.shape == y.shape == (4, 8)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_batches_on_a_gpu_are_those_on_the_cpu():
-    ids = torch.arange(1000)
-    pairs = [get_batch(part, 8, 4, torch.Generator().manual_seed(1)) for part in (ids, ids.cuda())]
-    for cpu, gpu in zip(*pairs, strict=True):
-        assert gpu.is_cuda
-        assert torch.equal(gpu.cpu(), cpu)
-    assert conditional_entropy(ids.cuda() % 7, 2) == conditional_entropy(ids % 7, 2)
-    tokenizer = CharTokenizer("banana")
-    assert tokenizer.decode(tokenizer.encode("nab").cuda()) == "nab"
-
-
 def test_corpus_of_a_text(stories):
     data = Corpus.of(stories)
     assert len(data.train) + len(data.val) == len(stories)

@@ -13,6 +13,8 @@ from typing import Any
 
 import jupytext
 import pytest
+from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
+from IPython.utils.capture import capture_output
 from nbformat import NotebookNode
 
 from attention_course import smollm
@@ -73,6 +75,18 @@ def load_small(load: Callable) -> tuple[Llama, smollm.BytePairTokenizer]:
     """Return a model with SmolLM2's layers, heads and tokenizer, but few channels."""
     _, tokenizer = load()
     return Llama(replace(smollm.SMOLLM, n_embd=36, n_hidden=36)).eval(), tokenizer
+
+
+def run_twice(shell: InteractiveShell, cells: int) -> None:
+    """Let a kernel run each of so many cells twice, as readers do; of the first time only errors are seen."""
+    left = iter(range(cells))
+
+    def before(info: ExecutionInfo) -> None:
+        if next(left, None) is not None:
+            with capture_output():
+                shell.run_cell(info.raw_cell, silent=True)
+
+    shell.events.register("pre_run_cell", before)
 
 
 class Unasked(ast.NodeTransformer):

@@ -152,24 +152,26 @@ def notebook_of(cells: list[str]) -> str:
     return writes(notebook)
 
 
-SHORT = f"""\
+SHORT = """\
 import sys
 
 import pytest
 
-sys.path.append({str(ROOT / "tools")!r})
-from cells import Unasked, shorten
+sys.path.append({tools!r})
+from cells import Unasked, run_twice, shorten
 
 shorten(pytest.MonkeyPatch())
-get_ipython().ast_transformers.append(Unasked())"""
+get_ipython().ast_transformers.append(Unasked())
+run_twice(get_ipython(), {cells})"""
 
 
 def short_notebook(name: str) -> str:
-    """Return the JSON text of a notebook of the course that trains hardly, and asserts nothing."""
+    """Return the JSON text of a notebook that trains hardly, asserts nothing, and runs each cell twice."""
     notebook = read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     for cell in notebook.cells:
         cell.source = shortened(cell)
-    notebook.cells.insert(0, nbf.new_code_cell(SHORT))
+    cells = sum(cell.cell_type == "code" for cell in notebook.cells)
+    notebook.cells.insert(0, nbf.new_code_cell(SHORT.format(tools=str(ROOT / "tools"), cells=cells)))
     return writes(notebook)
 
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from attention_course.apart import EndedError, Message, Send, Worker
 from attention_course.examine import PATIENCE, Examination, check_claims, put, questions_to, wrap
+from attention_course.examine.report import Report
 from attention_course.examine.wrapped_model import format_error
 from attention_course.files import printable, write_at_once
 
@@ -159,6 +160,21 @@ def loaded(messages: Iterator[Message], file: str) -> None:
         raise ValueError(value)
 
 
+def examined(
+    model: str, sizes: dict[str, int], choice: tuple[bool, list[str], list[str]], worker: Worker = worker
+) -> Report:
+    """Examine FILE:NAME in a process apart; `choice` is what `questions_to` takes.
+
+    Raises:
+        OSError: the process cannot be started.
+        ValueError: there is no such model, or no such question.
+    """
+    questions = questions_to(*choice)
+    with closing(worker.ask((model, sizes, choice), silence=PATIENCE)) as messages:
+        loaded(messages, model.rpartition(":")[0])
+        return Examination(questions).follow(messages, quiet=not sys.stderr.isatty())
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command line."""
     options = arguments().parse_args(argv)
@@ -166,11 +182,7 @@ def main(argv: list[str] | None = None) -> None:
     sizes = {name: size for name, size in given.items() if size is not None}
     try:
         check_claims(**sizes)
-        choice = not options.no_train, options.ignore, options.require
-        questions = questions_to(*choice)
-        with closing(worker.ask((options.model, sizes, choice), silence=PATIENCE)) as messages:
-            loaded(messages, options.model.rpartition(":")[0])
-            report = Examination(questions).follow(messages, quiet=not sys.stderr.isatty())
+        report = examined(options.model, sizes, (not options.no_train, options.ignore, options.require))
         if options.junit:
             write_at_once(options.junit, printable(report.as_junit(), keep="\n\t").encode())
     except (OSError, ValueError) as error:

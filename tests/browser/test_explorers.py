@@ -168,23 +168,6 @@ def test_cells_are_read_by_pointer_and_keys_which_leave_the_notebook_alone(page)
     expect(active.locator(".attention-title").first).to_contain_text("weights")
 
 
-def test_a_bar_is_dragged_by_pointer_and_keys_but_not_when_it_is_hidden(page):
-    explorer = explorer_of(page, "masked_softmax")
-    readout, canvas = explorer.locator(".attention-readout"), explorer.locator("canvas").first
-    area = canvas.bounding_box()
-    x, slot = area["x"] + 8, (area["width"] - 16) / 4
-    for bar, said in ((0, "“Ben”: 5"), (3, "“Sam”: −∞")):
-        page.mouse.move(x + (bar + 0.5) * slot, area["y"] + 60)
-        page.mouse.down()
-        page.mouse.move(x + (bar + 0.5) * slot, area["y"] + 3)
-        page.mouse.up()
-        expect(readout).to_contain_text(f"scores, {said}")
-    press(page, canvas, "Escape")
-    page.evaluate("document.activeElement.blur()")
-    press(page, canvas, "ArrowDown")
-    expect(readout).to_contain_text("scores, “Ben”: 4.90.")
-
-
 def test_every_control_shows_where_the_focus_is(page):
     looks = (
         "(c) => JSON.stringify(['outlineStyle', 'outlineWidth', 'boxShadow', 'borderColor']"

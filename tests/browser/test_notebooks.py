@@ -120,7 +120,7 @@ def test_the_hero_moves_and_shift_enter_goes_on_from_it(opened):
 
 @pytest.fixture(scope="module", params=RUNG_OF)
 def notebook(request, page):
-    """Open a notebook and run all its cells."""
+    """Open a notebook and run all its cells, each twice."""
     lab.open_notebook(page, page.address, f"my_notebooks/{request.param}.ipynb")
     lab.run_all(page, timeout=400_000)
     expect(page.locator(".attention-figure canvas").last).to_be_visible()
@@ -199,7 +199,7 @@ def test_an_exercise_is_answered_wrong_and_then_right(notebook, page):
         page.keyboard.press("Control+A")
         page.keyboard.insert_text(f"{answer}\n\n\n{call}answer)")
         page.keyboard.press("Control+Enter")
-        panel.filter(has_text=words).wait_for(timeout=10_000)
+        panel.filter(has_text=words).wait_for(timeout=60_000)
 
 
 @pytest.mark.parametrize("notebook", ["08_bigram_to_gpt"], indirect=True)

@@ -56,9 +56,8 @@ def hits(rows: list[str]) -> int:
     return sum(row.split(" | ")[2] == bug.finding for row, bug in zip(rows, BUGS.values(), strict=True))
 
 
-def table() -> str:
-    """Examine all planted bugs; return the table."""
-    rows = [row(bug) for bug in BUGS.values()]
+def page(rows: list[str]) -> str:
+    """Return the table with these rows, one for each planted bug, and what it says above them."""
     seen = sum(bool(bug.finding) for bug in BUGS.values())
     return "\n".join(
         [
@@ -86,4 +85,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    TABLE.write_text(table(), encoding="utf-8")
+    TABLE.write_text(page([row(bug) for bug in BUGS.values()]), encoding="utf-8")

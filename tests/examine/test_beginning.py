@@ -6,22 +6,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from examine.bugs import named
 from examine.right import Changed, Experts, Recurrent
 from torch.utils.checkpoint import checkpoint
 
 from attention_course.examine import beginning, findings
 from attention_course.examine.one_file import Layer, Model
-from attention_course.examine.planted import BUGS, plant
+from attention_course.examine.planted import plant
 from attention_course.examine.question import ModelVariants, questions_of
 from attention_course.examine.wrapped_model import WrappedModel
-
-
-@pytest.mark.parametrize("name", ["a head thrown away", "loss summed", "embeddings too large"])
-def test_a_bug_is_found_first_by_its_finding(name):
-    finding = BUGS[name].finding
-    assert finding in {question.name for question in questions_of(beginning)}
-    assert named(name)[:1] == [finding]
 
 
 def asked(question, model):

@@ -5,29 +5,16 @@ import re
 
 import pytest
 import torch
-from examine.bugs import named
 from examine.right import BLOCK, Padded, Recurrent, V
 
 from attention_course.examine import findings
 from attention_course.examine.findings import leak_cause
 from attention_course.examine.one_file import Model
-from attention_course.examine.planted import BUGS, plant
-from attention_course.examine.question import ModelVariants, questions_of
+from attention_course.examine.planted import plant
+from attention_course.examine.question import ModelVariants
 from attention_course.examine.wrapped_model import WrappedModel
 
 pytestmark = pytest.mark.usefixtures("shapes_unchecked")
-
-
-@pytest.mark.parametrize("name", ["mask off by one", "dropout in eval mode", "weights over the batch"])
-def test_a_bug_is_found_first_by_its_finding(name):
-    finding = BUGS[name].finding
-    assert finding in {question.name for question in questions_of(findings)}
-    assert named(name)[:1] == [finding]
-
-
-@pytest.mark.parametrize("name", ["no residual around attention", "no residual around attention, gpt.py"])
-def test_a_missing_residual_is_told_from_small_embeddings(name):
-    assert named(name)[0] == BUGS[name].finding == "A token's own output depends most on itself"
 
 
 class OverTime(Model):

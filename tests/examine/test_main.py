@@ -230,9 +230,3 @@ def test_sizes_are_refused_before_a_model_is_made(file, capsys, size):
     with pytest.raises(SystemExit):
         main([f"{file}:Raising", f"--vocab-size={size}", "--block-size=24"])
     assert capsys.readouterr().err.startswith(f"examine: vocab_size = {size}, expected")
-
-
-def test_the_help_says_that_loading_executes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "executed" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from examine.right import BLOCK, MODELS, THEIRS, V
+from examine.right import BLOCK, MODELS, V
 
 from attention_course.examine import QUESTIONS, examine_here
 from attention_course.examine.learning import by_heart
@@ -28,39 +28,18 @@ def examined(name):
     return examine_here(WrappedModel(MODELS[name](), V, BLOCK), questions)
 
 
-def check(name):
+QUICK = {
+    *("learned", "GPT", "nanoGPT's form", "small embeddings", "GPT in float64", "fast products", "LSTM"),
+    *("complex parameters", "mixture of experts", "spectral norm", "counting in training"),
+    *("padded with -inf", "cache, token by token"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MODELS]
+)
+def test_nothing_is_wrong_with_a_right_model(name):
     report = examined(name)
     assert report.enough, report
     assert {f.name for f in report.findings if f.verdict == "wrong"} == WRONG.get(name, set()), report
     assert {f.name for f in report.findings if f.verdict == "doubtful"} == DOUBTS.get(name, set()), report
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("learned", "GPT", "nanoGPT's form", "small embeddings", "GPT in float64", "fast products"),
-        *(
-            "LSTM",
-            "complex parameters",
-            "mixture of experts",
-            "spectral norm",
-            "counting in training",
-            "padded with -inf",
-        ),
-        "cache, token by token",
-    ],
-)
-def test_nothing_is_wrong_with_a_right_model(name):
-    check(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in THEIRS])
-def test_nothing_is_wrong_with_any_right_model(name):
-    check(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", THEIRS)
-def test_nothing_is_wrong_with_a_model_of_transformers(name):
-    check(name)

@@ -90,14 +90,3 @@ def test_the_end_of_a_block_is_not_judged_by_its_beginning():
     finding = generates.put_to(variants, {})
     assert finding.verdict == "not asked"
     assert "Pass block_size=200" in finding.measured
-
-
-@pytest.mark.parametrize("name", ["GPT2", "Llama"])
-def test_a_model_of_transformers_needs_no_words(name):
-    report = examine(theirs(name), train=False)
-    assert report, report
-
-
-def test_a_gpt_of_the_course_needs_no_words():
-    report = examine(ours(), train=False)
-    assert report, report

@@ -213,17 +213,3 @@ def test_a_training_that_comes_to_its_end_says_so_after_its_cell_too(live, model
     shell.push({"live": live, "trainer": FakeTrainer(model, steps=2)})
     shell.run_cell("for _ in range(2): trainer.step(); live(trainer)")
     assert live.words.value.startswith("2 steps in")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"prompt": ""}, "prompt is empty"),
-        ({"prompt": "Zoe"}, "'Z'"),
-        ({"tokenizer": "stories"}, "tokenizer is a str, expected a CharTokenizer"),
-        ({"floors": {"entropy": 0}}, r"floors\['entropy'\] = 0, expected a number above 0"),
-    ],
-)
-def test_what_cannot_be_shown_is_refused_before_the_training(given, message, tokenizer, shapes_unchecked):
-    with pytest.raises((TypeError, ValueError), match=message):
-        LiveTraining(**({"tokenizer": tokenizer} | given))

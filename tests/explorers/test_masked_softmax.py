@@ -5,8 +5,6 @@ import math
 import torch
 from explorers.words import entropy
 
-from attention_course.explorers import explore
-
 
 def says(out, temperature, masked, **scores):
     seen = 3 if masked else 4
@@ -17,12 +15,3 @@ def says(out, temperature, masked, **scores):
     hidden = " The mask sets the score of “Sam” to −∞, whatever it was." if masked else ""
     perplexity = math.exp(entropy(expected))
     yield f"ln {seen} = {math.log(seen):.2f}, and the perplexity is {perplexity:.1f}.{hidden}"
-
-
-def test_scores_are_dragged_at_their_bars_and_have_no_sliders():
-    explorer = explore("masked_softmax")
-    bar, figure = explorer.children
-    assert list(bar.children) == [explorer.controls["temperature"], explorer.controls["masked"]]
-    assert [figure.controls[name] for name in figure.panels[0].controls] == [
-        explorer.controls[f"score_{key}"].model_id for key in range(4)
-    ]

@@ -6,7 +6,6 @@ import pytest
 import torch
 from explorers.words import entropy, small
 
-from attention_course.explorers import explore
 from attention_course.rungs.scaling_variance import explorer as scaling_variance
 from attention_course.rungs.scaling_variance.exercises import predicted_variance
 
@@ -64,17 +63,3 @@ def test_rows_collapse_at_different_head_sizes_and_the_scale_brings_them_back():
     before, after = compute(64), compute(64, "1/√head_size")
     assert before["jacobian"] < 1e-4
     assert after["jacobian"] > 0.3
-
-
-def test_head_sizes_are_integers_with_every_power_of_two():
-    options = explore("scaling_variance").controls["head_size"].options
-    assert list(options) == sorted({*options, *range(1, 9), *(2**power for power in range(7))})
-    assert all(isinstance(option, int) for option in options)
-
-
-def test_what_lies_outside_of_the_frame_is_said():
-    explorer = explore("scaling_variance")
-    explorer.controls["head_size"].value, explorer.controls["var_q"].value = 64, 4
-    assert explorer.figure.panels[0].x_label == "score (5 % lie outside this frame)"
-    explorer.controls["scale"].value = "1/√head_size"
-    assert explorer.figure.panels[0].x_label == "score"

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from attention_course.explorers import EXPLORERS, explore, subject
-from attention_course.gpt import BigramLanguageModel
 from attention_course.stories import write_stories
 from attention_course.text import CharTokenizer, Corpus
 from attention_course.training import Recipe, train
@@ -72,13 +71,6 @@ REFUSED = {
 def test_model_tokenizer_and_text_must_go_together(name, message, model, tokenizer, shapes_unchecked):
     with pytest.raises((TypeError, ValueError), match=message):
         explorer_of(name, **({"model": model, "tokenizer": tokenizer} | REFUSED[message]))
-
-
-@pytest.mark.parametrize("name", ["attention_over_text", "heads"])
-def test_a_model_without_weights_is_refused(name, tokenizer, shapes_unchecked):
-    bigram = BigramLanguageModel(tokenizer.vocab_size)
-    with pytest.raises(ValueError, match=r"BigramLanguageModel has no attention weights.*Pass a GPT"):
-        explorer_of(name, bigram, tokenizer)
 
 
 def logits(of):

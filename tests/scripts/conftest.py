@@ -1,6 +1,7 @@
 """Scripts run by QuickJS, on the page of page.js."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ class Page:
         self.context = quickjs.Context()
         self.context.eval(Path(__file__).with_name("page.js").read_text(encoding="utf-8"))
         scripts = bundle(*(PACKAGE / name for name in names))
-        self.context.eval(scripts.replace("export default", "const exported ="))
+        alone = re.sub("^import .*", "", scripts.replace("export default", "const exported ="), flags=re.M)
+        self.context.eval(re.sub("^export ", "", alone, flags=re.M))
 
     def do(self, statements: str) -> None:
         """Run statements, and what follows from them before any time passes."""
@@ -36,7 +38,7 @@ class Page:
             self.do("Page.pass(10)")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def page_of():
     """Return the class, of which a test makes its pages."""
     return Page

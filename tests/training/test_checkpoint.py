@@ -4,7 +4,6 @@ import errno
 import io
 import os
 import pickle
-import re
 import zipfile
 from dataclasses import asdict, replace
 from functools import partial
@@ -105,15 +104,6 @@ def test_a_checkpoint_that_cannot_be_finished_leaves_the_old_one(saved, monkeypa
     assert list(saved.parent.iterdir()) == [saved]
     trainer.save(saved)
     assert read_checkpoint(saved)["steps_done"] == 1
-
-
-def test_a_checkpoint_that_cannot_be_written_says_why(tmp_path):
-    (tmp_path / "file").touch()
-    trainer = Trainer(tiny(), DATA, RECIPE)
-    for path in (tmp_path / "nowhere/run.pt", tmp_path / "file/run.pt", tmp_path):
-        with pytest.raises(OSError, match=f"checkpoint {re.escape(str(path))} could not be written: [A-Z]"):
-            trainer.save(path)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_parameters_that_are_not_finite_are_not_saved_over_a_good_checkpoint(saved):
@@ -235,12 +225,6 @@ def test_a_changed_bit_is_noticed_or_changes_nothing(tmp_path):
     assert refused > len(positions) / 3, "the rest is padding"
 
 
-def test_a_missing_checkpoint_is_named(tmp_path):
-    for path in (tmp_path / "none.pt", tmp_path):
-        with pytest.raises(FileNotFoundError, match=re.escape(f"no checkpoint file {path}")):
-            read_checkpoint(path)
-
-
 # Other settings
 
 
@@ -268,15 +252,6 @@ def test_a_checkpoint_of_another_training_is_refused(saved, model, data, recipe,
     assert state_of(trainer) == before
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_three_differences_are_named(saved, count):
-    other = dict(list({"steps": 11, "batch_size": 3, "evaluate_every": 3, "seed": 9}.items())[:count])
-    named = [f"{name} = {getattr(RECIPE, name)} there and {value} here" for name, value in other.items()]
-    listed = ", ".join(named[:3]) + ", ..." * (count > 3)
-    with pytest.raises(ValueError, match=re.escape(f"in its recipe: {listed}. Train with")):
-        Trainer(tiny(dropout=0.3), DATA, replace(RECIPE, **other)).load(saved)
-
-
 def test_a_checkpoint_of_another_optimizer_is_refused(saved):
     model = tiny(dropout=0.3)
     groups = Trainer(model, DATA, RECIPE).optimizer.param_groups
@@ -296,55 +271,50 @@ def test_a_checkpoint_of_another_optimizer_is_refused(saved):
 # Crafted files
 
 
+def of_moment(change):
+    """Return what changes one tensor of an optimizer's state."""
+    return lambda moments: moments[0].update(exp_avg=change(moments[0]["exp_avg"]))
+
+
+MOMENTS = [
+    of_moment(lambda t: torch.zeros(1)),
+    of_moment(lambda t: torch.zeros(())),
+    of_moment(torch.Tensor.double),
+    of_moment(torch.Tensor.long),
+    of_moment(lambda t: torch.zeros(1).expand(t.shape)),  # fewer numbers in memory than it seems to have
+    of_moment(torch.Tensor.to_sparse),
+    of_moment(lambda t: t.to("meta")),
+    of_moment(lambda t: 3),
+    of_moment(lambda t: [t]),
+]
+PARTS = [  # what an optimizer of any kind does not keep
+    of_moment(lambda t: None),
+    lambda moments: [entries.pop("exp_avg_sq") for entries in moments.values()],
+    lambda moments: moments[1].pop("step"),
+    lambda moments: moments.update({0: {"itself": moments}}),
+]
+
+
 @pytest.mark.parametrize(
-    "moment",
-    [
-        lambda t: torch.zeros(1),
-        lambda t: torch.zeros(()),
-        torch.Tensor.double,
-        torch.Tensor.long,
-        lambda t: torch.zeros(1).expand(t.shape),  # fewer numbers in memory than it seems to have
-        torch.Tensor.to_sparse,
-        lambda t: t.to("meta"),
-        lambda t: 3,
-        lambda t: [t],
-    ],
+    ("craft", "fused"), [*((craft, True) for craft in MOMENTS + PARTS), *((craft, False) for craft in PARTS)]
 )
-def test_crafted_moments_are_refused_and_nothing_is_set(saved, moment):
+def test_crafted_moments_are_refused_and_nothing_is_set(tmp_path, craft, fused):
     """The fused AdamW would write beyond their memory."""
-    crafted = read_checkpoint(saved)
-    crafted["optimizer"][0]["exp_avg"] = moment(crafted["optimizer"][0]["exp_avg"])
-    saved.write_bytes(packed(crafted))
-    trainer = Trainer(tiny(dropout=0.3), DATA, RECIPE)
-    before = state_of(trainer)
-    with pytest.raises(ValueError, match=FOREIGN):
-        trainer.load(saved)
-    assert state_of(trainer) == before
 
-
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda moments: [entries.pop("exp_avg_sq") for entries in moments.values()],
-        lambda moments: moments[1].pop("step"),
-        lambda moments: moments[0].update(exp_avg=None),
-    ],
-)
-def test_moments_that_the_optimizer_does_not_keep_are_refused(tmp_path, change, fused):
     def trainer():
         model = tiny()
         return Trainer(model, DATA, RECIPE, torch.optim.AdamW(model.parameters(), fused=fused))
 
-    path, first = tmp_path / "run.pt", trainer()
+    path, first, second = tmp_path / "run.pt", trainer(), trainer()
     first.step()
     first.save(path)
     trainer().load(path)
-    state = read_checkpoint(path)
-    change(state["optimizer"])
+    state, before = read_checkpoint(path), state_of(second)
+    craft(state["optimizer"])
     path.write_bytes(packed(state))
     with pytest.raises(ValueError, match=FOREIGN):
-        trainer().load(path)
+        second.load(path)
+    assert state_of(second) == before
 
 
 def test_what_is_trained_only_later_has_taken_fewer_steps(tmp_path):
@@ -370,18 +340,6 @@ def test_a_part_that_got_no_gradient_has_no_moments(tmp_path):
         trainer.save(path)
         trainer.load(path)
         assert len(trainer.optimizer.state) < len(list(model.parameters()))
-
-
-@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
-def test_an_optimizer_state_that_contains_itself_is_refused(tmp_path, optimizer):
-    model, path = tiny(), tmp_path / "run.pt"
-    trainer = Trainer(model, DATA, RECIPE, getattr(torch.optim, optimizer)(model.parameters(), 0.1))
-    trainer.save(path)
-    state = read_checkpoint(path)
-    state["optimizer"][0] = {"itself": state["optimizer"]}
-    path.write_bytes(packed(state))
-    with pytest.raises(ValueError, match=FOREIGN):
-        trainer.load(path)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])

@@ -325,16 +325,6 @@ def test_a_training_runs_in_any_thread(listening):
 # Several processes
 
 
-def test_a_process_looks_at_its_share_of_the_batch():
-    model, seen = tiny(), []
-    trainer = Trainer(model, DATA, RECIPE)
-    trainer.rank, trainer.processes, trainer.mean = 1, 2, lambda value: value
-    model.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
-    trainer.step()
-    whole, _ = get_batch(DATA.train, 7, 4, torch.Generator().manual_seed(0))
-    assert torch.equal(seen[0], whole[1::2])
-
-
 def test_a_batch_that_cannot_be_shared_is_refused(monkeypatch):
     for name, value in {"is_initialized": True, "get_rank": 0, "get_world_size": 3}.items():
         monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
@@ -348,18 +338,3 @@ def test_if_one_process_is_stopped_all_stop(monkeypatch):
     monkeypatch.setattr(trainer, "mean", lambda value: 0.5 if trainer.steps_done == 6 else 0.0)
     assert finish(trainer).stopped
     assert trainer.steps_done == 6
-
-
-class Uniform(torch.nn.Module):
-    """No parameters; all tokens are equally likely."""
-
-    block_size = 8
-
-    def forward(self, ids):
-        return torch.zeros(*ids.shape, DATA.tokenizer.vocab_size)
-
-
-def test_a_model_without_trainable_parameters_is_refused():
-    for model in (tiny().requires_grad_(False), Uniform()):
-        with pytest.raises(ValueError, match="no parameter of the model requires a gradient"):
-            Trainer(model, DATA, RECIPE)

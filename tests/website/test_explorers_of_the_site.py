@@ -84,6 +84,7 @@ def test_the_files_are_small():
     sizes = [len(gzip.compress(explorers.load(name).encode())) for name in EXPLORERS]
     assert max(sizes) < MOST
     assert sum(sizes) < ALL
+    assert (explorers.DUMPED / explorers.MODEL).stat().st_size < 225_000
 
 
 def test_pictures_are_kept_until_the_code_changes(monkeypatch, tmp_path):
@@ -117,8 +118,8 @@ def test_pictures_of_a_model_are_those_of_its_notebook(name):
 def test_of_the_outputs_of_a_notebook_explorers_with_a_subject_are_dumped(tmp_path):
     with_subject = explore("attention_over_text", text="Ann")
     explorers.dump([explore("bag_of_words"), 3, explore("sampling"), with_subject], tmp_path / "pictures")
-    (file,) = (tmp_path / "pictures").iterdir()
-    assert file.name == "attention_over_text.json"
+    file, model = sorted((tmp_path / "pictures").iterdir())
+    assert (file.name, model.name) == ("attention_over_text.json", explorers.MODEL)
     assert json.loads(file.read_text())["panels"][0]["rows"]["of"] == [["Ann"]]
 
 
@@ -142,9 +143,10 @@ class Tags(HTMLParser):
 def test_controls_are_native_and_have_labels(name):
     page = Tags(explorers.markup(name))
     assert page.open == []
-    inputs = [attributes for tag, attributes in page.tags if tag in ("input", "select")]
+    inputs = [attributes for tag, attributes in page.tags if tag in ("input", "select", "textarea")]
     labels = [attributes["for"] for tag, attributes in page.tags if tag == "label"]
     assert labels == [attributes["id"] for attributes in inputs]
     data = json.loads(explorers.load(name))
-    assert [attributes["name"] for attributes in inputs] == [control["name"] for control in data["controls"]]
+    names = ["text"] * ("text" in data) + [control["name"] for control in data["controls"]]
+    assert [attributes["name"] for attributes in inputs] == names
     assert ("fieldset", {"class": "controls", "aria-label": "Controls", "disabled": None}) in page.tags

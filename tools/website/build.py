@@ -16,29 +16,31 @@ from pathlib import Path
 import nbformat
 
 from attention_course import fills, questions
-from attention_course.exercises import EXERCISES
-from attention_course.exercises.exercise import SHARED_MESSAGES
 from attention_course.heroes import hero
 from attention_course.ladder import RUNGS, WAYS
 from attention_course.plots.style import coloured
 from attention_course.progress import that_come_back
-from attention_course.questions import QUESTIONS
 from attention_course.review import minutes
 from attention_course.workspace import clean
 from website import explorers, judge
-from website.pages import HERE, NOTEBOOKS, Page, again, practice, render, templates
+from website.pages import HERE, NOTEBOOKS, Page, again, practice, render, teach, templates
 
 ROOT = HERE.parent.parent
 PACKAGE = ROOT / "attention_course"
+SHEETS = (
+    "static/question.css",
+    "static/fill.css",
+    "explorers/figure.css",
+    "static/explorer.css",
+    "static/site.css",
+)
 SCRIPT = re.compile(r"<script>\n(.*?)</script>", re.S)
 
 
 def front(pages: list[Page]) -> str:
     """Return the front page."""
-    counts = {"questions": len(QUESTIONS), "exercises": len(EXERCISES)}
     moving = {"ladder": hero("ladder").page(), "explorer": explorers.markup("query_key_value")}
-    mistake = SHARED_MESSAGES["mask_after_softmax"]
-    return render("front.html", pages=pages, ways=WAYS, root="./", mistake=mistake, **counts, **moving)
+    return render("front.html", pages=pages, ways=WAYS, root="./", **moving)
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -89,6 +91,9 @@ def build(folder: Path) -> None:
     write(folder / "static" / "fill.css", fills.CSS)
     write(folder / "static" / "fill.js", fills.SCRIPT)
     explorers.write(folder / "explorers")
+    (folder / "static" / "all.css").write_text(
+        "\n".join((folder / path).read_text(encoding="utf-8") for path in SHEETS), encoding="utf-8"
+    )
     write_judge(folder)
     pages = [Page(rung) for rung in RUNGS]
     for page in pages:
@@ -101,6 +106,7 @@ def build(folder: Path) -> None:
     write_page(folder, "practice", practice(RUNGS))
     write_page(folder, "review", render("review.html", root="../"))
     write_again(folder / "again")
+    write_page(folder, "teach", teach(RUNGS))
     write_page(folder, "", front(pages))
     wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
     subprocess.run(wheel, cwd=ROOT, check=True, capture_output=True)

@@ -4,6 +4,9 @@ A page has no kernel: NAME.json holds what `draw` of an explorer shows for each 
 static/explorer.js looks it up. Pictures share most of what they show. So the JSON has the structure of one
 picture, and each of its leaves holds different values, and which of them belongs to which setting of those
 controls that it depends on. Which controls these are is found by comparing the pictures.
+
+A script beside `explorer.py` computes the pictures in the page instead, all but the first. Where it needs a
+model, gpt.js runs that, with the parameters of MODEL, on any text that a visitor types.
 """
 
 import base64
@@ -23,18 +26,23 @@ from typing import Any
 
 import ipywidgets
 import numpy as np
+from safetensors.torch import save_file
 
 from attention_course.explorers import EXPLORERS, explore
 from attention_course.explorers.engine import Explorer
 from attention_course.explorers.figure import LiveFigure
+from attention_course.gpt import GPT
 from attention_course.plots import Panel
 from attention_course.plots.render import PANELS, script, written
 from attention_course.plots.style import bundle, format_numbers
+from attention_course.text import CharTokenizer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COURSE = ROOT / "attention_course"
 FIGURE = COURSE / "explorers" / "figure.js"
+GPT_SCRIPT = COURSE / "gpt.js"
 DUMPED = ROOT / "notebooks" / "pictures"  # of a model: the build of its notebook writes them
+MODEL = "gpt.safetensors"  # among them: the model that runs in a page
 KEPT = Path(__file__).parent / ".pictures"  # from one build of the site to the next
 SHADES = 3  # decimals of a shade: the eye sees fewer
 
@@ -133,6 +141,27 @@ def factorize(pictures: Sequence, shape: tuple[int, ...]) -> Any:
     return {"of": [json.loads(value) for value in found], "on": on, "at": at.flatten().tolist()}
 
 
+def runs_a_model(name: str) -> bool:
+    """Return whether the page runs the model that an explorer shows."""
+    return script_of(name).exists() and of_a_model(name)
+
+
+def subject_of(explorer: Explorer) -> dict[str, Any]:
+    """Return what an explorer shows: a model, a tokenizer, a text."""
+    return {key: parameter.default for key, parameter in signature(explorer.compute).parameters.items()}
+
+
+def save_model(model: GPT, tokenizer: CharTokenizer, path: Path) -> None:
+    """Write a GPT without biases as gpt.js reads it: parameters in half precision, sizes, and characters."""
+    if type(model) is not GPT or model.config.bias:
+        raise TypeError(
+            f"save_model: {type(model).__name__}, expected a GPT with bias=False: gpt.js has no other."
+        )
+    tensors = {key: value.half() for key, value in model.state_dict().items() if key != "lm_head.weight"}
+    about = {"config": vars(model.config), "characters": tokenizer.characters}
+    save_file(tensors, path, metadata={"gpt": json.dumps(about)})  # one entry: of several the order changes
+
+
 def pictures(name: str, explorer: Explorer) -> dict:
     """Return the controls of an explorer, and its pictures for all settings that a page offers.
 
@@ -145,6 +174,11 @@ def pictures(name: str, explorer: Explorer) -> dict:
     else:
         settings = [dict(zip(values, setting, strict=True)) for setting in product(*values.values())]
         shape = tuple(map(len, values.values()))
+    running = {}
+    if runs_a_model(name):
+        subject = subject_of(explorer)
+        text = subject[EXPLORERS[name].TYPED].removeprefix("\n")  # the page puts one before any text
+        running = {"model": MODEL, "text": {"start": text, "most": subject["model"].block_size - 1}}
     sheet, shown = RecordingFigure(), []
     for setting in settings:
         explorer.draw(sheet, **explorer.compute(**setting))
@@ -162,6 +196,7 @@ def pictures(name: str, explorer: Explorer) -> dict:
         },
         **factorize(shown, shape),
         **({"computed": True} if script_of(name).exists() else {}),
+        **running,
     }
 
 
@@ -177,6 +212,9 @@ def dump(outputs: Iterable, folder: Path = DUMPED) -> None:
         if isinstance(explorer, Explorer) and explorer.compute.keywords:
             name = next(name for name, module in EXPLORERS.items() if module.draw is explorer.draw)
             (folder / f"{name}.json").write_text(text_of(pictures(name, explorer)), encoding="utf-8")
+            if runs_a_model(name):
+                subject = subject_of(explorer)
+                save_model(subject["model"], subject["tokenizer"], folder / MODEL)
 
 
 def of_a_model(name: str) -> bool:
@@ -215,11 +253,13 @@ def load(name: str) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write what explorers need in a page: their data, and the script that draws them in notebooks, too."""
+    """Write what explorers need in a page: data, a model, and scripts, of which one draws in notebooks."""
     folder.mkdir(parents=True, exist_ok=True)
     drawing = bundle(PANELS, FIGURE) + "export { numbers };\n"
     (folder / "figure.js").write_text(drawing, encoding="utf-8")
     (folder / "figure.css").write_text(LiveFigure._css, encoding="utf-8")
+    for path in (DUMPED / MODEL, GPT_SCRIPT):
+        (folder / path.name).write_bytes(path.read_bytes())
     for name in EXPLORERS:
         (folder / f"{name}.json").write_text(load(name), encoding="utf-8")
         if script_of(name).exists():
@@ -258,6 +298,18 @@ def control_html(control: dict, explorer: str) -> str:
     )
 
 
+def typed_html(text: dict, explorer: str) -> str:
+    """Return the HTML of the text that a visitor changes, and of the place for what is said about it."""
+    key = f"{explorer}-text"
+    return (
+        f'<div class="control typed"><label for="{key}">your text</label>'
+        f'<textarea id="{key}" name="text" rows="3" maxlength="{text["most"]}" autocomplete="off" '
+        f'autocapitalize="off" spellcheck="false" aria-describedby="{key}-said">'
+        f"{html.escape(text['start'])}</textarea>"
+        f'<p class="said" id="{key}-said" role="status"></p></div>'
+    )
+
+
 STILL = """(panels) => JSON.stringify({
   drawn: panels.map((panel) => [svgOf([{ ...panel, title: "" }]), ...around(panel)]),
   invitation: invitation(panels),
@@ -286,7 +338,8 @@ def markup(name: str) -> str:
     sizes = [len(control["labels"]) for control in data["controls"]]
     start = [control["start"] for control in data["controls"]]
     shown = {key: lookup(data[key], start, sizes) for key in ("panels", "caption")}
-    controls = "".join(control_html(control, name) for control in data["controls"])
+    controls = typed_html(data["text"], name) if "text" in data else ""
+    controls += "".join(control_html(control, name) for control in data["controls"])
     note = getattr(EXPLORERS[name], "NOTE", "")
     note = f'<p class="note">{html.escape(note)}</p>' if note else ""
     figure = still(shown["panels"], "".join(shown["caption"].values()))

@@ -34,7 +34,7 @@ from pygments.lexers import PythonLexer
 
 from attention_course import __version__
 from attention_course.exercises import EXERCISES
-from attention_course.exercises.exercise import undocumented, unwrapped
+from attention_course.exercises.exercise import SHARED_MESSAGES, undocumented, unwrapped
 from attention_course.fills import fill, fills
 from attention_course.ladder import MORE, RUNGS, Rung
 from attention_course.progress import SKIP
@@ -162,6 +162,39 @@ def fill_place(name: str) -> str:
     rows = sum(part.count("\n") for part in gaps["parts"])
     height = 16 + 1.6 * rows + 2.8 * max(map(len, gaps["choices"]))
     return render("fill.html", name=name, height=height, text=repr(fill(name)))
+
+
+def named(step: dict, kind: str) -> list[str]:
+    """Return the names of a kind in a step of a lesson, which has none, one or a list."""
+    names = step.get(kind, [])
+    return [names] if isinstance(names, str) else names
+
+
+def lesson(rung: Rung, minutes: str) -> dict:
+    """Return the plan of a lesson, for its template: each step with the minute of its begin and its end."""
+    steps, clock = [], 0
+    for step in rung.teach[minutes]:
+        begins, clock = clock, clock + step["minutes"]
+        shown = {
+            "votes": [(name, QUESTIONS[name]["question"]) for name in named(step, "vote")],
+            "fills": named(step, "fill"),
+            "exercises": named(step, "exercise"),
+            "anchor": anchor(step.get("at", "")),
+        }
+        steps.append(step | shown | {"begins": begins, "ends": clock})
+    return {
+        "minutes": minutes,
+        "steps": steps,
+        "votes": [name for step in steps for name, _ in step["votes"]],
+    }
+
+
+def teach(rungs: tuple[Rung, ...]) -> str:
+    """Return the page for teachers: two plans of each rung."""
+    plans = [(rung, [lesson(rung, minutes) for minutes in ("45", "90")]) for rung in rungs]
+    titles = {name: task.title for rung in rungs for name, task in tasks(rung).items()}
+    said = {"mistake": SHARED_MESSAGES["mask_after_softmax"], "titles": titles, "root": "../"}
+    return render("teach.html", plans=plans, questions=len(QUESTIONS), exercises=len(EXERCISES), **said)
 
 
 def right_choice(entry: Entry) -> str:

@@ -255,7 +255,7 @@ val_text = tokenizer.decode(data.val)
 floors = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
 floors["entropy"] = stories_entropy(val_text[val_text.index("\n") + 1 :])
 
-# %% tags=["nbval-ignore-output", "long"]
+# %% tags=["nbval-ignore-output", "long:800"]
 recipe = replace(RECIPES["stories"], steps=1200 if is_yours else 800)
 live = LiveTraining(tokenizer, floors=floors)
 shown = display(live, display_id=True)

@@ -24,6 +24,11 @@ from attention_course.text import CharTokenizer, Tokenizer
 
 BARS = 8  # tokens with the largest weights
 FULL = 0.5  # the weight with full colour
+TYPED = "text"  # the site runs the model in the page: explorer_attention_over_text.js
+NOTE = (
+    "Type a text of your own, and see where each head looks. The model runs in this page: its 109 thousand "
+    "parameters (0.2 MB) are loaded as soon as you change something."
+)
 
 
 def controls(

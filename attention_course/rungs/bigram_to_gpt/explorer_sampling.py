@@ -32,11 +32,11 @@ LENGTH = Text.COLUMNS  # of a sample: one forward pass per token, and dragging a
 CACHE_SIZE = 2000  # logits of one position each, about 1 KiB
 PALE = 0.3  # shade of the prompt
 PROMPT_ROWS = 4  # of a long prompt, the end is shown
-SITE_VALUES = {  # of the controls, on the site, which has no kernel
-    "temperature": [step / 5 for step in range(11)],
-    "top_k": [1, 2, 3, 5, 10],
-    "seed": range(5),
-}
+TYPED = "prompt"  # the site runs the model in the page: explorer_sampling.js
+NOTE = (
+    "Type the beginning of a story, and the model goes on from there. It runs in this page: its 109 thousand "
+    "parameters (0.2 MB) are loaded as soon as you change something."
+)
 SETTINGS = {"temperature": 1.3}  # of its picture in README.md
 
 

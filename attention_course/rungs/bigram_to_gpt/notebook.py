@@ -1098,7 +1098,7 @@ assert max(broken["E"][1]) > 2 * first["E"]
 #
 # Try several rates for a few steps each, going up by a factor of about three, and plot the loss. On the left of the plot the steps are too small to get anywhere in this time, and on the right they jump over the valley. Choose a rate a little to the left of the lowest point, because a longer run is less forgiving. (Wider models need smaller rates.) How long should the warm-up be? You find that by trying as well. Ours takes 50<!--given--> of 400<!--given--> steps, and nanoGPT's takes 2,000<!--given--> of 600,000<!--given-->.
 
-# %%
+# %% tags=["long:100"]
 rates, ends = [3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1], []
 for rate in rates:
     model = fresh(ladder["LayerNorm"])

@@ -57,6 +57,8 @@ exercises = verdicts.judged_exercises()
     return python.globals.get("exercises").toJs();
 }"""
 
+JUDGE = "([name, every]) => python.runPython(`json.dumps(verdicts.verdicts('${name}', ${every}))`)"
+
 
 def known_answers() -> str:
     """Return tests/answers and the code that tries them, as a zip file in letters."""
@@ -67,10 +69,11 @@ def known_answers() -> str:
     return b64encode(packed.getvalue()).decode()
 
 
-def test_verdicts_are_those_under_pytorch(judge, chromium, address):
-    """On every reference, every planted mistake, and every answer in tests/answers."""
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.thorough)])
+def test_verdicts_are_those_under_pytorch(judge, chromium, address, every):
+    """On each reference, each right answer and a sample of the mistakes; or on all that is known."""
     script = "import runpy, sys; runpy.run_path(sys.argv[2], run_name='__main__')"
-    command = [sys.executable, "-W", "ignore", "-c", script, "1", ROOT / "tests/verdicts.py"]
+    command = [sys.executable, "-W", "ignore", "-c", script, str(every), ROOT / "tests/verdicts.py"]
     path = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests"))), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, env=os.environ | path, stdout=subprocess.PIPE) as other:
         context = chromium.new_context(bypass_csp=True)
@@ -85,15 +88,11 @@ def test_verdicts_are_those_under_pytorch(judge, chromium, address):
         page.goto(address)
         base, page_says = f"{address}judge/{judge.name}/", {}
         for name in page.evaluate(LOAD, [base, known_answers()]):
-            page_says |= json.loads(
-                page.evaluate("(code) => python.runPython(code)", f"json.dumps(verdicts.verdicts({name!r}))")
-            )
+            page_says |= json.loads(page.evaluate(JUDGE, [name, every]))
         context.close()
         native = json.loads(other.communicate()[0])
-    assert len(native) > 1400
+    assert len(native) > (1400 if every == 1 else 250)
     assert verdicts.differing(native, page_says) == {}
-    equal = sum(native[name] == page_says[name] for name in native)
-    assert equal / len(native) > 0.99
 
 
 # As a reader
@@ -130,6 +129,8 @@ FIRST = {
 @pytest.mark.parametrize("path", FIRST)
 def test_an_exercise_is_solved_on_a_phone(judge, visit, path):
     page, name = visit(path, width=360), FIRST[path]
+    cell_of(page, name).get_by_role("textbox").focus()
+    page.wait_for_load_state("networkidle")
     loaded = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
     assert not [file for file in loaded if "/judge/" in file]
     assert "✓ passed on" in check(page, name, answer(name, "mine"))
@@ -145,10 +146,10 @@ def of(*lines: str) -> str:
     return f'def mine(x):\n{body}check("causal_mean_loop", mine)\n'
 
 
+MANY_LINES = of("for i in range(10**6): print(i)", "return x")
 BAD = {
     "os._exit": (of("import os", "os._exit(0)"), "ended the Python that it ran in"),
     "an endless loop": (of("while True: pass"), "still running after 10 seconds"),
-    "a million lines": (of("for i in range(10**6): print(i)", "return x"), "not yet"),
     "a gigabyte": (of("y = [0] * 2**28", "return x"), "not yet"),
     "a recursion": (of("return mine(x)"), "not yet"),
     "the module of the reference": (
@@ -173,6 +174,7 @@ BAD = {
     "no Python": ("def mine(x)\n", "Line 1"),
     "no check": ("mine = 5\n", 'check("causal_mean_loop", my_causal_mean)'),
 }
+BREAKS = {"os._exit", "an endless loop", "a gigabyte", "a recursion"}  # the Python that it runs in
 
 
 def test_whatever_an_answer_does_ends_in_a_sentence(judge, visit):
@@ -181,9 +183,11 @@ def test_whatever_an_answer_does_ends_in_a_sentence(judge, visit):
         found = check(page, "causal_mean_loop", code)
         assert said in found, what
         assert "torch.zeros_like(x)" not in found, what
-        assert "✓ passed" in check(page, "causal_mean_loop", good), what
+        if what in BREAKS:
+            assert "✓ passed" in check(page, "causal_mean_loop", good), what
+    assert "✓ passed" in check(page, "causal_mean_loop", good)
     printed = cell_of(page, "causal_mean_loop").locator("pre.text")
-    check(page, "causal_mean_loop", BAD["a million lines"][0])
+    assert "not yet" in check(page, "causal_mean_loop", MANY_LINES)
     expect(printed).to_contain_text("The rest is not shown.")
     assert len(printed.inner_text()) < 11_000
 
@@ -241,4 +245,6 @@ def test_after_one_check_it_works_without_a_network(judge, visit):
     page.evaluate(ready, "./")
     page.context.set_offline(True)
     page.reload()
+    with page.expect_worker():  # Python starts when a reader begins to write, once the browser has it
+        cell_of(page, "shift_matrix").get_by_role("textbox").focus()
     assert "✓ passed" in check(page, "shift_matrix", good)

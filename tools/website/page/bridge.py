@@ -210,20 +210,25 @@ def judged(exercise, source, given, name, seed, tell):
     return json.dumps(verdict)
 
 
-# While the reader thinks, the mistakes are tried on the smallest input: the next check finds them done.
+# While the reader types, the mistakes are tried on the smallest input: the next check finds them done.
 
 waiting: list[Iterator] = []
 
 
-def prepare(exercise, seed):
-    """Prepare what the next check of an exercise compares with, if that is wrong."""
-    drawn, exercise = trial(EXERCISES[exercise], seed), EXERCISES[exercise]
-    parts = (lambda: exercise.mistakes, lambda: exercise.pairs)  # of pairs the first use takes a while
-    waiting[:] = [(drawn.outcome(mistake, 0) for part in parts for mistake in part())]
+def prepare(ahead):
+    """Prepare what the next checks compare with: pairs of an exercise and a seed, in JSON."""
+    waiting[:] = [steps(EXERCISES[name], seed) for name, seed in json.loads(ahead)]
+
+
+def steps(exercise, seed):
+    drawn = trial(exercise, seed)
+    for part in (lambda: exercise.mistakes, lambda: exercise.pairs):  # the first use of pairs takes a while
+        yield
+        yield from (drawn.outcome(mistake, 0) for mistake in part())
 
 
 def work_on():
     """Go on for 40 milliseconds; return whether there is more to do."""
     end = time.perf_counter() + 0.04
     with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
-        return any(time.perf_counter() > end for _ in waiting[0])
+        return any(time.perf_counter() > end for each in waiting for _ in each)

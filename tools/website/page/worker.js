@@ -61,16 +61,17 @@ loaded.then(
   (error) => tell("failed", String(error)),
 );
 
-let working; // the timer of what is prepared for the next check
+let working; // the timer of what is prepared for the checks to come
 
-onmessage = async ({ data: { exercise, source, given, name, seed } }) => {
+// A message is a check, or names the exercises that are to be prepared, the most likely first.
+onmessage = async ({ data: { ahead, exercise, source, given, name, seed } }) => {
   const { python, judged, prepare, workOn } = await loaded;
+  const goOn = () => (working = workOn() ? setTimeout(goOn, 10) : null);
   clearTimeout(working);
   try {
-    tell("verdict", JSON.parse(judged(exercise, source, given, name, seed, tell)));
-    prepare(exercise, seed);
-    const goOn = () => workOn() && (working = setTimeout(goOn, 10));
-    working = setTimeout(goOn, 300);
+    if (ahead) prepare(JSON.stringify(ahead));
+    else tell("verdict", JSON.parse(judged(exercise, source, given, name, seed, tell)));
+    working = setTimeout(goOn, 10);
     if (python._module.HEAPU8.length > 2 ** 29) tell("full");
   } catch (error) {
     tell("ended", String(error)); // os._exit, or a recursion that is too deep for Python itself

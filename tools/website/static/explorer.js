@@ -1,6 +1,7 @@
 // Brings the explorers of a page to life: native inputs drive figure.js, the very script of the notebooks.
 // The pictures of all settings come in one file an explorer, as tools/website/explorers.py has factored them; those of
-// an explorer with too many settings are computed by a script of its own.
+// an explorer with too many settings are computed by a script of its own, some of them with a model, which is loaded
+// once the reader changes something.
 
 import figure from "../explorers/figure.js";
 
@@ -31,13 +32,44 @@ export async function load(name) {
   return data.computed ? { ...data, compute: (await import(`../explorers/${name}.js`)).default } : data;
 }
 
-// What an explorer shows, given the number of the value of each control, and the values of those that are dragged.
-export function pictureOf(data, setting, dragged = {}) {
-  const labels = data.controls.map((control) => control.labels);
-  const { panels, caption } = chosen({ panels: data.panels, caption: data.caption }, setting, labels.map(({ length }) => length));
-  if (!data.compute) return { panels, caption: Object.values(caption).join("") };
-  const values = data.controls.map((control, at) => [control.name, Number(labels[at][setting[at]])]);
-  return data.compute(panels, { ...dragged, ...Object.fromEntries(values) });
+const models = {}; // that were asked for
+
+export async function modelAt(name) {
+  const { load } = await import("../explorers/gpt.js");
+  models[name] ??= load(new URL(`../explorers/${name}`, import.meta.url));
+  try {
+    return await models[name];
+  } catch (error) {
+    delete models[name]; // the next change asks again
+    throw error;
+  }
+}
+
+// The picture of a setting that was worked out beforehand: the only one, if the page computes the others.
+function stored(data, setting) {
+  const sizes = data.controls.map(({ labels }) => labels.length);
+  const { panels, caption } = chosen({ panels: data.panels, caption: data.caption }, setting, sizes);
+  return { panels, caption: Object.values(caption).join("") };
+}
+
+const labelOf = ({ labels }, at) => labels[at] ?? String(at); // a slider along a text goes on with it
+
+// What an explorer shows, given the number of the value of each control, the values of those that are dragged, and if it
+// has a model, that and a text.
+export function pictureOf(data, setting, dragged = {}, model = undefined, text = "") {
+  const picture = stored(data, setting);
+  if (!data.compute) return picture;
+  const values = data.controls.map((control, at) => [control.name, Number(labelOf(control, setting[at]))]);
+  return data.compute(picture.panels, { ...dragged, ...Object.fromEntries(values) }, model, text);
+}
+
+// The characters of a text that the model knows, behind a newline, as each story that it was trained on; and a sentence
+// about the others.
+function readable(text, { characters, config }) {
+  const unknown = [...new Set(text)].filter((one) => !characters.includes(one)).map((one) => `“${one}”`);
+  const known = ["\n", ...text].filter((one) => characters.includes(one));
+  const words = `Left out: ${unknown.join(", ")}. The model has only ever read these, and spaces: ${[...characters.trim()].join(" ")}`;
+  return [known.slice(-config.block_size).join(""), unknown.length ? words : ""];
 }
 
 const settingOf = (input) => (input.type === "checkbox" ? Number(input.checked) : (input.selectedIndex ?? Number(input.value)));
@@ -45,6 +77,8 @@ const settingOf = (input) => (input.type === "checkbox" ? Number(input.checked) 
 function enliven(explorer, data) {
   const controls = explorer.querySelector(".controls");
   const inputs = data.controls.map((control) => controls.elements[control.name]);
+  const { text: area, position: along } = controls.elements;
+  const said = explorer.querySelector(".said");
   const dragged = Object.fromEntries(Object.entries(data.dragged).map(([key, values]) => [key, modelOf(values)]));
   const names = Object.keys(dragged);
   const model = modelOf({ controls: Object.fromEntries(names.map((key) => [key, key])) }, dragged);
@@ -54,25 +88,41 @@ function enliven(explorer, data) {
     model.save_changes();
   };
 
-  const show = () => {
-    const setting = inputs.map(settingOf);
-    inputs.forEach((input, at) => {
-      if (input.type !== "range") return;
-      const label = data.controls[at].labels[setting[at]];
-      input.setAttribute("aria-valuetext", label);
-      input.nextElementSibling.textContent = label;
-    });
-    const scores = Object.fromEntries(names.map((key) => [key, dragged[key].get("value")]));
-    model.set("settings", Object.values(scores));
+  const name = (input, at) => {
+    if (input.type !== "range") return;
+    const label = labelOf(data.controls[at], settingOf(input));
+    input.setAttribute("aria-valuetext", label);
+    input.nextElementSibling.textContent = label;
+  };
+
+  // The text as its model reads it; who has typed sees the prediction at the end of it.
+  const read = (trained, typing) => {
+    const [text, words] = readable(area.value, trained);
+    said.textContent = words;
+    if (along) along.max = text.length - 1;
+    if (along && typing) along.value = along.max;
+    return text;
+  };
+
+  const scores = () => Object.fromEntries(names.map((key) => [key, dragged[key].get("value")]));
+
+  const show = async ({ target } = {}) => {
     const before = { panels: model.get("panels"), caption: model.get("caption") };
     try {
-      draw(pictureOf(data, setting, scores));
+      if (data.model && !models[data.model]) said.textContent = "Loading the model …";
+      const trained = data.model && (await modelAt(data.model));
+      const text = trained && read(trained, target === area);
+      inputs.forEach(name);
+      model.set("settings", Object.values(scores()));
+      draw(pictureOf(data, inputs.map(settingOf), scores(), trained, text));
     } catch (error) {
+      if (data.model) said.textContent = "";
       draw({ ...before, error: `${error.name}: ${error.message}` });
     }
   };
 
-  show();
+  model.set("settings", Object.values(scores()));
+  draw(stored(data, inputs.map(settingOf)));
   const live = document.createElement("div");
   figure.render({ model, el: live });
   explorer.querySelector(".figure").replaceChildren(live);

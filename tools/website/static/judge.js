@@ -1,5 +1,5 @@
 // Exercises: an editor in place of the code, and a check by the course's own judge, which runs in a worker.
-// Nothing of it is loaded before the first check.
+// Nothing of it is loaded before the first check, and later only from the browser's own cache.
 
 import { REVIEW, dueDay, isDue, keep, keptBelow, move, recall, scheduled } from "./kept.js";
 
@@ -75,6 +75,14 @@ function stay() {
 
 const ENDED = "Your code ended the Python that it ran in. Remove the call that does so: an answer returns its result, and its caller continues. Or it went too deep: does your function call itself without an end?";
 const late = (seconds, given) => `Your code was still running after ${seconds} seconds${given ? `, for ${given.replaceAll("`", "")}` : ""}. It was ended. Which loop does not end, and what should end it?`;
+
+// While the reader types, the worker prepares what the checks to come compare with. A reader who has checked something
+// before has all that it loads in the browser's cache: for them it starts when they begin to write.
+async function prepare(...ahead) {
+  if (!worker && !(await globalThis.caches?.match(`${root}${judge}worker.js`))) return;
+  if (!worker) start();
+  worker.postMessage({ ahead });
+}
 
 // Judge a cell. `shown` is told what comes: ("come", bytes), ("starting"), ("printed", text).
 function check(question, shown) {
@@ -169,6 +177,9 @@ function compared(source, reference) {
 
 // An exercise
 
+const every = []; // of this page, in order: the name, and the seed of its inputs
+const drawn = () => Math.floor(Math.random() * 2 ** 31);
+
 export function enliven(exercise) {
   const again = exercise.closest("[data-again]"); // it begins empty
   const { exercise: name, given, function: called } = exercise.dataset;
@@ -186,7 +197,9 @@ export function enliven(exercise) {
   const printed = element("pre", { className: "text", hidden: true });
   const result = element("div", { className: "verdict" });
   result.setAttribute("role", "status");
-  let seed = Math.floor(Math.random() * 2 ** 31); // the same inputs until it passes, whose targets are there already
+  const own = [name, drawn()]; // the same inputs until it passes: what they are compared with is there already
+  const next = () => every[every.indexOf(own) + 1] ?? own;
+  every.push(own);
 
   const fit = () => (editor.rows = Math.max(4, editor.value.split("\n").length + 1));
   const tell = () => (mark.textContent = tried(name).passed && !again ? "✓ solved" : "");
@@ -209,7 +222,7 @@ export function enliven(exercise) {
     loading.hidden = ready && worker !== null;
     const still = setTimeout(() => result.replaceChildren(element("p", { textContent: ready ? "Checking" : "" })), 300);
     const source = editor.value;
-    const verdict = await check({ exercise: name, source, given, name: called, seed }, shown);
+    const verdict = await check({ exercise: name, source, given, name: called, seed: own[1] }, shown);
     clearTimeout(still);
     loading.hidden = true;
     others.forEach((other) => (other.disabled = false));
@@ -217,13 +230,16 @@ export function enliven(exercise) {
     else result.replaceChildren(element("p", {}, element("strong", { textContent: verdict.broken ? "" : `✗ not yet: ${verdict.headline}. ` }), verdict.message));
     if (verdict.tried || verdict.headline) note(name, { passed: Boolean(verdict.passed), mistakes: verdict.mistakes ?? [] });
     if (verdict.passed) {
-      seed = Math.floor(Math.random() * 2 ** 31);
+      own[1] = drawn();
       result.append(compared(source, exercise.querySelector(".solution pre").textContent));
     }
     tell();
+    if (verdict.passed) prepare(next(), own);
+    else prepare(own, next());
     document.dispatchEvent(new Event("judged"));
   };
 
+  editor.addEventListener("focus", () => prepare(own, next()));
   editor.addEventListener("keydown", (event) => press(event, judged));
   editor.addEventListener("input", () => {
     keep(ANSWER + name, [editor.value]);

@@ -17,7 +17,7 @@ globals().update(DTYPES)
 float, double, half, int, long, short = (
     DTYPES[n] for n in ("float32", "float64", "float16", "int32", "int64", "int16")
 )
-broadcast_shapes = core.broadcast
+broadcast_shapes = lambda *shapes: core.broadcast(*map(tuple, shapes))  # noqa: E731
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
 concat = concatenate = FUNCTIONS["cat"]
 no_grad, enable_grad, inference_mode = set_grad(False), set_grad(True), set_grad(False)

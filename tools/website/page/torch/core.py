@@ -50,6 +50,8 @@ bool_, int64, float32, float64 = (DTYPES[name] for name in ("bool", "int64", "fl
 
 
 def promote_types(one, other):
+    if one is other:
+        return one
     low, high = sorted((one, other), key=lambda each: each.rank)
     names = {low.name, high.name}
     if names == {"uint8", "int8"}:
@@ -74,26 +76,14 @@ class Size(tuple):
         return f"torch.Size({list(self)})"
 
 
-class device:  # noqa: N801
-    index = None
+class device(str):  # noqa: N801
+    index, type = None, "cpu"
 
-    def __init__(self, name="cpu"):
-        name = name.type if isinstance(name, device) else name
-        if name != "cpu":
-            lacking(f"the device {name}")
-        self.type = name
-
-    def __eq__(self, other):
-        return isinstance(other, device)
-
-    def __hash__(self):
-        return 0
+    def __new__(cls, name="cpu"):
+        return super().__new__(cls, name) if name == "cpu" else lacking(f"the device {name}")
 
     def __repr__(self):
         return "device(type='cpu')"
-
-    def __str__(self):
-        return "cpu"
 
 
 CPU = device()
@@ -170,6 +160,7 @@ def places_of(shape, strides, offset):
     return found
 
 
+@lru_cache(8192)
 def broadcast(*shapes):
     most = max(map(len, shapes))
     out = []
@@ -183,6 +174,26 @@ def broadcast(*shapes):
             )
         out.append(size.pop() if size else 1)
     return Size(out)
+
+
+@lru_cache(8192)
+def stretched(shape, strides, new):
+    """Return the shape and the strides of a tensor that is expanded to a new shape."""
+    extra = len(new) - len(shape)
+    if extra < 0:
+        raise RuntimeError(f"expand: the number of sizes provided ({len(new)}) must be at least {len(shape)}")
+    full, found = list(new), [0] * extra
+    for i, (had, stride) in enumerate(zip(shape, strides, strict=True), extra):
+        full[i] = had if new[i] == -1 else new[i]
+        if had not in (1, full[i]):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({new[i]}) must match the existing size ({had}) at "
+                f"non-singleton dimension {i}.  Target sizes: {list(new)}.  Tensor sizes: {list(shape)}"
+            )
+        found.append(stride if had == full[i] else 0)
+    if min(full, default=0) < 0:
+        raise RuntimeError(f"expand: a new dimension cannot have the size {min(full)}")
+    return Size(full), tuple(found)
 
 
 def dim_of(dim, dims):
@@ -223,10 +234,11 @@ class Tensor:
 
     def read(self):
         """Return all values, row by row."""
-        data = self._storage.data
-        if self.is_contiguous():
-            return data[self._offset : self._offset + self.numel()].tolist()
-        return [data[place] for place in self.places()]
+        data, shape, offset = self._storage.data, self.shape, self._offset
+        if self._strides == contiguous(shape):
+            n = math.prod(shape)
+            return (data if n == len(data) else data[offset : offset + n]).tolist()
+        return [data[place] for place in places_of(shape, self._strides, offset)]
 
     def tolist(self):
         values = self.read()
@@ -406,7 +418,8 @@ class Tensor:
 def view(tensor, shape, strides, offset, free=None):
     found = object.__new__(Tensor)
     found._storage, found._offset = tensor._storage, offset
-    found.shape, found._strides = Size(shape), tuple(strides)
+    found.shape = shape if type(shape) is Size else Size(shape)
+    found._strides = tuple(strides)
     found._free = free or tensor._free or not ENABLED[0]
     kept = tensor if tensor._base is None else tensor._base  # alive, as in PyTorch
     found._base = None if free else kept
@@ -417,11 +430,16 @@ def made(values, shape, kind, inputs=(), vjp=None):
     """Make a tensor of values; where inputs want gradients, keep how to find them."""
     found = object.__new__(Tensor)
     storage = found._storage = Storage(stored(values, kind), kind)
-    found.shape, found._offset, found._free, found._base = Size(shape), 0, False, None
+    found.shape = shape if type(shape) is Size else Size(shape)
+    found._offset, found._free, found._base = 0, False, None
     found._strides = contiguous(found.shape)
-    if ENABLED[0] and kind.kind == 2 and any(each.is_tracked() for each in inputs):
-        wanted = [(each._storage, each.places()) if each.is_tracked() else None for each in inputs]
-        Node(storage, range(len(storage.data)), wanted, vjp)
+    if inputs and ENABLED[0] and kind.kind == 2:
+        wanted = [
+            (each._storage, each.places()) if each is not None and each.is_tracked() else None
+            for each in inputs
+        ]
+        if any(wanted):
+            Node(storage, range(len(storage.data)), wanted, vjp)
     return found
 
 
@@ -540,21 +558,15 @@ def result_type(*values):
     """Return the dtype of tensors with dimensions, unless one without, or a number, is of a higher kind."""
     best = {}
     for value in values:
-        level = (2 if value.shape else 1) if isinstance(value, Tensor) else 0
-        kind = (
-            value.dtype
-            if level
-            else bool_
-            if isinstance(value, bool)
-            else int64
-            if isinstance(value, int)
-            else float32
-        )
+        if isinstance(value, Tensor):
+            level, kind = 2 if value.shape else 1, value._storage.dtype
+        else:
+            level, kind = (
+                0,
+                bool_ if isinstance(value, bool) else int64 if isinstance(value, int) else float32,
+            )
         best[level] = promote_types(best.get(level, kind), kind)
-    found, *others = (best[level] for level in sorted(best, reverse=True))
-    for kind in others:
-        found = kind if kind.kind > found.kind else found
-    return found
+    return max((best[level] for level in sorted(best, reverse=True)), key=lambda kind: kind.kind)
 
 
 # Indexing
@@ -562,17 +574,19 @@ def result_type(*values):
 
 def located(tensor, key):
     """Return the view that a key names, and None; where a tensor or list indexes, a shape and the places."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    keys = [from_data(list(k)) if isinstance(k, list | range) else k for k in keys]
-    keys = [k.to(int64) if isinstance(k, Tensor) and k.dtype.kind == 1 else k for k in keys]
-    keys = [k.item() if isinstance(k, Tensor) and not k.shape and k.dtype is int64 else k for k in keys]
-    used = sum(
-        k.dim() if isinstance(k, Tensor) and k.dtype is bool_ else k is not None and k is not ...
-        for k in keys
-    )
+    keys, used, sizes = list(key) if isinstance(key, tuple) else [key], 0, tuple(tensor.shape)
+    for i, k in enumerate(keys):
+        if isinstance(k, list | range):
+            k = keys[i] = from_data(list(k))
+        if isinstance(k, Tensor):
+            if k.dtype.kind == 1:
+                keys[i] = k.to(int64) if k.shape else k.item()
+            used += k.dim() if k.dtype is bool_ else 1
+        else:
+            used += k is not None and k is not ...
     if used > tensor.dim():
         raise IndexError(f"too many indices for tensor of dimension {tensor.dim()}")
-    rest = [slice(None)] * (tensor.dim() - used)
+    rest = [slice(None)] * (len(sizes) - used)
     dots = next((i for i, k in enumerate(keys) if k is ...), None)
     keys = keys + rest if dots is None else keys[:dots] + rest + keys[dots + 1 :]
     shape, strides, offset, dim, picks = [], [], tensor._offset, 0, {}
@@ -593,11 +607,15 @@ def located(tensor, key):
                 parts = k.nonzero().unbind(1)
             for part in parts:
                 picks[len(shape)] = part
-                shape.append(tensor.shape[dim]), strides.append(tensor._strides[dim])
+                shape.append(sizes[dim]), strides.append(tensor._strides[dim])
                 dim += 1
             continue
-        size, stride = tensor.shape[dim], tensor._strides[dim]
+        size, stride = sizes[dim], tensor._strides[dim]
         if isinstance(k, slice):
+            if k.start is k.stop is k.step is None:
+                shape.append(size), strides.append(stride)
+                dim += 1
+                continue
             start, stop, step = (None if x is None else operator.index(x) for x in (k.start, k.stop, k.step))
             if step is not None and step <= 0:
                 raise ValueError("step must be greater than zero")

@@ -13,6 +13,7 @@ from statistics import NormalDist
 from . import core
 from .core import (
     CPU,
+    DTYPES,
     INF,
     NAN,
     Tensor,
@@ -22,7 +23,6 @@ from .core import (
     converted,
     dim_of,
     dims_of,
-    dtype,
     float32,
     float64,
     from_data,
@@ -32,6 +32,7 @@ from .core import (
     made,
     places_of,
     promote_types,
+    result_type,
     stored,
     sumprod,
     view,
@@ -40,6 +41,7 @@ from .core import (
 from .names import lacking
 
 FUNCTIONS = {}  # of torch, by name
+TITLES = ("Bool", "Long", "Float")
 
 
 def function(made, name=None):
@@ -48,16 +50,20 @@ def function(made, name=None):
     return made
 
 
+def method(made, name=None):
+    made.__name__ = name or made.__name__
+    setattr(Tensor, made.__name__, made)
+    return made
+
+
 def both(made, name=None):
     """Make a function of torch that is a method of a tensor too."""
-    function(made, name)
-    setattr(Tensor, made.__name__, made)
-    return made
+    return method(function(made, name))
 
 
-def method(made):
-    setattr(Tensor, made.__name__, made)
-    return made
+def table(add, **functions):
+    for name, f in functions.items():
+        add(f, name)
 
 
 def alias(**names):
@@ -68,9 +74,18 @@ def alias(**names):
             setattr(Tensor, name, getattr(Tensor, old))
 
 
+def need(condition, message, kind=RuntimeError):
+    if not condition:
+        raise kind(message)
+
+
 def sizes(given):
     given = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
     return tuple(map(operator.index, given))
+
+
+def cut_into(values, n):
+    return [values[i : i + n] for i in range(0, len(values), n)] if n else []
 
 
 # Views
@@ -78,49 +93,25 @@ def sizes(given):
 
 @method
 def expand(x, *shape):
-    shape, extra = sizes(shape), len(sizes(shape)) - x.dim()
-    if extra < 0:
-        raise RuntimeError(f"expand: the number of sizes provided ({len(shape)}) must be at least {x.dim()}")
-    new, strides = list(shape), [0] * extra
-    for i, (had, stride) in enumerate(zip(x.shape, x._strides, strict=True), extra):
-        new[i] = had if new[i] == -1 else new[i]
-        if had not in (1, new[i]):
-            raise RuntimeError(
-                f"The expanded size of the tensor ({new[i]}) must match the existing size ({had}) at "
-                f"non-singleton dimension {i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(x.shape)}"
-            )
-        strides.append(stride if had == new[i] else 0)
-    if min(new, default=0) < 0:
-        raise RuntimeError(f"expand: a new dimension cannot have the size {min(new)}")
-    return view(x, new, strides, x._offset)
+    shape = sizes(shape)
+    return x if shape == x.shape else view(x, *core.stretched(x.shape, x._strides, shape), x._offset)
 
 
 @both
 def permute(x, *dims):
     order = [dim_of(d, x.dim()) for d in sizes(dims)]
     if sorted(order) != list(range(x.dim())):
-        raise RuntimeError(
-            f"permute: the tensor has {x.dim()} dimensions, and the order that is asked for is {order}"
-        )
+        raise RuntimeError(f"permute: the tensor has {x.dim()} dimensions, and the order is {order}")
     return view(x, [x.shape[d] for d in order], [x._strides[d] for d in order], x._offset)
 
 
 @both
 def transpose(x, dim0, dim1):
-    order = list(range(x.dim()))
-    if order:
-        i, j = dim_of(dim0, x.dim()), dim_of(dim1, x.dim())
-        order[i], order[j] = j, i
-    return permute(x, order)
-
-
-@both
-def t(x):
-    return x if x.dim() < 2 else transpose(x, 0, 1)
-
-
-Tensor.T = property(lambda x: permute(x, list(range(x.dim()))[::-1]))
-Tensor.mT = property(lambda x: transpose(x, -2, -1))
+    shape, strides, dims = list(x.shape), list(x._strides), len(x.shape)
+    if dims:
+        i, j = dim_of(dim0, dims), dim_of(dim1, dims)
+        shape[i], shape[j], strides[i], strides[j] = shape[j], shape[i], strides[j], strides[i]
+    return view(x, shape, strides, x._offset)
 
 
 @both
@@ -132,25 +123,10 @@ def movedim(x, source, destination):
 
 
 @both
-def select(x, dim, index):
-    return x[(slice(None),) * dim_of(dim, x.dim()) + (index,)]
-
-
-@both
-def unsqueeze(x, dim):
-    return x[(slice(None),) * dim_of(dim, x.dim() + 1) + (None,)]
-
-
-@both
 def squeeze(x, dim=None):
     gone = [d for d in dims_of(dim, x.dim()) if x.shape[d] == 1]
     kept = [d for d in range(x.dim()) if d not in gone]
     return view(x, [x.shape[d] for d in kept], [x._strides[d] for d in kept], x._offset)
-
-
-@both
-def narrow(x, dim, start, length):
-    return select(x, dim, slice(int(start), int(start) + int(length)))
 
 
 @both
@@ -166,23 +142,20 @@ def diagonal(x, offset=0, dim1=0, dim2=1):
 @method
 def unfold(x, dim, size, step):
     d = dim_of(dim, x.dim())
-    n = (x.shape[d] - size) // step + 1
-    if n < 1:
-        raise RuntimeError(f"maximum size for tensor at dimension {d} is {x.shape[d]} but size is {size}")
+    need(x.shape[d] >= size, f"maximum size for tensor at dimension {d} is {x.shape[d]} but size is {size}")
     shape, strides = list(x.shape), list(x._strides)
-    shape[d], strides[d] = n, x._strides[d] * step
+    shape[d], strides[d] = (x.shape[d] - size) // step + 1, x._strides[d] * step
     return view(x, [*shape, size], [*strides, x._strides[d]], x._offset)
 
 
 def filled_in(shape, numel):
     shape = list(shape)
-    if shape.count(-1) > 1:
-        raise RuntimeError("only one dimension can be inferred")
+    need(shape.count(-1) < 2, "only one dimension can be inferred")
     known = math.prod(n for n in shape if n != -1)
     if -1 in shape and known and numel % known == 0:
         shape[shape.index(-1)] = numel // known
     if math.prod(shape) != numel or -1 in shape:
-        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
+        raise RuntimeError(f"shape '{shape}' is invalid for input of size {numel}")
     return tuple(shape)
 
 
@@ -191,15 +164,14 @@ def viewed(x, shape):
     if x.is_contiguous():
         return view(x, shape, contiguous(shape), x._offset)
     places = x.places()
-    strides = [
-        places[step] - places[0] if n > 1 else 1 for n, step in zip(shape, contiguous(shape), strict=True)
-    ]
+    steps = zip(shape, contiguous(shape), strict=True)
+    strides = [places[step] - places[0] if n > 1 else 1 for n, step in steps]
     found = view(x, shape, strides, x._offset)
     return found if found.places() == places else None
 
 
 def viewing(x, *shape):
-    if len(shape) == 1 and isinstance(shape[0], dtype):
+    if len(shape) == 1 and isinstance(shape[0], core.dtype):
         lacking("Tensor.view(dtype)")
     found = viewed(x, filled_in(sizes(shape), x.numel()))
     if found is None:
@@ -218,11 +190,6 @@ def reshape(x, *shape):
     shape = filled_in(sizes(shape), x.numel())
     found = viewed(x, shape)
     return viewed(x.clone(), shape) if found is None else found
-
-
-Tensor.view_as = lambda x, other: x.view(other.shape)
-Tensor.reshape_as = lambda x, other: x.reshape(other.shape)
-Tensor.expand_as = lambda x, other: x.expand(other.shape)
 
 
 @both
@@ -246,70 +213,49 @@ def unflatten(x, dim, sizes):
 
 
 @both
-def unbind(x, dim=0):
-    return tuple(select(x, dim, i) for i in range(x.shape[dim_of(dim, x.dim())]))
-
-
-@both
 def split(x, split_size, dim=0):
     n = x.shape[dim_of(dim, x.dim())]
     if isinstance(split_size, int):
         split_size = [min(split_size, n - i) for i in range(0, n, split_size)]
-    if sum(split_size) != n:
-        raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {n}, but got {list(split_size)}"
-        )
+    wrong = f"split_with_sizes expects split_sizes to sum exactly to {n}, but got {list(split_size)}"
+    need(sum(split_size) == n, wrong)
     starts = accumulate(split_size, initial=0)
-    return tuple(narrow(x, dim, start, size) for start, size in zip(starts, split_size, strict=False))
+    return tuple(x.narrow(dim, start, size) for start, size in zip(starts, split_size, strict=False))
 
 
-@both
-def chunk(x, chunks, dim=0):
-    return split(x, max(1, -(-x.shape[dim_of(dim, x.dim())] // chunks)), dim)
-
-
-@both
-def broadcast_to(x, size):
-    return x.expand(size)
+table(
+    both,
+    t=lambda x: x if x.dim() < 2 else transpose(x, 0, 1),
+    select=lambda x, dim, index: x[(slice(None),) * dim_of(dim, x.dim()) + (index,)],
+    unsqueeze=lambda x, dim: x[(slice(None),) * dim_of(dim, x.dim() + 1) + (None,)],
+    narrow=lambda x, dim, start, length: x.select(dim, slice(int(start), int(start) + int(length))),
+    unbind=lambda x, dim=0: tuple(x.select(dim, i) for i in range(x.shape[dim_of(dim, x.dim())])),
+    chunk=lambda x, chunks, dim=0: split(x, max(1, -(-x.shape[dim_of(dim, x.dim())] // chunks)), dim),
+    broadcast_to=lambda x, size: x.expand(size),
+)
+Tensor.T = property(lambda x: permute(x, list(range(x.dim()))[::-1]))
+Tensor.mT = property(lambda x: transpose(x, -2, -1))
+table(
+    method,
+    view_as=lambda x, other: x.view(other.shape),
+    reshape_as=lambda x, other: x.reshape(other.shape),
+    expand_as=lambda x, other: x.expand(other.shape),
+)
 
 
 # Copies
 
 
-@both
-def clone(x, memory_format=None):
-    return made(x.read(), x.shape, x.dtype, [x], lambda grad: [grad])
-
-
-Tensor.contiguous = lambda x, memory_format=None: x if x.is_contiguous() else x.clone()
-
-
 @method
 def to(x, *given, dtype=None, device=None, copy=False, non_blocking=False):
     for each in given:
-        if isinstance(each, Tensor):
-            dtype = each.dtype
-        elif isinstance(each, core.dtype):
-            dtype = each
+        if isinstance(each, Tensor | core.dtype):
+            dtype = each.dtype if isinstance(each, Tensor) else each
         elif isinstance(each, str):
             core.device(each)
     if dtype is None or dtype is x.dtype:
         return x.clone() if copy else x
-    return made(converted(x.read(), x.dtype, dtype), x.shape, dtype, [x], lambda grad: [grad])
-
-
-Tensor.type_as = lambda x, other: x.to(other.dtype)
-Tensor.cpu = lambda x: x
-for _name, _kind in {
-    "bool": "bool",
-    "int": "int32",
-    "long": "int64",
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "bfloat16": "bfloat16",
-}.items():
-    setattr(Tensor, _name, lambda x, kind=core.DTYPES[_kind]: x.to(kind))
+    return made(converted(x.read(), x.dtype, dtype), x.shape, dtype, (x,), lambda grad: [grad])
 
 
 @method
@@ -318,27 +264,32 @@ def copy_(x, other, non_blocking=False):
     return x
 
 
-Tensor.fill_ = copy_
-Tensor.zero_ = lambda x: x.copy_(0)
+both(lambda x, memory_format=None: made(x.read(), x.shape, x.dtype, (x,), lambda grad: [grad]), "clone")
+table(
+    method,
+    contiguous=lambda x, memory_format=None: x if x.is_contiguous() else x.clone(),
+    type_as=lambda x, other: x.to(other.dtype),
+    cpu=lambda x: x,
+    fill_=copy_,
+    zero_=lambda x: x.copy_(0),
+)
+Tensor.copy_ = copy_
+_KINDS = {"bool": "bool", "int": "int32", "long": "int64", "float": "float32", "double": "float64"}
+for _name, _kind in (_KINDS | {"half": "float16", "bfloat16": "bfloat16"}).items():
+    setattr(Tensor, _name, lambda x, kind=DTYPES[_kind]: x.to(kind))
 
 
 def in_place(name):
     def changed(x, *given, **named):
         found = getattr(x, name)(*given, **named)
         if found.shape != x.shape:
-            raise RuntimeError(
-                f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(found.shape)}"
-            )
-        if found.dtype.kind > x.dtype.kind:
-            raise RuntimeError(
-                f"result type {TITLES[found.dtype.kind]} can't be cast to {TITLES[x.dtype.kind]}"
-            )
+            shapes = f"{list(x.shape)} doesn't match the broadcast shape {list(found.shape)}"
+            raise RuntimeError(f"output with shape {shapes}")
+        old, new = TITLES[x.dtype.kind], TITLES[found.dtype.kind]
+        need(found.dtype.kind <= x.dtype.kind, f"result type {new} can't be cast to {old}")
         return x.copy_(found)
 
     setattr(Tensor, f"{name}_", changed)
-
-
-TITLES = ("Bool", "Long", "Float")
 
 
 # New tensors
@@ -380,9 +331,8 @@ def typed(make):
     FUNCTIONS[f"{make.__name__}_like"] = lambda x, *given, **named: new(x, x.shape, *given, **named)
 
 
-zeros, ones, _ = (
-    shaped(name, lambda _, n, v=v: [v] * n) for name, v in (("zeros", 0), ("ones", 1), ("empty", 0))
-)
+zeros, ones = (shaped(name, lambda _, n, v=v: [v] * n) for v, name in enumerate(("zeros", "ones")))
+shaped("empty", lambda _, n: [0] * n)
 
 
 @function
@@ -402,22 +352,18 @@ Tensor.new_tensor = lambda x, data, dtype=None: from_data(data, dtype or x.dtype
 def arange(start, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
     start, end = (0, start) if end is None else (start, end)
     start, end, step = (each.item() if isinstance(each, Tensor) else each for each in (start, end, step))
-    whole = all(isinstance(each, int) for each in (start, end, step))
-    if step == 0 or (end - start) * step < 0:
-        raise RuntimeError(
-            "step must be nonzero" if step == 0 else "upper bound and lower bound inconsistent with step sign"
-        )
+    need(step, "step must be nonzero")
+    need((end - start) * step >= 0, "upper bound and lower bound inconsistent with step sign")
     values = [start + i * step for i in range(math.ceil((end - start) / step))]
-    kind = dtype or (int64 if whole else float32)
-    return made(converted(values, int64 if whole else float64, kind), (len(values),), kind)
+    kind = int64 if all(isinstance(each, int) for each in (start, end, step)) else float32
+    return made(converted(values, kind, dtype or kind), (len(values),), dtype or kind)
 
 
 @function
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
     start, end, steps = float(start), float(end), int(steps)
     values = [start + (end - start) * i / max(1, steps - 1) for i in range(steps)]
-    kind = dtype or float32
-    return made(converted(values, float64, kind), (steps,), kind)
+    return made(converted(values, float64, dtype or float32), (steps,), dtype or float32)
 
 
 @function
@@ -426,30 +372,33 @@ def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
     return made([int(i == j) for i in range(n) for j in range(m)], (n, m), dtype or float32)
 
 
-@function
-def cat(tensors, dim=0):
+def all_tensors(tensors, wrong):
     tensors = list(tensors)
-    if not tensors:
-        raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
+    need(tensors, wrong)
     for i, each in enumerate(tensors):
         if not isinstance(each, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(each).__name__}")
+    return tensors
+
+
+@function
+def cat(tensors, dim=0):
+    tensors = all_tensors(tensors, "torch.cat(): expected a non-empty list of Tensors")
+    for i, each in enumerate(tensors):
         if not each.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     tensors = [each for each in tensors if each.shape != (0,)] or tensors[:1]
-    d, first, kind = dim_of(dim, tensors[0].dim()), tensors[0].shape, tensors[0].dtype
+    d, first, kind = dim_of(dim, tensors[0].dim()), tuple(tensors[0].shape), tensors[0].dtype
     for i, each in enumerate(tensors):
-        kind = promote_types(kind, each.dtype)
-        if each.dim() != len(first) or each.shape[:d] + each.shape[d + 1 :] != first[:d] + first[d + 1 :]:
+        kind, shape = promote_types(kind, each.dtype), tuple(each.shape)
+        if len(shape) != len(first) or shape[:d] + shape[d + 1 :] != first[:d] + first[d + 1 :]:
             raise RuntimeError(
                 f"Sizes of tensors must match except in dimension {d}. Expected shape {list(first)} "
-                f"but got {list(each.shape)} for tensor number {i} in the list."
+                f"but got {list(shape)} for tensor number {i} in the list."
             )
-    rows, runs = math.prod(first[:d]), [math.prod(each.shape[d:]) for each in tensors]
-    lists = [each.read() for each in tensors]
-    values = [
-        v for r in range(rows) for part, n in zip(lists, runs, strict=True) for v in part[r * n : r * n + n]
-    ]
+    runs, lists = [math.prod(each.shape[d:]) for each in tensors], [each.read() for each in tensors]
+    parts = [(lists[k], r * n, r * n + n) for r in range(math.prod(first[:d])) for k, n in enumerate(runs)]
+    values = [v for part, start, end in parts for v in part[start:end]]
 
     def vjp(grad):
         lines, ends = cut_into(grad, sum(runs)), list(accumulate(runs))
@@ -461,48 +410,36 @@ def cat(tensors, dim=0):
 
 @function
 def stack(tensors, dim=0):
-    tensors = list(tensors)
-    if not tensors:
-        raise RuntimeError("stack expects a non-empty TensorList")
+    tensors = all_tensors(tensors, "stack expects a non-empty TensorList")
+    first = tensors[0].shape
     for i, each in enumerate(tensors):
-        if not isinstance(each, Tensor):
-            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(each).__name__}")
-        if each.shape != tensors[0].shape:
-            raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at entry 0 "
-                f"and {list(each.shape)} at entry {i}"
-            )
-    return cat([unsqueeze(each, dim) for each in tensors], dim)
+        if each.shape != first:
+            shapes = f"got {list(first)} at entry 0 and {list(each.shape)} at entry {i}"
+            raise RuntimeError(f"stack expects each tensor to be equal size, but {shapes}")
+    return cat([each.unsqueeze(dim) for each in tensors], dim)
 
 
-@function
-def hstack(tensors):
-    tensors = [each.reshape(1) if not each.shape else each for each in tensors]
-    return cat(tensors, 0 if tensors[0].dim() == 1 else 1)
+def joined(tensors, dims, dim):
+    tensors = [each if each.dim() >= dims else each.reshape((1,) * (dims - 1) + (-1,)) for each in tensors]
+    return cat(tensors, min(dim, tensors[0].dim() - 1))
 
 
-@function
-def vstack(tensors):
-    return cat([each.reshape(1, -1) if each.dim() < 2 else each for each in tensors], 0)
+function(lambda tensors: joined(tensors, 1, 1), "hstack")
+function(lambda tensors: joined(tensors, 2, 0), "vstack")
 
 
 @method
 def repeat(x, *times):
     times = sizes(times)
-    if len(times) < x.dim():
-        raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
-        )
+    few = "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+    need(len(times) >= x.dim(), few)
     x = x.reshape((1,) * (len(times) - x.dim()) + tuple(x.shape))
     wide = x[tuple(each for _ in times for each in (None, slice(None)))]
     wide = wide.expand([n for k, size in zip(times, x.shape, strict=True) for n in (k, size)])
     return wide.clone().reshape([k * size for k, size in zip(times, x.shape, strict=True)])
 
 
-@both
-def tile(x, *times):
-    times = sizes(times)
-    return x.repeat((1,) * (x.dim() - len(times)) + times)
+both(lambda x, *times: x.repeat((1,) * (x.dim() - len(sizes(times))) + sizes(times)), "tile")
 
 
 @both
@@ -511,7 +448,7 @@ def repeat_interleave(x, repeats, dim=None, output_size=None):
         x, dim = x.flatten(), 0
     n = x.shape[dim_of(dim, x.dim())]
     times = repeats.expand(n).tolist() if isinstance(repeats, Tensor) else [repeats] * n
-    return select(x, dim, tensor([i for i, k in enumerate(times) for _ in range(k)], dtype=int64))
+    return x.select(dim, tensor([i for i, k in enumerate(times) for _ in range(k)], dtype=int64))
 
 
 alias(index_select="select")
@@ -520,7 +457,7 @@ alias(index_select="select")
 @both
 def flip(x, *dims):
     for d in dims_of(sizes(dims), x.dim()):
-        x = select(x, d, arange(x.shape[d] - 1, -1, -1))
+        x = x.select(d, arange(x.shape[d] - 1, -1, -1))
     return x.clone() if not dims else x
 
 
@@ -531,49 +468,99 @@ def roll(x, shifts, dims=None):
     pairs = zip(shifts, dims, strict=True) if isinstance(shifts, tuple | list) else [(shifts, dims)]
     for shift, d in pairs:
         n = x.shape[dim_of(d, x.dim())]
-        x = select(x, d, tensor([(i - int(shift)) % n for i in range(n)], dtype=int64))
+        x = x.select(d, tensor([(i - int(shift)) % n for i in range(n)], dtype=int64))
     return x
 
 
-# One number at a time
+# Number by number
 
 
-def constant(value):
-    return lambda *given: value
+def operands(*given):
+    """Return tensors of one shape, None for a number; that shape, their dtype, and the values of each."""
+    kind = result_type(*given)
+    shape = broadcast(*(each.shape if isinstance(each, Tensor) else () for each in given))
+    tensors, values = [], []
+    for each in given:
+        if isinstance(each, Tensor):
+            each = each if each.shape == shape else each.expand(shape)
+            tensors.append(each), values.append(each.read())
+        else:
+            number = float(each) if kind.kind == 2 else int(each)
+            tensors.append(None), values.append([number] * math.prod(shape))
+    return tensors, shape, kind, values
 
 
-def each(name, plain, careful=None, slope=None, floats=True):
-    """Make a function of each number: `careful` where `plain` raises, `slope(x, y)` its derivative."""
+def pointwise(name, plain, careful=None, slopes=(), kind_of=None, symbol=None):
+    """Make a function of one or two numbers: `careful` where `plain` raises, a slope by each, given all."""
 
-    slope = slope or constant(0.0)
-
-    def mapped(x, *, out=None):
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
-        values, kind = x.read(), float32 if floats and x.dtype.kind != 2 else x.dtype
-        found = carefully(plain, careful, values)
+    def mapped(*given, alpha=1, out=None):
+        given = given if alpha == 1 else (given[0], given[1] * alpha)
+        if not any(isinstance(each, Tensor) for each in given):
+            kind = type(given[0]).__name__ if given else "nothing"
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind}")
+        tensors, shape, kind, values = operands(*given)
+        if kind_of is comparison and isinstance(given[-1], float):
+            values[-1] = stored(values[-1], kind)
+        kind = kind_of(kind) if kind_of else kind
+        try:
+            found = list(map(plain, *values))
+        except (ArithmeticError, ValueError):
+            found = list(map(careful or plain, *values))
 
         def vjp(grad):
-            return [[g * slope(a, b) if g else 0.0 for g, a, b in zip(grad, values, found, strict=True)]]
+            rows = list(zip(grad, *values, found, strict=True))
+            return [
+                each and [row[0] and row[0] * slope(*row[1:]) for row in rows]
+                for each, slope in zip(map(tracked, tensors), slopes, strict=True)
+            ]
 
-        return made(found, x.shape, kind, [x], vjp)
+        return made(found, shape, kind, tensors if slopes else (), vjp)
 
     both(mapped, name)
     in_place(name)
+    if symbol:
+        operators(symbol, mapped)
 
 
-def carefully(plain, careful, *values):
-    try:
-        return list(map(plain, *values))
-    except (ArithmeticError, ValueError):
-        return list(map(careful or plain, *values))
+def tracked(x):
+    return x is not None and x.is_tracked()
+
+
+def operators(symbol, f):
+    setattr(Tensor, f"__{symbol}__", guarded(f))
+    setattr(Tensor, f"__r{symbol}__", guarded(lambda b, a: f(a, b)))
+    setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{f.__name__}_"))
+
+
+def guarded(f):
+    """Let Python try the other operand where one is no number."""
+
+    def operator_(a, b):
+        if isinstance(b, Tensor | int | float) or hasattr(b, "__float__"):
+            return f(a, b)
+        return NotImplemented
+
+    return operator_
+
+
+def floats(kind):
+    return kind if kind.kind == 2 else float32
+
+
+def comparison(kind):
+    return bool_
+
+
+def no_floats(kind):
+    need(kind.kind < 2, "\"bitwise_cpu\" not implemented for 'Float'")
+    return kind
 
 
 def safe_exp(v):
     return math.exp(v) if v < 709 else v if v != v else INF
 
 
-def safe_log(log):
+def safe(log):
     return lambda v: log(v) if v > 0 else NAN if v != 0 else -INF
 
 
@@ -594,168 +581,84 @@ def bounded(f):
     return lambda v: f(v) if math.isfinite(v) else NAN
 
 
-each("exp", math.exp, safe_exp, lambda x, y: y)
-each("exp2", lambda v: 2.0**v, lambda v: 2.0**v if v < 1024 else INF, lambda x, y: y * math.log(2))
-each("log", math.log, safe_log(math.log), lambda x, y: over(1, x))
-each("log2", math.log2, safe_log(math.log2), lambda x, y: over(1 / math.log(2), x))
-each("log1p", math.log1p, lambda v: safe_log(math.log)(1 + v), lambda x, y: over(1, 1 + x))
-each("sqrt", math.sqrt, lambda v: math.sqrt(v) if v >= 0 else NAN, lambda x, y: over(0.5, y))
-each(
-    "rsqrt",
-    lambda v: 1 / math.sqrt(v),
-    lambda v: over(1, math.sqrt(v)) if v >= 0 else NAN,
-    lambda x, y: over(-0.5 * y, x),
-)
-each("sin", math.sin, bounded(math.sin), lambda x, y: math.cos(x))
-each("cos", math.cos, bounded(math.cos), lambda x, y: -math.sin(x))
-each("tanh", math.tanh, None, lambda x, y: 1 - y * y)
-each("erf", math.erf, None, lambda x, y: 2 / math.sqrt(math.pi) * safe_exp(-x * x))
-each("sigmoid", lambda v: 1 / (1 + safe_exp(-v)), None, lambda x, y: y * (1 - y))
-each("deg2rad", math.radians, None, constant(math.pi / 180))
-each("reciprocal", lambda v: 1 / v, lambda v: over(1, v), lambda x, y: -y * y)
-each("abs", abs, None, lambda x, y: (x > 0) - (x < 0), floats=False)
-each("neg", operator.neg, None, constant(-1.0), floats=False)
-each("relu", lambda v: v if v > 0 or v != v else 0, None, lambda x, y: float(x > 0), floats=False)
-each("sign", lambda v: (v > 0) - (v < 0), floats=False)
-for _name, _f in {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}.items():
-    each(_name, whole(_f), floats=False)
+ONE = {  # what it is, what it is where that raises an error, and the slope at x, where it is y
+    "exp": (math.exp, safe_exp, lambda x, y: y),
+    "exp2": (lambda v: 2.0**v, lambda v: 2.0**v if v < 1024 else INF, lambda x, y: y * math.log(2)),
+    "log": (math.log, safe(math.log), lambda x, y: over(1, x)),
+    "log2": (math.log2, safe(math.log2), lambda x, y: over(1 / math.log(2), x)),
+    "log1p": (math.log1p, lambda v: safe(math.log)(1 + v), lambda x, y: over(1, 1 + x)),
+    "sqrt": (math.sqrt, lambda v: math.sqrt(v) if v >= 0 else NAN, lambda x, y: over(0.5, y)),
+    "rsqrt": (
+        lambda v: 1 / math.sqrt(v),
+        lambda v: over(1, math.sqrt(v)) if v >= 0 else NAN,
+        lambda x, y: over(-0.5 * y, x),
+    ),
+    "sin": (math.sin, bounded(math.sin), lambda x, y: math.cos(x)),
+    "cos": (math.cos, bounded(math.cos), lambda x, y: -math.sin(x)),
+    "tanh": (math.tanh, None, lambda x, y: 1 - y * y),
+    "erf": (math.erf, None, lambda x, y: 2 / math.sqrt(math.pi) * safe_exp(-x * x)),
+    "sigmoid": (lambda v: 1 / (1 + safe_exp(-v)), None, lambda x, y: y * (1 - y)),
+    "deg2rad": (math.radians, None, lambda x, y: math.pi / 180),
+    "reciprocal": (lambda v: 1 / v, lambda v: over(1, v), lambda x, y: -y * y),
+}
+SAME = {  # these keep the dtype
+    "abs": (abs, lambda x, y: (x > 0) - (x < 0)),
+    "neg": (operator.neg, lambda x, y: -1.0),
+    "relu": (lambda v: v if v > 0 or v != v else 0, lambda x, y: float(x > 0)),
+    "sign": (lambda v: (v > 0) - (v < 0), lambda x, y: 0.0),
+}
+_ROUND = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}
+SAME |= {name: (whole(f), lambda x, y: 0.0) for name, f in _ROUND.items()}
+TEST = {
+    "isnan": lambda v: v != v,
+    "isinf": lambda v: abs(v) == INF,
+    "isfinite": lambda v: v - v == 0,
+    "isneginf": lambda v: v == -INF,
+    "isposinf": lambda v: v == INF,
+    "logical_not": operator.not_,
+    "logical_and": lambda a, b: bool(a and b),
+    "logical_or": lambda a, b: bool(a or b),
+    "logical_xor": lambda a, b: bool(a) != bool(b),
+}
+for _name, (_f, _careful, _slope) in ONE.items():
+    pointwise(_name, _f, _careful, (_slope,), floats)
+for _name, (_f, _slope) in SAME.items():
+    pointwise(_name, _f, None, (_slope,))
+for _name, _f in TEST.items():
+    pointwise(_name, _f, kind_of=comparison)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    pointwise(_name, getattr(operator, _name), kind_of=comparison)
+    setattr(Tensor, f"__{_name}__", guarded(FUNCTIONS[_name]))
+for _name in ("and", "or", "xor"):
+    pointwise(f"bitwise_{_name}", getattr(operator, f"__{_name}__"), kind_of=no_floats, symbol=_name)
+Tensor.__hash__ = lambda x: id(x)
 to_whole = FUNCTIONS["round"]
 
 
-def round_(x, *, decimals=0):
+def rounded(x, *, decimals=0):
     return to_whole(x * 10.0**decimals) / 10.0**decimals if decimals else to_whole(x)
 
 
-both(round_, "round")
+both(rounded, "round")
 
 
-@both
-def square(x):
-    return x * x
-
-
-def test(name, f):
-    def tested(x):
-        return made(list(map(f, x.read())), x.shape, bool_)
-
-    both(tested, name)
-
-
-test("isnan", lambda v: v != v)
-test("isinf", lambda v: abs(v) == INF)
-test("isfinite", lambda v: v - v == 0)
-test("isneginf", lambda v: v == -INF)
-test("isposinf", lambda v: v == INF)
-test("logical_not", operator.not_)
-
-
-@both
-def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
-    if x.dtype.kind != 2:
-        return x.clone()
-    most = finfo(x.dtype).max
-    x = where(x == INF, most if posinf is None else posinf, where(x.isnan(), nan, x))
-    return where(x == -INF, -most if neginf is None else neginf, x)
-
-
-class finfo:  # noqa: N801
-    def __init__(self, kind=float32):
-        bits, low = {"float64": (52, 1022), "float32": (23, 126), "float16": (10, 14), "bfloat16": (7, 126)}[
-            kind.name
-        ]
-        self.eps, self.tiny, self.max = 2.0**-bits, 2.0**-low, (2 - 2.0**-bits) * 2.0 ** (low + 1)
-        self.min, self.smallest_normal, self.bits = -self.max, self.tiny, 8 * kind.itemsize
-
-
-class iinfo:  # noqa: N801
-    def __init__(self, kind=int64):
-        self.bits = 8 * kind.itemsize
-        self.max = 2 ** (self.bits - kind.is_signed) - 1
-        self.min = -self.max - 1 if kind.is_signed else 0
-
-
-# Two at a time
-
-
-def pair(a, b):
-    """Return two operands with one shape, their dtype, and their values."""
-    kind = core.result_type(a, b)
-    a, b = (
-        each if isinstance(each, Tensor) else made([each], (), float64 if kind.kind == 2 else kind)
-        for each in (a, b)
-    )
-    if a.shape != b.shape:
-        shape = broadcast(a.shape, b.shape)
-        a, b = a.expand(shape), b.expand(shape)
-    return a, b, kind, a.read(), b.read()
-
-
-def floats(kind):
-    return kind if kind.kind == 2 else float32
-
-
-def comparison(kind):
-    return bool_
-
-
-def two(name, plain, careful=None, slopes=None, kind_of=None, symbol=None):
-    """Make a function of two numbers; `slopes` has a derivative for each, of (a, b, y)."""
-
-    def mapped(a, b, *, alpha=1, out=None):
-        rounds = kind_of is comparison and isinstance(b, float)
-        a, b, kind, p, q = pair(a, b if alpha == 1 else b * alpha)
-        q = stored(q, kind) if rounds else q
-        kind = kind_of(kind) if kind_of else kind
-        found = carefully(plain, careful, p, q)
-
-        def vjp(grad):
-            every = list(zip(grad, p, q, found, strict=True))
-            return [
-                [g * slope(x, y, z) if g else 0.0 for g, x, y, z in every] if wanted.is_tracked() else None
-                for wanted, slope in zip((a, b), slopes, strict=True)
-            ]
-
-        return made(found, a.shape, kind, [a, b] if slopes else [], vjp)
-
-    both(mapped, name)
-    in_place(name)
-    if symbol:
-        operators(symbol, mapped)
-
-
-def operators(symbol, f):
-    setattr(Tensor, f"__{symbol}__", guarded(f))
-    setattr(Tensor, f"__r{symbol}__", guarded(lambda b, a: f(a, b)))
-    setattr(Tensor, f"__i{symbol}__", getattr(Tensor, f"{f.__name__}_"))
-
-
-def guarded(f):
-    """Let Python try the other operand where one is no number."""
-
-    def operator_(a, b):
-        if isinstance(b, Tensor | int | float) or hasattr(b, "__float__"):
-            return f(a, b)
-        return NotImplemented
-
-    return operator_
+def integers_over_zero(a, b):
+    need(b or not (isinstance(a, int) and isinstance(b, int)), "ZeroDivisionError")
 
 
 def floor_of(a, b):
-    if b == 0 and isinstance(a, int) and isinstance(b, int):
-        raise RuntimeError("ZeroDivisionError")
+    integers_over_zero(a, b)
     return a // b if b and math.isfinite(a) else over(a, b)
 
 
 def remainder_of(a, b):
-    if b == 0 and isinstance(a, int) and isinstance(b, int):
-        raise RuntimeError("ZeroDivisionError")
+    integers_over_zero(a, b)
     return a % b if b and math.isfinite(a) else NAN
 
 
 def power_of(a, b):
     if isinstance(a, int) and isinstance(b, int):
-        if b < 0:
-            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        need(b >= 0, "Integers to negative integer powers are not allowed.")
         return a**b
     try:
         return math.pow(a, b)
@@ -765,44 +668,26 @@ def power_of(a, b):
         return math.copysign(INF, a) if a == 0 and b % 2 == 1 else INF if a == 0 else NAN
 
 
-def power_slope(a, b, y):
-    return b * power_of(float(a), b - 1) if b else 0.0
-
-
-def larger(a, b):
-    return a if a > b or a != a else b
-
-
-def smaller(a, b):
-    return a if a < b or a != a else b
-
-
 def share(a, b, y):
     return 0.5 if a == b else float(a == y)
 
 
-two("add", operator.add, None, (constant(1.0), constant(1.0)), symbol="add")
-two("sub", operator.sub, None, (constant(1.0), constant(-1.0)))
-two("mul", operator.mul, None, (lambda a, b, y: b, lambda a, b, y: a), symbol="mul")
-two(
-    "div",
-    operator.truediv,
-    over,
-    (lambda a, b, y: over(1, b), lambda a, b, y: over(-y, b)),
-    floats,
-    "truediv",
+one, none = (lambda *_: 1.0), (lambda *_: 0.0)
+power_slopes = (
+    lambda a, b, y: b * power_of(float(a), b - 1) if b else 0.0,
+    lambda a, b, y: y * safe(math.log)(a) if y else 0.0,
 )
-two("remainder", remainder_of, None, (constant(1.0), lambda a, b, y: -(a // b)), symbol="mod")
-two("floor_divide", floor_of, None, (constant(0.0), constant(0.0)), symbol="floordiv")
-two(
-    "pow",
-    power_of,
-    None,
-    (power_slope, lambda a, b, y: y * safe_log(math.log)(a) if y else 0.0),
-    symbol="pow",
-)
-two("maximum", larger, None, (share, lambda a, b, y: share(b, a, y)))
-two("minimum", smaller, None, (share, lambda a, b, y: share(b, a, y)))
+shares = (share, lambda a, b, y: share(b, a, y))
+pointwise("add", operator.add, None, (one, one), symbol="add")
+pointwise("sub", operator.sub, None, (one, lambda *_: -1.0))
+pointwise("mul", operator.mul, None, (lambda a, b, y: b, lambda a, b, y: a), symbol="mul")
+quotients = (lambda a, b, y: over(1, b), lambda a, b, y: over(-y, b))
+pointwise("div", operator.truediv, over, quotients, floats, "truediv")
+pointwise("remainder", remainder_of, None, (one, lambda a, b, y: -(a // b)), symbol="mod")
+pointwise("floor_divide", floor_of, None, (none, none), symbol="floordiv")
+pointwise("pow", power_of, None, power_slopes, symbol="pow")
+pointwise("maximum", lambda a, b: a if a > b or a != a else b, None, shares)
+pointwise("minimum", lambda a, b: a if a < b or a != a else b, None, shares)
 minus, divided = FUNCTIONS["sub"], FUNCTIONS["div"]
 
 
@@ -825,25 +710,8 @@ def div(a, b, *, rounding_mode=None, out=None):
 
 operators("sub", sub)
 alias(multiply="mul", divide="div", true_divide="div", subtract="sub")
-Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = Tensor.neg, lambda x: x, Tensor.abs
-
-
-def no_floats(kind):
-    if kind.kind == 2:
-        raise RuntimeError("\"bitwise_cpu\" not implemented for 'Float'")
-    return kind
-
-
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    two(_name, getattr(operator, _name), kind_of=comparison)
-    setattr(Tensor, f"__{_name}__", guarded(FUNCTIONS[_name]))
-for _name in ("and", "or", "xor"):
-    two(f"bitwise_{_name}", getattr(operator, f"__{_name}__"), kind_of=no_floats, symbol=_name)
-two("logical_and", lambda a, b: bool(a and b), kind_of=comparison)
-two("logical_or", lambda a, b: bool(a or b), kind_of=comparison)
-two("logical_xor", lambda a, b: bool(a) != bool(b), kind_of=comparison)
-Tensor.__hash__ = lambda x: id(x)
 alias(greater="gt", greater_equal="ge", less="lt", less_equal="le", not_equal="ne")
+Tensor.__neg__, Tensor.__pos__, Tensor.__abs__ = Tensor.neg, lambda x: x, Tensor.abs
 
 
 @both
@@ -854,59 +722,71 @@ def bitwise_not(x):
 Tensor.__invert__ = bitwise_not
 
 
-@both
-def clamp(x, min=None, max=None):
-    if min is None and max is None:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    x = x if min is None else where(x < min, min, x)
-    return x if max is None else where(x > max, max, x)
-
-
-in_place("clamp")
-alias(clip="clamp", clip_="clamp_")
-
-
 @function
 def where(condition, a=None, b=None):
     if a is None:
         return tuple(condition.nonzero().unbind(1))
     if condition.dtype is not bool_:
-        raise RuntimeError(
-            f"where expected condition to be a boolean tensor, but got dtype {TITLES[condition.dtype.kind]}"
-        )
-    a, b, kind, _, _ = pair(a, b)
-    shape = broadcast(condition.shape, a.shape)
-    a, b, chosen = a.expand(shape), b.expand(shape), condition.expand(shape).read()
-    found = [x if c else y for c, x, y in zip(chosen, a.read(), b.read(), strict=True)]
+        found = TITLES[condition.dtype.kind]
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got dtype {found}")
+    (_, *tensors), shape, kind, (yes, p, q) = operands(condition, a, b)
 
     def vjp(grad):
-        yes = [g if c else 0.0 for c, g in zip(chosen, grad, strict=True)]
-        return [yes, [0.0 if c else g for c, g in zip(chosen, grad, strict=True)]]
+        pairs = list(zip(yes, grad, strict=True))
+        return [[g if c else 0.0 for c, g in pairs], [0.0 if c else g for c, g in pairs]]
 
-    return made(found, shape, kind, [a, b], vjp)
-
-
-Tensor.where = lambda x, condition, other: where(condition, x, other)
+    return made([x if c else y for c, x, y in zip(yes, p, q, strict=True)], shape, kind, tensors, vjp)
 
 
 @both
 def masked_fill(x, mask, value):
-    if mask.dtype is not bool_:
-        raise RuntimeError(
-            "masked_fill_ only supports boolean masks, but got mask with dtype " + mask.dtype.name
-        )
-    value = value if isinstance(value, Tensor) else from_data(value)
-    return where(mask, value.to(x.dtype), x)
-
-
-@method
-def masked_fill_(x, mask, value):
-    return x.copy_(masked_fill(x, mask, value))
+    need(
+        mask.dtype is bool_,
+        f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.name}",
+    )
+    return where(mask, (value if isinstance(value, Tensor) else from_data(value)).to(x.dtype), x)
 
 
 @both
-def masked_select(x, mask):
-    return x[mask.expand(x.shape)]
+def clamp(x, min=None, max=None):
+    need(min is not None or max is not None, "torch.clamp: At least one of 'min' or 'max' must not be None")
+    x = x if min is None else where(x < min, min, x)
+    return x if max is None else where(x > max, max, x)
+
+
+@both
+def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+    if x.dtype.kind != 2:
+        return x.clone()
+    most = finfo(x.dtype).max
+    put = {INF: most if posinf is None else posinf, -INF: -most if neginf is None else neginf}
+    return where(x.isfinite(), x, made([put.get(v, nan) for v in x.read()], x.shape, x.dtype))
+
+
+table(
+    both,
+    square=lambda x: x * x,
+    masked_select=lambda x, mask: x[mask.expand(x.shape)],
+)
+Tensor.where = lambda x, condition, other: where(condition, x, other)
+in_place("clamp")
+in_place("masked_fill")
+alias(clip="clamp", clip_="clamp_")
+
+
+class finfo:  # noqa: N801
+    def __init__(self, kind=float32):
+        sizes = {"float64": (52, 1022), "float32": (23, 126), "float16": (10, 14), "bfloat16": (7, 126)}
+        bits, low = sizes[kind.name]
+        self.eps, self.tiny, self.max = 2.0**-bits, 2.0**-low, (2 - 2.0**-bits) * 2.0 ** (low + 1)
+        self.min, self.smallest_normal, self.bits = -self.max, self.tiny, 8 * kind.itemsize
+
+
+class iinfo:  # noqa: N801
+    def __init__(self, kind=int64):
+        self.bits = 8 * kind.itemsize
+        self.max = 2 ** (self.bits - kind.is_signed) - 1
+        self.min = -self.max - 1 if kind.is_signed else 0
 
 
 # Along a dimension
@@ -914,42 +794,38 @@ def masked_select(x, mask):
 
 def reduce(x, dim, keepdim, f, slope=None, kind=None):
     """Replace each lane along some dimensions by f(lane), whose gradient is slope(lane, y)."""
-    dims = dims_of(dim, x.dim())
-    kept = [d for d in range(x.dim()) if d not in dims]
-    turned, n = permute(x, [*kept, *dims]), math.prod(x.shape[d] for d in dims)
-    values, left = turned.read(), turned.shape[: len(kept)]
+    dims, every = dims_of(dim, len(x.shape)), tuple(range(len(x.shape)))
+    kept = tuple(d for d in every if d not in dims)
+    turned, n = x if kept + dims == every else permute(x, kept + dims), math.prod([x.shape[d] for d in dims])
+    values, left = turned.read(), [x.shape[d] for d in kept]
     cut = [values[i * n : i * n + n] for i in range(math.prod(left))]
-    found = [f(lane) for lane in cut]
+    found = list(map(f, cut))
     shape = [1 if d in dims else n for d, n in enumerate(x.shape)] if keepdim else left
 
     def vjp(grad):
         return [[g * s for g, lane, y in zip(grad, cut, found, strict=True) for s in slope(lane, y)]]
 
-    return made(found, shape, kind or x.dtype, [turned] if slope else [], vjp)
+    return made(found, shape, kind or x.dtype, (turned,) if slope else (), vjp)
 
 
-def reduction(name, f, slope=None, kind=None, check=None):
+def reduction(name, f, slope=None, kind=None):
     def reduced(x, dim=None, keepdim=False, *, axis=None, keepdims=False, dtype=None, out=None):
         dim, keepdim = axis if dim is None else dim, keepdim or keepdims  # NumPy's names are PyTorch's too
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
         x = x if dtype is None else x.to(dtype)
-        if check:
-            check(x)
         return reduce(x, dim, keepdim, f, slope, kind and kind(x.dtype))
 
     both(reduced, name)
 
 
-def floats_only(name):
-    def check(x):
-        if x.dtype.kind != 2:
-            raise RuntimeError(
-                f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
-                f"or complex dtype. Got: {TITLES[x.dtype.kind]}"
-            )
-
-    return check
+def only_floats(kind):
+    if kind.kind != 2:
+        raise RuntimeError(
+            "could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {TITLES[kind.kind]}"
+        )
+    return kind
 
 
 def sum_of(lane):
@@ -961,18 +837,15 @@ def middle(lane):
 
 
 def most(lane):
-    return NAN if any(v != v for v in lane) else biggest(lane)
+    return NAN if any(v != v for v in lane) else max(lane)
 
 
 def least(lane):
-    return NAN if any(v != v for v in lane) else smallest(lane)
-
-
-biggest, smallest, summed = max, min, sum
+    return NAN if any(v != v for v in lane) else min(lane)
 
 
 def evenly(lane, y):
-    n = summed(v == y for v in lane) or 1
+    n = sum(v == y for v in lane) or 1
     return [(v == y) / n for v in lane]
 
 
@@ -984,21 +857,19 @@ def wide(kind):
     return kind if kind.kind == 2 else int64
 
 
+def exp_sum(lane):
+    top = most(lane)
+    return top if not math.isfinite(top) else top + math.log(sum(math.exp(v - top) for v in lane))
+
+
 reduction("sum", sum_of, lambda lane, y: [1.0] * len(lane), wide)
-reduction("mean", middle, lambda lane, y: [1 / len(lane)] * len(lane), None, floats_only("mean"))
+reduction("mean", middle, lambda lane, y: [1 / len(lane)] * len(lane), only_floats)
 reduction("prod", math.prod, without_each, wide)
 reduction("amax", most, evenly)
 reduction("amin", least, evenly)
-reduction("any", any, None, lambda kind: bool_)
-reduction("all", all, None, lambda kind: bool_)
-reduction("count_nonzero", lambda lane: summed(v != 0 for v in lane), None, lambda kind: int64)
-
-
-def exp_sum(lane):
-    top = most(lane)
-    return top if not math.isfinite(top) else top + math.log(summed(math.exp(v - top) for v in lane))
-
-
+reduction("any", any, None, comparison)
+reduction("all", all, None, comparison)
+reduction("count_nonzero", lambda lane: sum(v != 0 for v in lane), None, lambda kind: int64)
 reduction("logsumexp", exp_sum, lambda lane, y: [safe_exp(v - y) for v in lane])
 
 
@@ -1006,37 +877,32 @@ reduction("logsumexp", exp_sum, lambda lane, y: [safe_exp(v - y) for v in lane])
 def var(x, dim=None, unbiased=None, keepdim=False, *, correction=1):
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    correction = correction if unbiased is None else int(unbiased)
+    less = correction if unbiased is None else int(unbiased)
 
     def spread(lane):
         center = middle(lane)
-        return over(sum_of([(v - center) ** 2 for v in lane]), max(0, len(lane) - correction))
+        return over(sum_of([(v - center) ** 2 for v in lane]), max(0, len(lane) - less))
 
     def slope(lane, y):
         center = middle(lane)
-        return [over(2 * (v - center), len(lane) - correction) for v in lane]
+        return [over(2 * (v - center), len(lane) - less) for v in lane]
 
     return reduce(x, dim, keepdim, spread, slope)
 
 
-@both
-def std(x, dim=None, unbiased=None, keepdim=False, *, correction=1):
-    return var(x, dim, unbiased, keepdim, correction=correction).sqrt()
-
-
+both(lambda x, *given, **named: var(x, *given, **named).sqrt(), "std")
 Pair = namedtuple("Pair", "values indices")
 
 
-def first_at(lane, top):
-    nan = next((i for i, v in enumerate(lane) if v != v), None)
-    return lane.index(top(lane)) if nan is None else nan
-
-
 def extreme(name, top, pairwise):
+    def first(lane):
+        nan = next((i for i, v in enumerate(lane) if v != v), None)
+        return lane.index(top(lane)) if nan is None else nan
+
     def at(x, dim=None, keepdim=False):
         if dim is None:
-            return tensor(first_at(x.read(), top), dtype=int64)
-        return reduce(x, dim, keepdim, lambda lane: first_at(lane, top), kind=int64)
+            return tensor(first(x.read()), dtype=int64)
+        return reduce(x, dim, keepdim, first, kind=int64)
 
     def best(x, dim=None, keepdim=False):
         if dim is None:
@@ -1051,30 +917,28 @@ def extreme(name, top, pairwise):
     both(best, name)
 
 
-extreme("max", biggest, FUNCTIONS["maximum"])
-extreme("min", smallest, FUNCTIONS["minimum"])
+extreme("max", max, FUNCTIONS["maximum"])
+extreme("min", min, FUNCTIONS["minimum"])
 
 
 def along(x, dim, f, vjp_of=None, kind=None):
     """Replace each lane along a dimension by f(lane); `vjp_of(lane, new, grads)` gives gradients."""
-    d = dim_of(dim, x.dim())
-    last = movedim(x, d, -1) if x.dim() else x[None]
+    d, dims = dim_of(dim, len(x.shape)), len(x.shape)
+    last = x if d == dims - 1 else movedim(x, d, -1) if dims else x[None]
     cut = cut_into(last.read(), last.shape[-1])
-    found = [f(lane) for lane in cut]
+    found = list(map(f, cut))
 
     def vjp(grad):
         parts = zip(cut, found, cut_into(grad, last.shape[-1]), strict=True)
         return [[v for lane, y, given in parts for v in vjp_of(lane, y, given)]]
 
     values = [v for lane in found for v in lane]
-    result = made(values, last.shape, kind or x.dtype, [last] if vjp_of else [], vjp)
-    return movedim(result, -1, d).contiguous() if x.dim() else result[0]
+    result = made(values, last.shape, kind or x.dtype, (last,) if vjp_of else (), vjp)
+    return result if d == dims - 1 else movedim(result, -1, d).contiguous() if dims else result[0]
 
 
 def weights_of(lane):
-    if not lane:
-        return []
-    top = most(lane)
+    top = most(lane) if lane else NAN
     heights = [math.exp(v - top) for v in lane] if math.isfinite(top) else [NAN] * len(lane)
     total = sum_of(heights)
     return [h / total for h in heights]
@@ -1096,8 +960,7 @@ def logs_vjp(lane, y, grad):
 
 
 def floated(x, kind):
-    if kind is None and x.dtype.kind != 2:
-        raise RuntimeError("\"softmax_lastdim_kernel_impl\" not implemented for 'Long'")
+    need(kind or x.dtype.kind == 2, "\"softmax_lastdim_kernel_impl\" not implemented for 'Long'")
     return x if kind is None else x.to(kind)
 
 
@@ -1111,36 +974,29 @@ def log_softmax(x, dim, dtype=None):
     return along(floated(x, dtype), dim, logs_of, logs_vjp)
 
 
-def back_sums(lane, y, grad):
-    return list(accumulate(grad[::-1]))[::-1]
+def running(name, f, vjp):
+    def along_it(x, dim, *, dtype=None):
+        x = x if dtype is None else x.to(dtype)
+        return along(x, dim, lambda lane: list(accumulate(lane, f)), vjp, wide(x.dtype))
+
+    both(along_it, name)
 
 
-@both
-def cumsum(x, dim, *, dtype=None):
-    x = x if dtype is None else x.to(dtype)
-    return along(x, dim, lambda lane: list(accumulate(lane)), back_sums, wide(x.dtype))
+def products_vjp(lane, y, grad):
+    n = len(lane)
+    return [sum(grad[j] * math.prod(lane[:i] + lane[i + 1 : j + 1]) for j in range(i, n)) for i in range(n)]
 
 
-@both
-def cumprod(x, dim, *, dtype=None):
-    x = x if dtype is None else x.to(dtype)
-
-    def vjp(lane, y, grad):
-        return [
-            summed(grad[j] * math.prod(lane[:i] + lane[i + 1 : j + 1]) for j in range(i, len(lane)))
-            for i in range(len(lane))
-        ]
-
-    return along(x, dim, lambda lane: list(accumulate(lane, operator.mul)), vjp, wide(x.dtype))
-
-
-def order_of(lane, descending):
-    return sorted(range(len(lane)), key=lambda i: (lane[i] != lane[i], lane[i]), reverse=descending)
+running("cumsum", operator.add, lambda lane, y, grad: list(accumulate(grad[::-1]))[::-1])
+running("cumprod", operator.mul, products_vjp)
 
 
 @both
 def argsort(x, dim=-1, descending=False, stable=False):
-    return along(x, dim, lambda lane: order_of(lane, descending), kind=int64)
+    def order(lane):
+        return sorted(range(len(lane)), key=lambda i: (lane[i] != lane[i], lane[i]), reverse=descending)
+
+    return along(x, dim, order, kind=int64)
 
 
 @both
@@ -1151,34 +1007,29 @@ def sort(x, dim=-1, descending=False, stable=False):
 
 @both
 def topk(x, k, dim=-1, largest=True, sorted=True):
-    if k > x.shape[dim]:
-        raise RuntimeError("selected index k out of range")
-    indices = narrow(argsort(x, dim, largest), dim, 0, k)
+    need(k <= x.shape[dim], "selected index k out of range")
+    indices = argsort(x, dim, largest).narrow(dim, 0, k)
     return Pair(gather(x, dim, indices), indices.contiguous())
 
 
 @both
 def diff(x, n=1, dim=-1, prepend=None, append=None):
-    parts = [each for each in (prepend, x, append) if each is not None]
-    x = cat(parts, dim) if len(parts) > 1 else x
+    x = cat([each for each in (prepend, x, append) if each is not None], dim)
     for _ in range(n):
         size = x.shape[dim_of(dim, x.dim())]
-        x = narrow(x, dim, 1, size - 1) - narrow(x, dim, 0, size - 1)
+        x = x.narrow(dim, 1, size - 1) - x.narrow(dim, 0, size - 1)
     return x
-
-
-def unit(lane, y):
-    return [v / y if y else 0.0 for v in lane]
 
 
 @both
 def norm(x, p=2, dim=None, keepdim=False, dtype=None):
     x = x if dtype is None else x.to(dtype)
-    floats_only("linalg.vector_norm")(x)
+    only_floats(x.dtype)
     if p in (INF, -INF):
-        return (FUNCTIONS["amax"] if p > 0 else FUNCTIONS["amin"])(x.abs(), dim, keepdim)
+        return (x.abs().amax if p > 0 else x.abs().amin)(dim, keepdim)
     if p not in (2, "fro", None):
         return (x.abs() ** p).sum(dim, keepdim) ** (1 / p)
+    unit = lambda lane, y: [v / y if y else 0.0 for v in lane]  # noqa: E731
     return reduce(x, dim, keepdim, lambda lane: math.sqrt(dot_of(lane, lane)), unit)
 
 
@@ -1194,10 +1045,8 @@ def nonzero(x, as_tuple=False):
 
 def places_along(x, dim, index):
     """Return the place in x's array of each entry of an index, which counts along a dimension."""
-    if index.dtype is not int64:
-        raise RuntimeError("gather(): Expected dtype int64 for index")
-    if index.dim() != x.dim():
-        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    need(index.dtype is int64, "gather(): Expected dtype int64 for index")
+    need(index.dim() == x.dim(), "Index tensor must have the same number of dimensions as input tensor")
     d, size = dim_of(dim, x.dim()), x.shape[dim]
     strides = [s if i != d else 0 for i, s in enumerate(x._strides)]
     found = []
@@ -1219,53 +1068,44 @@ def gather(x, dim, index):
     return gathered(x, places_along(x, dim, index), index.shape)
 
 
-@method
-def scatter_(x, dim, index, src):
+def scatter(x, dim, index, src):
     source = src if isinstance(src, Tensor) else from_data(src, x.dtype).expand(index.shape)
     write(x, places_along(x, dim, index), source[tuple(map(slice, index.shape))])
     return x
 
 
-@method
-def index_put_(x, indices, values, accumulate=False):
+def index_put(x, indices, values, accumulate=False):
     if accumulate:
         lacking("Tensor.index_put_(accumulate=True)")
     x[tuple(indices)] = values
     return x
 
 
-@method
-def index_fill_(x, dim, index, value):
+def index_fill(x, dim, index, value):
     x[(slice(None),) * dim_of(dim, x.dim()) + (index,)] = value
     return x
 
 
-for _name in ("scatter", "index_put", "index_fill"):
+def on_a_copy(f):
+    return lambda x, *given, **named: f(x.clone(), *given, **named)
 
-    def _copy(x, *given, name=f"{_name}_", **named):
-        return getattr(x.clone(), name)(*given, **named)
 
-    both(_copy, _name)
+for _f in (scatter, index_put, index_fill):
+    setattr(Tensor, f"{_f.__name__}_", _f)
+    both(on_a_copy(_f), _f.__name__)
 
 
 def triangle(name, keeps):
     def kept(x, diagonal=0):
-        if x.dim() < 2:
-            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        need(x.dim() > 1, f"{name}: input tensor must have at least 2 dimensions")
         rows, columns = x.shape[-2:]
         chosen = [keeps(j - i, diagonal) for i in range(rows) for j in range(columns)]
-        chosen *= x.numel() // len(chosen) if chosen else 0
-        found = [v if c else 0 for v, c in zip(x.read(), chosen, strict=True)]
-
-        def vjp(grad):
-            return [[g if c else 0.0 for g, c in zip(grad, chosen, strict=True)]]
-
-        return made(found, x.shape, x.dtype, [x], vjp)
+        return where(made(chosen, (rows, columns), bool_), x, False)
 
     both(kept, name)
     in_place(name)
     FUNCTIONS[f"{name}_indices"] = lambda row, col, offset=0: stack(
-        FUNCTIONS[name](ones(row, col), offset).nonzero(as_tuple=True)
+        kept(ones(row, col), offset).nonzero(as_tuple=True)
     )
 
 
@@ -1290,21 +1130,19 @@ def searchsorted(edges, values, *, right=False, side=None, out_int32=False):
     rows = cut_into(edges.expand(*values.shape[:-1], edges.shape[-1]).read(), edges.shape[-1])
     each = values.shape[-1] if values.dim() else 1
     found = [find(rows[i // each], v) for i, v in enumerate(values.read())]
-    return made(found, values.shape, core.DTYPES["int32"] if out_int32 else int64)
-
-
-@both
-def unique(x, return_counts=False):
-    if return_counts:
-        lacking("torch.unique(return_counts=True)")
-    return from_data(sorted(set(x.read())), x.dtype)
+    return made(found, values.shape, DTYPES["int32"] if out_int32 else int64)
 
 
 @both
 def bincount(x, weights=None, minlength=0):
     values = x.read()
-    counts = [values.count(i) for i in range(max(minlength, biggest(values, default=-1) + 1))]
+    counts = [values.count(i) for i in range(max(minlength, max(values, default=-1) + 1))]
     return from_data(counts, int64) if weights is None else lacking("torch.bincount(weights)")
+
+
+@both
+def unique(x, **named):
+    return lacking(f"torch.unique({min(named)})") if named else from_data(sorted(set(x.read())), x.dtype)
 
 
 # Products
@@ -1314,28 +1152,20 @@ def dot_of(row, column):
     try:
         return sumprod(row, column)
     except (OverflowError, ValueError):
-        return summed(map(operator.mul, row, column))
-
-
-def cut_into(values, n):
-    return [values[i : i + n] for i in range(0, len(values), n)] if n else []
+        return sum(map(operator.mul, row, column))
 
 
 @both
 def matmul(a, b):
     if a.dtype is not b.dtype:
         names = {"float32": "float", "float64": "double", "int64": "long int", "bool": "bool", "int32": "int"}
-        raise RuntimeError(
-            "expected m1 and m2 to have the same dtype, but got: "
-            f"{names.get(a.dtype.name, a.dtype.name)} != {names.get(b.dtype.name, b.dtype.name)}"
-        )
-    if not a.dim() or not b.dim():
-        raise RuntimeError(
-            f"both arguments to matmul need to be at least 1D, but they are {a.dim()}D and {b.dim()}D"
-        )
-    if a.dtype is bool_:
-        raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Bool'")
-    left, right = a if a.dim() > 1 else a[None], b if b.dim() > 1 else b[:, None]
+        found = " != ".join(names.get(each.dtype.name, each.dtype.name) for each in (a, b))
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {found}")
+    if not a.shape or not b.shape:
+        found = f"{a.dim()}D and {b.dim()}D"
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {found}")
+    need(a.dtype is not bool_, "\"addmm_impl_cpu_\" not implemented for 'Bool'")
+    left, right = a if len(a.shape) > 1 else a[None], b if len(b.shape) > 1 else b[:, None]
     (n, k), (k2, m) = left.shape[-2:], right.shape[-2:]
     if k != k2:
         if a.dim() == b.dim() == 1:
@@ -1349,7 +1179,7 @@ def matmul(a, b):
     left, right = left.expand(*batch, n, k), right.expand(*batch, k, m)
     count = math.prod(batch)
     rows = cut_into(left.read(), k) if k else [[]] * (count * n)
-    columns = cut_into(right.mT.read(), k) if k else [[]] * (count * m)
+    columns = cut_into(transpose(right, -2, -1).read(), k) if k else [[]] * (count * m)
     found = [
         dot_of(row, column)
         for i in range(count)
@@ -1364,8 +1194,8 @@ def matmul(a, b):
             matmul(left.detach().mT, given).read() if right.is_tracked() else None,
         ]
 
-    shape = [*batch, *([n] if a.dim() > 1 else []), *([m] if b.dim() > 1 else [])]
-    return made(found, shape, a.dtype, [left, right], vjp)
+    shape = [*batch, *([n] if len(a.shape) > 1 else []), *([m] if len(b.shape) > 1 else [])]
+    return made(found, shape, a.dtype, (left, right), vjp)
 
 
 Tensor.__matmul__ = lambda a, b: matmul(a, b) if isinstance(b, Tensor) else NotImplemented
@@ -1373,8 +1203,7 @@ Tensor.__matmul__ = lambda a, b: matmul(a, b) if isinstance(b, Tensor) else NotI
 
 def checked_product(name, dims, wrong):
     def product_(a, b):
-        if (a.dim(), b.dim()) != (dims, dims):
-            raise RuntimeError(wrong.format(a.dim(), b.dim()))
+        need((a.dim(), b.dim()) == (dims, dims), wrong.format(a.dim(), b.dim()))
         return matmul(a, b)
 
     both(product_, name)
@@ -1383,11 +1212,7 @@ def checked_product(name, dims, wrong):
 checked_product("mm", 2, "self must be a matrix")
 checked_product("bmm", 3, "batch1 must be a 3D tensor")
 checked_product("dot", 1, "1D tensors expected, but got {}D and {}D tensors")
-
-
-@both
-def outer(a, b):
-    return a[:, None] * b
+both(lambda a, b: a[:, None] * b, "outer")
 
 
 @function
@@ -1396,11 +1221,8 @@ def einsum(equation, *tensors):
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     parts = inputs.split(",")
     if len(parts) != len(tensors):
-        raise ValueError(
-            "einsum(): more operands were provided than specified in the equation"
-            if len(parts) < len(tensors)
-            else "einsum(): fewer operands were provided than specified in the equation"
-        )
+        found = "more" if len(parts) < len(tensors) else "fewer"
+        raise ValueError(f"einsum(): {found} operands were provided than specified in the equation")
     pairs = list(zip(parts, tensors, strict=True))
     n = max((each.dim() - len(part) + 3 for part, each in pairs if "..." in part), default=0)
     dots = "".join([c for c in string.ascii_letters if c not in equation][:n])
@@ -1430,25 +1252,22 @@ def einsum(equation, *tensors):
 # Comparing
 
 
-@both
-def equal(a, b):
-    return a.shape == b.shape and a.read() == b.read()
+both(lambda a, b: a.shape == b.shape and a.read() == b.read(), "equal")
 
 
 @both
 def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    a, b, _, p, q = pair(a, b)
+    _, shape, _, (p, q) = operands(a, b)
     found = [
         x == y or abs(x - y) <= atol + rtol * abs(y) < INF or (equal_nan and x != x and y != y)
         for x, y in zip(p, q, strict=True)
     ]
-    return made(found, a.shape, bool_)
+    return made(found, shape, bool_)
 
 
 @both
 def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    if a.dtype is not b.dtype:
-        raise RuntimeError(f"{TITLES[a.dtype.kind]} did not match {TITLES[b.dtype.kind]}")
+    need(a.dtype is b.dtype, f"{TITLES[a.dtype.kind]} did not match {TITLES[b.dtype.kind]}")
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
@@ -1471,11 +1290,8 @@ class Generator:
 
 
 default_generator = Generator()
-
-
-@function
-def manual_seed(seed):
-    return default_generator.manual_seed(seed)
+function(lambda seed: default_generator.manual_seed(seed), "manual_seed")
+QUANTILES = []
 
 
 def normal(source, n):
@@ -1487,7 +1303,6 @@ def normal(source, n):
     return source.choices(QUANTILES, k=n)
 
 
-QUANTILES = []
 shaped("rand", lambda source, n: [source.getrandbits(24) / 2**24 for _ in range(n)])
 shaped("randn", normal)
 
@@ -1616,7 +1431,7 @@ def svd(x, full_matrices=True):
     for _ in range(40):
         for i, j in combinations(range(len(columns)), 2):
             a, b = columns[i], columns[j]
-            p, q, r = (summed(map(operator.mul, *each)) for each in ((a, a), (b, b), (a, b)))
+            p, q, r = dot_of(a, a), dot_of(b, b), dot_of(a, b)
             if r * r > 1e-30 * p * q:
                 angle = math.atan2(2 * r, p - q) / 2
                 c, s = math.cos(angle), math.sin(angle)
@@ -1624,20 +1439,15 @@ def svd(x, full_matrices=True):
                     a, b = each[i], each[j]
                     each[i] = [c * v + s * w for v, w in zip(a, b, strict=True)]
                     each[j] = [c * w - s * v for v, w in zip(a, b, strict=True)]
-    sizes_ = [math.sqrt(summed(v * v for v in column)) for column in columns]
-    order = sorted(range(len(columns)), key=lambda i: -sizes_[i])
-    u = [[v / sizes_[i] if sizes_[i] else 0.0 for v in columns[i]] for i in order]
-    u, s, vh = (
-        from_data(each, x.dtype) for each in (u, [sizes_[i] for i in order], [turns[i] for i in order])
-    )
+    lengths = [math.sqrt(dot_of(column, column)) for column in columns]
+    order = sorted(range(len(columns)), key=lambda i: -lengths[i])
+    u = [[v / lengths[i] if lengths[i] else 0.0 for v in columns[i]] for i in order]
+    factors = (u, [lengths[i] for i in order], [turns[i] for i in order])
+    u, s, vh = (from_data(each, x.dtype) for each in factors)
     return Factors(u.T, s, vh)
 
 
 def matrix_norm(x, ord="fro", dim=(-2, -1), keepdim=False):
-    return (
-        norm(x, 2, dim, keepdim)
-        if ord == "fro"
-        else svd(x, False)[1].amax()
-        if ord == 2
-        else lacking(f"torch.linalg.matrix_norm(ord={ord!r})")
-    )
+    if ord not in ("fro", 2):
+        lacking(f"torch.linalg.matrix_norm(ord={ord!r})")
+    return norm(x, 2, dim, keepdim) if ord == "fro" else svd(x, False)[1].amax()

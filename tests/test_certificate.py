@@ -1,0 +1,160 @@
+"""A certificate is written if nothing is wrong, verified by running its source again, and not run unasked."""
+
+import json
+import os
+import re
+
+import pytest
+
+from attention_course import certificate
+from attention_course.certificate import main, work
+from attention_course.examine import learning
+
+pytestmark = pytest.mark.usefixtures("shapes_unchecked")
+
+PAGE = """
+import pathlib, torch
+from attention_course.gpt import GPT, GPTConfig
+
+pathlib.Path({ran!r}).touch()
+
+class MyGPT(GPT):
+    def __init__(self, vocab_size, block_size):
+        super().__init__(GPTConfig(vocab_size, block_size, n_layer=1, n_embd=16))
+
+class Leaky(torch.nn.Module):
+    def __init__(self, vocab_size, block_size):
+        super().__init__()
+        self.table = torch.nn.Embedding(vocab_size, vocab_size)
+
+    def forward(self, ids):
+        return self.table(ids).flip(1)
+"""
+SMALL = ["--vocab-size", "13", "--block-size", "12", "--no-train"]
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch):
+    """The file that the page makes where it is executed; the page lies beside it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATTENTION_PROGRESS", str(tmp_path / "progress.json"))
+    made = tmp_path / "ran"
+    (tmp_path / "my_gpt.py").write_text(PAGE.format(ran=str(made)))
+    return made
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments])
+    return ended.value.code
+
+
+@pytest.fixture
+def written(ran, tmp_path, capsys):
+    """A certificate, and a way to change it."""
+    record = {
+        "questions": {"mean_at_one": {"answers": ["(3, 6)"], "right_at_first_try": True}},
+        "exercises": {},
+    }
+    (tmp_path / "progress.json").write_text(json.dumps(record))
+    assert run("my_gpt.py", "--name", "Ada \x1b[2J", *SMALL) == 0, capsys.readouterr()
+    ran.unlink()
+    capsys.readouterr()
+    return tmp_path / "certificate.json"
+
+
+def test_a_certificate_holds_all_that_it_takes_to_have_the_report_again(written, ran, capsys):
+    content = json.loads(written.read_text())
+    assert content["report"]["passed"]
+    assert content["source"] == (written.parent / "my_gpt.py").read_text()
+    assert content["progress"][0].startswith("Rung 1: 1 of ")
+    assert {"attention-course", "torch", "python"} == content["versions"].keys()
+    assert run("--verify", "--yes", "certificate.json") == 0
+    told = capsys.readouterr().out
+    assert "Verified: it is the same report, number for number." in told
+    assert "Ada \\x1b[2J" in told
+    assert ran.exists()
+
+
+@pytest.mark.parametrize("answer", ["n", "", None])
+def test_nothing_is_executed_before_somebody_agrees(written, ran, monkeypatch, capsys, answer):
+    def asked(_):
+        if answer is None:
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr("builtins.input", asked)
+    assert run("--verify", "certificate.json") == 2
+    assert "that is no sandbox" in capsys.readouterr().out
+    assert run("--show", "certificate.json") == 0
+    assert "class MyGPT(GPT):" in capsys.readouterr().out
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("change", ["verdict", "source", "passed"])
+def test_another_report_than_the_source_gets_is_not_verified(written, monkeypatch, capsys, change):
+    content = json.loads(written.read_text())
+    if change == "verdict":
+        content["report"]["findings"][0]["verdict"] = "doubtful"
+    elif change == "source":
+        content["source"] = content["source"].replace("MyGPT(", "Right(").replace("Leaky(", "MyGPT(")
+    else:
+        content["report"]["passed"] = False
+    written.write_text(json.dumps(content))
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    assert run("--verify", "certificate.json") == 1
+    assert "Not verified" in capsys.readouterr().out
+
+
+def test_there_is_no_certificate_for_a_model_with_something_wrong(ran, capsys):
+    assert run("my_gpt.py", "--model", "Leaky", *SMALL) == 1
+    assert "No certificate: " in (told := capsys.readouterr().out)
+    assert "Fix this first: No leak from the future." in told
+    assert not os.path.exists("certificate.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda content: content.pop("source"), "'source'"),
+        (lambda content: content.update(form="another"), "look at form"),
+        (lambda content: content.update(block_size="12"), "look at block_size"),
+        (lambda content: content["report"].pop("findings"), "'findings'"),
+        (lambda content: content.update(block_size=0), "block_size = 0"),
+        (lambda content: content.update(source="import no_such_module"), "no_such_module"),
+    ],
+)
+def test_what_is_no_certificate_gets_a_sentence(written, capsys, change, says):
+    content = json.loads(written.read_text())
+    change(content)
+    written.write_text(json.dumps(content))
+    assert run("--verify", "--yes", "certificate.json") == 2
+    assert re.search(rf"^certificate: .*{re.escape(says)}", capsys.readouterr().err, re.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["missing.py"], "missing.py"),
+        (["my_gpt.py", "--model", "Missing"], "The page has no model, class or function called 'Missing'"),
+        (["my_gpt.py", "--block-size", "0"], "block_size = 0"),
+        (["--verify", "my_gpt.py"], "my_gpt.py is no certificate"),
+    ],
+)
+def test_a_wrong_call_gets_a_sentence(ran, capsys, arguments, says):
+    assert run(*arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_progress_that_cannot_be_read_is_said_before_anything_runs(ran, capsys):
+    (ran.parent / "progress.json").write_text("{")
+    assert run("my_gpt.py", *SMALL) == 2
+    assert "Your progress cannot be read" in capsys.readouterr().err
+    assert not ran.exists()
+
+
+def test_the_training_takes_all_its_steps_however_slow_the_machine_is(monkeypatch):
+    monkeypatch.setattr(learning, "SECONDS", 0.0)
+    monkeypatch.setattr(certificate.command, "work", lambda *_: None)
+    work(("", {}, ()), lambda *_: None)
+    assert learning.SECONDS > 1e9
