@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-page bench-speedrun bench-attention bench-generate bench-judge gallery stills drawings screenshots constraints clean thorough
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-letters bench-pages bench-speedrun bench-attention bench-generate bench-judge gallery stills drawings screenshots constraints clean thorough
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -72,14 +72,17 @@ format: $(READY) ## format the code and sort imports
 bench-explorers: $(READY) ## measure the time from key press to redrawn figure
 	$(RUN) tools/bench_explorers.py
 
-bench-page: $(READY) ## measure the same for the GPT in a page, with the CPU slowed four times
-	PYTHONPATH=tools $(RUN) tools/bench_page.py
+bench-letters: $(READY) ## measure the same for the GPT in a page, with the CPU slowed four times
+	PYTHONPATH=tools $(RUN) tools/bench_letters.py
 
 bench-speedrun: $(READY) ## time the recipes of the speed run beside nanoGPT's settings; OPTIONS="--help" lists more
 	$(RUN) tools/bench_speedrun.py $(OPTIONS)
 
 bench-attention: $(READY) ## measure seconds and memory of attention over T, with its table and without
 	$(RUN) tools/bench_attention.py $(OPTIONS)
+
+bench-pages: $(READY) site ## measure how soon a page of the site shows its picture on a slow phone
+	$(RUN) tools/bench_pages.py
 
 bench-generate: $(READY) ## compare the cache with none, with transformers and with nanoGPT
 	$(RUN) tools/bench_generate.py

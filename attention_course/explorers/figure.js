@@ -30,6 +30,7 @@ function cellAt(cells, point) {
   return -1;
 }
 
+const NARROW = 480; // CSS pixels of a figure
 const REMEMBERED = 200; // pictures of a figure
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const PINS = ["Enter", " "];
@@ -67,6 +68,8 @@ function render({ model, el }) {
     paint();
   };
 
+  // Where there is room for a phone's panels only, these are drawn; a figure has no width before it is in a page.
+  const kinds = () => (root.clientWidth > 0 && root.clientWidth < NARROW ? FLAT : KINDS);
   let cells = []; // of each panel, or undefined
   let looked = { panel: -1, cell: -1 };
   let pinned = false;
@@ -158,7 +161,9 @@ function render({ model, el }) {
     while (row.children.length > panels.length) row.lastChild.remove();
     while (row.children.length < panels.length) addPanel(row.children.length);
     const theme = themeOf(document.body);
-    cells = panels.map((panel) => KINDS[panel.kind].cells?.(panel));
+    const [drawing, phone] = [kinds(), kinds() === FLAT];
+    root.classList.toggle("attention-narrow", phone);
+    cells = panels.map((panel) => drawing[panel.kind].cells?.(panel));
     const seen = cells[looked.panel];
     const told = looked.cell >= 0 && looked.cell < seen?.count ? seen.tell(looked.cell) : "";
     const linked = (told && seen.axes?.(looked.cell)) || {};
@@ -169,10 +174,10 @@ function render({ model, el }) {
       canvas.setAttribute("aria-label", [panel.title, ...(panel.kind === "Text" ? panel.rows : [])].join("\n"));
       canvas.tabIndex = cells[index] ? 0 : -1;
       canvas.style.touchAction = panel.controls?.length ? "none" : "";
-      const [width, height] = KINDS[panel.kind].size(panel);
-      [box.style.width, title.style.padding] = around(panel);
+      const [width, height] = drawing[panel.kind].size(panel);
+      [box.style.width, title.style.padding] = around(panel, drawing);
       const pen = penOf(canvas, width, height);
-      KINDS[panel.kind].draw(pen, panel, [width, height], theme);
+      drawing[panel.kind].draw(pen, panel, [width, height], theme);
       if (!told) return;
       pen.strokeStyle = pinned ? theme.purple : theme.text;
       for (const box of cells[index]?.marks?.(linked) ?? []) frame(pen, box, 1.5);
@@ -198,11 +203,15 @@ function render({ model, el }) {
   const theme = new MutationObserver(paint);
   theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name"] });
   window.addEventListener("resize", paint); // zooming changes the pixel density
+  let drawn = kinds();
+  const width = new ResizeObserver(() => kinds() !== drawn && (drawn = kinds(), paint()));
+  width.observe(root);
   window.addEventListener("keydown", keepKeys, true);
   return () => {
     model.off("change", take);
     controls.forEach((control) => control.off("change:value change:index", recall));
     theme.disconnect();
+    width.disconnect();
     window.removeEventListener("resize", paint);
     window.removeEventListener("keydown", keepKeys, true);
   };

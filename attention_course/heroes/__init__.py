@@ -27,7 +27,7 @@ class Hero:
         name: the stem of its files.
         title: what it shows.
         alt: the same in words, for those who cannot see it.
-        height: of the drawing, in CSS pixels.
+        heights: of the drawing, in CSS pixels: 640 wide, and 328 wide for a phone.
         still: the button to press before its still is taken; "" for none.
         ask: what it asks before it plays: question, choices, the number of the right one, what to say `then`.
         data: the numbers that its script draws.
@@ -38,7 +38,7 @@ class Hero:
         entry = json.loads(self.read(".json"))
         self.title: str = entry["title"]
         self.alt: str = entry["alt"]
-        self.height: int = entry["height"]
+        self.heights: list[int] = entry["heights"]
         self.still: str = entry.get("still", "")
         self.ask: dict[str, object] | None = entry.get("ask")
         self.data: dict[str, object] = entry["data"]
@@ -52,9 +52,9 @@ class Hero:
     def page(self) -> str:
         """Return the hero as HTML that stands by itself: style, still and script."""
         script = STAGE.read_text(encoding="utf-8") + "\n" + self.read(".js")
-        height, alt, data, ask = (
+        heights, alt, data, ask = (
             json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
-            for value in (self.height, self.alt, self.data, self.ask)
+            for value in (self.heights, self.alt, self.data, self.ask)
         )
         still = HEROES[self.name].with_suffix(".svg")
         image = base64.b64encode(still.read_bytes()).decode() if still.exists() else ""
@@ -63,8 +63,8 @@ class Hero:
             f"<figcaption>{html.escape(self.title)}</figcaption>\n"
             f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{image}">\n'
             f'<script>\n(() => {{\nconst figure = document.currentScript.closest("figure");\n{script}\n'
-            f"const stage = new Stage(figure, {height}, {alt});\nplay(stage, {data});\n"
-            f"{f'stage.ask({ask});' if self.ask else ''}\n}})();\n</script>\n</figure>"
+            f"open(figure, {heights}, {alt}, (stage) => {{\nplay(stage, {data});\n"
+            f"{f'stage.ask({ask});' if self.ask else ''}\n}});\n}})();\n</script>\n</figure>"
         )
 
     def __repr__(self) -> str:

@@ -13,15 +13,13 @@ const FLOORS = [
   ["grammar", "no one can do better", "it knows all that can be known"],
 ];
 
-const COLUMNS = 76; // characters in a line of the sample
-const LINES = 4;
 
 // Lines of words and of what is between them; a word goes to the next line whole, if it has room there.
-function wrap(text) {
+function wrap(text, columns, most) {
   const lines = [[]];
   let column = 0;
   for (const piece of text.match(/[A-Za-z]+[.?]?|\n|[^A-Za-z\n]/g) ?? []) {
-    if (piece === "\n" || column + piece.length > COLUMNS) {
+    if (piece === "\n" || column + piece.length > columns) {
       lines.push([]);
       column = 0;
     }
@@ -29,7 +27,22 @@ function wrap(text) {
     lines.at(-1).push(piece);
     column += piece.length;
   }
-  return lines.slice(0, LINES);
+  return lines.slice(0, most);
+}
+
+// On a phone it is a table of two columns below the curve, as high as fingers need it.
+function tabulate(stage, rungs, tell, top) {
+  const half = Math.ceil(rungs.length / 2);
+  rungs.forEach(({ title }, at) => {
+    const [x, y] = [164 * Math.floor(at / half), top + 45 * (at % half)];
+    const rung = svg(stage.svg, "g");
+    const here = at === 0;
+    svg(rung, "rect", { x: x + 1, y, width: 161, height: 44, rx: 5, fill: "transparent", stroke: here ? "var(--query)" : "var(--faint)", "stroke-width": here ? 3 : 1 });
+    svg(rung, "text", { x: x + 10, y: y + (here ? 15 : 22), class: `start ${here ? "strong" : ""}` }, `${at + 1}  ${title}`);
+    if (here) svg(rung, "text", { x: x + 10, y: y + 32, class: "start small strong", style: "fill: var(--query)" }, "you stand here");
+    if (at + 1 === GPT) svg(rung, "path", { d: `M ${x + 146} ${y + 31} v -18 l 12 4 l -12 5`, fill: "none", stroke: "var(--text)", "stroke-width": 1.5 }); // the goal
+    stage.point(rung, at + 1, `rung ${at + 1}, ${title}`, tell);
+  });
 }
 
 function drawLadder(stage, rungs, tell) {
@@ -57,7 +70,9 @@ function drawLadder(stage, rungs, tell) {
 }
 
 function play(stage, { rungs, floors, words, moments }) {
-  const [left, right, top, bottom, highest] = [270, 626, 30, 284, 4.2];
+  const [left, right, top, bottom, highest] = stage.fit([270, 626, 30, 284, 4.2], [26, 314, 28, 186, 4.2]);
+  const [sheet, columns, rows] = stage.fit([334, 76, 4], [232, 40, 4]); // where the sample stands, the characters in a line of it, and its lines
+  const draw = stage.fit(drawLadder, tabulate);
   const gap = (right - left) / (moments.length - 1);
   const x = (at) => left + gap * at;
   const y = (loss) => bottom - ((bottom - top) * loss) / highest;
@@ -66,20 +81,20 @@ function play(stage, { rungs, floors, words, moments }) {
   const isWord = (piece) => known.has(piece.replace(/[.?]$/, ""));
   let now = 0; // which of the moments
 
-  drawLadder(stage, rungs, (number) => {
+  draw(stage, rungs, (number) => {
     if (number) stage.say(`Rung ${number}, ${rungs[number - 1].title}: ${rungs[number - 1].sentence}.`);
     else describe();
-  });
+  }, sheet + 100);
 
-  svg(stage.svg, "text", { x: left - 12, y: 12, class: "start" }, "surprise of rung {bigram_to_gpt} at the next letter: low is good");
+  svg(stage.svg, "text", { x: left - stage.fit(12, 24), y: stage.fit(12, 10), class: `start ${stage.fit("", "small")}` }, "surprise of rung {bigram_to_gpt} at the next letter: low is good");
   svg(stage.svg, "path", { d: `M ${left} ${top} V ${bottom} H ${right}`, fill: "none", stroke: "var(--faint)" });
-  for (const loss of [0, 1, 2, 3, 4]) svg(stage.svg, "text", { x: left - 12, y: y(loss), class: "small muted end" }, number(loss));
+  for (const loss of [0, 1, 2, 3, 4]) svg(stage.svg, "text", { x: left - stage.fit(12, 8), y: y(loss), class: "small muted end" }, number(loss));
   moments.forEach(({ step }, at) => {
     if (![0, 10, 30, 80, 160, 250, 450].includes(step)) return;
     svg(stage.svg, "line", { x1: x(at), x2: x(at), y1: bottom, y2: bottom + 4, stroke: "var(--faint)" });
     svg(stage.svg, "text", { x: x(at), y: bottom + 13, class: "small muted" }, number(step));
   });
-  svg(stage.svg, "text", { x: (left + right) / 2, y: bottom + 30, class: "small" }, "steps of practice (more room where most happens)");
+  svg(stage.svg, "text", { x: (left + right) / 2, y: bottom + stage.fit(30, 29), class: "small" }, `steps of practice${stage.fit(" (more room where most happens)", "")}`);
   const labels = FLOORS.map(([name, label]) => {
     const level = y(floors[name]);
     svg(stage.svg, "line", { x1: left, x2: right, y1: level, y2: level, stroke: "var(--text)", "stroke-dasharray": "5 5", opacity: 0.6 });
@@ -90,14 +105,14 @@ function play(stage, { rungs, floors, words, moments }) {
   svg(stage.svg, "polyline", { points: path(0), fill: "none", stroke: "var(--faint)", "stroke-width": 2 });
   const done = svg(stage.svg, "polyline", { fill: "none", stroke: "var(--weight)", "stroke-width": 3, "stroke-linejoin": "round" });
 
-  svg(stage.svg, "rect", { x: 4, y: 334, width: 632, height: 92, rx: 6, fill: "var(--panel)" });
-  const title = svg(stage.svg, "text", { x: 14, y: 346, class: "start small muted" });
-  const lines = Array.from({ length: LINES }, (_, line) => svg(stage.svg, "text", { x: 14, y: 364 + 17 * line, class: "start code" }));
+  svg(stage.svg, "rect", { x: stage.fit(4, 0), y: sheet, width: stage.fit(632, 328), height: 92, rx: 6, fill: "var(--panel)" });
+  const title = svg(stage.svg, "text", { x: stage.fit(14, 6), y: sheet + 12, class: "start small muted" });
+  const lines = Array.from({ length: rows }, (_, line) => svg(stage.svg, "text", { x: stage.fit(14, 6), y: sheet + 30 + 17 * line, class: "start code" }));
 
   const loss = (at) => between(moments[Math.floor(at)].loss, moments[Math.ceil(at)].loss, at % 1);
   const ghost = svg(stage.svg, "circle", { r: 8, fill: "none", stroke: "var(--query)", "stroke-dasharray": "2 3" });
   const handle = svg(stage.svg, "g");
-  svg(handle, "circle", { r: 14, fill: "transparent" });
+  svg(handle, "circle", { r: stage.fit(14, 22), fill: "transparent" });
   svg(handle, "circle", { r: 8, fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 4 });
 
   stage.paint = ({ at }, before) => {
@@ -107,7 +122,7 @@ function play(stage, { rungs, floors, words, moments }) {
   };
 
   const write = (text) => {
-    const wrapped = wrap(text);
+    const wrapped = wrap(text, columns, rows);
     lines.forEach((line, row) => {
       line.replaceChildren();
       for (const piece of wrapped[row] ?? []) {

@@ -1,8 +1,11 @@
-// The stage of a hero: a line of words, buttons, and below them a drawing of fixed size.
+// The stage of a hero: a line of words, buttons, and below them a drawing.
 // A hero (bag_of_words.js, ...) is one function, play(stage, data). It says what the picture is at a moment,
 // stage.show(state), and how a state is painted, stage.paint; the way from one state to the next is drawn here.
+// It asks the stage for its sizes: stage.fit(wide, narrow) returns one of two, for a page or for a phone.
 
 const WIDTH = 640; // CSS pixels; never scaled, so that letters keep their size
+const NARROW = 328; // where there is no room for these: as wide as the smallest phone shows, and enlarged to fill others
+const TALL = 540; // CSS pixels of a narrow drawing: with words and buttons it fits the screen of a phone
 const MOVE = 200; // ms from one state to the next
 
 function create(parent, namespace, tag, attributes, text) {
@@ -49,14 +52,18 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 const OWN = [...Object.keys(ARROWS), "Enter", " ", "Escape"];
 
 class Stage {
-  constructor(figure, height, label) {
+  constructor(figure, height, label, narrow = false) {
     figure.querySelector("img")?.remove(); // the still, for pages without scripts
     this.figure = figure;
+    this.narrow = narrow;
+    this.width = this.fit(WIDTH, NARROW);
+    figure.classList.toggle("narrow", narrow);
     this.guess = html(figure, "div", { class: "guess" });
     this.words = html(figure, "p", { class: "words", role: "status" });
     this.controls = html(figure, "div", { class: "controls" });
     const scene = html(figure, "div", { class: "scene" });
-    this.svg = svg(scene, "svg", { width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": label });
+    this.svg = svg(scene, "svg", { width: this.width, height, viewBox: `0 0 ${this.width} ${height}`, role: "group", "aria-label": label });
+    if (narrow) this.svg.style.maxWidth = `${NARROW * Math.min(1.25, Math.max(1, TALL / height))}px`;
     // A finger on a handle drags it; elsewhere it scrolls the page. (Chromium heeds neither touch-action nor a listener
     // on a part of a drawing.)
     const keep = (event) => event.target.closest(".movable") && event.preventDefault();
@@ -70,6 +77,17 @@ class Stage {
       const used = OWN.includes(key) && !shiftKey && !ctrlKey && !metaKey;
       target.toggleAttribute("data-lm-suppress-shortcuts", used || target.matches("input"));
     }, true);
+  }
+
+  // What is given for the layout that is shown.
+  fit(wide, narrow) {
+    return this.narrow ? narrow : wide;
+  }
+
+  // Where a pointer is in the drawing.
+  place({ clientX, clientY }) {
+    const { left, top, width } = this.svg.getBoundingClientRect();
+    return [clientX - left, clientY - top].map((length) => (length * this.width) / width);
   }
 
   // Move to a state; resolves when it is there, or when a new call takes over, from wherever the picture is.
@@ -121,6 +139,19 @@ class Stage {
     return button;
   }
 
+  // Buttons of which at most one is on, or on a phone a list: choose(at) is told which, -1 for none. Returns how to set it.
+  choices(label, names, choose) {
+    if (this.narrow) {
+      const select = html(html(this.controls, "label", {}, `${label}: `), "select");
+      for (const name of ["none", ...names]) html(select, "option", {}, name);
+      select.addEventListener("change", () => choose(select.selectedIndex - 1));
+      return (at) => (select.selectedIndex = at + 1);
+    }
+    const pressed = (button) => button.getAttribute("aria-pressed") === "true";
+    const buttons = names.map((name, at) => this.button(name, (button) => choose(pressed(button) ? -1 : at), { "aria-pressed": false }));
+    return (chosen) => buttons.forEach((button, at) => button.setAttribute("aria-pressed", at === chosen));
+  }
+
   // Buttons that walk through the steps 0 to last: go(step) shows one, and may return a promise.
   player(last, go, pause = 500) {
     let at = 0;
@@ -143,7 +174,7 @@ class Stage {
       const walk = (playing = ++walks);
       play.textContent = "❚❚ Pause";
       if (at === last) await to(0);
-      while (playing === walk && at < last && this.figure.isConnected) {
+      while (playing === walk && at < last && this.svg.isConnected) {
         await to(at + 1);
         await new Promise((later) => setTimeout(later, this.motion.matches ? pause : 0));
       }
@@ -189,19 +220,15 @@ class Stage {
       describe();
     };
     let hold; // from the pointer to the place of the node
-    const point = (event) => {
-      const box = this.svg.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top];
-    };
     node.addEventListener("focus", describe);
     node.addEventListener("pointerdown", (event) => {
-      const [x, y] = point(event);
+      const [x, y] = this.place(event);
       hold = [at()[0] - x, at()[1] - y];
       node.setPointerCapture(event.pointerId);
     });
     node.addEventListener("pointermove", (event) => {
       if (!hold) return;
-      const [x, y] = point(event);
+      const [x, y] = this.place(event);
       go(x + hold[0], y + hold[1]);
     });
     for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => (hold = undefined));
@@ -222,7 +249,7 @@ class Stage {
   }
 
   // Call look(key) while `node` is pointed at or has the focus, and look(null) after. A click or Enter pins it,
-  // the same again or Escape lets go.
+  // the same again or Escape lets go. A finger glides from one to the next.
   point(node, key, label, look) {
     node.classList.add("pointable");
     set(node, { tabindex: 0, role: "button", "aria-label": label, "aria-pressed": false });
@@ -233,6 +260,7 @@ class Stage {
       look(target ? target.key : null);
     };
     const leave = () => look(this.pinned ? this.pinned.key : null);
+    node.addEventListener("pointerdown", ({ target, pointerId }) => target.hasPointerCapture(pointerId) && target.releasePointerCapture(pointerId));
     node.addEventListener("pointerenter", () => look(key));
     node.addEventListener("pointerleave", leave);
     node.addEventListener("focus", () => look(key));
@@ -245,4 +273,20 @@ class Stage {
       } else if (event.key === "Escape") pin(undefined);
     });
   }
+}
+
+// Play on a stage with the layout that there is room for; from the start again where the other one fits, as when a phone is
+// turned. A figure has no width before it is in a page.
+function open(figure, heights, label, perform) {
+  let stage;
+  const lay = () => {
+    const room = figure.clientWidth;
+    const narrow = room > 0 && room < WIDTH;
+    if (stage && (!room || stage.narrow === narrow)) return;
+    for (const part of figure.querySelectorAll(".guess, .words, .controls, .scene")) part.remove();
+    stage = new Stage(figure, heights[Number(narrow)], label, narrow);
+    perform(stage);
+  };
+  lay();
+  new ResizeObserver(lay).observe(figure);
 }

@@ -160,10 +160,12 @@ const KINDS = {
       return this.left(panel) - this.margin.right;
     },
     // Width and height that are kept for any shape, so that nothing moves.
-    most: { across: 36, few: 44, down: 28, all: 250, any: 62 }, // pixels of a cell (of few columns), of all, of a cell in any shape
-    shape({ reserved: [rows, columns] }) {
-      const cell = this.most.all / Math.max(rows, columns);
-      return [columns * Math.min(columns > 4 ? this.most.across : this.most.few, cell), rows * Math.min(this.most.down, cell)];
+    most: { across: 36, few: 44, down: 28, all: 250, any: 62, tall: 250 }, // pixels of a cell (of few columns), of all, of a cell in any shape, of all rows
+    shape({ reserved: [rows, columns], tile = [] }) {
+      const { across, few, down, all, tall } = this.most;
+      const cell = all / Math.max(rows, columns);
+      const most = tile.length ? KINDS.Heatmap.most.down : Math.min(down, tall / rows); // on a sheet of maps cells are squares
+      return [columns * Math.min(columns > 4 ? across : few, cell), rows * Math.min(most, cell)];
     },
     size(panel) {
       const { top, right, bottom } = this.margin;
@@ -294,8 +296,10 @@ const KINDS = {
     // Room for any name, and for any value within the limits.
     size({ labels, reserved, limits }) {
       const longest = widest([...labels, ...limits.map((limit) => limit.toFixed(2).replace("-", "−"))], 12);
-      return [Math.max(164, (longest + 4) * reserved + 16), 175];
+      return [Math.min(this.widest, Math.max(164, (longest + 4) * reserved + 16)), this.height];
     },
+    widest: Infinity,
+    height: 175,
     top: 20,
     bottom: ({ limits: [low] }) => (low < 0 ? 56 : 40),
     cells(panel) {
@@ -337,10 +341,11 @@ const KINDS = {
         }
         pen.fillStyle = theme.text;
         if (panel.controls.length && Number.isFinite(value)) pen.fillRect(x - slot * 0.35, y(shown) - 2, slot * 0.7, 4); // to drag
-        pen.font = theme.font(12);
+        pen.font = theme.font(slot < 28 ? 11 : 12);
         label(pen, panel.texts[bar], x, y(shown) + (shown < 0 ? 10 : -9));
         label(pen, panel.labels[bar], x, height - 26);
       });
+      pen.font = theme.font(12);
       label(pen, panel.label, width / 2, height - 9);
     },
   },
@@ -391,7 +396,10 @@ const KINDS = {
   },
 
   Histogram: {
-    size: () => [300, 190],
+    extent: [300, 190],
+    size() {
+      return this.extent;
+    },
     off: () => 16,
     draw(pen, panel, [width, height], theme) {
       const [density, curve] = [floats(panel.density), floats(panel.curve)];
@@ -547,7 +555,7 @@ const KINDS = {
 
   Lines: {
     margin: { left: 60, bottom: 40 },
-    plot: [336, 200],
+    plot: () => [336, 200],
     off(panel) {
       return this.margin.left - this.right(panel);
     },
@@ -559,20 +567,20 @@ const KINDS = {
       let [x, row] = [0, 0];
       const places = panel.curves.map(({ name }) => {
         const width = 36 + widest([name], 11) + 14;
-        if (x > 0 && x + width > this.plot[0]) [x, row] = [0, row + 1];
+        if (x > 0 && x + width > this.plot(panel)[0]) [x, row] = [0, row + 1];
         x += width;
         return [x - width, row];
       });
       return { places, height: places.length ? this.row * (row + 1) + 6 : 8 };
     },
     size(panel) {
-      const [w, h] = this.plot;
+      const [w, h] = this.plot(panel);
       const { left, bottom } = this.margin;
       return [left + w + this.right(panel), this.legend(panel).height + h + bottom];
     },
     draw(pen, panel, [, height], theme) {
       const { left } = this.margin;
-      const [w, h] = this.plot;
+      const [w, h] = this.plot(panel);
       const { places, height: top } = this.legend(panel);
       const scale = panel.log ? Math.log : (value) => value;
       const share = (value, [low, high]) => (scale(value) - scale(low)) / (scale(high) - scale(low));
@@ -623,13 +631,14 @@ const KINDS = {
   },
 
   Text: {
-    cell: [9, 20],
+    cell: () => [9, 20],
     size(panel) {
-      return [this.cell[0] * panel.columns + 4, this.cell[1] * panel.rows.length + 4];
+      const [width, height] = this.cell(panel);
+      return [width * panel.columns + 4, height * panel.rows.length + 4];
     },
     // The characters and the box of each token, which stands in one row.
     tokens(panel) {
-      const [width, height] = this.cell;
+      const [width, height] = this.cell(panel);
       const tokens = [];
       panel.rows.forEach((line, row) => {
         const characters = [...line];
@@ -654,7 +663,8 @@ const KINDS = {
     },
     draw(pen, panel, _, theme) {
       const values = floats(panel.values);
-      pen.font = theme.code(14);
+      const [letter] = this.cell(panel);
+      pen.font = theme.code((14 * letter) / 9);
       this.tokens(panel).forEach(({ characters, box: [x, y, width, height] }, index) => {
         pen.fillStyle = theme.text;
         if (values[index] > 0) {
@@ -665,7 +675,7 @@ const KINDS = {
           pen.globalAlpha = 1;
           pen.fillStyle = inkOn(shade(share, theme));
         }
-        characters.forEach((character, at) => label(pen, character, x + this.cell[0] * (at + 0.5), y + height / 2 + 1));
+        characters.forEach((character, at) => label(pen, character, x + letter * (at + 0.5), y + height / 2 + 1));
         if (index !== panel.framed) return;
         pen.strokeStyle = theme.purple;
         pen.lineWidth = 2;
@@ -675,12 +685,29 @@ const KINDS = {
   },
 };
 
+// The same on a phone, where panels stand below one another: no wider than the smallest phone shows, and flat, so that
+// they are seen together with their controls.
+const PHONE = 328; // CSS pixels
+const changes = {
+  Heatmap: { most: { ...KINDS.Heatmap.most, down: 16, tall: 176 } },
+  Bars: { widest: PHONE, height: 132 },
+  Histogram: { extent: [300, 136] },
+  Arrows: { circle: [136, 96], radius: 34 },
+  Lines: {
+    plot(panel) {
+      return [PHONE - this.margin.left - this.right(panel), 130];
+    },
+  },
+  Text: { cell: ({ columns }) => [Math.min(9, (PHONE - 4) / columns), 20] },
+};
+const FLAT = Object.fromEntries(Object.entries(KINDS).map(([kind, drawing]) => [kind, { ...drawing, ...changes[kind] }]));
+
 const AS_WIDE = 15; // pixels of letters that are as wide as the bold ones of a title, which have 13
 
 // The width of a panel with its title, and the padding that moves the title from the middle of the canvas to that of
 // the plot, as far as there is room.
-function around(panel) {
-  const kind = KINDS[panel.kind];
+function around(panel, kinds = KINDS) {
+  const kind = kinds[panel.kind];
   const [[width], title] = [kind.size(panel), widest([panel.title], AS_WIDE)];
   const [spare, off] = [Math.max(0, width - title), kind.off?.(panel) ?? 0];
   const [left, right] = [off, -off].map((side) => Math.min(spare, Math.max(0, side)));

@@ -116,8 +116,8 @@ function linesOf(title, width) {
 }
 
 // The shapes of a panel in each theme, the lines of its title, and the room that they take.
-function drawn(panel, themes) {
-  const kind = KINDS[panel.kind];
+function drawn(panel, themes, kinds) {
+  const kind = kinds[panel.kind];
   const [width, height] = kind.size(panel);
   const shapes = themes.map((theme) => {
     const pen = new Pen();
@@ -133,7 +133,7 @@ function drawn(panel, themes) {
 
 // Panels side by side, in as many rows as it takes. Shapes are the same in light and in dark; a colour in one and that
 // in the other make a class, and so the picture follows the scheme of the page that shows it.
-function svgOf(panels) {
+function svgOf(panels, kinds = KINDS) {
   const themes = [false, true].map((dark) => themeIn(dark, (_, otherwise) => otherwise));
   const classes = new Map();
   const classOf = (property, colours) => {
@@ -143,7 +143,7 @@ function svgOf(panels) {
   };
   const rulesOf = (scheme) => [...classes].map(([rules, name]) => `.${name}${rules.split("|")[scheme]}`).join("");
 
-  const all = panels.map((panel) => drawn(panel, themes));
+  const all = panels.map((panel) => drawn(panel, themes, kinds));
   const head = LINE * Math.max(...all.map(({ lines }) => lines.length)) + 7; // above a panel
   const ink = classOf("fill", themes.map((theme) => theme.text));
   const groups = [];

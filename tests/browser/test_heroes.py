@@ -6,6 +6,7 @@ what it computes, is tested in `tests/scripts`.
 
 import re
 from contextlib import contextmanager
+from itertools import product
 
 import lab
 import pytest
@@ -61,14 +62,15 @@ def browser(chromium_path, letters):
         yield started
 
 
-@pytest.fixture(params=HEROES)
+@pytest.fixture(params=product(HEROES, (800, 376)), ids=lambda param: f"{param[0]}, {param[1]} px")
 def figure(request, browser):
     """Open a page that holds one hero and nothing else; no error may be left in its console."""
     errors = []
-    page = browser.new_page(viewport={"width": 800, "height": 800}, has_touch=True, reduced_motion="reduce")
+    name, width = request.param
+    page = browser.new_page(viewport={"width": width, "height": 800}, has_touch=True, reduced_motion="reduce")
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-    page.set_content(f"<!doctype html><meta charset=utf-8><body>{hero(request.param).page()}")
+    page.set_content(f"<!doctype html><meta charset=utf-8><body>{hero(name).page()}")
     yield page.locator(".attention-hero")
     page.close()
     assert not errors

@@ -73,6 +73,9 @@ class Node extends Listeners {
   append(...nodes) {
     nodes.forEach((node) => this.appendChild(node));
   }
+  querySelectorAll() {
+    return [];
+  }
   insertBefore(node) {
     return this.appendChild(node);
   }
@@ -115,9 +118,12 @@ class Node extends Listeners {
     else delete this.attributes[name];
   }
   getBoundingClientRect() {
-    return { left: 100, top: 50 };
+    return { left: 100, top: 50, width: 640 };
   }
   setPointerCapture() {}
+  hasPointerCapture() {
+    return false;
+  }
   getTotalLength() {
     return 0;
   }
@@ -148,6 +154,10 @@ class MouseEvent {
   constructor(type) {
     this.type = type;
   }
+}
+class ResizeObserver {
+  observe() {}
+  disconnect() {}
 }
 class MutationObserver {
   observe() {}

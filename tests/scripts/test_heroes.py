@@ -30,7 +30,7 @@ class Show:
         self.page, self.data = page, hero(name).data
         page.context.eval(hero(name).read(".js"))
         page.do(f"motion.matches = {motion}; const figure = new Node('figure')")
-        page.do(f"const stage = new Stage(figure, {hero(name).height}, 'a hero')")
+        page.do(f"const stage = new Stage(figure, {hero(name).heights[0]}, 'a hero')")
         page.do(f"play(stage, {json.dumps(self.data)})")
         page.do("const all = (node) => [node, ...node.children.flatMap(all)]")
         page.do(

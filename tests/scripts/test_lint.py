@@ -26,7 +26,7 @@ def function(script: str, given: str, name: str) -> str:
 def heroes() -> str:
     """Return the stage, and each hero as a function."""
     plays = (function(hero(name).read(".js"), "", "play") for name in HEROES)
-    return f"{read('heroes/stage.js')}\nexport const all = [Stage, {', '.join(plays)}];\n"
+    return f"{read('heroes/stage.js')}\nexport const all = [open, {', '.join(plays)}];\n"
 
 
 def figures() -> str:

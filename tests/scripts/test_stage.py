@@ -109,7 +109,7 @@ def test_a_player_plays_to_its_end_and_pauses(player):
 
 
 @pytest.mark.parametrize(
-    ("then", "steps"), [("next.fire('click')", [1, 2]), ("stage.figure.isConnected = false", [1])]
+    ("then", "steps"), [("next.fire('click')", [1, 2]), ("stage.svg.isConnected = false", [1])]
 )
 def test_a_step_ends_the_play_and_so_does_the_end_of_the_picture(player, then, steps):
     player.do(f"play.fire('click'); {then}")

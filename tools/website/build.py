@@ -104,9 +104,9 @@ def build(folder: Path) -> None:
         notebook = clean(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4))
         write(folder / name / f"{name}.ipynb", nbformat.writes(notebook))
     write_page(folder, "practice", practice(RUNGS))
+    write_page(folder, "teach", teach(RUNGS))
     write_page(folder, "review", render("review.html", root="../"))
     write_again(folder / "again")
-    write_page(folder, "teach", teach(RUNGS))
     write_page(folder, "", front(pages))
     wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
     subprocess.run(wheel, cwd=ROOT, check=True, capture_output=True)

@@ -311,20 +311,30 @@ def typed_html(text: dict, explorer: str) -> str:
 
 
 STILL = """(panels) => JSON.stringify({
-  drawn: panels.map((panel) => [svgOf([{ ...panel, title: "" }]), ...around(panel)]),
+  drawn: panels.map((panel) => [KINDS, FLAT].map((kinds) => [
+    svgOf([{ ...panel, title: "" }], kinds), ...around(panel, kinds),
+  ])),
   invitation: invitation(panels),
 })"""
+
+
+def inlined(svg: str) -> str:
+    """Return a picture as an address that holds all of it."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def still(states: list[dict], caption: str) -> str:
     """Return a figure as figure.js makes it, of images: nothing moves when the live one takes its place."""
     figure = json.loads(script().eval(f"({STILL})({written(states)})"))
-    panels = [
-        f'<div style="width:{width}"><div class="attention-title" style="padding:{padding}">'
-        f"{html.escape(state['title'])}</div>"
-        f'<img alt="" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"></div>'
-        for state, (svg, width, padding) in zip(states, figure["drawn"], strict=True)
-    ]
+    panels = []
+    for state, both in zip(states, figure["drawn"], strict=True):
+        (wide, flat), (width, narrow), (padding, short) = zip(*both, strict=True)
+        sizes = f"--width:{width};--narrow:{narrow};--padding:{padding};--short:{short}"
+        panels.append(
+            f'<div style="{sizes}"><div class="attention-title">{html.escape(state["title"])}</div>'
+            f'<picture><source media="(max-width: 500px)" srcset="{inlined(flat)}">'
+            f'<img alt="" src="{inlined(wide)}"></picture></div>'
+        )
     return (
         f'<div class="attention-figure"><div class="attention-panels">{"".join(panels)}</div>'
         f'<p class="attention-readout" style="visibility:hidden">{figure["invitation"]}</p>'

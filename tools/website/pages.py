@@ -140,30 +140,6 @@ def practice(rungs: tuple[Rung, ...]) -> str:
     return render("practice.html", parts=parts, root="../", right=json.dumps(right))
 
 
-def again(rung: Rung) -> Iterator[tuple[str, str, list[str]]]:
-    """Return the kind and the name of each thing of a rung that can be done again, and its variants."""
-
-    def task(kind: str, name: str, **shown: object) -> tuple[str, str, list[str]]:
-        return kind, name, [render("again.html", kind=kind, name=name, rung=rung, **shown)]
-
-    for name in rung.questions:
-        lesson, *others = rung.variants(name)
-        yield "question", name, [question(name, each, rung) for each in others or [lesson]]
-    for name, each in tasks(rung).items():
-        shown = exercise(rung, name, f"../{rung.name}/")
-        yield task("exercise", name, shown=shown, exercise=EXERCISES[name], task=each)
-    for name in json.loads(rung.text("fills.json")):
-        yield task("fill", name, shown=fill_place(name))
-
-
-def fill_place(name: str) -> str:
-    """Return the place of a fill, which its script fetches: about as high as it will be."""
-    gaps = fills()[name]["gaps"]
-    rows = sum(part.count("\n") for part in gaps["parts"])
-    height = 16 + 1.6 * rows + 2.8 * max(map(len, gaps["choices"]))
-    return render("fill.html", name=name, height=height, text=repr(fill(name)))
-
-
 def named(step: dict, kind: str) -> list[str]:
     """Return the names of a kind in a step of a lesson, which has none, one or a list."""
     names = step.get(kind, [])
@@ -195,6 +171,30 @@ def teach(rungs: tuple[Rung, ...]) -> str:
     titles = {name: task.title for rung in rungs for name, task in tasks(rung).items()}
     said = {"mistake": SHARED_MESSAGES["mask_after_softmax"], "titles": titles, "root": "../"}
     return render("teach.html", plans=plans, questions=len(QUESTIONS), exercises=len(EXERCISES), **said)
+
+
+def again(rung: Rung) -> Iterator[tuple[str, str, list[str]]]:
+    """Return the kind and the name of each thing of a rung that can be done again, and its variants."""
+
+    def task(kind: str, name: str, **shown: object) -> tuple[str, str, list[str]]:
+        return kind, name, [render("again.html", kind=kind, name=name, rung=rung, **shown)]
+
+    for name in rung.questions:
+        lesson, *others = rung.variants(name)
+        yield "question", name, [question(name, each, rung) for each in others or [lesson]]
+    for name, each in tasks(rung).items():
+        shown = exercise(rung, name, f"../{rung.name}/")
+        yield task("exercise", name, shown=shown, exercise=EXERCISES[name], task=each)
+    for name in json.loads(rung.text("fills.json")):
+        yield task("fill", name, shown=fill_place(name))
+
+
+def fill_place(name: str) -> str:
+    """Return the place of a fill, which its script fetches: about as high as it will be."""
+    gaps = fills()[name]["gaps"]
+    rows = sum(part.count("\n") for part in gaps["parts"])
+    height = 16 + 1.6 * rows + 2.8 * max(map(len, gaps["choices"]))
+    return render("fill.html", name=name, height=height, text=repr(fill(name)))
 
 
 def right_choice(entry: Entry) -> str:

@@ -11,9 +11,12 @@ function play(stage, { tokens, head, guess, attentions }) {
   const words = tokens.map((token) => token.trim());
   const many = right.written.length; // tokens that each of them writes
   const [SWAP, LAST] = [many + 1, 2 * many + 1]; // the steps at which the wrong line goes in, and at which all is written
-  const [left, zero, unit] = [8, 44, 22]; // pixels: the margin, where a loss begins, and a nat
-  const [across, down, edge] = [42, 22, 426]; // a cell of a map, and where the maps begin
-  const lanes = [{ y: 62, top: 52 }, { y: 172, top: 212 }]; // the middle of a title, and the first row of a map
+  const [left, zero, unit] = stage.fit([8, 44, 22], [2, 40, 22]); // pixels: the margin, where a loss begins, and a nat
+  const [across, down] = stage.fit([42, 22], [21, 24]); // a cell of a map
+  const lanes = stage.fit( // the middle of a title, and the corner of a map
+    [{ y: 62, top: 52, edge: 426 }, { y: 172, top: 212, edge: 426 }],
+    [{ y: 44, top: 380, edge: 56 }, { y: 130, top: 380, edge: 220 }],
+  );
   let bug = bugs[0]; // null: all is right
   let step = 0;
   let looked = null; // the token whose row is pointed at
@@ -21,7 +24,7 @@ function play(stage, { tokens, head, guess, attentions }) {
 
   svg(stage.svg, "text", { x: left, y: 20, class: "start code", style: "font-size: 15px" }, tokens.join(""));
   svg(stage.svg, "text", { x: left + 232, y: 20, class: "start muted" }, "…");
-  const drawn = lanes.map(({ y, top }, lane) => {
+  const drawn = lanes.map(({ y, top, edge }, lane) => {
     const colour = lane ? "var(--wrong)" : "var(--weight)";
     const group = svg(stage.svg, "g");
     const title = svg(group, "text", { x: left, y, class: "start strong" });
@@ -36,9 +39,10 @@ function play(stage, { tokens, head, guess, attentions }) {
     const bar = svg(group, "rect", { x: zero, y: y + 57, height: 14, rx: 3, fill: colour, "fill-opacity": 0.75 });
     const mark = svg(group, "line", { y1: y + 54, y2: y + 74, stroke: "var(--text)", "stroke-width": 1.5, "stroke-dasharray": "3 2" });
     const loss = svg(group, "text", { x: zero + guess * unit + 8, y: y + 64, class: "start strong" });
-    svg(group, "text", { x: edge + (T * across) / 2, y: top - 31, class: "small strong" }, lane ? "the same head now" : `what head ${head} reads`);
+    svg(group, "text", { x: edge + (T * across) / 2, y: top - stage.fit(31, 62), class: "small strong" }, lane ? stage.fit("the same head now", "the same, now") : `what head ${head} reads`);
     words.forEach((word, at) => {
-      svg(group, "text", { x: edge + across * (at + 0.5), y: top - 11, class: "small muted" }, word);
+      const name = svg(group, "text", { class: `small muted ${stage.fit("", "start")}` }, word);
+      set(name, { transform: `translate(${edge + across * (at + 0.5)} ${top - stage.fit(11, 5)})${stage.fit("", "rotate(-90)")}` });
       svg(group, "text", { x: edge - 6, y: top + down * (at + 0.5), class: "small muted end" }, word);
     });
     svg(group, "rect", { x: edge, y: top, width: T * across, height: T * down, fill: "var(--panel)" });
@@ -52,11 +56,11 @@ function play(stage, { tokens, head, guess, attentions }) {
   const even = zero + guess * unit;
   svg(stage.svg, "line", { x1: even, x2: even, y1: lanes[1].y + 54, y2: lanes[1].y + 78, stroke: "var(--muted)" });
   svg(stage.svg, "text", { x: even, y: lanes[1].y + 87, class: "small muted end" }, `${guess.toFixed(1)}: all tokens guessed alike`);
-  const code = Array.from({ length: 3 }, (_, row) => svg(stage.svg, "text", { x: left, y: 310 + 22 * row, class: "start code" }));
-  const heading = svg(stage.svg, "text", { x: left, y: 288, class: "start small muted" });
+  const code = Array.from({ length: 3 }, (_, row) => svg(stage.svg, "text", { x: left, y: stage.fit(310, 254) + stage.fit(22, 19) * row, class: "start code", style: `font-size: ${stage.fit(13, 11)}px` }));
+  const heading = svg(stage.svg, "text", { x: left, y: stage.fit(288, 234), class: "start small muted" });
   const rows = words.map((word, query) => {
     const row = svg(stage.svg, "g");
-    const frames = lanes.map(({ top }) =>
+    const frames = lanes.map(({ top, edge }) =>
       svg(row, "rect", { x: edge, y: top + down * query, width: T * across, height: down, rx: 3, fill: "transparent", stroke: "var(--query)", "stroke-width": 2.5, "stroke-opacity": 0 }),
     );
     stage.point(row, query, `what “${word}” reads`, (key) => {
@@ -127,7 +131,7 @@ function play(stage, { tokens, head, guess, attentions }) {
       node.textContent = sign ? `${sign} ${line}` : "";
       node.style.fill = sign === "−" ? "var(--weight)" : "var(--wrong)";
     });
-    for (const each of bugs) buttons[each.name].setAttribute("aria-pressed", each === bug);
+    choose(bugs.indexOf(bug));
     tell();
     stage.publish({ step, name: own().name, typed, losses: [right.loss, shown.loss], weights: [shares(right.weights), shares(shown.weights)] });
     return stage.show({ typed, losses: [right.loss, shown.loss], weights: [shares(right.weights), shares(shown.weights)], swapped: Number(swapped()) });
@@ -143,14 +147,12 @@ function play(stage, { tokens, head, guess, attentions }) {
     tell();
     return play();
   };
-  const buttons = {};
-  for (const each of bugs) {
-    buttons[each.name] = stage.button(each.name, async () => {
-      player.stop();
-      bug = bug === each ? null : each;
-      await player.to(bug ? SWAP : LAST);
-      if (bug === each && step === SWAP) stage.play(); // nothing else was pressed meanwhile
-    }, { "aria-pressed": false });
-  }
+  const put = async (wrong) => {
+    player.stop();
+    bug = wrong;
+    await player.to(bug ? SWAP : LAST);
+    if (bug && bug === wrong && step === SWAP) stage.play(); // nothing else was pressed meanwhile
+  };
+  const choose = stage.choices("Wrong line", bugs.map((each) => each.name), (at) => put(bugs[at] ?? null));
   update();
 }

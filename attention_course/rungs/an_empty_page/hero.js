@@ -26,10 +26,11 @@ const GHOST = 0.3; // how much is seen of what is not there
 
 // Each part of the tower belongs to a line.
 function drawTower(stage, lines) {
+  const tower = svg(stage.svg, "g", { transform: stage.fit("", "translate(-298 184)") });
   const wire = (node, d) => svg(node, "path", { d, fill: "none", stroke: "var(--muted)", "stroke-width": 1.5 });
-  wire(stage.svg, `M ${CENTER} 304 V 34`);
-  const ground = svg(stage.svg, "g", { fill: "var(--paper)" }); // hides the wire, also behind a ghost
-  const pieces = lines.map(() => svg(stage.svg, "g"));
+  wire(tower, `M ${CENTER} 304 V 34`);
+  const ground = svg(tower, "g", { fill: "var(--paper)" }); // hides the wire, also behind a ghost
+  const pieces = lines.map(() => svg(tower, "g"));
   const part = (line) => pieces[lines.indexOf(line)];
   const block = (line, y, height) => {
     const box = { x: CENTER - 44, y, width: 88, height, rx: 4 };
@@ -51,28 +52,30 @@ function drawTower(stage, lines) {
   for (const y of [221, 130, 62]) block("norm", y, 14);
   svg(part("mask"), "path", { d: `M ${CENTER - 28} 197 v 14 h 14 z`, class: "block", fill: "var(--panel)", stroke: "var(--muted)" });
   svg(part("mask"), "text", { x: CENTER + 10, y: 204, class: "small" }, "mask");
-  svg(stage.svg, "text", { x: CENTER, y: 314, class: "small muted" }, "tokens");
-  svg(stage.svg, "text", { x: CENTER, y: 22, class: "small muted" }, "outputs");
+  svg(tower, "text", { x: CENTER, y: 314, class: "small muted" }, "tokens");
+  svg(tower, "text", { x: CENTER, y: 22, class: "small muted" }, "outputs");
   return pieces;
 }
 
 function play(stage, { lines, findings, pages }) {
-  const [top, pitch] = [6, 40]; // of the lines on the page
-  const [left, upper, cell] = [458, 62, 22]; // the table
+  const [top, pitch, columns, broad] = stage.fit([6, 40, 1, 290], [1, 45, 2, 163]); // of the lines on the page; a line is so wide
+  const [left, upper, cell, right] = stage.fit([458, 62, 22, 634], [162, 252, 20, 326]); // the table
   const T = 8;
   const places = Array.from({ length: T }, (_, place) => place);
   const on = lines.map(() => false);
   let last = null; // the line that was written or left out last
 
   // The page.
-  svg(stage.svg, "rect", { x: 4, y: top, width: 290, height: lines.length * pitch + 2, rx: 4, fill: "var(--panel)", stroke: "var(--faint)" });
+  svg(stage.svg, "rect", { x: stage.fit(4, 0.5), y: top, width: columns * broad, height: (lines.length / columns) * pitch + 2, rx: 4, fill: "var(--panel)", stroke: "var(--faint)" });
   const rows = lines.map((line, at) => {
     const row = svg(stage.svg, "g", { class: "line", tabindex: 0, role: "switch", "aria-label": `${line}: ${SENTENCES[line]}`, "aria-checked": false });
-    const y = top + 1 + pitch * at;
-    svg(row, "rect", { x: 8, y: y + 3, width: 282, height: pitch - 6, rx: 4, fill: "transparent" });
-    if (at) svg(row, "path", { d: `M 16 ${y} H 282`, stroke: "var(--faint)" });
-    const mark = svg(row, "text", { x: 22, y: y + pitch / 2, class: "strong" });
-    const words = svg(row, "text", { x: 38, y: y + pitch / 2, class: "start" }, SENTENCES[line]);
+    const inColumn = lines.length / columns;
+    const x = broad * Math.floor(at / inColumn);
+    const y = top + 1 + pitch * (at % inColumn);
+    svg(row, "rect", { x: x + stage.fit(8, 1), y: y + stage.fit(3, 0.5), width: broad - stage.fit(8, 2), height: pitch - stage.fit(6, 1), rx: 4, fill: "transparent" });
+    if (at % inColumn) svg(row, "path", { d: `M ${x + 16} ${y} h ${broad - 24}`, stroke: "var(--faint)" });
+    const mark = svg(row, "text", { x: x + stage.fit(22, 16), y: y + pitch / 2, class: "strong" });
+    const words = svg(row, "text", { x: x + stage.fit(38, 30), y: y + pitch / 2, class: "start" }, stage.fit(SENTENCES[line], line));
     const press = () => {
       on[at] = !on[at];
       last = at;
@@ -90,8 +93,8 @@ function play(stage, { lines, findings, pages }) {
   const tower = drawTower(stage, lines);
 
   // The table, with a dashed edge beyond which it has to be empty.
-  svg(stage.svg, "text", { x: 634, y: 14, class: "small end" }, "which outputs change");
-  svg(stage.svg, "text", { x: 634, y: 30, class: "small end" }, "with which tokens");
+  svg(stage.svg, "text", { x: right, y: upper - 48, class: "small end" }, "which outputs change");
+  svg(stage.svg, "text", { x: right, y: upper - 32, class: "small end" }, "with which tokens");
   svg(stage.svg, "rect", { x: left, y: upper, width: T * cell, height: T * cell, fill: "var(--panel)" });
   const cells = places.flatMap((output) => places.map((token) => {
     const leak = output < token;
@@ -110,13 +113,14 @@ function play(stage, { lines, findings, pages }) {
   svg(stage.svg, "text", { transform: `translate(${left - 24} ${upper + (T * cell) / 2}) rotate(-90)`, class: "small muted" }, "output");
   svg(stage.svg, "text", { x: left - 9, y: upper - 10, class: "small muted end" }, "token");
   ["dashed: beyond it nothing", "may change. ✗ is a leak"].forEach((words, row) => {
-    svg(stage.svg, "text", { x: 634, y: upper + T * cell + 16 + 16 * row, class: "small muted end" }, words);
+    svg(stage.svg, "text", { x: right, y: upper + T * cell + 16 + 16 * row, class: "small muted end" }, words);
   });
 
   // What the examiner says.
-  svg(stage.svg, "text", { x: 10, y: 348, class: "small muted start" }, "The examiner sees none of this. It finds:");
+  const [report, inColumns] = stage.fit([348, 3], [520, 5]);
+  svg(stage.svg, "text", { x: stage.fit(10, 2), y: report, class: "small muted start" }, "The examiner sees none of this. It finds:");
   const said = findings.map((name, at) => {
-    const [x, y] = [at < 3 ? 10 : 250, 370 + 21 * (at % 3)];
+    const [x, y] = [at < inColumns ? stage.fit(10, 2) : 250, report + 22 + 21 * (at % inColumns)];
     const sign = svg(stage.svg, "text", { x: x + 6, y, class: "strong" });
     return { sign, words: svg(stage.svg, "text", { x: x + 20, y, class: "small start" }, name) };
   });
@@ -160,7 +164,7 @@ function play(stage, { lines, findings, pages }) {
       const wrong = WRONG.includes(verdicts[at]);
       sign.textContent = wrong ? "✗" : verdicts[at] === "r" ? "✓" : "–";
       sign.style.fill = wrong ? "var(--wrong)" : verdicts[at] === "r" ? "var(--weight)" : "var(--muted)";
-      words.textContent = findings[at] + (verdicts[at] === "f" ? " (follows)" : "");
+      words.textContent = findings[at] + (verdicts[at] === "f" ? stage.fit(" (follows)", "") : "");
       words.classList.toggle("muted", !wrong && verdicts[at] !== "r");
     });
     const levels = cells.map((_, at) => Number(table[at] ?? 0));

@@ -1,7 +1,7 @@
 // Rung {bag_of_words}: tokens fly into the bag one at a time, and each pulls the mean 1/(t + 1) of the way towards itself.
 
 function play(stage, { tokens, limit, orders }) {
-  const [left, top, side] = [150, 12, 340];
+  const [left, top, side] = stage.fit([150, 12, 340], [44, 8, 264]);
   const unit = side / (2 * limit);
   const x = (value) => left + unit * (value + limit);
   const y = (value) => top + unit * (limit - value);
@@ -32,7 +32,7 @@ function play(stage, { tokens, limit, orders }) {
   const pull = svg(stage.svg, "line", { stroke: "var(--weight)", "stroke-width": 2, "stroke-dasharray": "2 4" });
   const dots = tokens.map((_, token) => {
     const dot = svg(stage.svg, "g");
-    svg(dot, "circle", { r: 15, fill: "transparent" }); // a place to take hold of it
+    svg(dot, "circle", { r: stage.fit(15, 22), fill: "transparent" }); // a place to take hold of it
     svg(dot, "circle", { r: 8, fill: "var(--weight)", stroke: "var(--paper)" });
     svg(dot, "text", { x: 11, y: -11, class: "start halo" }, "");
     stage.drag(dot, `token ${token}`, {

@@ -17,18 +17,19 @@ const FIRST =
 
 const FLOORS = { "1-gram": "knows how often each letter comes", "2-gram": "best table of pairs", "3-gram": "best table of three letters", grammar: "only chance is left" };
 
-const CENTER = 100; // of the drawing
+const CENTER = 100; // of the tower
 const GROUND = 342; // where the first layer stands
 const LAYER = 122; // its height
 const TOP = GROUND - 2 * LAYER; // of the second one
 const GHOST = 0.25; // how much is seen of what is still to come
-const COLUMNS = 48; // characters in a line of what it writes
 
 // The tower stands from the start, as a ghost. A piece belongs to a part; it is there from that part on, or until another.
 function drawModel(stage) {
   const pieces = [];
+  // On a phone it stands below the staircase, and its blocks are flat.
+  const tower = svg(stage.svg, "g", { transform: stage.fit("", "translate(50 346) scale(1 0.56)"), class: stage.fit("", "flat") });
   const piece = (part, until = Infinity) => {
-    const node = svg(stage.svg, "g");
+    const node = svg(tower, "g");
     pieces.push({ part, until, node });
     return node;
   };
@@ -52,9 +53,9 @@ function drawModel(stage) {
   };
   const norms = (node, ground) => [ground - 11, ground - 75].forEach((y) => block(node, y, "", 5));
 
-  svg(stage.svg, "line", { x1: CENTER, x2: CENTER, y1: 396, y2: TOP - 54, class: "wire" });
-  svg(stage.svg, "text", { x: CENTER, y: 406, class: "small code" }, "Kind → 9 22 26 17");
-  svg(stage.svg, "text", { x: CENTER, y: 424, class: "small muted" }, "each letter has a number");
+  svg(tower, "line", { x1: CENTER, x2: CENTER, y1: 396, y2: TOP - 54, class: "wire" });
+  svg(tower, "text", { x: CENTER, y: 406, class: "small code" }, "Kind → 9 22 26 17");
+  svg(tower, "text", { x: CENTER, y: stage.fit(424, 432), class: "small muted" }, "each letter has a number");
   block(piece(1), 366, "letter → vector");
   const position = piece(3);
   svg(position, "path", { d: `M 162 353 H ${CENTER + 7}`, class: "wire" });
@@ -71,8 +72,8 @@ function drawModel(stage) {
 
   block(piece(1), TOP - 46, "vector → logits");
   block(piece(7), TOP - 18, "", 5);
-  [6, 3, 14, 5, 9, 24, 4, 8].forEach((height, at) => svg(stage.svg, "rect", { x: CENTER - 42 + 11 * at, y: TOP - 54 - height, width: 8, height, fill: "var(--mix)" }));
-  svg(stage.svg, "text", { x: CENTER + 52, y: TOP - 62, class: "small muted start" }, "logits");
+  [6, 3, 14, 5, 9, 24, 4, 8].forEach((height, at) => svg(tower, "rect", { x: CENTER - 42 + 11 * at, y: TOP - 54 - height, width: 8, height, fill: "var(--mix)" }));
+  svg(tower, "text", { x: CENTER + 52, y: TOP - 62, class: "small muted start" }, "logits");
 
   // What gives way to a later part hides the ghost of it.
   block(piece(0, 1), 297, "table of pairs", 96);
@@ -98,7 +99,8 @@ function judge(text) {
 }
 
 function play(stage, { floors, prompt, parts }) {
-  const [left, right, top, bottom] = [250, 618, 14, 222];
+  const [left, right, top, bottom] = stage.fit([250, 618, 14, 222], [28, 325, 14, 166]);
+  const [ground, tall] = stage.fit([290, 34], [222, 24]); // the bars of accuracy
   const wide = (right - left) / parts.length;
   const x = (part) => left + wide * part;
   const y = (loss) => top + ((bottom - top) * Math.log(4 / loss)) / Math.log(4 / 0.085);
@@ -111,17 +113,17 @@ function play(stage, { floors, prompt, parts }) {
   for (const loss of [0.1, 0.2, 0.5, 1, 2, 4]) svg(stage.svg, "text", { x: left - 6, y: y(loss), class: "small muted end" }, String(loss));
   svg(stage.svg, "path", { d: `M ${left} ${top} V ${bottom} H ${right}`, class: "axis" });
   svg(stage.svg, "text", { x: left + 6, y: top - 8, class: "small start" }, "loss, on a logarithmic scale: low is good");
-  svg(stage.svg, "text", { x: left + 6, y: 238, class: "small start" }, "answer accuracy");
+  svg(stage.svg, "text", { x: left + 6, y: bottom + 16, class: "small start" }, "answer accuracy");
   const stairs = parts.map((_, part) => {
     const node = svg(stage.svg, "g");
-    const back = svg(node, "rect", { x: x(part) + 1, y: top, width: wide - 2, height: 324, rx: 4, fill: "var(--query)" });
+    const back = svg(node, "rect", { x: x(part) + 1, y: top, width: wide - 2, height: stage.fit(324, 268), rx: 4, fill: "var(--query)" });
     const middle = x(part) + wide / 2;
     const guess = svg(node, "g", { class: "guess" });
     svg(guess, "rect", { x: x(part) + 3, y: top + 8, width: wide - 6, height: bottom - top - 8, rx: 4 });
     svg(guess, "text", { x: middle, y: y(0.28) }, "?");
-    svg(guess, "text", { x: middle, y: 273 }, "?");
-    svg(node, "rect", { x: x(part) + 3, y: 256, width: wide - 6, height: 34, class: "axis" });
-    svg(node, "text", { x: middle, y: 302 + 15 * (part % 2), class: "small" }, PARTS[part][0]);
+    svg(guess, "text", { x: middle, y: ground - tall / 2 }, "?");
+    svg(node, "rect", { x: x(part) + 3, y: ground - tall, width: wide - 6, height: tall, class: "axis" });
+    svg(node, "text", { x: Math.min(middle, stage.width - stage.fit(0, 46)), y: ground + 12 + 15 * (part % stage.fit(2, 3)), class: "small" }, PARTS[part][0]);
     const rise = svg(node, "line", { x1: x(part), x2: x(part), class: "rise" });
     const tread = svg(node, "line", { x1: x(part), x2: x(part) + wide, class: "tread" });
     const loss = svg(node, "text", { x: middle, class: "small halo" }, number(parts[part].loss, 3));
@@ -142,9 +144,10 @@ function play(stage, { floors, prompt, parts }) {
     node.addEventListener("pointerleave", () => look(stage.pinned?.key ?? null));
     node.addEventListener("click", () => stairs[part].node.dispatchEvent(new MouseEvent("click")));
   }
-  svg(stage.svg, "rect", { x: 240, y: 334, width: 398, height: 96, rx: 6, fill: "var(--panel)" });
-  svg(stage.svg, "text", { x: 250, y: 347, class: "small muted start" }, "it reads the pale text, and goes on");
-  const lines = [0, 1, 2].map((row) => svg(stage.svg, "text", { x: 250, y: 368 + 20 * row, class: "start code" }));
+  const [edge, above, columns] = stage.fit([240, 334, 48], [0, 274, 39]); // the sheet, and the characters in a line of what it writes
+  svg(stage.svg, "rect", { x: edge, y: above, width: stage.width - edge - stage.fit(2, 0), height: stage.fit(96, 88), rx: 6, fill: "var(--panel)" });
+  svg(stage.svg, "text", { x: edge + stage.fit(10, 6), y: above + 13, class: "small muted start" }, "it reads the pale text, and goes on");
+  const lines = [0, 1, 2].map((row) => svg(stage.svg, "text", { x: edge + stage.fit(10, 6), y: above + 34 + 20 * row, class: "start code" }));
 
   const style = svg(stage.svg, "style");
   style.textContent = `[data-hero="bigram_to_gpt"] {
@@ -157,6 +160,7 @@ function play(stage, { floors, prompt, parts }) {
     .guess rect { fill: var(--panel); fill-opacity: 0.6 }
     .guess text { fill: var(--muted) }
     .rise { stroke: var(--weight); stroke-width: 1.5 }
+    .flat :is(text, circle) { transform: scaleY(1.786); transform-box: fill-box; transform-origin: center }
     .tread { stroke: var(--weight); stroke-width: 4 }
   }`;
 
@@ -171,8 +175,8 @@ function play(stage, { floors, prompt, parts }) {
       set(tread, { y1: levels[part], y2: levels[part] });
       set(rise, { y1: levels[Math.max(0, part - 1)], y2: levels[part] });
       set(loss, { y: levels[part] - 11 });
-      set(bar, { y: 290 - 34 * accuracies[part], height: 34 * accuracies[part] });
-      set(share, { y: 280 - 34 * accuracies[part] });
+      set(bar, { y: ground - tall * accuracies[part], height: tall * accuracies[part] });
+      set(share, { y: ground - 10 - tall * accuracies[part] });
     });
   };
 
@@ -183,7 +187,7 @@ function play(stage, { floors, prompt, parts }) {
       const color = given > 0 ? "var(--muted)" : right === undefined ? "var(--text)" : right ? "var(--weight)" : "var(--wrong)";
       given -= part.length;
       for (const word of right === undefined ? part.match(/\S+\s?|\s/g) : [`${part.trim()} ${right ? "✓" : "✗"}${part.endsWith(" ") ? " " : ""}`]) {
-        if (column + word.trimEnd().length > COLUMNS) [row, column] = [row + 1, 0];
+        if (column + word.trimEnd().length > columns) [row, column] = [row + 1, 0];
         if (column === 0 && word === " ") continue;
         if (lines[row]) svg(lines[row], "tspan", { fill: color, "font-weight": right === undefined ? 400 : 600 }, word);
         column += word.length;

@@ -5,12 +5,12 @@ function play(stage, { scores: start, values, block, limit }) {
   const scores = [...start];
   const blocks = scores.length / block;
   const LAST = 3 * blocks - 1; // a step for the first block, three for each other, and one for the division
-  const [left, length, zero, unit] = [136, 492, 128, 15]; // of rows; where a score of 0 is; pixels for a score of 1
+  const [left, length, zero, unit] = stage.fit([136, 492, 128, 15], [0, 327, 158, 15]); // of rows; where a score of 0 is; pixels for a score of 1
   const pitch = length / scores.length;
-  const [MOST, SUM, MIX, OUTPUT] = [196, 242, 290, 352]; // the rows of what is kept
+  const [MOST, SUM, MIX, OUTPUT] = stage.fit([196, 242, 290, 352], [236, 290, 346, 424]); // the rows of what is kept
   const wide = length / scores.length; // pixels for an exp of 1; all of them together are at most 6
   const heavy = length / sum(values); // and for 1 of the weighted sum
-  const place = (value) => left + (length * value) / Math.max(...values); // on the line of outputs
+  const place = (value) => left + stage.fit(0, 12) + ((length - stage.fit(0, 24)) * value) / Math.max(...values); // on the line of outputs
   const x = (s) => left + pitch * (s + 0.5);
   let step = 0;
 
@@ -39,26 +39,29 @@ function play(stage, { scores: start, values, block, limit }) {
   // Painted from back to front.
   const text = (x, y, words, look = "") => svg(stage.svg, "text", { x, y, class: look }, words);
   const row = (y, name, note) => {
-    text(0, y - 8, name, "start strong");
-    return text(0, y + 9, note, "start small muted");
+    text(0, y - stage.fit(8, 26), name, "start strong");
+    return text(stage.fit(0, 110), y + stage.fit(9, -26), note, "start small muted");
   };
-  row(zero - 50, "scores", "drag one");
-  text(0, zero + 22, "values", "start strong");
+  if (stage.narrow) text(0, 10, "scores to drag, and a value for each", "start strong");
+  else {
+    row(zero - 50, "scores", "drag one");
+    text(0, zero + 22, "values", "start strong");
+  }
   const most = row(MOST, "largest so far", "");
   const total = row(SUM, "sum of exps", "");
   const mix = row(MIX, "exps × values", "");
-  const mean = row(OUTPUT, "output", "");
+  const mean = row(OUTPUT - stage.fit(0, 20), "output", "");
   const frames = Array.from({ length: blocks }, (_, b) => {
-    const at = { x: left + b * block * pitch + 3, y: 4, width: block * pitch - 6, height: zero + 32, rx: 6 };
+    const at = { x: left + b * block * pitch + 3, y: stage.fit(4, 24), width: block * pitch - 6, height: zero + stage.fit(32, 12), rx: 6 };
     svg(stage.svg, "rect", { ...at, fill: "none", stroke: "var(--faint)" });
-    return { rect: stage.svg.lastChild, label: text(left + (b + 0.5) * block * pitch, 16, "", "small muted") };
+    return { rect: stage.svg.lastChild, label: text(left + (b + 0.5) * block * pitch, stage.fit(16, 36), "", "small muted") };
   });
   svg(stage.svg, "line", { x1: left, x2: left + length, y1: zero, y2: zero, stroke: "var(--faint)" });
   const bars = scores.map((_, s) => {
     const node = svg(stage.svg, "g");
     const bar = svg(node, "rect", { x: x(s) - 16, width: 32, fill: "var(--weight)", "fill-opacity": 0.45 });
     const grip = svg(node, "rect", { x: x(s) - 20, width: 40, height: 7, rx: 3, fill: "var(--weight)" });
-    const touch = svg(node, "rect", { x: x(s) - 26, width: 52, height: 28, fill: "transparent" });
+    const touch = svg(node, "rect", { x: x(s) - 26, width: 52, height: stage.fit(28, 44), fill: "transparent" });
     const label = svg(node, "text", { x: x(s) });
     svg(node, "text", { x: x(s), y: zero + 22, style: "fill: var(--mix)" }, values[s]);
     stage.drag(node, `score ${s}`, {
@@ -101,7 +104,7 @@ function play(stage, { scores: start, values, block, limit }) {
       const y = zero - unit * now.scores[s];
       set(bar, { y, height: zero - y });
       set(grip, { y: y - 4 });
-      set(touch, { y: y - 14 });
+      set(touch, { y: y - touch.getAttribute("height") / 2 });
       set(label, { y: y - 14 });
       label.textContent = number(scores[s], 1);
       node.style.opacity = now.light[Math.floor(s / block)];

@@ -67,8 +67,8 @@ const partOf = (t) => PARTS.find(([, from, to]) => t >= from && t < to)?.[0];
 function play(stage, { characters, months, dates, parameters }) {
   const p = Object.fromEntries(Object.entries(parameters).map(([name, stored]) => [name, matrix(stored)]));
   const last = 11; // steps 1 to 10 write a character each, the last one shows them all
-  const [pitch, cell, tall, top] = [34, 30, 36, 24]; // of the source, in pixels
-  const [wide, box, left, bottom] = [42, 38, 110, 226]; // of what is written
+  const [most, tall, top] = stage.fit([34, 36, 24], [27, 44, 42]); // of the source, in pixels
+  const [wide, box, left, bottom] = stage.fit([42, 38, 110, 226], [32.6, 30, 1, 236]); // of what is written
   const broad = 26; // the beams of one character together: a weight of 1
   let text, target, covered, run; // the date, how it should be written, what is covered, what the model does
   let seen; // how many steps are done
@@ -76,20 +76,22 @@ function play(stage, { characters, months, dates, parameters }) {
   let stroke; // while the mouse covers characters: where it began, and whether it covers or uncovers
 
   const wrong = (t) => run.written[t] !== target[t];
-  const place = (n, s) => WIDTH / 2 + pitch * (s - n / 2 + 0.5); // the middle of character s of n
+  const pitchOf = (n) => Math.min(most, stage.width / n); // from one character of the source to the next
+  const place = (n, s) => stage.width / 2 + pitchOf(n) * (s - n / 2 + 0.5); // the middle of character s of n
 
   // Painted from back to front: labels, beams, source, what is written.
   const label = (x, y, text, align) => svg(stage.svg, "text", { x, y, class: `small ${align ?? "muted"}` }, text);
-  const words = ["day", "month", "year"].map((name) => label(0, 10, name));
-  label(2, 10, "it reads", "start");
-  label(2, bottom + box / 2, "it writes", "start");
-  const should = label(2, bottom + 98, "it should be", "start");
+  const words = ["day", "month", "year"].map((name) => label(0, top - 14, name));
+  label(2, stage.fit(10, 8), "it reads", "start");
+  label(2, bottom + stage.fit(box / 2, -14), "it writes", "start halo");
+  const should = label(2, bottom + stage.fit(98, 117), "it should be", "start");
   for (const [name, from, to] of PARTS) {
     label(left + (wide * (from + to)) / 2, bottom + 61, name);
     svg(stage.svg, "path", { d: `M${left + wide * from + 4} ${bottom + 50}h${wide * (to - from) - 8}`, stroke: "var(--faint)" });
   }
   const beam = { fill: "none", stroke: "var(--weight)", pathLength: 1 };
   const beams = Array.from({ length: 10 }, () => Array.from({ length: LONGEST }, () => svg(stage.svg, "path", beam)));
+  const cell = most - stage.fit(4, 3);
   const slant = (at, from, to) => `M${from} ${at - from}L${to} ${at - to}`; // x + y = at
   const hatching = [8, 16, 24, 32, 40, 48, 56].map((at) => slant(at, Math.max(0, at - tall), Math.min(cell, at))).join("");
   const sources = Array.from({ length: LONGEST }, (_, s) => {
@@ -115,8 +117,8 @@ function play(stage, { characters, months, dates, parameters }) {
     });
     group.addEventListener("pointermove", (event) => {
       if (!stroke) return;
-      const x = event.clientX - stage.svg.getBoundingClientRect().left;
-      const at = Math.floor((x - place(text.length, -0.5)) / pitch);
+      const [x] = stage.place(event);
+      const at = Math.floor((x - place(text.length, -0.5)) / pitchOf(text.length));
       cover(stroke.from, Math.max(0, Math.min(text.length - 1, at)), stroke.on);
     });
     for (const end of ["pointerup", "pointercancel"]) group.addEventListener(end, () => (stroke = undefined));
@@ -152,7 +154,8 @@ function play(stage, { characters, months, dates, parameters }) {
       for (const text of [outputs[t].letter, outputs[t].mark, outputs[t].right]) text.style.opacity = reach[t];
     });
     sources.forEach((source, s) => {
-      set(source.group, { transform: `translate(${place(n, s)} 0)` });
+      const narrower = Math.min(1, pitchOf(n) / most);
+      set(source.group, { transform: `translate(${place(n, s)} 0)${narrower < 1 ? ` scale(${narrower} 1)` : ""}` });
       source.lid.style.opacity = lids[s];
     });
   };

@@ -11,8 +11,8 @@ const decode = (text) => [...atob(text)].map((byte) => byte.charCodeAt(0) / 100)
 
 function play(stage, { tokens, shape, weights, jobs }) {
   const [layers, heads] = shape;
-  const [left, top, cell] = [48, 24, 19.5]; // the map
-  const [asks, reads, pitch] = [262, 384, (layers * cell) / tokens.length]; // the two rows of tokens
+  const [left, top, cell, down] = stage.fit([48, 24, 19.5, 19.5], [24, 24, 10, 18]); // the map, and the width and height of a cell
+  const [asks, reads, half, pitch] = [...stage.fit([262, 384, 14], [284, 402, 26]), (layers * cell) / tokens.length]; // the two rows of tokens
   const x = (token) => left + pitch * (token + 0.5);
   const words = tokens.map((token) => token.trim());
   const percent = (share) => `${Math.round(100 * share)} %`;
@@ -28,63 +28,66 @@ function play(stage, { tokens, shape, weights, jobs }) {
   let touched = false;
   const seen = () => ({ ...chosen, ...looked });
   const weightsOf = (head) => everyWeight.slice(head * pairs.length, (head + 1) * pairs.length);
-  const corner = (head) => [left + cell * Math.floor(head / heads), top + cell * (head % heads)];
+  const corner = (head) => [left + cell * Math.floor(head / heads), top + down * (head % heads)];
   const name = (head) => `Layer ${Math.floor(head / heads)}, head ${head % heads}`;
 
   // The map: a column for each layer, a row for each head.
   const map = svg(stage.svg, "g");
-  svg(map, "rect", { x: left, y: top, width: layers * cell, height: heads * cell, fill: "var(--panel)" });
+  svg(map, "rect", { x: left, y: top, width: layers * cell, height: heads * down, fill: "var(--panel)" });
   const cells = scores[job].map((_, head) => {
     const [px, py] = corner(head);
-    return svg(map, "rect", { x: px + 0.75, y: py + 0.75, width: cell - 1.5, height: cell - 1.5, rx: 2, fill: "var(--weight)" });
+    return svg(map, "rect", { x: px + 0.75, y: py + 0.75, width: cell - 1.5, height: down - 1.5, rx: 2, fill: "var(--weight)" });
   });
-  const frame = (width) => svg(map, "rect", { width: cell, height: cell, rx: 3, fill: "none", stroke: "var(--query)", "stroke-width": width });
+  const frame = (width) => svg(map, "rect", { width: cell, height: down, rx: 3, fill: "none", stroke: "var(--query)", "stroke-width": width });
   const [pinned, spot] = [frame(1.5), frame(3.5)];
   for (let layer = 0; layer < layers; layer++) {
     if (layer % 5 === 0 || layer === layers - 1) svg(stage.svg, "text", { x: left + cell * (layer + 0.5), y: 11, class: "small muted" }, layer || "layer 0");
   }
-  svg(stage.svg, "text", { transform: `translate(12 ${top + (heads * cell) / 2}) rotate(-90)`, class: "small muted" }, "head");
-  for (let head = 0; head < heads; head++) svg(stage.svg, "text", { x: left - 8, y: top + cell * (head + 0.5), class: "small muted end" }, head);
+  svg(stage.svg, "text", { transform: `translate(${stage.fit(12, 6)} ${top + (heads * down) / 2}) rotate(-90)`, class: "small muted" }, "head");
+  for (let head = 0; head < heads; head++) svg(stage.svg, "text", { x: left - 8, y: top + down * (head + 0.5), class: "small muted end" }, head);
 
-  const [legend, scale] = [top + heads * cell + 14, left + layers * cell - 162];
-  const shading = svg(stage.svg, "text", { x: left, y: legend, class: "small start" });
-  const count = svg(stage.svg, "text", { x: left, y: legend + 16, class: "small start" });
-  svg(stage.svg, "text", { x: scale, y: legend, class: "small muted start" }, "0 %");
+  const legend = top + heads * down + 14;
+  const [scale, shades] = [left + layers * cell - 162, legend + stage.fit(0, 34)];
+  const shading = svg(stage.svg, "text", { x: stage.fit(left, 2), y: legend, class: "small start" });
+  const count = svg(stage.svg, "text", { x: stage.fit(left, 2), y: legend + 16, class: "small start" });
+  svg(stage.svg, "text", { x: scale, y: shades, class: "small muted start" }, "0 %");
   for (const step of [0, 1, 2, 3, 4]) {
-    svg(stage.svg, "rect", { x: scale + 28 + 18 * step, y: legend - 6, width: 16, height: 12, rx: 2, fill: "var(--panel)" });
-    svg(stage.svg, "rect", { x: scale + 28 + 18 * step, y: legend - 6, width: 16, height: 12, rx: 2, fill: "var(--weight)", opacity: step / 4 });
+    svg(stage.svg, "rect", { x: scale + 28 + 18 * step, y: shades - 6, width: 16, height: 12, rx: 2, fill: "var(--panel)" });
+    svg(stage.svg, "rect", { x: scale + 28 + 18 * step, y: shades - 6, width: 16, height: 12, rx: 2, fill: "var(--weight)", opacity: step / 4 });
   }
-  svg(stage.svg, "text", { x: left + layers * cell, y: legend, class: "small muted end" }, "100 %");
+  svg(stage.svg, "text", { x: left + layers * cell, y: shades, class: "small muted end" }, "100 %");
 
   // The text, twice: each token above asks, and reads what lies below.
   const beams = pairs.map(([query, key]) => {
     const bend = (asks + reads) / 2;
     return svg(stage.svg, "path", {
-      d: `M${x(query)} ${asks + 14} C${x(query)} ${bend} ${x(key)} ${bend} ${x(key)} ${reads - 14}`,
+      d: `M${x(query)} ${asks + half} C${x(query)} ${bend} ${x(key)} ${bend} ${x(key)} ${reads - half}`,
       fill: "none", stroke: "var(--weight)",
     });
   });
   const chip = (parent, token, y, stroke) => {
-    const box = { x: x(token) - pitch / 2 + 3, y: y - 14, width: pitch - 6, height: 28, rx: 5, fill: "var(--paper)", stroke };
+    const box = { x: x(token) - pitch / 2 + 3, y: y - half, width: pitch - 6, height: 2 * half, rx: 5, fill: "var(--paper)", stroke };
     svg(parent, "rect", box);
     const shade = svg(parent, "rect", { ...box, fill: "var(--weight)", stroke: "none", opacity: 0 });
-    const letters = svg(parent, "text", { x: x(token), y }, words[token]);
+    const letters = svg(parent, "text", { transform: `translate(${x(token)} ${y}) rotate(${stage.fit(0, -90)})` }, words[token]);
     return { shade, letters };
   };
   const asking = svg(stage.svg, "g");
-  svg(asking, "rect", { x: left, y: asks - 16, width: layers * cell, height: 32, fill: "transparent" }); // no gap between tokens
-  svg(stage.svg, "text", { x: left - 8, y: asks, class: "small muted end" }, "asks");
-  svg(stage.svg, "text", { x: left - 8, y: reads, class: "small muted end" }, "reads");
+  svg(asking, "rect", { x: left, y: asks - half - 2, width: layers * cell, height: 2 * half + 4, fill: "transparent" }); // no gap between tokens
+  for (const [y, word] of [[asks, "asks"], [reads, "reads"]]) {
+    const at = stage.fit(`translate(${left - 8} ${y})`, `translate(10 ${y}) rotate(-90)`);
+    svg(stage.svg, "text", { transform: at, class: `small muted ${stage.fit("end", "")}` }, word);
+  }
   tokens.forEach((_, token) => chip(asking, token, asks, "var(--faint)"));
-  const asked = svg(asking, "rect", { y: asks - 14, width: pitch - 6, height: 28, rx: 5, fill: "none", stroke: "var(--query)", "stroke-width": 3.5 });
+  const asked = svg(asking, "rect", { y: asks - half, width: pitch - 6, height: 2 * half, rx: 5, fill: "none", stroke: "var(--query)", "stroke-width": 3.5 });
   const read = tokens.map((_, token) => {
     const target = svg(stage.svg, "rect", {
-      x: x(token) - pitch / 2, y: reads - 17, width: pitch, height: 34, rx: 7, fill: "none", stroke: "var(--text)", "stroke-dasharray": "4 3",
+      x: x(token) - pitch / 2, y: reads - half - 3, width: pitch, height: 2 * half + 6, rx: 7, fill: "none", stroke: "var(--text)", "stroke-dasharray": "4 3",
     });
-    const share = svg(stage.svg, "text", { x: x(token), y: reads + 29, class: "small" });
+    const share = svg(stage.svg, "text", { x: x(token), y: reads + half + 15, class: "small" });
     return { ...chip(stage.svg, token, reads, "var(--key)"), target, share };
   });
-  const dashed = svg(stage.svg, "text", { x: left + layers * cell, y: reads + 50, class: "small muted end" });
+  const dashed = svg(stage.svg, "text", { x: left + layers * cell, y: reads + half + 36, class: "small muted end" });
 
   stage.paint = ({ shades, corner, kept, rows, row, emphasis, query }) => {
     cells.forEach((node, head) => set(node, { opacity: shades[head] }));
@@ -112,8 +115,8 @@ function play(stage, { tokens, shape, weights, jobs }) {
       share.textContent = row[key] >= 0.005 ? percent(row[key]) : "";
     });
     const many = scores[job].filter((score) => score >= 0.5).length;
-    shading.textContent = `average weight on ${PHRASES[job]}:`;
-    count.textContent = `${many} of ${cells.length} heads put 50 % or more of their weight there`;
+    shading.textContent = `${stage.fit("average ", "")}weight on ${PHRASES[job]}:`;
+    count.textContent = `${many} of ${cells.length} heads put ${stage.fit("50 % or more of their weight", "half of it or more")} there`;
     const nothing = `“${words[query]}” ${query ? "appears here for the first time" : "can read only itself"}`;
     dashed.textContent = targets.length ? `dashed: ${PHRASES[job]}` : nothing;
     for (const [name, button] of Object.entries(buttons)) button.setAttribute("aria-pressed", name === job);
@@ -148,8 +151,7 @@ function play(stage, { tokens, shape, weights, jobs }) {
   // Pointing shows a place, a press chooses it; drags and arrow keys go on from there.
   const explore = (node, label, { at, find, tell, step }) => {
     const place = (event) => {
-      const box = stage.svg.getBoundingClientRect();
-      return find(event.clientX - box.left, event.clientY - box.top);
+      return find(...stage.place(event));
     };
     node.addEventListener("pointermove", (event) => look(place(event)));
     node.addEventListener("pointerleave", () => look({}));
@@ -161,8 +163,8 @@ function play(stage, { tokens, shape, weights, jobs }) {
   const tellHead = () => `${name(seen().head)}: ${percent(scores[job][seen().head])}`;
   const tellQuery = () => words[seen().query];
   explore(map, "head", {
-    at: () => corner(chosen.head).map((edge) => edge + cell / 2),
-    find: (px, py) => ({ head: heads * within((px - left) / cell, layers) + within((py - top) / cell, heads) }),
+    at: () => [0, 1].map((axis) => corner(chosen.head)[axis] + [cell, down][axis] / 2),
+    find: (px, py) => ({ head: heads * within((px - left) / cell, layers) + within((py - top) / down, heads) }),
     tell: tellHead,
     step: cell,
   });

@@ -3,8 +3,9 @@
 const SLATS = 14; // of the mask
 
 function play(stage, { tokens, scores: start, limit, place: first }) {
-  const [left, stride, unit, zero] = [78, 84, 26, 140]; // columns; pixels for a score of 1; the height of score 0
-  const [top, bottom, stems, strip, thick] = [28, 244, 274, 332, 34]; // the mask's ends, the ribbons' tops, the strip
+  const [left, stride, unit, zero] = stage.fit([78, 84, 26, 140], [26, 50, 25, 148]); // columns; pixels for a score of 1; the height of score 0
+  const [top, bottom, stems, strip, thick] = stage.fit([28, 244, 274, 332, 34], [54, 244, 300, 350, 34]); // the mask's ends, the ribbons' tops, the strip
+  const row = stage.fit(14, 32); // of the tokens
   const length = stride * tokens.length; // of the strip, for the total of 1
   const scores = [...start];
   let place = first; // the token that looks back
@@ -20,19 +21,24 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
 
   // Painted from back to front.
   const text = (x, y, words, look = "") => svg(stage.svg, "text", { x, y, class: look }, words);
-  text(0, zero - unit * limit, "scores", "start");
-  text(0, 14, "looks back:", "start small muted");
-  text(0, stems - 38, "softmax ↓", "start");
-  text(0, stems - 14, "weights", "start");
-  text(0, strip + thick / 2, "total 1", "start");
-  const before = text(0, strip + thick + 29, "before", "start small muted");
+  text(0, stage.fit(14, 8), stage.fit("looks back:", "the framed token looks back"), "start small muted");
+  if (stage.narrow) {
+    text(0, 0, "scores").setAttribute("transform", `translate(8 ${zero - 36}) rotate(-90)`);
+    text(0, stems - 40, "softmax ↓ weights, with a total of 1", "start");
+  } else {
+    text(0, zero - unit * limit, "scores", "start");
+    text(0, stems - 38, "softmax ↓", "start");
+    text(0, stems - 14, "weights", "start");
+    text(0, strip + thick / 2, "total 1", "start");
+  }
+  const before = text(0, strip + thick + stage.fit(29, 44), "before", "start small muted");
   svg(stage.svg, "line", { x1: left, x2: left + length, y1: zero, y2: zero, stroke: "var(--faint)" });
   for (const score of [limit, 0, -limit]) text(left - 4, zero - unit * score, number(score), "small muted end");
   const handles = tokens.map((token, s) => {
     const node = svg(stage.svg, "g");
     const bar = svg(node, "rect", { x: x(s) - 18, width: 36, "fill-opacity": 0.45 });
     const grip = svg(node, "rect", { x: x(s) - 22, width: 44, height: 8, rx: 4 });
-    const touch = svg(node, "rect", { x: x(s) - 30, width: 60, height: 30, fill: "transparent" });
+    const touch = svg(node, "rect", { x: x(s) - 30, width: 60, height: stage.fit(30, 44), fill: "transparent" });
     const label = svg(node, "text", { x: x(s) });
     for (const taken of ["pointerdown", "focus"]) node.addEventListener(taken, remember);
     stage.drag(node, `score of ${token}`, {
@@ -50,6 +56,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   const blue = { fill: "var(--weight)", "pointer-events": "all" };
   const shares = tokens.map((token, s) => {
     const node = svg(stage.svg, "g");
+    if (stage.narrow) svg(node, "rect", { x: x(s) - stride / 2, y: stems - 32, width: stride, height: 44, fill: "transparent" });
     const ribbon = svg(node, "path", { ...blue, "fill-opacity": 0.25 });
     const edges = { stroke: "var(--paper)", "stroke-width": 2 };
     const part = svg(node, "rect", { ...blue, ...edges, class: "part", y: strip, height: thick, "fill-opacity": 0.55 });
@@ -67,11 +74,12 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   const grey = { fill: "var(--panel)", "fill-opacity": 0.75, stroke: "var(--faint)", "pointer-events": "none" };
   const slats = Array.from({ length: SLATS }, () => svg(stage.svg, "rect", { ...grey, height: (bottom - top) / SLATS }));
   const word = text(0, top + (bottom - top) / SLATS / 2, "mask", "small");
-  tokens.forEach((token, s) => text(x(s), 14, token, "strong"));
+  tokens.forEach((token, s) => text(x(s), row, token, "strong"));
   const marker = svg(stage.svg, "g");
-  svg(marker, "rect", { x: -34, y: 4, width: 68, height: 21, rx: 6, fill: "transparent", stroke: "var(--query)", "stroke-width": 2 });
+  if (stage.narrow) svg(marker, "rect", { x: -25, y: row - 22, width: 50, height: 44, fill: "transparent" });
+  svg(marker, "rect", { x: stage.fit(-34, -20), y: row - 10, width: stage.fit(68, 40), height: 21, rx: 6, fill: "transparent", stroke: "var(--query)", "stroke-width": 2 });
   stage.drag(marker, "the token that looks back", {
-    at: () => [x(place), 14],
+    at: () => [x(place), row],
     move: (px) => {
       const next = Math.max(0, Math.min(tokens.length - 1, Math.round((px - x(0)) / stride)));
       if (next === place) return;
@@ -84,7 +92,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
   });
 
   const ribbon = (s, from, width) => {
-    const [half, y, end] = [Math.max(1, (32 * width) / length), (stems + strip) / 2, from + width];
+    const [half, y, end] = [Math.max(1, (stage.fit(32, 22) * width) / length), (stems + strip) / 2, from + width];
     return `M${x(s) - half} ${stems}C${x(s) - half} ${y} ${from} ${y} ${from} ${strip}H${end}C${end} ${y} ${x(s) + half} ${y} ${x(s) + half} ${stems}Z`;
   };
 
@@ -96,7 +104,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
       const fill = now[s] < 0 ? "var(--negative)" : "var(--weight)";
       set(bar, { y: Math.min(y, zero), height: Math.abs(y - zero), fill });
       set(grip, { y: y - 4, fill });
-      set(touch, { y: y - 15 });
+      set(touch, { y: y - touch.getAttribute("height") / 2 });
       set(label, { y: now[s] < 0 ? y + 15 : y - 14 });
       label.textContent = number(scores[s], 1);
       node.style.opacity = light(s);
@@ -109,7 +117,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
       const [half, thin] = [4 * tokens[s].length, width <= 4 + 7 * tokens[s].length];
       const at = thin ? Math.max(from + width / 2, free + half) : from + width / 2;
       if (thin && parts[s]) free = at + half + 5;
-      set(name, { x: at, y: strip + thick * (thin ? 1.35 : 0.5), visibility: parts[s] ? "visible" : "hidden" });
+      set(name, { x: at, y: strip + thick * (thin ? 1.35 : 0.5), visibility: parts[s] && !(thin && stage.narrow) ? "visible" : "hidden" });
       label.textContent = number(final[s]);
       label.setAttribute("class", final[s] ? "strong" : "muted");
       node.style.opacity = light(s);
@@ -124,7 +132,7 @@ function play(stage, { tokens, scores: start, limit, place: first }) {
     slats.forEach((slat, at) => {
       set(slat, { x: left + stride * edge, width: length - stride * edge, y: top + (drop * at * (bottom - top)) / SLATS });
     });
-    word.textContent = drop < 0.5 ? "mask, rolled up" : "mask";
+    word.textContent = drop < 0.5 && !stage.narrow ? "mask, rolled up" : "mask";
     set(word, { x: left + (length + stride * edge) / 2, visibility: edge < tokens.length ? "visible" : "hidden" });
     marker.setAttribute("transform", `translate(${left + stride * (edge - 0.5)} 0)`);
   };

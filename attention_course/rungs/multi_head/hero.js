@@ -1,10 +1,11 @@
 // Rung {multi_head}: a question about two cards. One head makes one mixture, which lies on one card at most; two heads make two.
 
 function play(stage, { friends, cards, questions }) {
-  const place = (friend) => 95 + 150 * friend; // the friends, from left to right
-  const [left, unit, line] = [60, 58, 216]; // the line of numbers
+  const place = (friend) => stage.fit(95, 41) + stage.fit(150, 82) * friend; // the friends, from left to right
+  const [left, unit, line] = stage.fit([60, 58, 216], [29, 30, 216]); // the line of numbers
+  const center = stage.width / 2;
   const x = (card) => left + unit * card;
-  const [cell, row, rows] = [36, 19, 344]; // the maps
+  const [cell, row, rows, apartBy] = stage.fit([36, 19, 344, 146], [24, 44, 366, 82]); // the maps
   const colours = ["var(--weight)", "var(--second)"];
   const heads = [0, 1];
   const shares = [0.5, 0.5]; // what each head gives to the first name; the second name gets the rest
@@ -21,14 +22,14 @@ function play(stage, { friends, cards, questions }) {
   const beamsOf = (head) => friends.map(() => svg(stage.svg, "path", { fill: "none", stroke: colours[head], "stroke-linecap": "round" }));
   const [asking, pouring] = [heads.map(beamsOf), heads.map(beamsOf)];
   const outline = { fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 2 };
-  svg(stage.svg, "rect", { x: 215, y: 8, width: 210, height: 34, rx: 17, ...outline });
-  const query = svg(stage.svg, "text", { x: 320, y: 25, class: "strong" });
-  for (const [word, x, y] of [["query", 205, 25], ["keys", 46, 112], ["values", 46, 146]]) {
+  svg(stage.svg, "rect", { x: center - 105, y: 8, width: 210, height: 34, rx: 17, ...outline });
+  const query = svg(stage.svg, "text", { x: center, y: 25, class: "strong" });
+  for (const [word, x, y] of stage.fit([["query", 205, 25], ["keys", 46, 112], ["values", 46, 146]], [["query", 52, 25]])) {
     svg(stage.svg, "text", { x, y, class: "small muted end" }, word);
   }
   friends.forEach((name, friend) => {
     const chip = svg(stage.svg, "g");
-    svg(chip, "rect", { x: place(friend) - 40, y: 98, width: 80, height: 28, rx: 6, ...outline, stroke: "var(--key)" });
+    svg(chip, "rect", { x: place(friend) - stage.fit(40, 34), y: 98, width: stage.fit(80, 68), height: 28, rx: 6, ...outline, stroke: "var(--key)" });
     svg(chip, "text", { x: place(friend), y: 112 }, name);
     svg(chip, "rect", { x: place(friend) - 16, y: 126, width: 32, height: 40, rx: 5, ...outline, stroke: "var(--mix)" });
     svg(chip, "text", { x: place(friend), y: 147, class: "strong", style: "font-size: 20px" }, cards[friend]);
@@ -54,6 +55,7 @@ function play(stage, { friends, cards, questions }) {
   const ghost = svg(stage.svg, "rect", { ...pill, fill: "none", stroke: "var(--faint)" }); // the one mixture
   const rings = heads.map((head) => {
     const ring = svg(stage.svg, "g");
+    if (stage.narrow) svg(ring, "rect", { x: -28, y: line - 22, width: 56, height: 44, fill: "transparent" });
     svg(ring, "rect", pill);
     svg(ring, "text", { y: line, class: "small strong" });
     const [first, second] = [() => cards[questions[asked][0]], () => cards[questions[asked][1]]];
@@ -73,9 +75,9 @@ function play(stage, { friends, cards, questions }) {
   // The maps: a row for each question, a column for each friend.
   const maps = heads.map((head) => {
     const map = svg(stage.svg, "g");
-    const title = svg(map, "text", { x: 2 * cell, y: rows - 30 });
+    const titles = stage.fit([30], [46, 30]).map((above) => svg(map, "text", { x: stage.fit(2 * cell, 18), y: rows - above, class: stage.fit("", "small") }));
     svg(map, "text", { x: -8, y: rows - 11, class: "small muted end" }, "query");
-    friends.forEach((name, friend) => svg(map, "text", { x: cell * (friend + 0.5), y: rows - 11, class: "small muted" }, name));
+    friends.forEach((name, friend) => svg(map, "text", { x: cell * (friend + 0.5), y: rows - 11, class: "small muted" }, stage.fit(name, name[0])));
     const mark = svg(map, "rect", {
       x: -2, width: 4 * cell + 4, height: row + 3, fill: "none", stroke: "var(--query)", "stroke-width": 3, "pointer-events": "none",
     });
@@ -91,13 +93,14 @@ function play(stage, { friends, cards, questions }) {
       });
       return friends.map((_, friend) => {
         const place = { x: cell * friend + 1, y: rows + row * question + 1, width: cell - 2, height: row - 2 };
+        if (!friend && stage.narrow) svg(entry, "rect", { x: -60, y: rows + row * question, width: 60 + 4 * cell, height: row, fill: "transparent" });
         svg(entry, "rect", { ...place, fill: "var(--panel)" });
         const fill = svg(entry, "rect", { ...place, fill: colours[head] });
         return { fill, label: svg(entry, "text", { x: cell * (friend + 0.5), y: rows + row * (question + 0.5), class: "small" }) };
       });
     });
     map.append(mark);
-    return { map, title, mark, cells };
+    return { map, titles, mark, cells };
   });
 
   stage.paint = ({ apart, weights, outputs, targets, chosen, tables }, before) => {
@@ -109,7 +112,7 @@ function play(stage, { friends, cards, questions }) {
       friends.forEach((_, friend) => {
         const [weight, from, to] = [weights[head][friend], place(friend), x(outputs[head])];
         const thick = { "stroke-width": 9 * weight, opacity: (head ? apart : 1) * (weight ? 0.75 : 0) * faded(friend) };
-        const [asker, gate] = [320 + 22 * aside, from + 5 * aside];
+        const [asker, gate] = [center + 22 * aside, from + 5 * aside];
         set(asking[head][friend], { ...thick, d: `M${asker} 42 C${asker} 74 ${gate} 62 ${gate} 98` });
         set(pouring[head][friend], { ...thick, d: `M${gate} 166 C${gate} 192 ${to} 184 ${to} ${line}` });
         const off = head && weights[0][friend] >= 0.005 ? 46 : 12; // away from the beam, and from head 0's weight
@@ -118,12 +121,12 @@ function play(stage, { friends, cards, questions }) {
         tables[head].forEach((table, question) => {
           const { fill, label } = maps[head].cells[question][friend];
           set(fill, { opacity: 0.55 * table[friend] * faded(friend) });
-          label.textContent = table[friend] < 0.005 ? "" : number(table[friend]);
+          label.textContent = table[friend] < 0.005 ? "" : stage.fit(number(table[friend]), number(table[friend]).replace("0.", "."));
         });
       });
       rings[head].setAttribute("transform", `translate(${x(outputs[head])} 0)`);
       rings[head].lastChild.textContent = split ? outputs[head].toFixed(2) : `‹ ${outputs[head].toFixed(2)} ›`;
-      maps[head].map.setAttribute("transform", `translate(${276 + 146 * aside} 0)`);
+      maps[head].map.setAttribute("transform", `translate(${stage.fit(276, 148) + apartBy * aside} 0)`);
       maps[head].mark.setAttribute("y", rows + row * chosen - 1.5);
       maps[head].map.style.display = hidden;
       set(marks[head].mark, { transform: `translate(${x(targets[head])} 0)` });
@@ -179,9 +182,10 @@ function play(stage, { friends, cards, questions }) {
       verdict.textContent = right ? "✓ found" : "✗ missed";
       verdict.style.fill = right ? "var(--weight)" : "var(--wrong)";
     });
-    maps.forEach(({ title, cells }, head) => {
+    maps.forEach(({ titles, cells }, head) => {
       const finds = shares[head] > 0.75 ? "it finds the first name" : shares[head] < 0.25 ? "it finds the second name" : "it mixes both";
-      title.textContent = `weights of ${nameOf(head)}: ${finds}`;
+      const lines = [`weights of ${nameOf(head)}`, finds];
+      titles.forEach((title, at) => (title.textContent = stage.fit(lines.join(": "), lines[at])));
       cells.forEach(([{ fill }], question) => fill.parentNode.setAttribute("aria-checked", question === asked));
     });
     if (split && !rings[1].isConnected) stage.svg.append(rings[1]); // one that is held must stay where it is

@@ -3,22 +3,20 @@
 
 const LAST = 8; // the stages that Step walks through; those to come are pale
 const PALE = 0.08; // a place is seen to be there, and not what it will hold
-const [WORD, QUERY, KEY, PRODUCT, SCORE, SCALED, MASK, BARS, SHARE, OUTPUT] = [62, 108, 160, 183, 203, 241, 276, 350, 378, 434];
 const ROWS = [
-  // the middle, the step, the name, and what it is
-  [WORD, 0, "the word", "pick a letter"],
-  [QUERY, 1, "query: kind, place", "what it asks for"],
-  [KEY, 2, "keys: kind, place", "1 vowel, −1 consonant"],
-  [197, 3, "dot product", "query · key"],
-  [SCALED, 4, "÷ √2", "for 2 channels"],
-  [MASK, 5, "mask", "later ones are hidden"],
-  [325, 6, "softmax", "weights sum to 1"],
-  [SHARE, 7, "× value", "it hands over a letter"],
-  [OUTPUT, 8, "sum", "the output"],
+  // the step, the name, and what it is
+  [0, "the word", "pick a letter"],
+  [1, "query: kind, place", "what it asks for"],
+  [2, "keys: kind, place", "1 vowel, −1 consonant"],
+  [3, "dot product", "query · key"],
+  [4, "÷ √2", "for 2 channels"],
+  [5, "mask", "later ones are hidden"],
+  [6, "softmax", "weights sum to 1"],
+  [7, "× value", "it hands over a letter"],
+  [8, "sum", "the output"],
 ];
 
-const PITCH = 78; // from one column to the next
-const column = (s) => 202 + PITCH * s;
+const WORD = 62; // the height of the word
 const list = (vector) => vector.map((value) => number(value)).join(", ");
 const place = (node, x, y, opacity = 1) => set(node, { transform: `translate(${x} ${y})`, opacity });
 
@@ -40,6 +38,14 @@ function arc(from, to) {
 }
 
 function play(stage, { text, vowels, queries }) {
+  const [QUERY, KEY, PRODUCT, SCORE, SCALED, MASK, BARS, SHARE, OUTPUT] = stage.fit(
+    [108, 160, 183, 203, 241, 276, 350, 378, 434],
+    [112, 170, 210, 231, 272, 311, 396, 430, 473],
+  );
+  const heads = stage.fit([WORD, QUERY, KEY, 197, SCALED, MASK, 325, SHARE, OUTPUT].map((y) => y - 8), [0, 91, 142, 193, 252, 292, 331, 410, 452]); // where the rows are named
+  const [PITCH, first, wide] = stage.fit([78, 202, 62], [54, 28, 50]); // from one column to the next, the middle of the first, a chip
+  const column = (s) => first + PITCH * s;
+  const turn = stage.fit(4, 3); // from this letter on, the question stands on the left
   const word = [...text];
   const letters = [...new Set(word)]; // the channels of a value
   const kinds = word.map((a) => (vowels.includes(a) ? "vowel" : "consonant"));
@@ -75,11 +81,14 @@ function play(stage, { text, vowels, queries }) {
   svg(hatch, "rect", { width: 7, height: 7, fill: "var(--panel)" });
   svg(hatch, "rect", { width: 1, height: 7, fill: "var(--faint)", opacity: 0.3 });
   const shutter = svg(stage.svg, "rect", { y: MASK - 13, fill: "url(#hidden-keys)", stroke: "var(--faint)" });
-  const titles = ROWS.map(([y, count, title, note]) => {
+  const named = stage.fit(ROWS, [[0, "", ""], ...ROWS.slice(1)]); // on a phone one sees what the word is
+  const titles = named.map(([count, title, note], row) => {
     const group = svg(stage.svg, "g");
-    svg(group, "text", { x: 2, y: y - 8, class: "start muted" }, count || "");
-    svg(group, "text", { x: 14, y: y - 8, class: "start strong" }, title);
-    svg(group, "text", { x: 14, y: y + 8, class: "start small muted" }, note);
+    const y = heads[row];
+    svg(group, "text", { x: 2, y, class: "start muted" }, count || "");
+    const name = svg(group, "text", { x: 14, y, class: "start strong" }, title);
+    if (stage.narrow) svg(name, "tspan", { fill: "var(--muted)", "font-weight": 400, "font-size": 12, dx: 8 }, note);
+    else svg(group, "text", { x: 14, y: y + 16, class: "start small muted" }, note);
     return group;
   });
   const flows = word.map(() => ({
@@ -91,16 +100,17 @@ function play(stage, { text, vowels, queries }) {
   const columns = word.map((a, s) => {
     const group = svg(stage.svg, "g");
     const band = svg(group, "rect", { x: column(s) - PITCH / 2, y: KEY - 15, width: PITCH, height: SHARE - KEY + 30, rx: 6, fill: "transparent", stroke: "var(--text)", "stroke-opacity": 0 });
-    const key = chip(group, 58, "var(--key)");
+    const key = chip(group, stage.fit(58, 50), "var(--key)");
     place(key, column(s), KEY);
     key.lastChild.textContent = list(k[s]);
     const parts = { group, band, key, products: svg(group, "text", { class: "small" }) };
-    parts.score = chip(group, 62, "none");
-    parts.scaled = chip(group, 62, "none");
+    parts.score = chip(group, wide, "none");
+    parts.scaled = chip(group, wide, "none");
     parts.mask = svg(group, "text", { class: "halo" });
     parts.bar = svg(group, "rect", { x: column(s) - 16, width: 32, fill: "var(--weight)" });
     parts.weight = svg(group, "text", { class: "strong halo" });
-    parts.share = chip(group, 68, "var(--mix)");
+    parts.share = chip(group, stage.fit(68, 53), "var(--mix)");
+    set(parts.share.lastChild, { class: stage.fit("", "small") });
     stage.point(group, s, `key ${s}, letter ${a}`, look);
     return parts;
   });
@@ -112,16 +122,17 @@ function play(stage, { text, vowels, queries }) {
     tile.addEventListener("click", () => pick(s));
   });
   const cells = letters.map((a) => {
-    const cell = chip(stage.svg, 62, "var(--mix)");
-    stage.point(cell, a, `output, letter ${a}`, look);
-    return cell;
+    const target = svg(stage.svg, "g");
+    if (stage.narrow) svg(target, "rect", { x: column(letters.indexOf(a)) - 26, y: OUTPUT - 22, width: 52, height: 44, fill: "transparent" });
+    stage.point(target, a, `output, letter ${a}`, look);
+    return chip(target, wide, "var(--mix)");
   });
   const verdict = svg(stage.svg, "text", { class: "start strong" });
   const asker = svg(stage.svg, "g");
   svg(asker, "rect", { x: -23, y: WORD - 22, width: 46, height: 44, rx: 8, fill: "transparent", stroke: "var(--query)", "stroke-width": 3 });
   const query = svg(asker, "g");
   svg(query, "line", { y1: WORD + 22, y2: QUERY - 11, stroke: "var(--query)", "stroke-width": 3 });
-  const numbers = chip(query, 58, "var(--query)");
+  const numbers = chip(query, stage.fit(58, 50), "var(--query)");
   place(numbers, 0, QUERY);
   const question = svg(stage.svg, "text");
   const answer = svg(stage.svg, "g");
@@ -133,9 +144,9 @@ function play(stage, { text, vowels, queries }) {
     const at = (row) => Math.max(0, Math.min(1, now.seen - row + 1)); // how far a stage has come
     const veil = (row) => PALE + (1 - PALE) * at(row);
     place(asker, from, 0);
-    place(question, from + (t < 4 ? 38 : -38), QUERY);
+    place(question, from + (t < turn ? 38 : -38), QUERY);
     set(shutter, { x: from + PITCH / 2, width: PITCH * (word.length - 1 - now.asker), height: SHARE - MASK + 26, opacity: veil(5) });
-    titles.forEach((title, row) => set(title, { opacity: row < 2 ? 1 : 0.4 + veil(ROWS[row][1]) }));
+    titles.forEach((title, row) => set(title, { opacity: row < 2 ? 1 : 0.4 + veil(ROWS[row][0]) }));
     columns.forEach((parts, s) => {
       const x = column(s);
       const light = lit(word[s], s);
@@ -157,7 +168,7 @@ function play(stage, { text, vowels, queries }) {
       parts.weight.textContent = share(now.weights[s]);
       place(parts.share, x, SHARE, shown(7));
       set(parts.share.firstChild, { "fill-opacity": 0.5 * now.weights[s], "stroke-opacity": 0.15 + 0.85 * Math.min(1, 2 * now.weights[s]) });
-      parts.share.lastChild.textContent = `${share(now.weights[s])} × ${word[s]}`;
+      parts.share.lastChild.textContent = `${share(now.weights[s])}${stage.fit(" × ", "×")}${word[s]}`;
       const { ask, courier, pour, back } = flows[s];
       const tip = between([from, QUERY + 11], [x, KEY - 11], now.ask);
       set(ask, { x1: from, y1: QUERY + 11, x2: tip[0], y2: tip[1], opacity: 0.6 * light * shown(3) });
@@ -217,10 +228,10 @@ function play(stage, { text, vowels, queries }) {
   // Show what letter t asks and finds; with `flight`, the query sets out first, and then the answer.
   async function update(flight) {
     const best = largest(stages.weights);
-    titles.forEach((title, row) => (title.children[1].style.fill = step && ROWS[row][1] === step ? "var(--weight)" : ""));
+    titles.forEach((title, row) => (title.children[1].style.fill = step && ROWS[row][0] === step ? "var(--weight)" : ""));
     numbers.lastChild.textContent = list(q[t]);
     question.textContent = `the last ${wanted()}?`;
-    set(question, { class: t < 4 ? "start" : "end" });
+    set(question, { class: t < turn ? "start" : "end" });
     columns.forEach((parts, s) => {
       parts.products.textContent = products(s);
       parts.mask.textContent = s > t ? "−∞" : "↓";

@@ -6,13 +6,13 @@ function sizeOfDerivatives(p) {
 }
 
 function play(stage, { head_sizes, pairs, bin, counts, scores }) {
-  const [middle, ground, unit, edge, grip] = [320, 200, 7.75, 40, 74]; // the bell: pixels for a score of 1, the last score; the handle
-  const peak = 78; // pixels; kept for every head_size, so that the bell widens and does not sink
-  const [floor, tall, pitch, size] = [404, 130, 49, 8]; // the bars of weights, the radius of a key
-  const [hub, hubY, radius, full] = [536, 392, 80, 0.5]; // the meter, and the largest norm that any weights have
+  const [middle, ground, unit, edge, grip] = stage.fit([320, 200, 7.75, 40, 74], [164, 176, 4, 40, 84]); // the bell: pixels for a score of 1, the last score; the handle
+  const peak = stage.fit(78, 66); // pixels; kept for every head_size, so that the bell widens and does not sink
+  const [floor, tall, pitch, size] = stage.fit([404, 130, 49, 8], [324, 90, 41, 8]); // the bars of weights, the radius of a key
+  const [hub, hubY, radius, full] = stage.fit([536, 392, 80, 0.5], [252, 440, 62, 0.5]); // the meter, and the largest norm that any weights have
   const low = full / 10; // below it, the words say that the weights hardly move
   const x = (score) => middle + unit * score;
-  const bar = (key) => 34 + pitch * key;
+  const bar = (key) => stage.fit(34, 20.5) + pitch * key;
   const deviations = counts[0].map((_, i) => (i - (counts[0].length - 1) / 2) * bin); // the middle of each bin
   const keys = scores[0].map((_, key) => key);
   let at = 4; // which of the head sizes
@@ -40,10 +40,10 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   for (const score of [-30, -20, -10, 0, 10, 20, 30]) {
     svg(stage.svg, "text", { x: x(score), y: ground + 19, class: "small muted halo" }, number(score));
   }
-  svg(stage.svg, "text", { x: 10, y: 16, class: "start" }, `${pairs.toLocaleString("en")} scores of random queries and keys`);
-  const [prediction, legend] = [35, 54].map((y) => svg(stage.svg, "text", { x: 10, y, class: "start small muted" }));
+  svg(stage.svg, "text", { x: stage.fit(10, 2), y: stage.fit(16, 10), class: "start" }, `${pairs.toLocaleString("en")} scores of random queries and keys`);
+  const [prediction, legend] = stage.fit([35, 54], [ground + 38, ground + 55]).map((y) => svg(stage.svg, "text", { x: stage.fit(10, 326), y, class: `${stage.fit("start", "end halo")} small muted` }));
   legend.textContent = "circles: the 8 keys of a typical query";
-  svg(stage.svg, "text", { x: 10, y: 247, class: "start" }, "softmax ↓");
+  svg(stage.svg, "text", { x: stage.fit(10, 2), y: stage.fit(247, ground + 38), class: "start" }, "softmax ↓");
 
   const mirror = svg(stage.svg, "path", { stroke: "var(--muted)" });
   const circles = keys.map((key) => {
@@ -52,11 +52,11 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     svg(circle, "text", { class: "small" }, key);
     return circle;
   });
-  svg(stage.svg, "line", { x1: bar(0) - 24, x2: bar(7) + 24, y1: floor, y2: floor, stroke: "var(--muted)" });
+  svg(stage.svg, "line", { x1: bar(0) - stage.fit(24, 20), x2: bar(7) + stage.fit(24, 20), y1: floor, y2: floor, stroke: "var(--muted)" });
   const ghosts = keys.map((key) => svg(stage.svg, "rect", { x: bar(key) - 15, width: 30, fill: "none", stroke: "var(--faint)" }));
   const columns = keys.map((key) => {
     const column = svg(stage.svg, "g");
-    svg(column, "rect", { x: bar(key) - 22, y: floor - tall, width: 44, height: tall + 40, fill: "transparent" });
+    svg(column, "rect", { x: bar(key) - stage.fit(44, pitch) / 2, y: floor - tall, width: stage.fit(44, pitch), height: tall + 40, fill: "transparent" });
     svg(column, "rect", { x: bar(key) - 15, width: 30, fill: "var(--weight)" });
     svg(column, "text", { x: bar(key), y: floor + 13, class: "small" });
     svg(column, "text", { x: bar(key), y: floor + 31, class: "small muted" }, `key ${key}`);
@@ -79,17 +79,19 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
   const needle = svg(stage.svg, "path", { stroke: "var(--text)", "stroke-width": 3, "stroke-linecap": "round" });
   svg(stage.svg, "circle", { cx: hub, cy: hubY, r: 5, fill: "var(--text)" });
   const question = ["If the scores move a little,", "how far do the weights move?"];
-  question.forEach((words, at) => svg(stage.svg, "text", { x: hub, y: hubY - radius - 42 + 19 * at, class: "small" }, words));
+  const asks = stage.fit([hub, hubY - radius - 42, "small"], [4, hubY - 46, "small start"]);
+  question.forEach((words, at) => svg(stage.svg, "text", { x: asks[0], y: asks[1] + 19 * at, class: asks[2] }, words));
   [0, full].forEach((end, at) => svg(stage.svg, "text", { x: hub + radius * (2 * at - 1), y: hubY + 13, class: "small muted" }, end));
   const reading = svg(stage.svg, "text", { x: hub, y: hubY + 27 });
 
   const handle = svg(stage.svg, "g");
   svg(handle, "line", { y1: grip + 14, y2: ground, stroke: "var(--text)" });
+  if (stage.narrow) svg(handle, "circle", { cy: grip, r: 22, fill: "transparent" });
   svg(handle, "circle", { cy: grip, r: 14, fill: "var(--panel)", stroke: "var(--text)" });
   svg(handle, "path", { d: `M-8 ${grip}h16m-4 -4l4 4l-4 4m-8 0l-4 -4l4 -4`, fill: "none", stroke: "var(--text)", "stroke-width": 1.5 });
   const label = svg(stage.svg, "g");
-  const setting = svg(label, "text", { y: 26, class: "start strong code" });
-  svg(label, "text", { y: 46, class: "start small" }, "numbers in a query and in a key");
+  const setting = svg(label, "text", { y: stage.fit(26, 34), class: "start strong code" });
+  svg(label, "text", { y: stage.fit(46, 52), class: "start small" }, "numbers in a query and in a key");
 
   stage.paint = ({ wide, shown, heights, scores, levels, weights, norm }, before) => {
     const bellOf = (width) => deviations.map((z) => `${x(z * width)},${ground - peak * Math.exp((-z * z) / 2)}`).join(" ");
@@ -99,7 +101,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
     set(undivided, { points: bellOf(wide) });
     set(theory, { points: bellOf(shown) });
     set(handle, { transform: `translate(${x(2 * wide)} 0)` });
-    set(label, { transform: `translate(${Math.min(x(2 * wide) - 6, WIDTH - 222)} 0)` });
+    set(label, { transform: `translate(${Math.max(2, Math.min(x(2 * wide) - 6, stage.width - stage.fit(222, 214)))} 0)` });
     set(mirror, { d: `M${x(-2 * wide)} ${grip + 14}V${ground}` });
     keys.forEach((key) => {
       const [from, to, top] = [x(scores[key]), bar(key), floor - tall * weights[key]];
@@ -107,7 +109,7 @@ function play(stage, { head_sizes, pairs, bin, counts, scores }) {
       set(circles[key], { transform: `translate(${from} ${start})` });
       set(circles[key].firstChild, { "stroke-width": looked === key ? 4 : 2 });
       set(beams[key], {
-        d: `M${from} ${start} V${ground} C${from} ${ground + 60} ${to} ${ground + 20} ${to} ${Math.min(top, ground + 100)} V${top}`,
+        d: `M${from} ${start} V${ground} C${from} ${ground + 60} ${to} ${ground + 20} ${to} ${Math.min(top, ground + stage.fit(100, 80))} V${top}`,
         "stroke-width": 1 + 7 * weights[key],
         opacity: looked === key ? 0.9 : looked === null ? 0.15 + 0.35 * weights[key] : 0.08,
       });

@@ -1,21 +1,28 @@
 // Rung {speed_run}: recipes race, each with one trick more than the one above it: who first answers nearly all questions?
 
 // A text, and whether the answer in it, if there is one, agrees with the story that it is in.
-function writeTo(node, text) {
+function writeTo(node, text, columns) {
   const [, story, who, answer, rest] = /^(.*gave poor (\w+) a .*Who got it\? )(Poor \w+\.)(.*)$/.exec(text) ?? [null, text];
-  node.replaceChildren();
-  svg(node, "tspan", {}, story);
-  if (!answer) return;
   const right = answer === `Poor ${who}.`;
-  svg(node, "tspan", { fill: right ? "var(--weight)" : "var(--wrong)", "font-weight": 600 }, `${answer} ${right ? "✓" : "✗"}`);
-  svg(node, "tspan", {}, rest);
+  const look = { fill: right ? "var(--weight)" : "var(--wrong)", "font-weight": 600 };
+  node.replaceChildren();
+  let column = 0;
+  for (const [part, style] of answer ? [[story, {}], [`${answer} ${right ? "✓" : "✗"}`, look], [rest, {}]] : [[story, {}]]) {
+    for (const word of columns === Infinity ? [part] : part.match(new RegExp(`\\S{1,${columns}}\\s*|\\s+`, "g")) ?? []) {
+      const full = column + word.trimEnd().length > columns;
+      column = full ? word.length : column + word.length;
+      svg(node, "tspan", full ? { ...style, x: node.getAttribute("x"), dy: 16 } : style, word);
+    }
+  }
 }
 
 function play(stage, { machine, seeds, mark, runners, texts }) {
-  const [left, finish, first, pitch] = [150, 520, 44, 34]; // the lanes
+  const [left, finish, first, pitch] = stage.fit([150, 520, 44, 34], [12, 236, 56, 44]); // the lanes
   const bottom = first + pitch * (runners.length - 0.5);
-  const clockY = bottom + 48;
-  const [zero, end] = [80, 624]; // the axis of time
+  const clockY = bottom + stage.fit(48, 28);
+  const [zero, end] = stage.fit([80, 624], [66, 308]); // the axis of time
+  const below = stage.fit(0, 9); // the name of a lane stands beside it, or above it
+  const [gaps, columns] = stage.fit([8, Infinity], [5, 40]); // most marks on the axis; characters in a line of what they write
   const total = Math.ceil(Math.max(...runners.map(({ seconds }) => seconds.at(-1))));
   const moments = 120;
   const moment = (at) => (total * at) / moments;
@@ -39,21 +46,23 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
   // The last of the texts that was written by then.
   const textAt = (written, now) => written.filter(({ seconds }) => seconds <= now).at(-1);
 
-  svg(stage.svg, "text", { x: left - 22, y: 12, class: "small muted end" }, "answers right");
+  const head = stage.fit(12, 24); // of the axis of answers
+  svg(stage.svg, "text", { x: stage.fit(left - 22, 2), y: stage.fit(12, 8), class: `small muted ${stage.fit("end", "start")}` }, "answers right");
   for (const accuracy of [0, 0.25, 0.5, 0.75]) {
-    svg(stage.svg, "text", { x: x(accuracy), y: 12, class: "small muted" }, percent(accuracy));
-    svg(stage.svg, "line", { x1: x(accuracy), x2: x(accuracy), y1: 22, y2: bottom, stroke: "var(--faint)" });
+    svg(stage.svg, "text", { x: x(accuracy), y: head, class: "small muted" }, percent(accuracy));
+    svg(stage.svg, "line", { x1: x(accuracy), x2: x(accuracy), y1: head + 10, y2: bottom, stroke: "var(--faint)" });
   }
-  svg(stage.svg, "text", { x: finish, y: 12, class: "small strong" }, `the mark: ${percent(mark)}`);
-  svg(stage.svg, "line", { x1: finish, x2: finish, y1: 22, y2: bottom, stroke: "var(--text)", "stroke-width": 2, "stroke-dasharray": "5 4" });
+  svg(stage.svg, "text", { x: finish - stage.fit(0, 22), y: head, class: `small strong ${stage.fit("", "start")}` }, `the mark: ${percent(mark)}`);
+  svg(stage.svg, "line", { x1: finish, x2: finish, y1: head + 10, y2: bottom, stroke: "var(--text)", "stroke-width": 2, "stroke-dasharray": "5 4" });
   const racing = runners.map((runner, place) => {
     const node = svg(stage.svg, "g");
-    const back = svg(node, "rect", { x: 2, y: lane(place) - pitch / 2 + 2, width: WIDTH - 4, height: pitch - 4, rx: 4, fill: "var(--query)" });
-    svg(node, "text", { x: left - 14, y: lane(place), class: "end" }, name(runner));
-    svg(node, "line", { x1: left, x2: finish, y1: lane(place), y2: lane(place), stroke: "var(--faint)", "stroke-width": 6, "stroke-linecap": "round" });
-    const trail = svg(node, "line", { x1: left, y1: lane(place), y2: lane(place), stroke: "var(--weight)", "stroke-width": 6, "stroke-linecap": "round" });
-    const ball = svg(node, "circle", { cy: lane(place), r: 8, fill: "var(--paper)", stroke: "var(--weight)", "stroke-width": 3 });
-    const result = svg(node, "text", { x: finish + 16, y: lane(place), class: "start" });
+    const back = svg(node, "rect", { x: 2, y: lane(place) - pitch / 2 + stage.fit(2, 0), width: stage.width - 4, height: pitch - stage.fit(4, 0), rx: 4, fill: "var(--query)" });
+    const y = lane(place) + below;
+    svg(node, "text", { x: stage.fit(left - 14, left - 6), y: y - stage.fit(0, 19), class: stage.fit("end", "start halo") }, name(runner));
+    svg(node, "line", { x1: left, x2: finish, y1: y, y2: y, stroke: "var(--faint)", "stroke-width": 6, "stroke-linecap": "round" });
+    const trail = svg(node, "line", { x1: left, y1: y, y2: y, stroke: "var(--weight)", "stroke-width": 6, "stroke-linecap": "round" });
+    const ball = svg(node, "circle", { cy: y, r: 8, fill: "var(--paper)", stroke: "var(--weight)", "stroke-width": 3 });
+    const result = svg(node, "text", { x: finish + 16, y, class: "start" });
     stage.point(node, place, name(runner), (found) => {
       looked = found;
       describe();
@@ -63,25 +72,27 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
 
   // The clock.
   svg(stage.svg, "line", { x1: zero, x2: end, y1: clockY, y2: clockY, stroke: "var(--faint)", "stroke-width": 2 });
-  const gap = [1, 2, 5, 10, 20, 50, 100].find((gap) => total / gap <= 8);
+  const gap = [1, 2, 5, 10, 20, 50, 100].find((gap) => total / gap <= gaps);
   for (let seconds = 0; seconds <= total; seconds += gap) {
     svg(stage.svg, "line", { x1: time(seconds), x2: time(seconds), y1: clockY - 4, y2: clockY + 4, stroke: "var(--muted)" });
     svg(stage.svg, "text", { x: time(seconds), y: clockY + 18, class: "small muted" }, `${seconds} s`);
   }
   const handle = svg(stage.svg, "g");
-  svg(handle, "circle", { r: 15, fill: "transparent" });
+  svg(handle, "circle", { r: stage.fit(15, 22), fill: "transparent" });
   svg(handle, "circle", { r: 9, fill: "var(--paper)", stroke: "var(--query)", "stroke-width": 4 });
-  const clock = svg(stage.svg, "text", { x: 10, y: clockY, class: "start strong" });
+  const clock = svg(stage.svg, "text", { x: stage.fit(10, 2), y: clockY, class: "start strong" });
 
   // What the first and the last of them write.
-  const ground = clockY + 34;
-  svg(stage.svg, "rect", { x: 4, y: ground, width: WIDTH - 8, height: 96, rx: 6, fill: "var(--panel)" });
+  const ground = clockY + stage.fit(34, 30);
+  const sheet = stage.fit(46, 68);
+  svg(stage.svg, "rect", { x: 4, y: ground, width: stage.width - 8, height: 4 + 2 * sheet, rx: 6, fill: "var(--panel)" });
   const sheets = [runners[0], runners.at(-1)].map((runner, row) => {
-    const title = svg(stage.svg, "text", { x: 14, y: ground + 14 + 46 * row, class: "start small muted" });
-    const words = svg(stage.svg, "text", { x: 14, y: ground + 34 + 46 * row, class: "start code" });
+    const title = svg(stage.svg, "text", { x: stage.fit(14, 10), y: ground + 14 + sheet * row, class: "start small muted" });
+    const words = svg(stage.svg, "text", { x: stage.fit(14, 10), y: ground + 34 + sheet * row, class: "start code", style: stage.fit("", "font-size: 11px") });
     return { title, words, who: row ? "with all tricks" : name(runner) };
   });
-  svg(stage.svg, "text", { x: 10, y: ground + 110, class: "start small muted" }, `${Math.floor(seeds / 2) + 1}th fastest of ${seeds} seeds, on ${machine}`);
+  const source = svg(stage.svg, "text", { x: stage.fit(10, 2), y: ground + 18 + 2 * sheet, class: "start small muted" });
+  writeTo(source, `${Math.floor(seeds / 2) + 1}th fastest of ${seeds} seeds, on ${machine}`, stage.fit(Infinity, 44));
 
   stage.paint = ({ now, accuracies }) => {
     racing.forEach(({ trail, ball }, place) => {
@@ -119,7 +130,7 @@ function play(stage, { machine, seeds, mark, runners, texts }) {
     const written = texts.map((text) => textAt(text, now));
     sheets.forEach(({ title, words, who }, row) => {
       title.textContent = `${who}, trained for ${said(written[row].seconds)}, writes`;
-      writeTo(words, written[row].text);
+      writeTo(words, written[row].text, columns);
     });
     describe();
     stage.publish({ now, accuracies, done, texts: written.map(({ text }) => text) });

@@ -1,8 +1,9 @@
 // Rung {tril_matmul}: a row of weights turns onto the tokens, and each token pours its share into one output.
 
 function play(stage, { tokens, limit, recipes }) {
-  const [top, pitch, stride, cell, bar, unit] = [56, 48, 43, 38, 26, 14]; // rows, columns, bars; pixels for a value of 1
-  const [home, slot, source, sink] = [26, 259, 321, 482]; // left edges: the matrix, the turned row, tokens, outputs
+  const [top, pitch, stride, cell, bar, unit] = stage.fit([56, 48, 43, 38, 26, 14], [48, 44, 40, 36, 26, 8.5]); // rows, columns, bars; pixels for a value of 1
+  const [home, slot, source, sink] = stage.fit([26, 259, 321, 482], [18, 22, 84, 232]); // left edges: the matrix, the turned row, tokens, outputs
+  const low = stage.fit(top, 302); // the first token: beside the matrix, or below it
   const positions = tokens.map((_, at) => at);
   const values = [...tokens];
   let recipe = recipes[0];
@@ -12,7 +13,7 @@ function play(stage, { tokens, limit, recipes }) {
   let ghost = null; // the outputs before the last change
   let walk = 0; // counts the walks over a row, so that a new one ends the old
 
-  const middle = (at) => top + pitch * at + cell / 2;
+  const middle = (at, first = top) => first + pitch * at + cell / 2;
   const weights = () => recipe.takes.map((takes) => takes.map((take) => take / Math.max(1, sum(takes))));
   const outputs = () => weights().map((weight) => dot(weight, values));
   const fraction = (t, s) => (recipe.takes[t][s] && sum(recipe.takes[t]) > 1 ? `${recipe.takes[t][s]}/${sum(recipe.takes[t])}` : String(recipe.takes[t][s]));
@@ -23,28 +24,31 @@ function play(stage, { tokens, limit, recipes }) {
   // Painted from back to front.
   const text = (x, y, words, look = "") => svg(stage.svg, "text", { x, y, class: look }, words);
   text(home + (tokens.length * stride) / 2, 14, "weights", "strong");
-  text(source - 16, 14, "× tokens", "strong start");
-  text(source, 38, "each is one number here", "small muted start");
+  text(source - 16, stage.fit(14, low - 16), "× tokens", "strong start");
+  text(source + stage.fit(0, 66), low - stage.fit(18, 16), "each is one number here", "small muted start");
   text(sink - 16, 14, "= outputs", "strong start");
-  const heading = text(slot + cell / 2, 14, "", "strong");
+  const heading = text(slot + cell / 2, stage.fit(14, low - 16), "", "strong");
   heading.style.fill = "var(--query)";
   for (const at of positions) {
-    text(home + stride * at + cell / 2, 38, at, "small muted");
-    for (const x of [home - 14, source - 12]) text(x, middle(at), at, "small muted");
+    text(home + stride * at + cell / 2, top - 18, at, "small muted");
+    text(home - stage.fit(14, 12), middle(at), at, "small muted");
+    text(source - 12, middle(at, low), at, "small muted");
   }
   const frame = (x, width) => svg(stage.svg, "rect", { x, width, height: cell + 8, rx: 7, fill: "none", stroke: "var(--query)", "stroke-width": 2 });
-  const frames = [frame(home - 4, tokens.length * stride + 3), frame(sink - 22, WIDTH - sink + 20)];
+  const frames = [frame(home - 4, tokens.length * stride + 3), frame(sink - stage.fit(22, 8), stage.width - sink + stage.fit(20, 7))];
   const bars = positions.map((s) => {
     const node = svg(stage.svg, "g");
-    const whole = svg(node, "rect", { x: source, y: middle(s) - bar / 2, height: bar, fill: "var(--mix)", opacity: 0.3 });
-    const share = svg(node, "rect", { x: source, y: middle(s) - bar / 2, height: bar, fill: "var(--mix)" });
-    const grip = svg(node, "rect", { y: middle(s) - bar / 2 - 3, width: 14, height: bar + 6, fill: "transparent" });
-    const edge = svg(node, "rect", { y: middle(s) - bar / 2 - 3, width: 4, height: bar + 6, rx: 2, fill: "var(--mix)" });
-    const label = svg(node, "text", { y: middle(s), class: "start" });
+    const y = middle(s, low);
+    const whole = svg(node, "rect", { x: source, y: y - bar / 2, height: bar, fill: "var(--mix)", opacity: 0.3 });
+    const share = svg(node, "rect", { x: source, y: y - bar / 2, height: bar, fill: "var(--mix)" });
+    const touch = stage.fit([14, bar + 6], [44, 44]); // a place to take hold of the edge
+    const grip = svg(node, "rect", { y: y - touch[1] / 2, width: touch[0], height: touch[1], fill: "transparent" });
+    const edge = svg(node, "rect", { y: y - bar / 2 - 3, width: 4, height: bar + 6, rx: 2, fill: "var(--mix)" });
+    const label = svg(node, "text", { y, class: "start" });
     node.addEventListener("pointerdown", remember);
     node.addEventListener("focus", remember);
     stage.drag(node, `token ${s}`, {
-      at: () => [source + unit * values[s], middle(s)],
+      at: () => [source + unit * values[s], y],
       move: (x) => {
         values[s] = Math.max(0, Math.min(limit, Math.round((x - source) / unit)));
         update(0);
@@ -85,7 +89,7 @@ function play(stage, { tokens, limit, recipes }) {
       const end = source + unit * values[s];
       whole.setAttribute("width", unit * values[s]);
       share.setAttribute("width", unit * shares[s]);
-      grip.setAttribute("x", end - 7);
+      grip.setAttribute("x", end - grip.getAttribute("width") / 2);
       edge.setAttribute("x", end - 2);
       set(label, { x: end + 9 });
       label.textContent = number(Math.round(values[s]));
@@ -148,14 +152,14 @@ function play(stage, { tokens, limit, recipes }) {
     return stage.show({
       values: [...values],
       weights: all,
-      places: each((t, s) => (t === now ? [slot, top + pitch * s] : [home + stride * s, top + pitch * t])),
+      places: each((t, s) => (t === now ? [slot, low + pitch * s] : [home + stride * s, top + pitch * t])),
       shares: positions.map((s) => (now < 0 ? values[s] : looked && s !== looked.s ? 0 : share(now, s))),
       flights: each((t, s) => {
         const there = arrived(t, s);
         const before = sum(positions.slice(0, s).map((other) => share(t, other)));
         return {
           x: there ? sink + unit * before : source,
-          y: middle(there ? t : s) - bar / 2,
+          y: (there ? middle(t) : middle(s, low)) - bar / 2,
           length: share(t, s),
           opacity: there ? (looked && (t !== looked.t || s !== looked.s) ? 0.3 : 1) : 0,
         };

@@ -72,6 +72,7 @@ function readable(text, { characters, config }) {
   return [known.slice(-config.block_size).join(""), unknown.length ? words : ""];
 }
 
+const TOP = 56; // CSS pixels of the line on top of a page
 const settingOf = (input) => (input.type === "checkbox" ? Number(input.checked) : (input.selectedIndex ?? Number(input.value)));
 
 function enliven(explorer, data) {
@@ -124,12 +125,14 @@ function enliven(explorer, data) {
   model.set("settings", Object.values(scores()));
   draw(stored(data, inputs.map(settingOf)));
   const live = document.createElement("div");
-  figure.render({ model, el: live });
   explorer.querySelector(".figure").replaceChildren(live);
+  figure.render({ model, el: live }); // in the page, where it sees how wide it is
   live.querySelectorAll(".attention-panels > div").forEach((panel) => wide.observe(panel));
   controls.addEventListener("input", show);
   names.forEach((key) => dragged[key].on("change", show));
   controls.disabled = false;
+  const below = live.querySelector(".attention-panels").getBoundingClientRect().bottom - controls.getBoundingClientRect().top;
+  explorer.classList.toggle("tall", below > innerHeight - TOP);
 }
 
 // A panel that is wider than the page scrolls; one without cells, in which the keys would lead, takes the focus itself.

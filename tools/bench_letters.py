@@ -1,4 +1,4 @@
-"""Time from a key press to the painted figure, of the GPT that runs in a page: `make bench-page`.
+"""Time from a key press to the painted figure, of the GPT that runs in a page: `make bench-letters`.
 
 The CPU is slowed four times, or as often as an argument says. A letter at the end of a text is one token to
 read; at its beginning, all tokens are read anew. When the temperature moves, up to 44 letters are written.
