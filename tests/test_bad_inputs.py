@@ -271,6 +271,7 @@ WORDS = {  # others for an argument
         "stem": "rung",
     },
     **{"heads": "head", "x": "q", "name": "explorer question exercise", "prompt": "CharTokenizer"},
+    "stem": "rung",
 }
 POSITIVE = (
     *("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "head_size", "d_v", "n_context", "window"),

@@ -65,7 +65,7 @@ def chosen(names: list[str]) -> list[tuple[str, Entry]]:
         if name.endswith(".toml"):
             found += own(Path(name)).items()
         elif name in rungs:
-            found += rungs[name].table("questions.toml").items()
+            found += rungs[name].questions.items()
         else:
             found.append((name, look_up(name, QUESTIONS, "question")))
     return found

@@ -22,7 +22,7 @@ OWN = '[mine]\nquestion = "?"\nchoices = [{ text = "a", explanation = "b", right
 def test_questions_are_named_by_themselves_by_rungs_and_by_files(tmp_path):
     (tmp_path / "own.toml").write_text(OWN)
     found = chosen(["after_a_space", "bytes", str(tmp_path / "own.toml")])
-    of_bytes = next(rung for rung in RUNGS if rung.stem == "bytes").table("questions.toml")
+    of_bytes = next(rung for rung in RUNGS if rung.stem == "bytes").questions
     assert [name for name, _ in found] == ["after_a_space", *of_bytes, "mine"]
     assert found[0][1] == QUESTIONS["after_a_space"]
 
