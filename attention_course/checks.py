@@ -208,8 +208,7 @@ def check_channels(name: str, **inputs: tuple[object, nn.Linear]) -> None:
     """Raise unless each input has shape (..., T, n_embd), where n_embd is what its linear layer takes."""
     for argument, (x, layer) in inputs.items():
         n_embd, dtype = layer.in_features, getattr(layer.weight, "dtype", None)
-        is_tokens = isinstance(x, Tensor) and not x.is_nested and x.dim() > 1
-        if is_tokens and (x.shape[-1], x.dtype) == (n_embd, dtype):
+        if is_float_tensor(x) and x.dim() > 1 and (x.shape[-1], x.dtype) == (n_embd, dtype):
             continue  # without a message written: a token of a large model passes a hundred layers
         check_width(name, x, n_embd, argument)
         if not isinstance(x, Tensor) or dtype in (x.dtype, None):
