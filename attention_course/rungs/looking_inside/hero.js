@@ -11,7 +11,7 @@ const decode = (text) => [...atob(text)].map((byte) => byte.charCodeAt(0) / 100)
 
 function play(stage, { tokens, shape, weights, jobs }) {
   const [layers, heads] = shape;
-  const [left, top, cell, down] = stage.fit([48, 24, 19.5, 19.5], [24, 24, 10, 18]); // the map, and the width and height of a cell
+  const [left, top, cell, down] = stage.fit([48, 24, 19.5, 19.5], [27, 24, 10, 18]); // the map, and the width and height of a cell
   const [asks, reads, half, pitch] = [...stage.fit([262, 384, 14], [284, 402, 26]), (layers * cell) / tokens.length]; // the two rows of tokens
   const x = (token) => left + pitch * (token + 0.5);
   const words = tokens.map((token) => token.trim());
