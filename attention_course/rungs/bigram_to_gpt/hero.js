@@ -27,7 +27,7 @@ const GHOST = 0.25; // how much is seen of what is still to come
 function drawModel(stage) {
   const pieces = [];
   // On a phone it stands below the staircase, and its blocks are flat.
-  const tower = svg(stage.svg, "g", { transform: stage.fit("", "translate(50 346) scale(1 0.56)"), class: stage.fit("", "flat") });
+  const tower = svg(stage.svg, "g", { transform: stage.fit("", "translate(50 354) scale(1 0.56)"), class: stage.fit("", "flat") });
   const piece = (part, until = Infinity) => {
     const node = svg(tower, "g");
     pieces.push({ part, until, node });
@@ -126,7 +126,7 @@ function play(stage, { floors, prompt, parts }) {
     svg(node, "text", { x: Math.min(middle, stage.width - stage.fit(0, 46 + 28 * (parts.length - 1 - part))), y: ground + 12 + 15 * (part % stage.fit(2, 3)), class: "small" }, PARTS[part][0]);
     const rise = svg(node, "line", { x1: x(part), x2: x(part), class: "rise" });
     const tread = svg(node, "line", { x1: x(part), x2: x(part) + wide, class: "tread" });
-    const loss = svg(node, "text", { x: middle, class: "small halo" }, number(parts[part].loss, 3).replace(stage.fit("", /^0/), ""));
+    const loss = svg(node, "text", { x: middle + stage.fit(0, 3), class: "small halo" }, number(parts[part].loss, 3).replace(stage.fit("", /^0/), ""));
     const bar = svg(node, "rect", { x: x(part) + 3, width: wide - 6, fill: "var(--weight)" });
     const share = svg(node, "text", { x: middle, class: "small halo" }, percent(parts[part].accuracy));
     stage.point(node, part, PARTS[part][0], look);
