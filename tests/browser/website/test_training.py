@@ -1,0 +1,114 @@
+"""A GPT that trains in a page: its steps are PyTorch's, and the button of rung 8 starts and stops it."""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from playwright.sync_api import expect
+from website import training
+from website.judge import NPM, registry
+
+from attention_course.gpt import GPT, GPTConfig
+from attention_course.training import Recipe, parameter_groups
+
+LONG = 180_000  # milliseconds until a step is done, on a machine that does much else
+LOSSES = """async ([config, recipe, state, batches]) => {
+    const { trainer } = await import("./train/train.js");
+    const { step } = await trainer(config, recipe, state);
+    return batches.map(([x, y]) => step(x, y));
+}"""
+FIRST = """async ([config]) => {
+    const { initial } = await import("./train/train.js");
+    return initial(config);
+}"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, serve):
+    """Serve the files of the training, beside an empty page; return its address."""
+    if not (files := training.files()):
+        reason = "There is no training in the page: jax-js could not be fetched."
+        if os.environ.get("CI") and registry() != NPM:
+            pytest.fail(f"{reason} In CI no test of it may be skipped.")
+        pytest.skip(reason)
+    made = tmp_path_factory.mktemp("training")
+    for path, content in (files | {"index.html": b"<!doctype html><title>Training</title>"}).items():
+        (made / path).parent.mkdir(parents=True, exist_ok=True)
+        (made / path).write_bytes(content)
+    return serve(made)
+
+
+def losses(model, recipe, batches):
+    """Train as the loop of rung 8 does; return the loss of each step."""
+    optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), betas=(0.9, recipe.beta2))
+    found = []
+    for step, (x, y) in enumerate(batches):
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.learning_rate_at(step)
+        loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+@pytest.fixture
+def page(chromium, folder):
+    page = chromium.new_page()
+    page.goto(f"{folder}/index.html")
+    yield page
+    page.close()
+
+
+def test_steps_are_those_of_pytorch(page):
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(7, 6, n_layer=2, n_head=2, n_embd=8))
+    recipe = Recipe(steps=6, batch_size=3, learning_rate=0.05, warmup=2, weight_decay=0.5)
+    state = {name: value.clone() for name, value in model.state_dict().items() if name != "lm_head.weight"}
+    given = {name: {"data": one.flatten().tolist(), "shape": list(one.shape)} for name, one in state.items()}
+    batches = torch.randint(7, (5, 2, 3, 6))
+    python = torch.tensor(losses(model, recipe, batches))
+
+    def in_page(recipe):
+        sent = [vars(model.config), vars(recipe), given, batches.flatten(2).tolist()]
+        return torch.tensor(page.evaluate(LOSSES, sent))
+
+    torch.testing.assert_close(in_page(recipe), python, rtol=0, atol=1e-3)
+    for other in ({"learning_rate": 0.055}, {"weight_decay": 0.0}, {"clip": 9.0}, {"warmup": 3}, {"steps": 9}):
+        assert (in_page(replace(recipe, **other)) - python).abs().max() > 2e-3, other
+
+
+def test_it_begins_as_the_gpt_of_python_does(page):
+    config = GPTConfig(33, 128, n_layer=2, n_head=4, n_embd=64)
+    model = GPT(config)
+    found = page.evaluate(FIRST, [vars(config)])
+    assert found.keys() == {name for name, _ in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        begun = torch.tensor(found[name]["data"], dtype=torch.float32).view(found[name]["shape"])
+        assert begun.shape == parameter.shape
+        if "wpe" in name or "ln" in name:
+            torch.testing.assert_close(begun, parameter.detach())
+        else:  # drawn: 2,112 numbers at least, so the standard deviation is off by 2 % or so
+            assert abs(begun.mean()) < 0.1 * parameter.std()
+            assert begun.std().item() == pytest.approx(parameter.std().item(), rel=0.15)
+
+
+def test_the_button_trains_and_stops(visit, folder):
+    page = visit("08_bigram_to_gpt/")
+    page.locator("[data-question=how_it_learns_to_answer] .attention-corner").click()
+    place = page.locator(".trainer")
+    loaded = "() => performance.getEntriesByType('resource').filter(({name}) => name.includes('/train/')).length"
+    assert page.evaluate(loaded) == 0
+    place.get_by_role("button", name="Train it here").click()
+    expect(place.locator("canvas")).to_be_visible(timeout=LONG)
+    expect(place.locator("pre")).to_contain_text("step  50  Poor ", timeout=LONG)
+    place.get_by_role("button", name="Stop").click()
+    expect(place.locator(".state")).to_have_text("Stopped.")
+    stood = place.locator("progress").evaluate("(bar) => bar.value")
+    assert 50 <= stood < training.RECIPE.steps
+    used = "async () => Object.keys((await import('../static/explorer.js')).models)"
+    assert page.evaluate(used) == ["gpt.safetensors"], "the explorers below show this one"

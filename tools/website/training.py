@@ -1,0 +1,70 @@
+"""A GPT that trains in the page of rung 8, with jax-js, which npm has: nothing of it is loaded before a press.
+
+Where jax-js cannot be fetched the site is built without the button.
+"""
+
+import json
+import math
+from dataclasses import replace
+
+import torch
+
+from attention_course.plots import Lines
+from attention_course.stories import stories_entropy, write_stories
+from attention_course.text import Corpus, conditional_entropy
+from attention_course.training import MODEL_CONFIGS, RECIPES
+from website import explorers
+from website.judge import HERE, package
+
+CELL = "your_loop"  # the button stands below the cell of rung 8 with this name
+VERSION = "0.1.25"  # of jax-js
+INTEGRITY = (
+    "g6PxWa6ZLjeQdDAM0ImBSqpdYnC6InCUTCCbMLxhMHMsMNu+JbHRjIQZ/anjBcP69of6hiqfGmTl+3gBn1qu/A=="  # sha512
+)
+TAKEN = ("LICENSE", "dist/index.js", "dist/backend-CnjgxpXq.js", "dist/rolldown-runtime-D7D4PA-g.js")
+RECIPE = replace(RECIPES["stories"], steps=400)  # as in that cell
+ASKED = "\nKind Ben gave poor Sam a drum at the farm. Who got it? Poor "
+
+
+def given() -> dict:
+    """Return what a page has to know: the text of rung 8, the sizes, the recipe, and the floors, drawn."""
+    text = write_stories()
+    data = Corpus.of(text)
+    floors = {f"{n}-gram": conditional_entropy(data.val, n) for n in (1, 2, 3)}
+    floors["entropy"] = stories_entropy(text[: text.rindex("\n") + 1])
+    V, steps = data.tokenizer.vocab_size, RECIPE.steps
+    highest = torch.full((2,), math.log(V) + 1)  # of the curve, which the page draws
+    ends = torch.tensor([1, steps])
+    panel = Lines("Loss", ends, {"loss": highest}, "step", "nats per character", levels=floors)
+    return {
+        "text": data.tokenizer.decode(data.train),
+        "characters": data.tokenizer.characters,
+        "config": {"vocab_size": V} | MODEL_CONFIGS["stories"],
+        "recipe": vars(RECIPE),
+        "asked": ASKED,
+        "model": explorers.MODEL,
+        "panel": explorers.plain(panel.state()),
+    }
+
+
+def files() -> dict[str, bytes]:
+    """Return the files of the training, by their paths in the site; none if jax-js cannot be had."""
+    if not (found := package("@jax-js/jax", VERSION, INTEGRITY, TAKEN, "training in the page")):
+        return {}
+    made = {f"train/jax/{name.removeprefix('dist/')}": content for name, content in found.items()}
+    made["train/train.js"] = (HERE / "train.js").read_bytes()
+    return made | {"train/given.json": explorers.text_of(given()).encode()}
+
+
+def markup(size: int) -> str:
+    """Return the HTML of the button, given how many bytes it loads."""
+    return (
+        '<div class="trainer"><p class="solve"><button type="button" class="check" disabled>Train it here</button> '
+        f'<progress max="{RECIPE.steps}" value="0" aria-label="Steps of the training"></progress> '
+        '<span role="status" class="state"></span></p>'
+        f'<p class="note">The loop above, in your browser: the same text and the same recipe, from other random '
+        f"numbers. It loads {size / 1e6:.1f} MB, nothing before you press, and leaves the gradients to jax-js. "
+        "A laptop needs a minute or two, a phone longer.</p>"
+        '<div class="figure"></div><pre class="text" hidden></pre></div>'
+        '<script type="module" src="../static/trainer.js"></script>'
+    )
