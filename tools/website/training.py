@@ -1,9 +1,8 @@
-"""A GPT that trains in the page of rung 8, with jax-js, which npm has: nothing of it is loaded before a press.
+"""A GPT that trains in the page of rung 8, with jax-js, of npm: nothing of it is loaded before a press.
 
 Where jax-js cannot be fetched the site is built without the button.
 """
 
-import json
 import math
 from dataclasses import replace
 
@@ -59,12 +58,12 @@ def files() -> dict[str, bytes]:
 def markup(size: int) -> str:
     """Return the HTML of the button, given how many bytes it loads."""
     return (
-        '<div class="trainer"><p class="solve"><button type="button" class="check" disabled>Train it here</button> '
+        '<div class="trainer"><p class="solve">'
+        '<button type="button" class="check" disabled>Train it here</button> '
         f'<progress max="{RECIPE.steps}" value="0" aria-label="Steps of the training"></progress> '
         '<span role="status" class="state"></span></p>'
-        f'<p class="note">The loop above, in your browser: the same text and the same recipe, from other random '
-        f"numbers. It loads {size / 1e6:.1f} MB, nothing before you press, and leaves the gradients to jax-js. "
-        "A laptop needs a minute or two, a phone longer.</p>"
-        '<div class="figure"></div><pre class="text" hidden></pre></div>'
+        '<p class="note">The loop above, in your browser: the same text and the same recipe, from other '
+        f"random numbers. It loads {size / 1e6:.1f} MB, nothing before you press. jax-js computes the "
+        'gradients.</p><div class="figure"></div><pre class="text" hidden></pre></div>'
         '<script type="module" src="../static/trainer.js"></script>'
     )
