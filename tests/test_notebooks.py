@@ -469,7 +469,7 @@ def test_a_failing_cell_leaves_the_old_notebook_untouched(tmp_path):
     assert (tmp_path / "tiny.ipynb").read_text() == "old"
 
 
-def test_whichever_bugs_rung_11_draws_their_tables_can_be_shown():
+def test_whichever_bugs_the_last_rung_draws_their_tables_can_be_shown():
     models = [plant(bug) for bug in BUGS.values() if bug.file == ONE_FILE and bug.finding]
     for start in range(0, len(models), 24):
         given = {"torch": torch, "GPT": GPT, "GPTConfig": GPTConfig, "Heatmap": Heatmap, "picture": picture}
