@@ -8,26 +8,6 @@ const tensor = ({ data, shape }) => np.array(Float32Array.from(data)).reshape(sh
 const each = (tree, change) => Object.fromEntries(Object.entries(tree).map(([name, value]) => [name, change(value, name)]));
 const kept = (tree) => each(tree, (array) => array.ref); // jax-js frees an array when it is used, but for a .ref
 
-const normal = () => Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
-
-// The parameters of GPT as it initializes them, { data, shape } each.
-export function initial({ vocab_size, block_size, n_layer, n_embd: C }) {
-  const std = C ** -0.5;
-  const random = (shape, scale = std) => ({ shape, data: range(shape[0] * shape[1]).map(() => scale * normal()) });
-  const ones = () => ({ shape: [C], data: range(C).map(() => 1) });
-  const half = Math.ceil(C / 2); // sines, and as many cosines: sinusoidal_positions
-  const angle = (t, c) => t * Math.max(block_size / (2 * Math.PI), 1) ** -((c % half) / (half - 1));
-  const wave = (t, c) => (c < half ? Math.sin : Math.cos)(angle(t, c));
-  const positions = range(block_size).flatMap((t) => range(C).map((c) => std * wave(t, c)));
-  const state = { "wte": random([vocab_size, C]), "wpe": { shape: [block_size, C], data: positions }, "ln_f": ones() };
-  for (const layer of range(n_layer)) {
-    const parts = { "ln_1": ones(), "attn.c_attn": random([3 * C, C]), "attn.c_proj": random([C, C], std * (2 * n_layer) ** -0.5) };
-    Object.assign(parts, { "ln_2": ones(), "mlp.c_fc": random([4 * C, C]), "mlp.c_proj": random([C, 4 * C], std * (2 * n_layer) ** -0.5) });
-    for (const [name, part] of Object.entries(parts)) state[`h.${layer}.${name}`] = part;
-  }
-  return Object.fromEntries(Object.entries(state).map(([name, part]) => [`transformer.${name}.weight`, part]));
-}
-
 const linear = (x, weight) => np.matmul(x, np.transpose(weight)); // (N, in) @ (out, in)^T -> (N, out)
 
 function layerNorm(x, weight) {
@@ -99,16 +79,13 @@ export async function trainer(config, recipe, state) {
   return { step, state: () => each(weights, (value, name) => ({ data: value.ref.dataSync(), shape: state[name].shape })) };
 }
 
-// A batch of B blocks, cut from ids, a Uint8Array, at random places.
-function draw(ids, T, B) {
-  const starts = range(B).map(() => Math.floor(Math.random() * (ids.length - T)));
-  return [0, 1].map((shift) => starts.flatMap((start) => [...ids.subarray(start + shift, start + shift + T)]));
-}
-
-self.onmessage = async ({ data: { config, recipe, ids, every } }) => {
-  const { step, state } = await trainer(config, recipe, initial(config));
-  for (let done = 1; done <= recipe.steps; done++) {
-    const loss = step(...draw(ids, config.block_size, recipe.batch_size));
-    postMessage({ done, loss, state: done % every && done < recipe.steps ? undefined : state() });
+// `starts` has the places in the text, ids, at which the blocks of each step begin.
+self.onmessage = async ({ data: { config, recipe, parameters, ids, starts, every } }) => {
+  const { step, state } = await trainer(config, recipe, parameters);
+  for (const [at, places] of starts.entries()) {
+    const [x, y] = [0, 1].map((shift) => places.flatMap((start) => [...ids.subarray(start + shift, start + shift + config.block_size)]));
+    const loss = step(x, y);
+    const done = at + 1;
+    postMessage({ done, loss, state: done % every && done < starts.length ? undefined : state() });
   }
 };

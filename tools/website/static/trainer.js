@@ -30,8 +30,9 @@ async function start() {
   try {
     const [{ assembled }, answer] = await Promise.all([import("../explorers/gpt.js"), fetch(new URL("given.json", FOLDER))]);
     if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
-    const { text, characters, config, recipe, asked, model, panel } = await answer.json();
+    const { text, characters, asked, model, panel, ...given } = await answer.json();
     const ids = Uint8Array.from(text, (one) => characters.indexOf(one));
+    const { steps } = given.recipe;
     const losses = [];
     const caption = `The loss of each step on its batch; both axes are logarithmic. Dashed: the floors of the n-grams, and the entropy of the stories. Below, how it goes on from “${asked.trim()}” with the most probable letters.`;
     const shown = modelOf({ controls: {}, settings: [], error: "", caption });
@@ -45,7 +46,7 @@ async function start() {
       else figure.render({ model: shown, el: frame.appendChild(document.createElement("div")) });
       drawn = true;
       if (state) {
-        const gpt = assembled(config, characters, state);
+        const gpt = assembled(given.config, characters, state);
         const written = gpt.generate(gpt.encode(asked), LENGTH, 0, characters.length).slice(asked.length);
         film.hidden = false;
         film.textContent += `step ${String(done).padStart(3)}  Poor ${written.map((id) => characters[id]).join("").split("\n")[0]}\n`;
@@ -53,13 +54,13 @@ async function start() {
       }
       bar.value = done;
       const seconds = (performance.now() - begun) / 1000;
-      const left = Math.round((seconds * (recipe.steps - done)) / done);
-      if (done === recipe.steps) end(`${done} steps in ${seconds.toFixed(0)} s, loss ${loss.toFixed(2)}. The explorers below now show this GPT, as soon as you change something.`);
-      else if (state) said.textContent = `step ${done} of ${recipe.steps}, loss ${loss.toFixed(2)}, ${left} s left`;
+      const left = Math.round((seconds * (steps - done)) / done);
+      if (done === steps) end(`${done} steps in ${seconds.toFixed(0)} s, loss ${loss.toFixed(2)}. The explorers below now show this GPT, as soon as you change something.`);
+      else if (state) said.textContent = `step ${done} of ${steps}, loss ${loss.toFixed(2)}, ${left} s left`;
       else if (done === 1) said.textContent = "";
     };
     frame.replaceChildren();
-    mine.postMessage({ config, recipe, ids, every: EVERY });
+    mine.postMessage({ ...given, ids, every: EVERY });
   } catch (error) {
     failed(error.message);
   }
