@@ -22,13 +22,15 @@ def describe(x: object) -> str:
     """Describe an argument for a message: dtype and shape of a tensor, the type of anything else."""
     if not isinstance(x, Tensor):
         return type(x).__name__
+    if x.is_nested:
+        return f"{x.dtype}, nested"
     sparse = "" if x.layout == torch.strided else f", {x.layout}"
     return f"{x.dtype}, {tuple(x.shape)}{sparse}"
 
 
 def is_float_tensor(x: object) -> TypeGuard[Tensor]:
     """Return whether `x` is a dense tensor of floats."""
-    return isinstance(x, Tensor) and x.is_floating_point() and x.layout == torch.strided
+    return isinstance(x, Tensor) and x.is_floating_point() and x.layout == torch.strided and not x.is_nested
 
 
 def check_type(x: object, expected: type | tuple[type, ...], name: str, argument: str) -> None:
@@ -74,8 +76,12 @@ def check_sizes(name: str, least: int, **sizes: object) -> None:
         other = size.dtype not in INTEGERS if isinstance(size, Tensor) else isinstance(size, bool)
         if other or getattr(size, "ndim", 0) > 0 or not isinstance(size, SupportsIndex):
             raise TypeError(expected)
-        if size < least:  # pyright: ignore[reportOperatorIssue]
-            raise ValueError(expected)
+        try:
+            too_small, too_large = size < least, not isinstance(size, Tensor) and size >= 2**63  # pyright: ignore[reportOperatorIssue]
+        except TypeError:  # it has an __index__ and no order
+            raise TypeError(expected) from None
+        if too_small or too_large:
+            raise ValueError(f"{expected[:-1]}, below 2**63." if too_large else expected)
 
 
 def is_number(x: object, least: int) -> bool:
@@ -156,6 +162,8 @@ def check_tokens(x: object, name: str) -> None:
         raise TypeError(f"{expected}, but its dtype is {x.dtype}. Convert it first: x.float().")
     if x.layout != torch.strided:
         raise TypeError(f"{expected}, but its layout is {x.layout}. Convert it first: x.to_dense().")
+    if x.is_nested:
+        raise TypeError(f"{expected}, but it is nested. Pad it first: x.to_padded_tensor(0.0).")
     shape = tuple(x.shape)
     if x.dim() < 2:
         raise ValueError(f"{expected}, but its shape is {shape}. Add the missing dimension: x[:, None].")
@@ -200,7 +208,7 @@ def check_channels(name: str, **inputs: tuple[object, nn.Linear]) -> None:
     """Raise unless each input has shape (..., T, n_embd), where n_embd is what its linear layer takes."""
     for argument, (x, layer) in inputs.items():
         n_embd, dtype = layer.in_features, getattr(layer.weight, "dtype", None)
-        if isinstance(x, Tensor) and x.dim() > 1 and (x.shape[-1], x.dtype) == (n_embd, dtype):
+        if is_float_tensor(x) and x.dim() > 1 and (x.shape[-1], x.dtype) == (n_embd, dtype):
             continue  # without a message written: a token of a large model passes a hundred layers
         check_width(name, x, n_embd, argument)
         if not isinstance(x, Tensor) or dtype in (x.dtype, None):
@@ -215,7 +223,8 @@ def check_targets(weights: Tensor, targets: Tensor, name: str) -> None:
     """Raise unless weights (..., T, T) come with boolean targets (T, T)."""
     check_type(weights, Tensor, name, "weights")
     check_type(targets, Tensor, name, "targets")
-    if targets.dtype != torch.bool or targets.dim() != 2 or targets.shape != weights.shape[-2:]:
+    nested = weights.is_nested or targets.is_nested
+    if nested or targets.dtype != torch.bool or targets.dim() != 2 or targets.shape != weights.shape[-2:]:
         raise ValueError(
             f"{name}: weights of {describe(weights)} and targets of {describe(targets)}, expected "
             "(..., T, T) and a boolean (T, T). Make targets from the same ids: previous_token(ids)."

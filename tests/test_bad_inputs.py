@@ -8,6 +8,7 @@ import ast
 import math
 import re
 import traceback
+import warnings
 from importlib import import_module
 from inspect import isclass, unwrap
 from numbers import Real
@@ -22,6 +23,7 @@ from torch import nn
 
 import attention_course
 from attention_course.attention import Cache
+from attention_course.checks import describe
 from attention_course.examine import examine
 from attention_course.examine.planted import draw_bugs, plant
 from attention_course.exercises import check
@@ -50,6 +52,9 @@ V = TOKENIZER.vocab_size
 RECIPE = Recipe(steps=2, batch_size=2, precision="float32")
 x, q, ids = torch.ones(5, 4), torch.ones(2, 5, 4), torch.zeros(1, 3, dtype=torch.long)
 MASK, ANGLES = torch.ones(5, 5, dtype=torch.bool), torch.ones(5, 2)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PyTorch calls it a prototype
+    NESTED = torch.nested.nested_tensor([x, x[:2]])
 NAN, INF = math.nan, math.inf
 SIZES = {"block_size": 8, "n_layer": 1, "n_head": 2, "n_embd": 4}
 BANANA = CharTokenizer("banana")
@@ -239,7 +244,7 @@ solution(name="causal_mean_loop")
 # What anything may be put into
 
 
-NUMBERS = (True, 0, 1, -1, -7, 3, 2.5, -0.5, NAN, INF, 1j, np.float64(1.5), np.int64(3))
+NUMBERS = (True, 0, 1, -1, -7, 3, 2**63, 2.5, -0.5, NAN, INF, 1j, np.float64(1.5), np.int64(3))
 OF_ALL_TYPES = (None, "", "x", "auto", b"x", [], [1], [[1.0]], (), (1, 2), {}, {"a": 1}, {1, 2}, range(3))
 POOL = (
     *(*NUMBERS, *OF_ALL_TYPES, len, object(), dict, np.ones((5, 4)), nn.Linear(4, 4), Cache()),
@@ -247,7 +252,7 @@ POOL = (
     *(x, x.double(), x[:0], x * INF, x * 1j, x.long(), x.to_sparse(), ids, ids[0].to(torch.int8)),
     *(q, q[..., :1], q[None], q.half(), q.bfloat16(), q[:, :0], q * NAN, torch.ones(2, 3, 4)),
     *(q.to("meta"), ids.to("meta"), MASK.to("meta"), "Ж", DATA, TOKENIZER),
-    *(torch.float16, torch.device("cpu"), torch.Generator()),
+    *(torch.float16, torch.device("cpu"), torch.Generator(), NESTED),
 )
 UNCHECKED = {
     ("train", "callback"),  # the errors of a function are its own
@@ -257,7 +262,14 @@ UNCHECKED = {
 }
 JUDGED = (len,)  # of what can be called: `check` starts a process for each
 WORDS = {  # others for an argument
-    **{"data": "text", "ids": "text", "path": "checkpoint", "name_or_path": "path", "tricks": "trick"},
+    **{
+        "data": "text",
+        "ids": "text",
+        "path": "checkpoint",
+        "name_or_path": "path",
+        "tricks": "trick",
+        "stem": "rung",
+    },
     **{"heads": "head", "x": "q", "name": "explorer question exercise", "prompt": "CharTokenizer"},
     "stem": "rung",
 }
@@ -271,7 +283,7 @@ ZERO_WILL_DO = ("sinusoidal_positions", "newton_schulz")
 
 def described(value):
     if isinstance(value, torch.Tensor):
-        return f"{value.dtype} {tuple(value.shape)} on {value.device}"
+        return f"{describe(value)} on {value.device}"
     return getattr(value, "__name__", f"{value!r}"[:40])
 
 
@@ -364,7 +376,9 @@ causal_mean_matmul(x.long()) | causal_mean_matmul expects … dtype is torch.int
 causal_mean_softmax(x[0]) | causal_mean_softmax expects … shape is (4,). … x[:, None]
 causal_mean_loop(q[None]) | shape is (1, 2, 5, 4). … x.flatten(0, -3)
 causal_mean_loop(x[:0]) | T = 0. Pass at least one token
+causal_mean_loop(NESTED) | it is nested. … x.to_padded_tensor(0.0)
 causal_mean_loop(x.to_sparse()) | layout is torch.sparse_coo. … x.to_dense()
+RMSNorm(2**63) | RMSNorm: n_embd = 9223372036854775808, expected … at least 1, below 2**63.
 window_mask(3, 0) | window_mask: window = 0, expected an integer of at least 1.
 causal_mask(3, device="nowhere") | causal_mask: device = 'nowhere', expected a name such as 'cpu'
 padding_mask(torch.tensor([1, 4]), 3) | padding_mask: lengths holds 4, expected integers from 0 to 3.

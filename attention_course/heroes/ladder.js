@@ -99,7 +99,7 @@ function play(stage, { rungs, floors, words, moments }) {
     const level = y(floors[name]);
     svg(stage.svg, "line", { x1: left, x2: right, y1: level, y2: level, stroke: "var(--text)", "stroke-dasharray": "5 5", opacity: 0.6 });
     const low = name === "grammar"; // the curve ends just above this one
-    return svg(stage.svg, "text", { x: low ? left + 6 : right, y: level - 9, class: `small ${low ? "start" : "end"}` }, label);
+    return svg(stage.svg, "text", { x: low ? left + stage.fit(6, 1) : right, y: level - 9, class: `small ${low ? "start" : "end"}` }, label);
   });
   const path = (from, to) => moments.slice(from, to).map(({ loss }, at) => `${x(from + at)},${y(loss)}`).join(" ");
   svg(stage.svg, "polyline", { points: path(0), fill: "none", stroke: "var(--faint)", "stroke-width": 2 });

@@ -19,8 +19,9 @@ def check_values(values: object, name: str, *shape: int | str) -> None:
     expected = f"expected a tensor of shape ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
     if not isinstance(values, Tensor):
         raise TypeError(f"{name} is a {type(values).__name__}, {expected}. Make one with torch.tensor(...).")
-    if values.is_complex() or values.is_meta:
-        raise TypeError(f"{name} holds {values.dtype} on {values.device}, {expected} with real numbers.")
+    if values.is_complex() or values.is_meta or values.is_nested:
+        kind = f"{values.dtype}{', nested,' * values.is_nested} on {values.device}"
+        raise TypeError(f"{name} holds {kind}, {expected} with real numbers.")
     wrong = (
         isinstance(wanted, int) and size != wanted for size, wanted in zip(values.shape, shape, strict=True)
     )

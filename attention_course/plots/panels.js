@@ -327,6 +327,7 @@ const KINDS = {
       const [top, bottom] = [this.top, this.bottom(panel)];
       const y = (value) => top + ((high - value) / (high - low)) * (height - top - bottom);
       const slot = (width - 16) / heights.length;
+      const cramped = widest(panel.texts, 11) > slot - 4; // then 0.25 is .25
       pen.strokeStyle = theme.faint;
       pen.strokeRect(8, Math.round(y(0)) + 0.5, width - 16, 0);
       heights.forEach((value, bar) => {
@@ -342,7 +343,7 @@ const KINDS = {
         pen.fillStyle = theme.text;
         if (panel.controls.length && Number.isFinite(value)) pen.fillRect(x - slot * 0.35, y(shown) - 2, slot * 0.7, 4); // to drag
         pen.font = theme.font(slot < 28 ? 11 : 12);
-        label(pen, panel.texts[bar], x, y(shown) + (shown < 0 ? 10 : -9));
+        label(pen, cramped ? panel.texts[bar].replace(/^(−?)0\./, "$1.") : panel.texts[bar], x, y(shown) + (shown < 0 ? 10 : -9));
         label(pen, panel.labels[bar], x, height - 26);
       });
       pen.font = theme.font(12);

@@ -73,13 +73,16 @@ def shapes(tensors: dict[str, Tensor]) -> dict[str, str]:
 def check_settings(path: str | Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     """Raise ValueError unless a checkpoint has our settings; name what differs in the first other part."""
     for part, here in ours.items():
-        there = theirs.get(part)
-        if there != here:
-            difference = ""
-            if isinstance(there, dict) and isinstance(here, dict):
-                names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-                listed = [f"{name} = {there.get(name)} there and {here.get(name)} here" for name in names]
-                difference = f": {', '.join(listed[:3])}{', ...' * (len(names) > 3)}"
+        difference = None
+        with reading(path):  # a file may hold what does not compare, such as a tensor
+            there = theirs.get(part)
+            if there != here:
+                difference = ""
+                if isinstance(there, dict) and isinstance(here, dict):
+                    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+                    listed = [f"{name} = {there.get(name)} there and {here.get(name)} here" for name in names]
+                    difference = f": {', '.join(listed[:3])}{', ...' * (len(names) > 3)}"
+        if difference is not None:
             raise ValueError(
                 f"{path} does not match in its {part}{difference}. Train with the settings it was made with, "
                 "or save to another file."

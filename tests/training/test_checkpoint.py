@@ -271,6 +271,22 @@ def test_a_checkpoint_of_another_optimizer_is_refused(saved):
 # Crafted files
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("config", "n_embd", torch.zeros(3)),
+        ("recipe", "final_learning_rate", torch.zeros(3)),
+        ("optimizer", "weight_decay", [torch.zeros(3), 0.0]),
+    ],
+)
+def test_settings_that_are_tensors_are_refused(saved, part, name, value):
+    state, trainer = read_checkpoint(saved), Trainer(tiny(dropout=0.3), DATA, RECIPE)
+    state["settings"][part][name] = value
+    saved.write_bytes(packed(state))
+    with pytest.raises(ValueError, match=FOREIGN):
+        trainer.load(saved)
+
+
 def of_moment(change):
     """Return what changes one tensor of an optimizer's state."""
     return lambda moments: moments[0].update(exp_avg=change(moments[0]["exp_avg"]))

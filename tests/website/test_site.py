@@ -166,7 +166,7 @@ def test_folded_cells_say_what_is_there(page, notebook):
 
 def test_every_link_leads_somewhere(site):
     pages = sorted(site.glob("**/*.html"))
-    assert len(pages) == len(RUNGS) + 3  # the front page, Practice, and For teachers
+    assert len(pages) == len(RUNGS) + 4  # the front page, Practice, Review, and For teachers
     for path in pages:
         anchors = read(path).all("id")
         assert len(anchors) == len(set(anchors)), path
@@ -215,8 +215,10 @@ def test_site__is_small(site):
     downloads = (".whl", ".ipynb")  # for those who want the course itself
     python = [path for path in site.glob("judge/*/*") if path.is_file()]  # loaded at the first check
     assert sum(path.stat().st_size for path in python) < 12_000_000, "also of a server that packs nothing"
-    files = [path for path in site.glob("**/*") if path.is_file() and path not in python]
-    assert sum(packed(path) for path in files if path.suffix not in downloads) < 2_500_000
+    training = [path for path in site.glob("train/**/*") if path.is_file()]  # loaded when a visitor trains
+    assert sum(map(packed, training)) < 600_000
+    files = [path for path in site.glob("**/*") if path.is_file() and path not in [*python, *training]]
+    assert sum(packed(path) for path in files if path.suffix not in downloads) < 3_000_000
     assert sum(map(packed, files)) < 500_000 * len(RUNGS)
 
 

@@ -56,6 +56,8 @@ function play(stage, { tokens, limit, orders }) {
     dots.forEach((dot, token) => {
       dot.setAttribute("transform", `translate(${x(places[token][0])} ${y(places[token][1])})`);
       dot.style.opacity = 0.5 + 0.5 * bagged[token];
+      const [right, low] = [places[token][0] > limit - 0.75, places[token][1] > limit - 0.75];
+      set(dot.lastChild, { x: right ? -11 : 11, y: low ? 15 : -11, class: `halo ${right ? "end" : "start"}` });
       dot.lastChild.textContent = `t=${order().indexOf(token)}`;
     });
     set(path, { points: pixels([...trail, ...(trail.length ? [mean] : [])]) });

@@ -27,7 +27,7 @@ const GHOST = 0.25; // how much is seen of what is still to come
 function drawModel(stage) {
   const pieces = [];
   // On a phone it stands below the staircase, and its blocks are flat.
-  const tower = svg(stage.svg, "g", { transform: stage.fit("", "translate(50 346) scale(1 0.56)"), class: stage.fit("", "flat") });
+  const tower = svg(stage.svg, "g", { transform: stage.fit("", "translate(50 354) scale(1 0.56)"), class: stage.fit("", "flat") });
   const piece = (part, until = Infinity) => {
     const node = svg(tower, "g");
     pieces.push({ part, until, node });
@@ -99,7 +99,7 @@ function judge(text) {
 }
 
 function play(stage, { floors, prompt, parts }) {
-  const [left, right, top, bottom] = stage.fit([250, 618, 14, 222], [28, 325, 14, 166]);
+  const [left, right, top, bottom] = stage.fit([250, 618, 14, 222], [28, 325, 20, 166]);
   const [ground, tall] = stage.fit([290, 34], [222, 24]); // the bars of accuracy
   const wide = (right - left) / parts.length;
   const x = (part) => left + wide * part;
@@ -112,21 +112,21 @@ function play(stage, { floors, prompt, parts }) {
 
   for (const loss of [0.1, 0.2, 0.5, 1, 2, 4]) svg(stage.svg, "text", { x: left - 6, y: y(loss), class: "small muted end" }, String(loss));
   svg(stage.svg, "path", { d: `M ${left} ${top} V ${bottom} H ${right}`, class: "axis" });
-  svg(stage.svg, "text", { x: left + 6, y: top - 8, class: "small start" }, "loss, on a logarithmic scale: low is good");
+  svg(stage.svg, "text", { x: left + 6, y: stage.fit(top - 8, 6), class: "small start" }, "loss, on a logarithmic scale: low is good");
   svg(stage.svg, "text", { x: left + 6, y: bottom + 16, class: "small start" }, "answer accuracy");
   const stairs = parts.map((_, part) => {
     const node = svg(stage.svg, "g");
-    const back = svg(node, "rect", { x: x(part) + 1, y: top, width: wide - 2, height: stage.fit(324, 268), rx: 4, fill: "var(--query)" });
+    const back = svg(node, "rect", { x: x(part) + 1, y: top, width: wide - 2, height: stage.fit(324, 262), rx: 4, fill: "var(--query)" });
     const middle = x(part) + wide / 2;
     const guess = svg(node, "g", { class: "guess" });
     svg(guess, "rect", { x: x(part) + 3, y: top + 8, width: wide - 6, height: bottom - top - 8, rx: 4 });
     svg(guess, "text", { x: middle, y: y(0.28) }, "?");
     svg(guess, "text", { x: middle, y: ground - tall / 2 }, "?");
     svg(node, "rect", { x: x(part) + 3, y: ground - tall, width: wide - 6, height: tall, class: "axis" });
-    svg(node, "text", { x: Math.min(middle, stage.width - stage.fit(0, 46)), y: ground + 12 + 15 * (part % stage.fit(2, 3)), class: "small" }, PARTS[part][0]);
+    svg(node, "text", { x: Math.min(middle, stage.width - stage.fit(0, 46 + 28 * (parts.length - 1 - part))), y: ground + 12 + 15 * (part % stage.fit(2, 3)), class: "small" }, PARTS[part][0]);
     const rise = svg(node, "line", { x1: x(part), x2: x(part), class: "rise" });
     const tread = svg(node, "line", { x1: x(part), x2: x(part) + wide, class: "tread" });
-    const loss = svg(node, "text", { x: middle, class: "small halo" }, number(parts[part].loss, 3));
+    const loss = svg(node, "text", { x: middle + stage.fit(0, 3), class: "small halo" }, number(parts[part].loss, 3).replace(stage.fit("", /^0/), ""));
     const bar = svg(node, "rect", { x: x(part) + 3, width: wide - 6, fill: "var(--weight)" });
     const share = svg(node, "text", { x: middle, class: "small halo" }, percent(parts[part].accuracy));
     stage.point(node, part, PARTS[part][0], look);

@@ -44,7 +44,7 @@ function play(stage, { tokens, shape, weights, jobs }) {
     if (layer % 5 === 0 || layer === layers - 1) svg(stage.svg, "text", { x: left + cell * (layer + 0.5), y: 11, class: "small muted" }, layer || "layer 0");
   }
   svg(stage.svg, "text", { transform: `translate(${stage.fit(12, 6)} ${top + (heads * down) / 2}) rotate(-90)`, class: "small muted" }, "head");
-  for (let head = 0; head < heads; head++) svg(stage.svg, "text", { x: left - 8, y: top + down * (head + 0.5), class: "small muted end" }, head);
+  for (let head = 0; head < heads; head++) svg(stage.svg, "text", { x: left - stage.fit(8, 3), y: top + down * (head + 0.5), class: "small muted end" }, head);
 
   const legend = top + heads * down + 14;
   const [scale, shades] = [left + layers * cell - 162, legend + stage.fit(0, 34)];

@@ -94,8 +94,8 @@ def draw_queries(generator: torch.Generator) -> list[tuple]:
         q.mul_(3)
     low = -torch.randint(10, 14, (2, 4, 1), generator=generator).float()  # integers: no rounding
     low[:, -1] = torch.tensor([[20.0], [-20.0]])  # only the last query may look at this key
-    for (q, k, _), keys, strength in zip(drawn[11:], low, (4.0, 20.0), strict=True):
-        q.fill_(strength)  # scores of -40 to -52 and one of 80; then of -200 to -260 and one of -400
+    for (q, k, _), keys, strength in zip(drawn[11:], low, (4.0, 2000.0), strict=True):
+        q.fill_(strength)  # scores of -40 to -52 and one of 80; then of -20,000 to -26,000 and one of -40,000
         k.copy_(keys)
     return drawn
 

@@ -192,6 +192,26 @@ def test_whatever_an_answer_does_ends_in_a_sentence(judge, visit):
     assert len(printed.inner_text()) < 11_000
 
 
+CHANGES = {  # what an answer changes in the Python that judges it
+    "torch.isclose": "torch.isclose = lambda *a, **k: torch.ones(2, 2, dtype=torch.bool)",
+    "torch.Tensor.mean": "torch.Tensor.mean = lambda self, *a, **k: torch.zeros(2, 3)",
+    "attention_course.averaging.causal_mean_loop": (
+        "import attention_course.averaging as a\na.causal_mean_loop = None"
+    ),
+    "len": "import builtins\nbuiltins.len = lambda of: 2",
+    "sys.modules.math": "import sys\nsys.modules['math'] = sys",
+}
+
+
+def test_what_an_answer_changes_neither_passes_nor_stays(judge, visit):
+    page, wrong, good = visit("01_bag_of_words/"), of("return x * 0"), answer("causal_mean_loop", "mine")
+    for place, change in CHANGES.items():
+        found = check(page, "causal_mean_loop", f"{good}\n{change}\n" + 'check("causal_mean_loop", mine)')
+        assert f"Your code changes {place}" in found
+        assert "not yet: wrong values" in check(page, "causal_mean_loop", wrong), place
+        assert "✓ passed" in check(page, "causal_mean_loop", good), place
+
+
 def test_the_editor_indents_and_lets_the_keyboard_leave(judge, visit):
     page = visit("01_bag_of_words/")
     editor, press = cell_of(page, "causal_mean_loop").get_by_role("textbox"), page.keyboard.press
@@ -231,6 +251,118 @@ def test_practice_counts_and_writes_and_reads_the_file_of_the_notebooks(judge, v
     expect(page.locator("#solved")).to_have_text(re.compile(r"^0 of"))
     page.locator("#import").set_input_files(tmp_path / "progress.json")
     expect(page.locator("#solved")).to_have_text(re.compile(r"^1 of"))
+
+
+def of_exercise(**entry) -> str:
+    return json.dumps({"questions": {}, "exercises": {"windowed_mean": entry}})
+
+
+def of_part(**parts) -> str:
+    return json.dumps({"questions": {"mean_at_one": {"answers": ["(3, 6)"]}}, "exercises": {}} | parts)
+
+
+DAMAGED = {
+    "": "not JSON",
+    "5": "expected an object",
+    "[]": "expected an object",
+    "null": "expected an object",
+    '{"questions": 5, "exercises": {}}': "questions: expected",
+    '{"questions": {}}': "exercises: expected",
+    of_part(exercises=None): "exercises: expected",
+    of_part(exercises={"windowed_mean": 5}): "windowed_mean: expected",
+    of_part(questions={"mean_at_one": {"answers": "All"}}): "answers of mean_at_one",
+    of_part(fills={"windowed_mean": "gaps"}): "list of texts",
+    of_part(fills=None): "fills: expected",
+    of_part(review={"question mean_at_one": {"due": "2026-02-30", "days": 1}}): "2026-02-30",
+    of_part(review={"question mean_at_one": {"due": "0000-01-01", "days": 1}}): "0000-01-01",
+    of_part(review={"question mean_at_one": {"due": "2026-11-27", "days": 2}}): "1 or 7 or 30",
+    of_part(review={"question mean_at_one": {"due": "2026-11-27"}}): "nothing",
+    of_exercise(tries=-5): "-5",
+    of_exercise(tries=2.5): "2.5",
+    of_exercise(tries="3"): '"3"',
+    of_exercise(tries=True): "true",
+    of_exercise(passed=True): "tries of at least 1",
+    of_exercise(tries=1, passed="false"): '"false"',
+    of_exercise(tries=1, mistakes="abc"): '"abc"',
+    of_exercise(marks=1): "marks",
+}
+TOO_LARGE = of_part(
+    questions={"mean_at_one": {"answers": ["(3, 6)"]}, "large": {"answers": ["y" * 6_000_000]}}
+)
+STATE = {
+    "attention-question mean_at_one": ["(2, 8)"],
+    "attention-try windowed_mean": ["7", "", "no_scale", "future_leaks"],
+    "attention-fill windowed_mean": ["gaps"],
+    "attention-review fill windowed_mean": ["2026-11-27", "1"],
+    "attention-others": ['{"notes": 1}'],
+}
+
+
+def imported(visit, file: Path, text: str) -> tuple:
+    """Read a file into a page that keeps STATE; return the page, its sentence and what it keeps."""
+    page = visit("practice/")
+    page.evaluate(
+        """(state) => {
+            localStorage.clear();
+            for (const key in state) localStorage.setItem(key, JSON.stringify(state[key]));
+        }""",
+        STATE,
+    )
+    file.write_text(text)
+    page.locator("#import").set_input_files(file)
+    expect(page.locator("#taken")).not_to_be_empty()
+    kept = page.evaluate("Object.entries(localStorage).map(([key, text]) => [key, JSON.parse(text)])")
+    return page, page.locator("#taken").inner_text(), dict(kept)
+
+
+@pytest.mark.parametrize("text", [*DAMAGED, TOO_LARGE], ids=lambda text: text[:70])
+def test_a_file_that_cannot_be_taken_changes_nothing_and_is_told_of(judge, visit, tmp_path, text):
+    file = tmp_path / "mine.json"
+    _, said, kept = imported(visit, file, text)
+    assert kept == STATE
+    assert "mine.json" in said
+    assert "nothing was changed" in said
+    assert DAMAGED.get(text, "6.0 MB") in said
+    if text in DAMAGED:
+        with pytest.raises(ValueError, match="damaged"):  # by notebooks as well
+            read(file)
+
+
+def test_a_file_adds_to_what_is_kept_and_takes_nothing_away(judge, visit, tmp_path):
+    older = {
+        "questions": {"mean_at_one": {"answers": ["(2, 8)", "(3, 6)"]}, "which_dim": {"answers": ["0"]}},
+        "exercises": {"windowed_mean": {"tries": 1, "mistakes": ["no_scale", "off_by_one"]}, "untouched": {}},
+        "fills": {"windowed_mean": ["blocks"]},
+        "review": {
+            "fill windowed_mean": {"due": "2026-11-20", "days": 7},
+            "question which_dim": {"due": "2026-11-30", "days": 7},
+        },
+        "new": [1],
+    }
+    file = tmp_path / "progress.json"
+    page, said, _ = imported(visit, file, json.dumps(older))
+    assert "2 questions, 2 exercises, 1 fill, 1 review date" in said
+    with page.expect_download() as waiting:
+        page.locator("#export").click()
+    waiting.value.save_as(file)
+    record = read(file)
+    assert record.questions["mean_at_one"].answers == ["(2, 8)", "(3, 6)"]
+    tried = record.exercises["windowed_mean"]
+    assert (tried.tries, tried.passed) == (7, False)
+    assert set(tried.mistakes) == {"no_scale", "future_leaks", "off_by_one"}
+    assert set(record.fills["windowed_mean"]) == {"gaps", "blocks"}
+    assert {item: due.due for item, due in record.review.items()} == {
+        "fill windowed_mean": "2026-11-27",
+        "question which_dim": "2026-11-30",
+    }
+    assert record.others == {"notes": 1, "new": [1]}
+    _, said, _ = imported(visit, file, json.dumps({"questions": {}, "exercises": {}}))
+    assert "here already" in said
+    done = of_exercise(tries=2, passed=True)
+    page, said, kept = imported(visit, file, done)
+    assert "1 exercise." in said
+    assert kept["attention-try windowed_mean"] == ["7", "passed", "no_scale", "future_leaks"]
+    expect(page.locator("#solved")).to_have_text(re.compile("^1 of"))
 
 
 def test_after_one_check_it_works_without_a_network(judge, visit):

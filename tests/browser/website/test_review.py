@@ -156,16 +156,13 @@ def test_dates_go_into_the_file_and_come_from_it_and_what_is_unknown_stays(visit
         "exercises": {},
         "review": {
             "question mean_at_one": {"due": "2020-01-01", "days": 7},
-            "question which_dim": {"due": "2020-02-31", "days": 7},
-            "question one_higher": {"due": ["<b>"], "days": 1},
-            "fill head_forward": {"due": "2020-01-02", "days": 9999},
             "question of_a_newer_edition": {"due": "2020-01-03", "days": 1},
         },
         "notes": ["mine"],
     }
     file.write_text(json.dumps(content))
-    with page.expect_navigation():
-        page.locator("#import").set_input_files(file)
+    page.locator("#import").set_input_files(file)
+    expect(page.locator("#taken")).to_contain_text("2 review dates")
     expect(things(visit("review/"))).to_have_count(1)
     with page.expect_download() as loading:
         page.locator("#export").click()

@@ -1,5 +1,6 @@
 """Judges a cell of the reader's in the page, with the package's own judge; worker.js calls `judged`."""
 
+import builtins
 import contextlib
 import io
 import json
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
@@ -34,6 +36,11 @@ HIDDEN = (
     "pyodide_js",
 )
 BORROWED = "Your code asks for the course's own solution. Write it yourself: a check is for what you wrote."
+CHANGED = (
+    "Your code changes `{}`, which belongs to what checks it, so a verdict would mean nothing. Give what you "
+    "write a name of its own, and leave that as it is."
+)
+OURS = ("absent.", "attention_course.", "bridge.", "math.", "sys.modules.", "torch.")
 LACKING = (
     "{} works in the notebook, and not in this page, which has only a part of PyTorch. "
     "Write it in another way here, or check it there."
@@ -71,8 +78,53 @@ class Guard(MetaPathFinder):
             raise BorrowedError(BORROWED)
 
 
+# An answer runs in the Python that judges it. What it changes there is put back, and never passes.
+
+known: list[tuple] = []
+can_call = callable  # an answer may change even this
+
+
+def remember(modules):
+    """Note what modules and their classes hold before the first answer comes."""
+    classes = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
+    for owner in dict.fromkeys([builtins, *modules]):
+        place = "" if owner is builtins else f"{owner.__name__}."
+        note(place, vars(owner), vars(owner).__setitem__, vars(owner).__delitem__)
+    for owner in classes:
+        package = owner.__module__.split(".")[0]
+        note(
+            f"{package}.{owner.__qualname__}.", vars(owner), partial(setattr, owner), partial(delattr, owner)
+        )
+    note("sys.modules.", sys.modules, sys.modules.__setitem__, sys.modules.__delitem__)
+
+
+def note(place, now, put, take):
+    """Note what a place holds. Of other people's, data does not count: they change it themselves."""
+    is_ours = not place or place.startswith(OURS)
+    objects = {name: each for name, each in now.items() if is_ours or callable(each)}
+    known.append((place, now, frozenset(now), objects, put, take))
+
+
+def put_back():
+    """Put back what has changed; return the names of that. A module that is imported late is no change."""
+    changed = []
+    for place, now, names, objects, put, take in known:
+        for name, each in objects.items():
+            if now.get(name, known) is not each:
+                put(name, each)
+                changed.append(place + name)
+        for name in now.keys() - names:
+            if can_call(now[name]):
+                take(name)
+                changed.append(place + name)
+    return changed
+
+
 def hide(folder):
     """Take the solutions away: all is loaded, and what an answer may import is the rest of the package."""
+    modules = [
+        each for name, each in sys.modules.items() if name != "__main__" and isinstance(each, ModuleType)
+    ]
     for exercise in EXERCISES.values():
         source_of(unwrapped(exercise.reference))
     shutil.rmtree(folder, ignore_errors=True)
@@ -83,6 +135,7 @@ def hide(folder):
     for name in ("exercises", "rungs"):
         vars(package).pop(name, None)
     sys.meta_path.insert(0, Guard())
+    remember(modules)
 
 
 def sentence(exercise, headline, message, mistakes=()):
@@ -190,8 +243,12 @@ def judged(exercise, source, given, name, seed, tell):
     exercise, shown, start = EXERCISES[exercise], Relay(tell), time.perf_counter()
     torch.manual_seed(seed)
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+        changed = ["Python"]
         try:
-            verdict = verdict_on(exercise, source, given, name, seed, tell)
+            try:
+                verdict = verdict_on(exercise, source, given, name, seed, tell)
+            finally:
+                changed = put_back()
         except BaseException as error:  # an object of the reader's can raise it wherever it is looked at
             verdict = sentence(
                 exercise,
@@ -199,6 +256,8 @@ def judged(exercise, source, given, name, seed, tell):
                 "What your function returned or raised cannot be judged: the check itself raised "
                 f"{type(error).__name__}. Return a plain tensor.",
             )
+    if changed:
+        verdict = sentence(exercise, "it changes the check", CHANGED.format(changed[0]))
     verdict = {
         "passed": verdict.passed,
         "tried": verdict.tried and "not_in_this_page" not in verdict.mistakes,
@@ -206,6 +265,7 @@ def judged(exercise, source, given, name, seed, tell):
         "message": repr(verdict),
         "html": verdict._repr_html_(),
         "seconds": time.perf_counter() - start,
+        "spent": bool(changed),  # what was computed meanwhile is kept for later checks: they get a new worker
     }
     return json.dumps(verdict)
 

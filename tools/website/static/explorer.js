@@ -131,7 +131,7 @@ function enliven(explorer, data) {
   controls.addEventListener("input", show);
   names.forEach((key) => dragged[key].on("change", show));
   controls.disabled = false;
-  const below = live.querySelector(".attention-panels").getBoundingClientRect().bottom - controls.getBoundingClientRect().top;
+  const below = live.getBoundingClientRect().bottom - controls.getBoundingClientRect().top;
   explorer.classList.toggle("tall", below > innerHeight - TOP);
 }
 

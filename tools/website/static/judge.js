@@ -1,11 +1,11 @@
 // Exercises: an editor in place of the code, and a check by the course's own judge, which runs in a worker.
 // Nothing of it is loaded before the first check, and later only from the browser's own cache.
 
-import { REVIEW, dueDay, isDue, keep, keptBelow, move, recall, scheduled } from "./kept.js";
+import { isDue, keep, move, recall } from "./kept.js";
+import { ofTries, taken, tried, written } from "./progress.js";
 
 const { root, judge, judgeSize } = document.body.dataset;
 const ANSWER = "attention-answer ";
-const TRY = "attention-try "; // a list: how many tries, "passed" or "", and the mistakes
 const CALL = 10; // seconds for one call of an answer
 const WORK = 90; // seconds for what the judge does between two calls
 
@@ -15,21 +15,12 @@ const element = (tag, given = {}, ...inside) => {
   return made;
 };
 
-// What was tried, as the notebooks keep it
-
-function tried(name) {
-  const [tries, passed, ...mistakes] = recall(TRY + name);
-  return { tries: Number(tries) || 0, passed: passed === "passed", mistakes };
-}
-
-function keepTry(name, { tries, passed, mistakes }) {
-  keep(TRY + name, [String(tries), passed ? "passed" : "", ...new Set(mistakes)]);
-}
+// What was tried is kept as the notebooks do
 
 function note(name, { passed, mistakes }) {
   const before = tried(name);
   if (!before.passed || isDue(`exercise ${name}`)) move(`exercise ${name}`, passed);
-  if (!before.passed) keepTry(name, { tries: before.tries + 1, passed, mistakes: [...before.mistakes, ...mistakes] });
+  if (!before.passed) keep(...ofTries(name, { tries: before.tries + 1, passed, mistakes: [...before.mistakes, ...mistakes] }));
 }
 
 // The worker, one for the page. It is ended where an answer does not end, and a new one takes its place.
@@ -54,11 +45,7 @@ function hear({ kind, value }) {
   if (kind === "ready") {
     ready = true;
     stay();
-  } else if (kind === "full") {
-    stop();
-  } else if (kind === "ended" || kind === "failed") {
-    stop();
-  }
+  } else if (["full", "ended", "failed"].includes(kind) || value?.spent) stop();
   asked?.(kind, value);
 }
 
@@ -233,7 +220,6 @@ export function enliven(exercise) {
       own[1] = drawn();
       result.append(compared(source, exercise.querySelector(".solution pre").textContent));
     }
-    tell();
     if (verdict.passed) prepare(next(), own);
     else prepare(own, next());
     document.dispatchEvent(new Event("judged"));
@@ -245,6 +231,7 @@ export function enliven(exercise) {
     keep(ANSWER + name, [editor.value]);
     fit();
   });
+  document.addEventListener("judged", tell);
   button.addEventListener("click", judged);
   reset.addEventListener("click", () => {
     editor.value = stub;
@@ -272,46 +259,19 @@ function count() {
   practice.textContent = `${names.filter((name) => tried(name).passed).length} of ${names.length} solved.`;
 }
 
-const QUESTION = "attention-question ";
-const FILL = "attention-fill ";
-const OTHERS = "attention-others"; // what a newer edition has put into the file: it stays
-
-function othersKept() {
-  try {
-    return JSON.parse(recall(OTHERS)[0]) ?? {};
-  } catch {
-    return {};
-  }
-}
-
-function progress(right) {
-  const questions = keptBelow(QUESTION).map(([name, answers]) => [name, { answers, right_at_first_try: answers[0] === right[name] }]);
-  const exercises = keptBelow(TRY).map(([name]) => [name, tried(name)]);
-  return { ...othersKept(), questions: Object.fromEntries(questions), exercises: Object.fromEntries(exercises), fills: Object.fromEntries(keptBelow(FILL)), review: Object.fromEntries(scheduled()) };
-}
-
-function take({ questions = {}, exercises = {}, fills = {}, review = {}, ...others }) {
-  for (const [name, { answers }] of Object.entries(questions)) if (!recall(QUESTION + name).length) keep(QUESTION + name, answers);
-  for (const [name, { tries, passed, mistakes }] of Object.entries(exercises)) if (!tried(name).passed) keepTry(name, { tries, passed, mistakes });
-  for (const [name, levels] of Object.entries(fills)) keep(FILL + name, [...new Set([...recall(FILL + name), ...levels])]);
-  for (const [item, { due, days }] of Object.entries(review)) if (!dueDay(item)) keep(REVIEW + item, [due, String(days)]);
-  keep(OTHERS, [JSON.stringify(others)]);
-}
-
 if (practice) {
   count();
   document.addEventListener("judged", count);
   document.querySelector("#export").addEventListener("click", () => {
-    const text = `${JSON.stringify(progress(JSON.parse(document.querySelector("#right").textContent)), null, 2)}\n`;
+    const text = written(JSON.parse(document.querySelector("#right").textContent));
     const link = element("a", { href: `data:application/json;charset=utf-8,${encodeURIComponent(text)}`, download: "progress.json" });
     link.click();
   });
   document.querySelector("#import").addEventListener("change", async ({ target }) => {
-    try {
-      take(JSON.parse(await target.files[0].text()));
-      location.reload();
-    } catch {
-      practice.textContent = "This file is damaged, or holds something else.";
-    }
+    const [file] = target.files;
+    if (!file) return;
+    document.querySelector("#taken").textContent = await taken(file);
+    target.value = ""; // the same file may be chosen again
+    document.dispatchEvent(new Event("judged"));
   });
 }

@@ -16,6 +16,22 @@ export function keep(key, texts) {
   } catch {}
 }
 
+// Keep lists of texts, pairs of a key and a list, all or none; return whether that went well.
+export function keepAll(pairs) {
+  const before = [];
+  try {
+    for (const [key, texts] of pairs) {
+      before.push([key, localStorage.getItem(key)]);
+      localStorage.setItem(key, JSON.stringify(texts));
+    }
+    return true;
+  } catch {
+    for (const [key] of before) localStorage.removeItem(key); // first: it makes room
+    for (const [key, text] of before) if (text !== null) localStorage.setItem(key, text);
+    return false;
+  }
+}
+
 // The names that are kept with a prefix, each with its texts.
 export function keptBelow(prefix) {
   try {
@@ -29,7 +45,7 @@ export function keptBelow(prefix) {
 // are the day when it is due, such as 2026-11-27, and after how many days that is.
 
 export const REVIEW = "attention-review ";
-const DAYS = [1, 7, 30];
+export const DAYS = [1, 7, 30];
 
 function dayIn(days) {
   const date = new Date();
@@ -37,8 +53,8 @@ function dayIn(days) {
   return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
 }
 
-function isDay(text) {
-  const date = new Date(/^[1-9]\d{3}-\d\d-\d\d$/.test(text) ? text : NaN);
+export function isDay(text) {
+  const date = new Date(/^(?!0000)\d{4}-\d\d-\d\d$/.test(text) ? text : NaN);
   return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text); // there is no 31 February
 }
 

@@ -1,13 +1,12 @@
 // The page that brings back what was missed: what is due, the oldest first, about five minutes of it.
 
 import { askAgain, fetchAgain, reviewed, showFill } from "./page.js";
+import { counted } from "./progress.js";
 
 const TIME = 5;
 const place = document.querySelector("#things");
 const status = document.querySelector("#due");
 const more = document.querySelector("#more");
-
-const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
 // The first, and all that still fit.
 function portion(due, minutes) {

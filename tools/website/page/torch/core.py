@@ -215,7 +215,7 @@ def dims_of(dim, dims):
 
 
 class Tensor:
-    is_meta = is_cuda = is_sparse = is_quantized = False
+    is_meta = is_cuda = is_nested = is_sparse = is_quantized = False
     layout, device = None, CPU  # the layout is put in below
 
     def __new__(cls, data=(), *sizes):
