@@ -139,18 +139,26 @@ function half(bits) {
   return (bits >> 15 ? -1 : 1) * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction);
 }
 
+// A GPT with these parameters, { data, shape } each, by their names in the state dict.
+export function assembled(config, characters, parameters) {
+  const state = { config, characters };
+  for (const [name, weight] of Object.entries(parameters)) {
+    const module = name.split(".").slice(0, -1); // transformer, h, 0, attn, c_attn
+    module.reduce((node, key) => (node[key] ??= {}), state).weight = weight;
+  }
+  return new GPT(state);
+}
+
 // Reads a file of safetensors: the length of the header, the header as JSON, and numbers in half precision.
 export function parse(bytes) {
   const length = new DataView(bytes).getUint32(0, true);
   const { __metadata__: about, ...tensors } = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, length)));
-  const state = JSON.parse(about.gpt); // config and characters
-  for (const [name, { shape, data_offsets }] of Object.entries(tensors)) {
+  const { config, characters } = JSON.parse(about.gpt);
+  const read = ([name, { shape, data_offsets }]) => {
     const [from, to] = data_offsets.map((offset) => 8 + length + offset);
-    const module = name.split(".").slice(0, -1); // transformer, h, 0, attn, c_attn
-    const data = Float32Array.from(new Uint16Array(bytes.slice(from, to)), half);
-    module.reduce((node, key) => (node[key] ??= {}), state).weight = { data, shape };
-  }
-  return new GPT(state);
+    return [name, { shape, data: Float32Array.from(new Uint16Array(bytes.slice(from, to)), half) }];
+  };
+  return assembled(config, characters, Object.fromEntries(Object.entries(tensors).map(read)));
 }
 
 export async function load(url) {

@@ -215,7 +215,9 @@ def test_site__is_small(site):
     downloads = (".whl", ".ipynb")  # for those who want the course itself
     python = [path for path in site.glob("judge/*/*") if path.is_file()]  # loaded at the first check
     assert sum(path.stat().st_size for path in python) < 12_000_000, "also of a server that packs nothing"
-    files = [path for path in site.glob("**/*") if path.is_file() and path not in python]
+    training = [path for path in site.glob("train/**/*") if path.is_file()]  # loaded when a visitor trains
+    assert sum(map(packed, training)) < 600_000
+    files = [path for path in site.glob("**/*") if path.is_file() and path not in [*python, *training]]
     assert sum(packed(path) for path in files if path.suffix not in downloads) < 3_000_000
     assert sum(map(packed, files)) < 550_000 * len(RUNGS)
 

@@ -22,7 +22,7 @@ from attention_course.plots.style import coloured
 from attention_course.progress import that_come_back
 from attention_course.review import minutes
 from attention_course.workspace import clean
-from website import explorers, judge
+from website import explorers, judge, training
 from website.pages import HERE, NOTEBOOKS, Page, again, practice, render, teach, templates
 
 ROOT = HERE.parent.parent
@@ -72,6 +72,14 @@ def write_judge(folder: Path) -> None:
         write(folder / "sw.js", judge.service(files))
 
 
+def write_training(folder: Path) -> None:
+    """Write what trains in a page, if it can be had, and tell the pages how much that is."""
+    files = training.files()
+    for path, content in files.items():
+        write(folder / path, content)
+    templates().globals |= {"training_size": sum(map(len, files.values()))}
+
+
 def write_again(folder: Path) -> None:
     """Write what can be done again, and how many minutes each takes, of those that come back."""
     found = [each for rung in RUNGS for each in again(rung)]
@@ -95,6 +103,7 @@ def build(folder: Path) -> None:
         "\n".join((folder / path).read_text(encoding="utf-8") for path in SHEETS), encoding="utf-8"
     )
     write_judge(folder)
+    write_training(folder)
     pages = [Page(rung) for rung in RUNGS]
     for page in pages:
         name = page.rung.name

@@ -15,6 +15,7 @@ import tarfile
 import urllib.request
 import zipfile
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -58,26 +59,35 @@ def registry() -> str:
     return NPM
 
 
-def pyodide() -> dict[str, bytes]:
-    """Return the files of Pyodide, fetched once; none if that fails, after saying what to do."""
-    path = Path(pooch.os_cache("attention_course")) / f"pyodide-{VERSION}.tgz"
-    address = f"{registry()}/pyodide/-/pyodide-{VERSION}.tgz"
+def package(name: str, version: str, integrity: str, taken: Sequence[str], lacks: str) -> dict[str, bytes]:
+    """Return files of a package of npm, fetched once; none if that fails, after saying what to do.
+
+    Args:
+        name: of the package, with its scope.
+        version: the one to fetch.
+        integrity: its sha512, in base64.
+        taken: the paths of its files.
+        lacks: what the site is built without, if it cannot be fetched.
+    """
+    file = f"{name.rpartition('/')[2]}-{version}.tgz"
+    path = Path(pooch.os_cache("attention_course")) / file
+    address = f"{registry()}/{name}/-/{file}"
     try:
         if not path.exists():
             with urllib.request.urlopen(address, timeout=60) as answer:
                 content = answer.read()
             found = b64encode(hashlib.sha512(content).digest()).decode()
-            if found != INTEGRITY:
+            if found != integrity:
                 raise OSError(f"its checksum is {found}")
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(f".{os.getpid()}")
             part.write_bytes(content)
             part.replace(path)
         with tarfile.open(path) as packed:
-            return {name: packed.extractfile(f"package/{name}").read() for name in TAKEN}
+            return {each: packed.extractfile(f"package/{each}").read() for each in taken}
     except OSError as error:
         print(
-            f"The site is built without its judge: {address} could not be fetched ({error}). Name a registry "
+            f"The site is built without {lacks}: {address} could not be fetched ({error}). Name a registry "
             f"that can be reached in $NPM_CONFIG_REGISTRY, or put that file at {path}."
         )
         return {}
@@ -108,7 +118,7 @@ def course() -> bytes:
 
 def files() -> dict[str, bytes]:
     """Return the files of the judge, by their paths in the site; none if Pyodide cannot be had."""
-    if not (found := pyodide()):
+    if not (found := package("pyodide", VERSION, INTEGRITY, TAKEN, "its judge")):
         return {}
     found["pyodide.asm.wasm.packed"] = gzip.compress(found.pop("pyodide.asm.wasm"), mtime=0)
     lock = json.loads(found["pyodide-lock.json"]) | {"packages": {}}

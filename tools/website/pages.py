@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
-from cells import calls_in
+from cells import calls_in, tagged
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
@@ -40,7 +40,7 @@ from attention_course.ladder import MORE, RUNGS, Rung
 from attention_course.progress import SKIP
 from attention_course.questions import BACK, QUESTIONS, RIGHT, SHOWN, WRONG, below, columns, lines, marked
 from attention_course.variants import Entry
-from website import explorers
+from website import explorers, training
 from website.judge import tasks
 
 HERE = Path(__file__).parent
@@ -85,6 +85,7 @@ def templates() -> Environment:
     made.filters |= {"marked": lambda text: Markup(marked(text)), "python": python}
     made.globals |= {"rungs": RUNGS, "repository": os.environ.get("GITHUB_REPOSITORY", ""), "wheel": WHEEL}
     made.globals |= {"judge": "", "judge_size": 0}  # its folder, where there is one, and its bytes
+    made.globals |= {"training_size": 0}  # in bytes, where a page can train
     return made
 
 
@@ -313,6 +314,8 @@ class Page:
         bars = [output.data["text/plain"] for output in cell.outputs if is_progress_bar(output)]
         if kind == "LiveTraining" or any(not bar.startswith("examining") for bar in bars):
             shown += f"\n{TRAINED}"
+        if tagged(cell, "name") == training.CELL and (size := templates().globals["training_size"]):
+            shown += f"\n{training.markup(size)}"
         return self._source(cell) + (f'\n<div class="output">{shown}</div>' if shown else "")
 
     def _fill(self, name: str) -> str:

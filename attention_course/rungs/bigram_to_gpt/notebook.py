@@ -590,7 +590,7 @@ def measure(model):
     return right, *looks(model)
 
 
-# %% tags=["nbval-ignore-output", "long:400", "do"]
+# %% tags=["nbval-ignore-output", "long:400", "do", "name:your_loop"]
 gpt = fresh(ladder["second layer"])
 optimizer = torch.optim.AdamW(
     parameter_groups(gpt, weight_decay=0.1),  # matrices shrink a little

@@ -6,7 +6,7 @@
 import figure from "../explorers/figure.js";
 
 // What figure.js asks of the model of a widget: values, and to be told when some have changed.
-function modelOf(values, models = {}) {
+export function modelOf(values, models = {}) {
   const listeners = new Set();
   return {
     widget_manager: { get_model: async (name) => models[name] },
@@ -32,7 +32,7 @@ export async function load(name) {
   return data.computed ? { ...data, compute: (await import(`../explorers/${name}.js`)).default } : data;
 }
 
-const models = {}; // that were asked for
+export const models = {}; // that were asked for, or trained in this page
 
 export async function modelAt(name) {
   const { load } = await import("../explorers/gpt.js");
