@@ -162,8 +162,10 @@ def test_every_control_changes_the_picture(notebook, page):
 
 
 def test_questions_are_answered_by_keyboard(notebook, page):
-    questions = page.locator(".attention-question").all()
-    names = [name for kind, name in calls_in(RUNG_OF[notebook].text("notebook.py")) if kind == "ask"]
+    source = RUNG_OF[notebook].text("notebook.py")
+    from_below = 2 * source.count("\nwarm_up(")  # with other numbers each time
+    questions = page.locator(".attention-question").all()[from_below:]
+    names = [name for kind, name in calls_in(source) if kind == "ask"]
     assert len(questions) == len(names) >= 3
     for question, name in zip(questions, names, strict=True):
         if not question.is_visible():
