@@ -90,7 +90,7 @@ bench-generate: $(READY) ## compare the cache with none, with transformers and w
 bench-judge: $(READY) ## time the verdicts of the site; OPTIONS="--help" lists more
 	$(RUN) tools/bench_judge.py $(OPTIONS)
 
-bench-seeds: $(READY) ## train the GPT of rung 8 from eight seeds, and count its right answers; about ten minutes
+bench-seeds: $(READY) ## train the GPT of rung 8 from eight seeds, and count its right answers; about four minutes
 	$(RUN) tools/bench_seeds.py
 
 gallery: $(READY) ## take a screenshot of each explorer, for README.md and slides

@@ -650,7 +650,7 @@ picture(
 )
 
 # %% [markdown]
-# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, the model does no better than guessing for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So measure what you want, not just the loss.
+# The loss slows down at the floor of the pairs, because below this floor the last character isn't enough. On the right, this model does no better than guessing for the first 125<!--given--> steps. Then “answers” jumps, and by step 250<!--given--> nearly all of them are right. Such a jump is called a phase change. Meanwhile the loss falls by about a tenth of a nat, and nothing in its curve says what happened. So measure what you want, not just the loss.
 #
 # Did the second layer do this, or just more parameters? The control is a single layer with about as many parameters as the two.
 
@@ -771,6 +771,11 @@ assert right[276] > 0.9
 assert finds[101] < 0.3 < 0.6 < finds[276]
 assert back[126] > 0.75 * back[400]
 assert sum(my_losses[100:125]) / 25 - sum(my_losses[250:275]) / 25 < 0.15
+
+# %% [markdown]
+# ### More: does it always click this soon?
+#
+# No. We began eight<!--given--> times, each time with other first parameters and other batches. Three<!--given--> of the models answered everything after 400<!--given--> steps, and the rest between 84<!--given--> and 93<!--given--> %. When two heads find each other is partly luck, so don't judge a change to a model by a single run. Rung {speed_run} shows how many runs it takes.
 
 # %% [markdown]
 # ### More: change the story, and the answer changes with it
