@@ -775,7 +775,7 @@ assert sum(my_losses[100:125]) / 25 - sum(my_losses[250:275]) / 25 < 0.15
 # %% [markdown]
 # ### More: does it always click this soon?
 #
-# No. We began eight<!--given--> times, each time with other first parameters and other batches. Three<!--given--> of the models answered everything after 400<!--given--> steps, and the rest between 84<!--given--> and 93<!--given--> %. When two heads find each other is partly luck, so don't judge a change to a model by a single run. Rung {speed_run} shows how many runs it takes.
+# No. We began eight times, each time with other first parameters and other batches. Three of the models answered everything after 400<!--given--> steps, and the rest between 84<!--given--> and 93<!--given--> %. When two heads find each other is partly luck, so don't judge a change to a model by a single run. Rung {speed_run} shows how many runs it takes.
 
 # %% [markdown]
 # ### More: change the story, and the answer changes with it
