@@ -77,8 +77,8 @@ ROWS = dict(re.findall(r"^\| \[(\w+)\]\S+ \| .*? \| (.*) \|$", TEXT, re.MULTILIN
 def test_the_table_of_real_bugs_is_true_and_no_mended_version_is_called_wrong(name):
     first, mended = ROWS[name].split(" | ")
     assert not mended.startswith("wrong")
-    assert table.told(table.findings(ALL[name], broken=False)) == mended
-    assert first in ("nothing", table.told(table.findings(ALL[name], broken=True)[:1]))
+    assert table.verdicts_of(table.findings(ALL[name], broken=False)) == mended
+    assert first in ("nothing", table.verdicts_of(table.findings(ALL[name], broken=True)[:1]))
 
 
 def test_a_leak_is_traced_to_its_module():

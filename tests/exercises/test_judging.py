@@ -20,7 +20,7 @@ def test_two_mistakes_are_both_told():
     verdict = judged("causal_mean_loop", sum_from_the_second_row, 0)
     assert verdict.mistakes == ("sum_instead_of_mean", "loop_starts_too_late")
     assert verdict.mistake == "sum_instead_of_mean"
-    assert verdict.headline == "not yet: sum in place of mean, and loop starts too late"
+    assert verdict.headline == "not yet: sum instead of mean, and loop starts too late"
     for mistake in EXERCISES["causal_mean_loop"].mistakes:
         assert (mistake.message in verdict.message) == (mistake.names[0] in verdict.mistakes)
 

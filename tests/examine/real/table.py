@@ -31,7 +31,7 @@ def findings(bug: Real, broken: bool) -> list[Finding]:
     return [finding for finding in report.findings if finding.advice]
 
 
-def format_error(bad: list[Finding]) -> str:
+def verdicts_of(bad: list[Finding]) -> str:
     return "; ".join(f"{finding.verdict}: {finding.name}" for finding in bad) or "nothing"
 
 
@@ -40,9 +40,9 @@ def table(bugs: dict[str, Real]) -> tuple[str, int]:
     rows, wrong = [HEAD], 0
     for name, bug in bugs.items():
         broken, mended = (findings(bug, each) for each in (True, False))
-        first = format_error([f for f in broken[:1] if f.name not in {each.name for each in mended}])
+        first = verdicts_of([f for f in broken[:1] if f.name not in {each.name for each in mended}])
         wrong += first.startswith("wrong")
-        rows.append(f"| [{name}]({bug.address}) | {bug.what} | {first} | {format_error(mended)} |")
+        rows.append(f"| [{name}]({bug.address}) | {bug.what} | {first} | {verdicts_of(mended)} |")
     return "\n".join(rows), wrong
 
 
