@@ -32,7 +32,7 @@ class Entry(TypedDict):
     choices: list[Choice]
 
 
-def row(values: Iterable[Any], between: str = ", ", form: str = "") -> str:
+def listed(values: Iterable[Any], between: str = ", ", form: str = "") -> str:
     """Write values one after the other, numbers as short as they are or in the format `form`."""
     return between.join(value if isinstance(value, str) else format(value, form or "g") for value in values)
 
@@ -42,7 +42,7 @@ def mean(*tokens: list[int]) -> list[float]:
     return [sum(channel) / len(tokens) for channel in zip(*tokens, strict=True)]
 
 
-FUNCTIONS = {each.__name__: each for each in (row, mean, len, max, range, round, sorted, sum)}
+FUNCTIONS = {each.__name__: each for each in (listed, mean, len, max, range, round, sorted, sum)}
 FUNCTIONS |= {each.__name__: each for each in (math.exp, math.log, math.sqrt)}
 
 

@@ -16,7 +16,21 @@ TEMPLATES = {name: list(rung.variants(name)) for rung in RUNGS for name in rung.
 DRAWN = [(name, each) for name, made in TEMPLATES.items() for each in made]
 each_drawn = pytest.mark.parametrize(("name", "entry"), DRAWN, ids=[name for name, _ in DRAWN])
 
-WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+WORDS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
 VOWELS = set("aeiou")
 
 

@@ -80,6 +80,7 @@ def test_its_own_address_is_found_or_a_sentence_says_that_there_is_none(monkeypa
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a process")
+@pytest.mark.usefixtures("listening")
 def test_it_says_who_can_reach_it_and_keeps_the_votes_when_it_is_interrupted(tmp_path):
     command = [sys.executable, "-m", "attention_course", "class", "after_a_space", "--address", "127.0.0.1"]
     options = ["--port", "0", "--no-browser", "--votes", "votes.jsonl"]

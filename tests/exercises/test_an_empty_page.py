@@ -76,7 +76,13 @@ def test_a_page_with_other_names_takes_what_the_gpt_has_learned(names, swapped, 
     for parameter in trained.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
     data = type("Data", (), {"val": torch.randint(13, (20,))})
-    given = {"torch": torch, "WrappedModel": WrappedModel, "EXERCISES": EXERCISES, "data": data, "is_yours": True}
+    given = {
+        "torch": torch,
+        "WrappedModel": WrappedModel,
+        "EXERCISES": EXERCISES,
+        "data": data,
+        "is_yours": True,
+    }
     page = {"MyGPT": lambda V, T: Renamed(V, T, swapped), "V": 13, "block_size": 7}
     exec(code, given | page | {"trained": trained, "theirs": trained.state_dict()})
     assert capsys.readouterr().out.startswith(says)

@@ -133,7 +133,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        self.open += [tag] * (tag not in ("input", "img"))
+        self.open += [tag] * (tag not in ("input", "img", "source"))
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
