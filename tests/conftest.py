@@ -29,6 +29,14 @@ def shapes_unchecked():
 
 
 @pytest.fixture
+def file(tmp_path, monkeypatch):
+    """Keep progress as for a learner, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ATTENTION_PROGRESS")
+    return tmp_path / "progress.json"
+
+
+@pytest.fixture
 def listening():
     """Interrupts arrive even if the tests run in the background, where the shell lets them be ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

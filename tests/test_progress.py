@@ -4,7 +4,6 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -33,14 +32,6 @@ from attention_course.questions import QUESTIONS, ask
 
 RUNG = RUNGS[0]
 REFERENCE = EXERCISES["windowed_mean"].reference
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch) -> Path:
-    """Keep progress as for a learner, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ATTENTION_PROGRESS")
-    return tmp_path / "progress.json"
 
 
 def choose(name: str, right: bool = False, other: int = 0) -> None:

@@ -31,14 +31,6 @@ from attention_course.review import TIME, minutes, portion, review
 REFERENCE = EXERCISES["windowed_mean"].reference
 
 
-@pytest.fixture
-def file(tmp_path, monkeypatch) -> Path:
-    """Keep progress as for a learner, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ATTENTION_PROGRESS")
-    return tmp_path / "progress.json"
-
-
 def pass_days(file: Path, days: int) -> None:
     """Move all dates of the file back: so many days have passed."""
     content = json.loads(file.read_text())

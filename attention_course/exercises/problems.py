@@ -48,6 +48,12 @@ def described(named_arguments: list[tuple[str, object]]) -> str:
     )
 
 
+def beginning(text: str) -> str:
+    """Return a text on one line, cut off where it gets long."""
+    line = " ".join(text.split())
+    return line if len(line) <= 300 else f"{line[:300]} [...]"
+
+
 # Each of these returns a message, or None
 
 
@@ -56,8 +62,7 @@ def raised(case: Case) -> str | None:
     error = case.outcome.error
     if error is None:
         return None
-    text = " ".join(words(error).split())
-    text = text if len(text) <= 300 else f"{text[:300]} [...]"
+    text = beginning(words(error))
     seen = f"Your function raised {type(error).__name__}" + (f": {text.rstrip('.')}." if text else ".")
     return f"{seen}{case.answer.line_of(error)} The arguments: {case}."
 

@@ -7,7 +7,6 @@ import json
 import linecache
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -20,7 +19,7 @@ from torch.names import asked
 from attention_course.exercises import EXERCISES
 from attention_course.exercises.exercise import source_of, unwrapped
 from attention_course.exercises.judging import Verdict, judge, not_tried, trial
-from attention_course.exercises.problems import described, named
+from attention_course.exercises.problems import beginning, described, named
 from attention_course.exercises.running import call
 from attention_course.exercises.worker import is_untouched
 
@@ -165,7 +164,7 @@ def run(exercise, source, given, name):
         where = error.__traceback__
         while where.tb_next and where.tb_frame.f_code.co_filename != FILE:
             where = where.tb_next
-        text = textwrap.shorten(str(error), 300)
+        text = beginning(str(error))
         line = f" It happened in line {where.tb_lineno}." if where.tb_frame.f_code.co_filename == FILE else ""
         return sentence(
             exercise, "it raises an error", f"Your code raised {type(error).__name__}: {text}.{line}"
