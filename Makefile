@@ -7,7 +7,7 @@ VENV = .venv
 RUN = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-letters bench-pages bench-speedrun bench-attention bench-generate bench-judge gallery stills drawings screenshots constraints clean thorough
+.PHONY: help lab check lint model test test-offline test-matrix mutants site notebooks fills prose new-rung format bench-explorers bench-letters bench-pages bench-seeds bench-speedrun bench-attention bench-generate bench-judge gallery stills drawings screenshots constraints clean thorough
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
