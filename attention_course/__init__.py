@@ -19,6 +19,7 @@ Read in this order, the modules are the course again; each imports only from tho
 - `training`: from a batch to a trained model.
 - `plots`: figures of tensors.
 - `speedrun`: a recipe that takes seconds.
+- `answering`: fine-tuning, LoRA, and learning from a reward.
 - `examine`: an examination of any model.
 - `progress`: what a learner has done, in a file.
 - `heroes`, `explorers`, `exercises`, `questions`: the interactive parts, which know no rung.

@@ -29,6 +29,7 @@ ORDER = (
     "looking_inside",
     "speed_run",
     "bytes",
+    "after_pretraining",
     "an_empty_page",
 )
 NUMBER = re.compile(r"\{(" + "|".join(ORDER) + r")\}(\.ipynb)?")
@@ -209,7 +210,7 @@ class Way:
 ASIDE = [
     each
     for each in RUNGS
-    if each.stem in ("cross_and_causal", "a_real_model", "looking_inside", "speed_run", "bytes")
+    if each.stem in ("cross_and_causal", "a_real_model", "looking_inside", "speed_run", "bytes", "after_pretraining")
 ]
 *SOME, LAST = [str(each.number) for each in ASIDE]
 WAYS = (

@@ -44,11 +44,14 @@ class Story:
     order: tuple[str, ...]
 
     @property
+    def fact(self) -> str:
+        """Who gave what to whom, and where: the line up to its questions."""
+        return f"Kind {self.giver} gave poor {self.receiver} a {self.thing} at the {self.place}."
+
+    @property
     def text(self) -> str:
         """The story as one line, without its newline."""
-        questions = " ".join(f"{QUESTIONS[key]}{getattr(self, key)}." for key in self.order)
-        fact = f"Kind {self.giver} gave poor {self.receiver} a {self.thing} at the {self.place}."
-        return f"{fact} {questions}"
+        return " ".join([self.fact, *(f"{QUESTIONS[key]}{getattr(self, key)}." for key in self.order)])
 
 
 def draw_story(rng: random.Random) -> Story:

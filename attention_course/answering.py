@@ -1,0 +1,265 @@
+"""What comes after pretraining: fine-tuning on answers, LoRA, and reinforcement learning from a reward.
+
+The base model reads stories whose questions mostly stay unanswered, as on a sheet of exercises. So it goes on
+with the next question where it should answer.
+"""
+
+import copy
+import random
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attention_course.attention import Cache
+from attention_course.checks import check_numbers, check_sizes, check_type
+from attention_course.gpt import GPT, GPTConfig, autocast, generate
+from attention_course.stories import QUESTIONS, Story, draw_story, pick, write_stories
+from attention_course.text import CharTokenizer
+
+TOKENIZER = CharTokenizer(write_stories(characters=50_000))
+PROMPT, ANSWER = 56, 14  # characters: a fact and a question, and the longest answer with one to spare
+ENDS = TOKENIZER.encode("\n.?")  # an answer ends with the first of these
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a story; `key` is one of QUESTIONS."""
+
+    story: Story
+    key: str
+
+    @property
+    def prompt(self) -> str:
+        """The fact, and the question behind it."""
+        return f"{self.story.fact} {ask(self.key)}"
+
+    @property
+    def answer(self) -> str:
+        """The answer, from its space to its full stop."""
+        return f"{QUESTIONS[self.key].partition('?')[2]}{getattr(self.story, self.key)}."
+
+
+def ask(key: str) -> str:
+    """Return a question without its answer."""
+    return QUESTIONS[key].partition("?")[0] + "?"
+
+
+def draw_questions(rng: random.Random, n: int, held_out: bool = False) -> list[Question]:
+    """Draw n questions about stories.
+
+    A quarter of all facts is held out: they are drawn only, and always, with `held_out`.
+    """
+    check_sizes("draw_questions", 1, n=n)
+    questions = []
+    while len(questions) < n:
+        story, key = draw_story(rng), pick(tuple(QUESTIONS), rng)
+        if (zlib.crc32(story.fact.encode()) % 4 == 0) == held_out:
+            questions.append(Question(story, key))
+    return questions
+
+
+def draw_sheet(rng: random.Random, answered: float = 0.3) -> str:
+    """Draw a line of the base model's text: a fact with three questions, answered or, mostly, not."""
+    story = draw_questions(rng, 1)[0].story
+    if rng.random() < answered:
+        return story.text + "\n"
+    return " ".join([story.fact, *map(ask, story.order)]) + "\n"
+
+
+def draw_block(rng: random.Random, T: int = 129) -> Int[Tensor, " T"]:
+    """Draw up to 24 empty lines and whole sheets behind them, as T ids: so prompts of any length can end alike."""
+    text = "\n" * (1 + int(rng.random() * 24))
+    while len(text) < T:
+        text += draw_sheet(rng)
+    return TOKENIZER.encode(text[:T])
+
+
+def train_base(steps: int = 900, seed: int = 0) -> GPT:
+    """Train a GPT on sheets of exercises, in about half a minute: the base model."""
+    check_sizes("train_base", 1, steps=steps)
+    torch.manual_seed(seed)
+    model, rng = GPT(GPTConfig(TOKENIZER.vocab_size)), random.Random(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=8e-3, betas=(0.9, 0.95), weight_decay=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 8e-3, steps, 0.06, cycle_momentum=False)
+    for _ in range(steps):
+        ids = torch.stack([draw_block(rng) for _ in range(24)])
+        with autocast("auto", ids.device):
+            logits = model(ids[:, :-1])
+        loss = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    return model
+
+
+def pad(questions: Sequence[Question]) -> Int[Tensor, "N PROMPT"]:
+    """Encode prompts, with newlines on the left, so that all end in the last column."""
+    return torch.stack([TOKENIZER.encode(question.prompt.rjust(PROMPT, "\n")) for question in questions])
+
+
+def with_answers(
+    questions: Sequence[Question], answers: Sequence[str]
+) -> tuple[Int[Tensor, "N T"], Bool[Tensor, "N T"]]:
+    """Encode prompts and answers.
+
+    Returns:
+        The ids, shape (N, PROMPT + ANSWER), and where in them the answers are.
+    """
+    ends = torch.stack([TOKENIZER.encode(answer.ljust(ANSWER, "\n")) for answer in answers])
+    ids = torch.cat([pad(questions), ends], dim=1)
+    lengths = torch.tensor([[PROMPT + len(answer)] for answer in answers])
+    places = torch.arange(PROMPT + ANSWER)
+    return ids, (places >= PROMPT) & (places < lengths)
+
+
+def write_answers(
+    model: nn.Module,
+    questions: Sequence[Question],
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> tuple[Int[Tensor, "N T"], Bool[Tensor, "N T"], list[str]]:
+    """Let a model write its answers.
+
+    Returns:
+        The ids, shape (N, PROMPT + ANSWER), where in them the answers are, and the answers as texts.
+    """
+    ids = generate(model, pad(questions), ANSWER, temperature, generator=generator, cache=Cache())
+    ended = torch.isin(ids[:, PROMPT:], ENDS).cumsum(dim=1)
+    written = F.pad(ended[:, :-1] == 0, (1, 0), value=True)  # the character that ends it belongs to it
+    is_answer = F.pad(written, (PROMPT, 0), value=False)
+    return ids, is_answer, [TOKENIZER.decode(row[mask]) for row, mask in zip(ids, is_answer, strict=True)]
+
+
+def accuracy(model: nn.Module, questions: Sequence[Question], temperature: float = 0.0) -> float:
+    """Return the share of questions that a model answers right, word for word, on its own."""
+    generator = torch.Generator().manual_seed(0)
+    _, _, answers = write_answers(model, questions, temperature, generator)
+    return sum(map(right, questions, answers)) / len(questions)
+
+
+def answer_loss(
+    logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"], is_answer: Bool[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """Return the mean cross-entropy of the targets that belong to answers; the prompt is left out."""
+    targets = targets.masked_fill(~is_answer, -100)  # what F.cross_entropy ignores
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
+
+
+def fine_tune(
+    model: nn.Module,
+    steps: int,
+    lr: float = 1e-3,
+    seed: int = 0,
+    loss_of: Callable[..., Tensor] = answer_loss,
+    answer: Callable[[Question, random.Random], str] = lambda question, rng: question.answer,
+) -> None:
+    """Train the parameters that require a gradient on questions with their answers."""
+    rng = random.Random(seed)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr, weight_decay=0)
+    for _ in range(steps):
+        questions = draw_questions(rng, 32)
+        ids, is_answer = with_answers(questions, [answer(question, rng) for question in questions])
+        loss = loss_of(model(ids[:, :-1]), ids[:, 1:], is_answer[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+class LoRALinear(nn.Module):
+    """A linear layer that stays as it is, plus a product of two thin matrices that learn (Hu et al. 2021).
+
+    Args:
+        linear: the layer; its parameters no longer get a gradient.
+        rank: how many columns B has, and rows A. B is 0 at first, so nothing changes before the first step.
+    """
+
+    def __init__(self, linear: nn.Linear, rank: int):
+        check_type(linear, nn.Linear, "LoRALinear", "linear")
+        check_sizes("LoRALinear", 1, rank=rank)
+        super().__init__()
+        self.linear = linear.requires_grad_(False)
+        self.A = nn.Parameter(torch.randn(rank, linear.in_features) * linear.in_features**-0.5)
+        self.B = nn.Parameter(torch.zeros(linear.out_features, rank))
+
+    def forward(self, x: Float[Tensor, "... n_in"]) -> Float[Tensor, "... n_out"]:
+        """Map x (..., in_features) to (..., out_features)."""
+        return self.linear(x) + x @ self.A.T @ self.B.T
+
+
+def add_lora(model: GPT, rank: int) -> None:
+    """Freeze a GPT, and give each linear layer of its blocks two thin matrices."""
+    model.requires_grad_(False)
+    for block in model.transformer.h:
+        for part in (block.attn, block.mlp):
+            for name, layer in list(part.named_children()):
+                if isinstance(layer, nn.Linear):
+                    setattr(part, name, LoRALinear(layer, rank))
+
+
+Reward = Callable[[Question, str], float]
+
+
+def right(question: Question, answer: str) -> float:
+    """Reward an answer that is right, word for word."""
+    return float(answer == question.answer)
+
+
+def names_somebody(question: Question, answer: str) -> float:
+    """Reward an answer in which somebody of the story occurs. It is right for a third of the questions."""
+    return float(question.story.giver in answer or question.story.receiver in answer)
+
+
+def group_advantage(rewards: Float[Tensor, "N G"]) -> Float[Tensor, "N G"]:
+    """Compare each reward with those of the same question: minus their mean, divided by their deviation.
+
+    GRPO (Shao et al. 2024, section 4.1). A group whose rewards are all equal teaches nothing, so it gets 0.
+    """
+    centred = rewards - rewards.mean(dim=1, keepdim=True)
+    return centred / (rewards.std(dim=1, keepdim=True) + 1e-4)
+
+
+def kl_per_token(
+    logits: Float[Tensor, "*B T V"], reference: Float[Tensor, "*B T V"]
+) -> Float[Tensor, "*B T"]:
+    """Return the Kullback–Leibler divergence from a reference, in nats, at each position."""
+    log_p, log_q = logits.log_softmax(dim=-1), reference.log_softmax(dim=-1)
+    return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
+
+
+def reinforce(
+    model: GPT,
+    reward: Reward,
+    steps: int,
+    lr: float = 3e-4,
+    group: int = 8,
+    kl_weight: float = 0.0,
+    seed: int = 0,
+    after: Callable[..., None] = lambda **of_step: None,
+) -> None:
+    """Let a model answer, and make likelier what was rewarded more than its other answers to the question."""
+    reference = copy.deepcopy(model).requires_grad_(False)
+    rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0)
+    for _ in range(steps):
+        questions = [question for question in draw_questions(rng, 8) for _ in range(group)]
+        ids, is_answer, answers = write_answers(model, questions, 1.0, generator)
+        rewards = torch.tensor([*map(reward, questions, answers)]).view(-1, group)
+        advantage = group_advantage(rewards).view(-1, 1)
+
+        logits, written = model(ids[:, :-1]), is_answer[:, 1:]
+        log_p = -F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+        kl = kl_per_token(logits, reference(ids[:, :-1]))
+        loss = ((kl_weight * kl - advantage * log_p) * written).sum() / written.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        after(questions=questions, answers=answers, rewards=rewards, kl=(kl * written).sum(1).mean().item())
