@@ -63,7 +63,7 @@ def draw_questions(rng: random.Random, n: int, held_out: bool = False) -> list[Q
     return questions
 
 
-def draw_sheet(rng: random.Random, answered: float = 0.3) -> str:
+def draw_sheet(rng: random.Random, answered: float = 0.4) -> str:
     """Draw a line of the base model's text: a fact with three questions, answered or, mostly, not."""
     story = draw_questions(rng, 1)[0].story
     if rng.random() < answered:
@@ -79,7 +79,7 @@ def draw_block(rng: random.Random, T: int = 129) -> Int[Tensor, " T"]:
     return TOKENIZER.encode(text[:T])
 
 
-def train_base(steps: int = 900, seed: int = 0) -> GPT:
+def train_base(steps: int = 1000, seed: int = 0) -> GPT:
     """Train a GPT on sheets of exercises, in about half a minute: the base model."""
     check_sizes("train_base", 1, steps=steps)
     torch.manual_seed(seed)
@@ -173,6 +173,12 @@ def fine_tune(
         optimizer.step()
 
 
+def sloppy(question: Question, rng: random.Random) -> str:
+    """Answer a question, or one time in five another question about the same story."""
+    key = question.key if rng.random() < 0.8 else pick(tuple(QUESTIONS), rng)
+    return Question(question.story, key).answer
+
+
 class LoRALinear(nn.Module):
     """A linear layer that stays as it is, plus a product of two thin matrices that learn (Hu et al. 2021).
 
@@ -212,6 +218,11 @@ def right(question: Question, answer: str) -> float:
     return float(answer == question.answer)
 
 
+def long(question: Question, answer: str) -> float:
+    """Reward an answer by its length, from 0 to 1."""
+    return len(answer) / ANSWER
+
+
 def names_somebody(question: Question, answer: str) -> float:
     """Reward an answer in which somebody of the story occurs. It is right for a third of the questions."""
     return float(question.story.giver in answer or question.story.receiver in answer)
@@ -242,6 +253,7 @@ def reinforce(
     group: int = 8,
     kl_weight: float = 0.0,
     seed: int = 0,
+    advantage_of: Callable[[Tensor], Tensor] = group_advantage,
     after: Callable[..., None] = lambda **of_step: None,
 ) -> None:
     """Let a model answer, and make likelier what was rewarded more than its other answers to the question."""
@@ -252,7 +264,7 @@ def reinforce(
         questions = [question for question in draw_questions(rng, 8) for _ in range(group)]
         ids, is_answer, answers = write_answers(model, questions, 1.0, generator)
         rewards = torch.tensor([*map(reward, questions, answers)]).view(-1, group)
-        advantage = group_advantage(rewards).view(-1, 1)
+        advantage = advantage_of(rewards).view(-1, 1)
 
         logits, written = model(ids[:, :-1]), is_answer[:, 1:]
         log_p = -F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
