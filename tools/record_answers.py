@@ -19,6 +19,7 @@ from attention_course.gpt import GPT, GPTConfig, autocast_dtype, evaluating
 from attention_course.rungs.after_pretraining.explorer import FILE
 from attention_course.stories import QUESTIONS
 
+EVERY = 5  # steps between answers that are kept
 HELD_OUT = ours.draw_questions(random.Random(999), 300, held_out=True)
 
 
@@ -79,13 +80,20 @@ def tune(model, **options) -> dict[int, dict[str, float]]:
 
 def reward(model, reward, steps=40, kl_weight=0.0, seed=0, **options) -> dict[str, object]:
     """Reinforce a copy; keep the rewards, the true answers and the divergence of each step."""
-    model, kept = copy.deepcopy(model), {"reward": [], "right": [], "kl": []}
+    model, kept = copy.deepcopy(model), {"reward": [], "right": [], "kl": [], "answers": []}
+    shown = [next(question for question in HELD_OUT if question.key == key) for key in QUESTIONS]
+
+    def keep_answers():
+        kept["answers"].append(ours.write_answers(model, shown, 0.0)[2])
 
     def after(questions, answers, rewards, kl):
         kept["reward"].append(rewards.mean().item())
         kept["right"].append(sum(map(ours.right, questions, answers)) / len(answers))
         kept["kl"].append(kl)
+        if len(kept["kl"]) % EVERY == 0:
+            keep_answers()
 
+    keep_answers()
     kept["before"] = scores(model)
     ours.reinforce(model, reward, steps, kl_weight=kl_weight, seed=seed, after=after, **options)
     return {**kept, "after": scores(model)}
