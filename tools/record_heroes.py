@@ -8,6 +8,7 @@ import re
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 import cells
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attention_course import heroes
+from attention_course.answering import ask
 from attention_course.attention import CrossAttentionHead, MultiHeadAttention, window_mask
 from attention_course.examine import examine
 from attention_course.examine.wrapped_model import WrappedModel
@@ -22,6 +24,7 @@ from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
 from attention_course.heads import HEAD_TARGETS, head_scores, read_weights
 from attention_course.ladder import STAIRCASE
 from attention_course.rungs.a_real_model import explorer_own_attention as own_attention
+from attention_course.rungs.after_pretraining import explorer as rewarding
 from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.smollm import load_smollm
 from attention_course.speedrun import TRICKS, speedrun
@@ -389,6 +392,40 @@ def speed_run() -> dict[str, object]:
     }
 
 
+def after_pretraining() -> dict[str, object]:
+    """Take what was recorded of the first base model, before and after fine-tuning, and of a cheated reward.
+
+    The answers are those of one model, the shares are means of all.
+    """
+    seeds = rewarding.measured()["seeds"]
+    runs = [seed["rewarded"]["names_somebody, 0.0"] for seed in seeds]
+    base = {
+        "steps": None,
+        "answers": seeds[0]["rewarded"]["base, right"]["answers"][0],
+        "right": significant(fmean(seed["base"]["sampled"] for seed in seeds)),
+        "reward": None,
+    }
+    moments = [
+        {
+            "steps": steps,
+            "answers": runs[0]["answers"][steps // rewarding.EVERY],
+            **{
+                of: significant(fmean(run[of][max(steps - 1, 0)] for run in runs))
+                for of in ("right", "reward")
+            },
+        }
+        for steps in range(0, rewarding.STEPS + 1, rewarding.EVERY)
+    ]
+    return {
+        "asked": [
+            {"fact": each.story.fact, "question": ask(each.key), "answer": each.answer}
+            for each in rewarding.SHOWN
+        ],
+        "models": len(seeds),
+        "moments": [base, *moments],
+    }
+
+
 RECORDED = {
     record.__name__: record
     for record in (
@@ -401,6 +438,7 @@ RECORDED = {
         looking_inside,
         an_empty_page,
         speed_run,
+        after_pretraining,
     )
 }
 
