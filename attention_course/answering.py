@@ -7,16 +7,17 @@ with the next question where it should answer.
 import copy
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization
 
 from attention_course.attention import Cache
-from attention_course.checks import check_numbers, check_sizes, check_type
+from attention_course.checks import check_sizes
 from attention_course.gpt import GPT, GPTConfig, autocast, generate
 from attention_course.stories import QUESTIONS, Story, draw_story, pick, write_stories
 from attention_course.text import CharTokenizer
@@ -72,7 +73,7 @@ def draw_sheet(rng: random.Random, answered: float = 0.4) -> str:
 
 
 def draw_block(rng: random.Random, T: int = 129) -> Int[Tensor, " T"]:
-    """Draw up to 24 empty lines and whole sheets behind them, as T ids: so prompts of any length can end alike."""
+    """Draw T ids of text: up to 24 empty lines, so that it has seen padded prompts, and sheets."""
     text = "\n" * (1 + int(rng.random() * 24))
     while len(text) < T:
         text += draw_sheet(rng)
@@ -152,25 +153,12 @@ def answer_loss(
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 
-def fine_tune(
-    model: nn.Module,
-    steps: int,
-    lr: float = 1e-3,
-    seed: int = 0,
-    loss_of: Callable[..., Tensor] = answer_loss,
-    answer: Callable[[Question, random.Random], str] = lambda question, rng: question.answer,
-) -> None:
-    """Train the parameters that require a gradient on questions with their answers."""
-    rng = random.Random(seed)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr, weight_decay=0)
-    for _ in range(steps):
-        questions = draw_questions(rng, 32)
-        ids, is_answer = with_answers(questions, [answer(question, rng) for question in questions])
-        loss = loss_of(model(ids[:, :-1]), ids[:, 1:], is_answer[:, 1:])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+Answerer = Callable[[Question, random.Random], str]
+
+
+def true_answer(question: Question, rng: random.Random) -> str:
+    """Answer a question."""
+    return question.answer
 
 
 def sloppy(question: Question, rng: random.Random) -> str:
@@ -179,35 +167,55 @@ def sloppy(question: Question, rng: random.Random) -> str:
     return Question(question.story, key).answer
 
 
-class LoRALinear(nn.Module):
-    """A linear layer that stays as it is, plus a product of two thin matrices that learn (Hu et al. 2021).
+def fine_tune(
+    model: nn.Module,
+    steps: int,
+    lr: float = 1e-3,
+    seed: int = 0,
+    answer: Answerer = true_answer,
+    loss_of: Callable[[Tensor, Tensor, Tensor], Tensor] = answer_loss,
+) -> None:
+    """Train those parameters that require a gradient on questions with answers, 32 in each step."""
+    rng = random.Random(seed)
+    learns = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(learns, lr, weight_decay=0)
+    for _ in range(steps):
+        questions = draw_questions(rng, 32)
+        answers = [answer(question, rng) for question in questions]
+        ids, is_answer = with_answers(questions, answers)
+        loss = loss_of(model(ids[:, :-1]), ids[:, 1:], is_answer[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(learns, 1.0)
+        optimizer.step()
+
+
+class LoRA(nn.Module):
+    """A matrix that stays as it is, plus a product of two thin ones that learn (Hu et al. 2021, section 4.1).
 
     Args:
-        linear: the layer; its parameters no longer get a gradient.
+        W: the matrix, shape (n_out, n_in).
         rank: how many columns B has, and rows A. B is 0 at first, so nothing changes before the first step.
     """
 
-    def __init__(self, linear: nn.Linear, rank: int):
-        check_type(linear, nn.Linear, "LoRALinear", "linear")
-        check_sizes("LoRALinear", 1, rank=rank)
+    def __init__(self, W: Float[Tensor, "n_out n_in"], rank: int):
+        check_sizes("LoRA", 1, rank=rank)
         super().__init__()
-        self.linear = linear.requires_grad_(False)
-        self.A = nn.Parameter(torch.randn(rank, linear.in_features) * linear.in_features**-0.5)
-        self.B = nn.Parameter(torch.zeros(linear.out_features, rank))
+        n_out, n_in = W.shape
+        self.A = nn.Parameter(torch.randn(rank, n_in) * n_in**-0.5)
+        self.B = nn.Parameter(torch.zeros(n_out, rank))
 
-    def forward(self, x: Float[Tensor, "... n_in"]) -> Float[Tensor, "... n_out"]:
-        """Map x (..., in_features) to (..., out_features)."""
-        return self.linear(x) + x @ self.A.T @ self.B.T
+    def forward(self, W: Float[Tensor, "n_out n_in"]) -> Float[Tensor, "n_out n_in"]:
+        """Map W to W + B A."""
+        return W + self.B @ self.A
 
 
 def add_lora(model: GPT, rank: int) -> None:
-    """Freeze a GPT, and give each linear layer of its blocks two thin matrices."""
+    """Freeze a GPT, and add a product of two thin matrices to each matrix of its blocks."""
     model.requires_grad_(False)
-    for block in model.transformer.h:
-        for part in (block.attn, block.mlp):
-            for name, layer in list(part.named_children()):
-                if isinstance(layer, nn.Linear):
-                    setattr(part, name, LoRALinear(layer, rank))
+    for layer in model.transformer.h.modules():
+        if isinstance(layer, nn.Linear):
+            register_parametrization(layer, "weight", LoRA(layer.weight, rank))
 
 
 Reward = Callable[[Question, str], float]
@@ -249,22 +257,28 @@ def reinforce(
     model: GPT,
     reward: Reward,
     steps: int,
-    lr: float = 3e-4,
-    group: int = 8,
     kl_weight: float = 0.0,
+    lr: float = 3e-4,
     seed: int = 0,
     advantage_of: Callable[[Tensor], Tensor] = group_advantage,
-    after: Callable[..., None] = lambda **of_step: None,
-) -> None:
-    """Let a model answer, and make likelier what was rewarded more than its other answers to the question."""
+) -> Iterator[tuple[list[str], Float[Tensor, "N G"], float]]:
+    """Let a model answer 8 questions 8 times each, and make what was rewarded more than its group likelier.
+
+    REINFORCE (Williams 1992) with the advantage of GRPO. As there is one step per batch of answers, GRPO's
+    ratio of probabilities is 1, and nothing is clipped.
+
+    Yields:
+        After each step its answers, their rewards (8, 8), and their divergence from the model as it began, in
+        nats per answer.
+    """
     reference = copy.deepcopy(model).requires_grad_(False)
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0)
     for _ in range(steps):
-        questions = [question for question in draw_questions(rng, 8) for _ in range(group)]
+        questions = [q for q in draw_questions(rng, 8) for _ in range(8)]
         ids, is_answer, answers = write_answers(model, questions, 1.0, generator)
-        rewards = torch.tensor([*map(reward, questions, answers)]).view(-1, group)
-        advantage = advantage_of(rewards).view(-1, 1)
+        rewards = torch.tensor([*map(reward, questions, answers)]).view(8, 8)
+        advantage = advantage_of(rewards).view(64, 1)
 
         logits, written = model(ids[:, :-1]), is_answer[:, 1:]
         log_p = -F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
@@ -274,4 +288,4 @@ def reinforce(
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        after(questions=questions, answers=answers, rewards=rewards, kl=(kl * written).sum(1).mean().item())
+        yield answers, rewards, (kl * written).sum(dim=1).mean().item()

@@ -78,35 +78,37 @@ def tune(model, **options) -> dict[int, dict[str, float]]:
     return measured
 
 
-def reward(model, reward, steps=40, kl_weight=0.0, seed=0, **options) -> dict[str, object]:
-    """Reinforce a copy; keep the rewards, the true answers and the divergence of each step."""
-    model, kept = copy.deepcopy(model), {"reward": [], "right": [], "kl": [], "answers": []}
+def three_answers(model) -> list[str]:
+    """Answer the first held-out question of each kind."""
     shown = [next(question for question in HELD_OUT if question.key == key) for key in QUESTIONS]
+    return ours.write_answers(model, shown, 0.0)[2]
 
-    def keep_answers():
-        kept["answers"].append(ours.write_answers(model, shown, 0.0)[2])
 
-    def after(questions, answers, rewards, kl):
+def reward(model, reward, steps=40, kl_weight=0.0, seed=0, **options) -> dict[str, object]:
+    """Reinforce a copy; keep the rewards, the share of true answers and the divergence of each step."""
+    model = copy.deepcopy(model)
+    kept = {"before": scores(model), "reward": [], "right": [], "kl": [], "answers": [three_answers(model)]}
+    rewarded = ours.reinforce(model, reward, steps, kl_weight, seed=seed, **options)
+    asked = random.Random(seed)  # the questions that reinforce draws
+    for step, (answers, rewards, kl) in enumerate(rewarded, start=1):
+        questions = [question for question in ours.draw_questions(asked, 8) for _ in range(8)]
         kept["reward"].append(rewards.mean().item())
         kept["right"].append(sum(map(ours.right, questions, answers)) / len(answers))
         kept["kl"].append(kl)
-        if len(kept["kl"]) % EVERY == 0:
-            keep_answers()
-
-    keep_answers()
-    kept["before"] = scores(model)
-    ours.reinforce(model, reward, steps, kl_weight=kl_weight, seed=seed, after=after, **options)
+        if step % EVERY == 0:
+            kept["answers"].append(three_answers(model))
     return {**kept, "after": scores(model)}
 
 
-def coin(question, answer, rng=random.Random(0)):
+def coin(question, answer) -> float:
     """Reward by the toss of a coin."""
-    return float(rng.random() < 0.5)
+    return float(random.random() < 0.5)
 
 
 def measure(seed: int) -> dict[str, object]:
     """Do all of it with the base model of one seed."""
     torch.set_num_threads(1)
+    random.seed(seed)
     base = ours.train_base(seed=seed)
     torch.manual_seed(seed)
     new = GPT(GPTConfig(ours.TOKENIZER.vocab_size))
@@ -132,7 +134,9 @@ def measure(seed: int) -> dict[str, object]:
     kept["sloppy"] = scores(sloppy)
     for name in ("right", "names_somebody", "long"):
         for kl_weight in (0.0, 0.1, 1.0):
-            rewarded[f"{name}, {kl_weight}"] = reward(sloppy, getattr(ours, name), kl_weight=kl_weight, seed=seed)
+            rewarded[f"{name}, {kl_weight}"] = reward(
+                sloppy, getattr(ours, name), kl_weight=kl_weight, seed=seed
+            )
     return three_decimals(kept)
 
 
