@@ -159,6 +159,19 @@ def test_the_race_is_that_of_the_recipes_up_to_the_mark():
     assert runners[-1]["seconds"][-1] < runners[0]["seconds"][-1]
 
 
+def test_the_rewarded_models_are_those_that_were_measured_and_the_answer_is_true_of_them():
+    shown = hero("after_pretraining")
+    assert json.loads(json.dumps(record_heroes.after_pretraining())) == shown.data
+    base, tuned, *rewarded = shown.data["moments"]
+    who, *_ = shown.data["asked"]
+    assert base["answers"][0] == " What?" in shown.ask["choices"][shown.ask["right"]].replace("“", " ")
+    assert who["answer"] in shown.ask["choices"][0].replace("“", " ")
+    assert base["right"] < 0.1
+    assert tuned["right"] > 0.5
+    assert rewarded[-1]["right"] < tuned["right"] - 0.2
+    assert rewarded[-1]["reward"] > tuned["reward"] + 0.2
+
+
 # The empty page
 
 T = 8

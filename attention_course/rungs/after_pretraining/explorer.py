@@ -1,14 +1,9 @@
 """What a reward makes of a fine-tuned model, step by step: the reward, the true answers, and what it writes.
 
-measured.json is written by `tools/record_answers.py`, which says how: for each base model its scores, and for
-each reward and KL weight the rewards, the true answers and the divergence of each step, and every few steps
-what it answers to the questions of SHOWN.
+`tools/record_answers.py` measured them with five fine-tuned models.
 """
 
-import json
 import random
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import ipywidgets
@@ -18,9 +13,9 @@ from torch import Tensor
 from attention_course import answering
 from attention_course.explorers.figure import LiveFigure
 from attention_course.plots import Lines, Text, visible
+from attention_course.rungs.after_pretraining.measured import measured
 from attention_course.stories import QUESTIONS
 
-FILE = Path(__file__).with_name("measured.json")
 STEPS, EVERY = 40, 5  # of reinforcement learning; after every five of them the answers are kept
 HELD_OUT = answering.draw_questions(random.Random(999), 300, held_out=True)
 SHOWN = [next(question for question in HELD_OUT if question.key == key) for key in QUESTIONS]
@@ -34,19 +29,13 @@ MOVED = 0.05  # what changes less hardly moves
 WRITTEN = 0.3  # shade of what the model writes
 
 
-@cache
-def measured() -> dict[str, Any]:
-    """Return what measured.json holds: the machine, and for each seed all that was measured."""
-    return json.loads(FILE.read_text(encoding="utf-8"))
-
-
 def controls() -> dict[str, ipywidgets.ValueWidget]:
-    """Return the reward, the KL weight and the steps."""
+    """Return the reward, the leash, which is the KL weight, and the steps."""
     return {
         "reward": ipywidgets.Dropdown(
             options=list(REWARDS), value="a name of the story", description="reward"
         ),
-        "leash": ipywidgets.SelectionSlider(options=LEASHES, description="leash (KL weight)"),
+        "leash": ipywidgets.SelectionSlider(options=LEASHES, description="leash"),
         "steps": ipywidgets.IntSlider(STEPS, 0, STEPS, EVERY, description="steps"),
     }
 
@@ -59,17 +48,24 @@ def compute(reward: str, leash: float, steps: int) -> dict[str, Any]:
             share of true ones, and the nats per answer from where the model began. Before the first step
             N is 1: its answers are written before anything changes.
         answers: of the first model after these steps, greedy, to each question of SHOWN.
-        steps: as given.
+        leash, steps: as given.
     """
     runs = [seed["rewarded"][f"{REWARDS[reward]}, {leash}"] for seed in measured()["seeds"]]
     curves = {
-        of: torch.tensor([run[of] for run in runs])[:, : max(steps, 1)] for of in ("reward", "right", "kl")
+        of: torch.tensor([run[of] for run in runs], dtype=torch.float64)[:, : max(steps, 1)]
+        for of in ("reward", "right", "kl")
     }
-    return {**curves, "answers": runs[0]["answers"][steps // EVERY], "steps": steps}
+    return {**curves, "answers": runs[0]["answers"][steps // EVERY], "leash": leash, "steps": steps}
 
 
 def draw(
-    figure: LiveFigure, reward: Tensor, right: Tensor, kl: Tensor, answers: list[str], steps: int
+    figure: LiveFigure,
+    reward: Tensor,
+    right: Tensor,
+    kl: Tensor,
+    answers: list[str],
+    leash: float,
+    steps: int,
 ) -> None:
     """Show reward and true answers over the steps, and the answers; the caption says what happened."""
     figure.show(
@@ -84,7 +80,7 @@ def draw(
             x_limits=(1, STEPS),
         ),
         sheet(answers, f"What one of them writes after {steps} steps"),
-        caption=words(reward, right, kl, steps),
+        caption=words(reward, right, kl, leash, steps),
     )
 
 
@@ -100,24 +96,25 @@ def sheet(answers: list[str], title: str) -> Text:
     return Text(title, text, torch.tensor(shades))
 
 
-def words(reward: Tensor, right: Tensor, kl: Tensor, steps: int) -> str:
+def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -> str:
     """Return the caption: what happened to reward and true answers, and how far the models have moved."""
-    first, last = right[:, -1].min(), right[:, -1].max()
-    each = f"{first:.2f} to {last:.2f} in the {len(right)} models"
-    ends = [(curve[:, 0].mean().item(), curve[:, -1].mean().item()) for curve in (reward, right)]
+    trues = right[:, -1]
+    each = f"{trues.min():.2f} to {trues.max():.2f} in the {len(right)} models"
     if not steps:
         return (
-            f"Before any step the reward is {ends[0][0]:.2f}, and {ends[1][0]:.2f} of the answers are true "
-            f"({each}). They are sampled at temperature 1."
+            f"Before the first step the reward is {reward.mean():.2f}, and {right.mean():.2f} of the answers "
+            f"are true ({each})."
         )
-    (paid, now_paid), (true, now_true) = ends
+    held = f"On a leash of {leash}" if leash else "Without a leash"
     return (
-        f"From step 1 to step {steps} the reward {change(*ends[0])} ({paid:.2f} → {now_paid:.2f}), and the "
-        f"share of true answers {change(*ends[1])} ({true:.2f} → {now_true:.2f}; {each}). By then an answer "
-        f"is {kl[:, -1].mean():.2f} nats (KL) away from what the model wrote before the first step."
+        f"{held} the reward {change(reward)} from step 1 to step {steps}, and the share of true answers "
+        f"{change(right)}, {each}. By then an answer is {kl[:, -1].mean():.2f} nats (KL) away from what the "
+        "model wrote before the first step."
     )
 
 
-def change(before: float, after: float) -> str:
-    """Return in a word what becomes of a number."""
-    return "hardly moves" if abs(after - before) < MOVED else "rises" if after > before else "falls"
+def change(curves: Tensor) -> str:
+    """Return in words what becomes of the mean of S curves, shape (S, N)."""
+    before, after = curves.mean(dim=0)[[0, -1]].tolist()
+    moves = "hardly moves" if abs(after - before) < MOVED else "rises" if after > before else "falls"
+    return f"{moves} ({before:.2f} → {after:.2f})"

@@ -34,7 +34,7 @@ function play(stage, { asked, models, moments }) {
     svg(stage.svg, "text", { x: left, y, class: "start code muted", style }, fact);
     const line = svg(stage.svg, "text", { x: left, y: y + stage.fit(22, 20), class: "start code", style });
     svg(line, "tspan", {}, question);
-    return svg(line, "tspan", { "font-weight": 600 });
+    return svg(line, "tspan", { class: "answer", "font-weight": 600 });
   });
 
   // The bars.
@@ -42,7 +42,7 @@ function play(stage, { asked, models, moments }) {
   const bars = names.map((name, at) => {
     const x = place + apart * at;
     svg(stage.svg, "rect", { x, y: ground - tall, width: wide, height: tall, fill: "none", stroke: "var(--faint)" });
-    const bar = svg(stage.svg, "rect", { x, width: wide, fill: colours[at], "fill-opacity": 0.85 });
+    const bar = svg(stage.svg, "rect", { class: "bar", x, width: wide, fill: colours[at], "fill-opacity": 0.85 });
     svg(stage.svg, "text", { x: x + wide / 2, y: ground + 16, class: "small" }, name);
     return { bar, share: svg(stage.svg, "text", { x: x + wide / 2, class: "strong halo" }) };
   });
