@@ -59,18 +59,72 @@ assert 1 / 2 + 1 / 2 == 1
 # %% [markdown]
 # ## Exercises
 #
-# <!--task after_pretraining_halve-->
+# ### 1. The loss of the answers
+#
+# <!--task masked_loss-->
 
 # %% tags=["folded"]
 # Fill in, or go on and write it all
-fill("after_pretraining_halve")
+fill("masked_loss")
+
 
 # %%
-def my_half(x):
+def my_masked_loss(logits, targets, is_answer):
     raise NotImplementedError
 
 
-check("after_pretraining_halve", my_half)
+check("masked_loss", my_masked_loss)
+
+# %% [markdown]
+# ### 2. LoRA
+#
+# <!--task lora-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("lora")
+
+
+# %%
+def my_lora(x, W, A, B, alpha):
+    raise NotImplementedError
+
+
+check("lora", my_lora)
+
+# %% [markdown]
+# ### 3. Better than the others
+#
+# <!--task group_advantage-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("group_advantage")
+
+
+# %%
+def my_group_advantage(rewards):
+    raise NotImplementedError
+
+
+check("group_advantage", my_group_advantage)
+
+# %% [markdown]
+# ### 4. How far from the reference
+#
+# <!--task kl_per_token-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("kl_per_token")
+
+
+# %%
+def my_kl_per_token(logits, reference):
+    raise NotImplementedError
+
+
+check("kl_per_token", my_kl_per_token)
 
 # %% [markdown]
 # ## To remember
