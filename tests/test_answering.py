@@ -121,7 +121,10 @@ def test_a_step_makes_what_did_better_likelier():
 def test_the_divergence_is_that_of_pytorch():
     logits, reference = torch.randn(2, 3, 4, 5)
     kl = ours.kl_per_token(logits, reference)
-    ours_of = torch.distributions.Categorical(logits=logits), torch.distributions.Categorical(logits=reference)
+    ours_of = (
+        torch.distributions.Categorical(logits=logits),
+        torch.distributions.Categorical(logits=reference),
+    )
     torch.testing.assert_close(kl, torch.distributions.kl_divergence(*ours_of))
     assert (ours.kl_per_token(logits, logits) == 0).all()
 

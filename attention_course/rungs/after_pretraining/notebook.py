@@ -48,6 +48,8 @@ from attention_course.answering import (
     accuracy,
     draw_questions,
     draw_sheet,
+    group_advantage,
+    kl_per_token,
     sloppy,
     train_base,
     true_answer,
@@ -316,13 +318,7 @@ def right(question, answer):
 
 
 # %% [markdown]
-# You can't take the gradient of `right`, because it isn't made of tensors. But you can let the model write, see what got a reward, and make that likelier. How much likelier? Let it answer the same question eight times, sampled. An answer that did better than the other seven should become likelier, and one that did worse, less likely. That difference is the **advantage**, here measured in standard deviations of the group. Change the rewards below, until an answer that's right gets an advantage of less than 1.
-
-
-# %%
-def group_advantage(rewards):
-    centred = rewards - rewards.mean(dim=1, keepdim=True)
-    return centred / (rewards.std(dim=1, keepdim=True) + 1e-4)
+# You can't take the gradient of `right`, because it isn't made of tensors. But you can let the model write, see what got a reward, and make that likelier. How much likelier? Let it answer the same question eight times, sampled. An answer that did better than the other seven should become likelier, and one that did worse, less likely. That difference is the **advantage**, here measured in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below, until an answer that's right gets an advantage of less than 1.
 
 
 # %% tags=["do"]
@@ -351,11 +347,6 @@ def policy_loss(log_p, advantage, written):
 
 
 # %%
-def kl_per_token(logits, reference):
-    log_p, log_q = logits.log_softmax(dim=-1), reference.log_softmax(dim=-1)
-    return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
-
-
 def reinforce(
     model,
     reward,
@@ -480,7 +471,7 @@ report.wrong
 #
 # ## A leash
 #
-# Whoever trains with rewards that people or models made up knows this, and keeps the model on a leash. The loss also says how far the model has moved from where it began, its reference. The **KL divergence** is the mean difference of their log-probabilities, over what the model itself would write. That's `kl_per_token` above, and `kl_weight` says how much it counts.
+# Whoever trains with rewards that people or models made up knows this, and keeps the model on a leash. The loss also says how far the model has moved from where it began, its reference. The **KL divergence** is the mean difference of their log-probabilities, over what the model itself would write. In the loop that's `kl`, and `kl_weight` says how much it counts. (`kl_per_token` is the last exercise.)
 
 # %% tags=["folded"]
 # Question
