@@ -64,7 +64,6 @@ def test_the_marked_letters_are_the_answers():
 
 
 def test_an_answer_ends_with_its_first_stop():
-    """A model whose next letter is the one after it in the alphabet of ids, and a text that it begins with."""
     ids, is_answer, answers = ours.write_answers(small(), EXAM, 1.0, torch.Generator().manual_seed(0))
     ends = ".?\n"
     assert any(len(answer) < ours.ANSWER for answer in answers)
