@@ -245,6 +245,16 @@ def group_advantage(rewards: Float[Tensor, "N G"]) -> Float[Tensor, "N G"]:
     return centred / (rewards.std(dim=1, keepdim=True) + 1e-4)
 
 
+def policy_loss(
+    log_p: Float[Tensor, "N T"], advantage: Float[Tensor, "N 1"], written: Bool[Tensor, "N T"]
+) -> Float[Tensor, ""]:
+    """Return a loss whose gradient raises the log-probabilities of what did better than its group.
+
+    The mean is over all characters that the model wrote, so a long answer counts more than a short one.
+    """
+    return -(advantage * log_p * written).sum() / written.sum()
+
+
 def kl_per_token(
     logits: Float[Tensor, "*B T V"], reference: Float[Tensor, "*B T V"]
 ) -> Float[Tensor, "*B T"]:
@@ -283,7 +293,8 @@ def reinforce(
         logits, written = model(ids[:, :-1]), is_answer[:, 1:]
         log_p = -F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
         kl = kl_per_token(logits, reference(ids[:, :-1]))
-        loss = ((kl_weight * kl - advantage * log_p) * written).sum() / written.sum()
+        loss = policy_loss(log_p, advantage, written)
+        loss = loss + kl_weight * (kl * written).sum() / written.sum()
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -210,7 +210,8 @@ class Way:
 ASIDE = [
     each
     for each in RUNGS
-    if each.stem in ("cross_and_causal", "a_real_model", "looking_inside", "speed_run", "bytes", "after_pretraining")
+    if each.stem
+    in ("cross_and_causal", "a_real_model", "looking_inside", "speed_run", "bytes", "after_pretraining")
 ]
 *SOME, LAST = [str(each.number) for each in ASIDE]
 WAYS = (

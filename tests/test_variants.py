@@ -61,6 +61,10 @@ def where_are_the(question: str) -> str:
     return found
 
 
+def learning_at_rank(n_out: float, n_in: float, rank: float) -> float:
+    return torch.zeros(int(n_out), int(rank)).numel() + torch.zeros(int(rank), int(n_in)).numel()
+
+
 def matrix(question: str) -> str:
     numbers_of_column = re.search(r"holds ([\d ]+) from top", question)[1].split()
     column = torch.arange(len(numbers_of_column))[:, None]
@@ -272,6 +276,8 @@ RIGHT = {  # the question, and how its right answer begins
     "where_to_look_for_the_answer": lambda q: "At “" + re.search(r"poor (\w+)", q)[1] + "”",
     "fewer_steps": lambda q: "You can't tell without the seconds per step",
     "after_newton_schulz": after_muon,
+    "how_many_at_rank_1": lambda q: f"{learning_at_rank(*numbers(q)[:3]):,.0f}",
+    "a_group_that_is_all_wrong": lambda q: "Nothing, because every advantage is 0",
     "size_of_the_table": size_of_scores,
     "largest_tensor": largest,
     "reading_and_writing": lambda q: "Writing",

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attention_course import flash, gpt
+from attention_course import answering, flash, gpt
 from attention_course.attention import (
     Cache,
     MultiHeadAttentionList,
@@ -170,6 +170,18 @@ def speed_up(old, new, mark):
     return torch.tensor([first, second, first / second])
 
 
+def lora_layer(x, W, A, B, alpha):
+    thin = {"A": A, "B": alpha / len(A) * B}
+    return F.linear(x, torch.func.functional_call(answering.LoRA(W, len(A)), thin, W.detach()))
+
+
+def divergence(logits, reference):
+    log_p, log_q = logits.log_softmax(dim=-1), reference.log_softmax(dim=-1)
+    pytorch = F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(dim=-1)
+    assert close(pytorch, answering.kl_per_token(logits, reference))
+    return pytorch
+
+
 def swaps(model, ids):
     """Look at all swaps at once, in doubles: what only rounds is far below what moves."""
     exact = an_empty_page.Model(model.kind, model.table.double())
@@ -213,6 +225,10 @@ ORACLES: dict[str, Callable] = {
     "newton_schulz_step": by_singular_values,
     "learning_rate_schedule": schedule,
     "speed_up": speed_up,
+    "masked_loss": answering.answer_loss,
+    "lora": lora_layer,
+    "group_advantage": answering.group_advantage,
+    "kl_per_token": divergence,
     "swaps_noticed": swaps,
     "context_length": lambda model, ids: torch.tensor(REACH.get(model.kind, len(ids))),
 }
@@ -315,6 +331,16 @@ def nearly_orthogonal():
     return before[0] / before[-1] > 3 and 0.6 < after[-1] < after[0] < 1.3
 
 
+def merged(layer):
+    x, W, A, B, alpha = inputs("lora")[4]
+    return equal(x @ (W + alpha / len(A) * B @ A).T, layer(x, W, A, B, alpha))
+
+
+def cheap_only_where_the_model_is_silent(divergence):
+    sure, open_to_both = torch.tensor([[[9.0, 0.0]]]), torch.zeros(1, 1, 2)
+    return divergence(open_to_both, sure).item() > 5 * divergence(sure, open_to_both).item()
+
+
 FACTS = {  # words of a task or an insight, and whether they are true
     ("causal_mean_softmax", "A fill of -1e9 passes"): lambda f: (
         check("causal_mean_softmax", large_negative).passed and torch.full((1, 3), -1e9).softmax(dim=-1).all()
@@ -340,6 +366,8 @@ FACTS = {  # words of a task or an insight, and whether they are true
     ("rotate", "how far apart"): lambda f: distance_alone(),
     ("encode_word", "49,000 merges"): lambda f: 48_500 < SMOLLM.vocab_size - 256 < 49_500,
     ("newton_schulz_step", "bring nearly all of them to about 1"): lambda f: nearly_orthogonal(),
+    ("lora", "add (alpha / rank) B A to W once and for all"): merged,
+    ("kl_per_token", "large where the model writes what the reference"): cheap_only_where_the_model_is_silent,
     ("learning_rate_schedule", "½, 1, 1, 1, 1, ¾, ½, ¼"): lambda f: (
         f(1.0, 8, 2, 4).tolist() == [0.5, 1, 1, 1, 1, 0.75, 0.5, 0.25]
     ),

@@ -827,7 +827,7 @@ answer, end
 # %% [markdown]
 # ### More: how it was trained to answer, and why it repeats itself
 #
-# It's a small model, and it will be wrong about many things in fluent English. (If you type a control token yourself, you forge a turn, unless the program forbids it.) It was pretrained on 2<!--given--> trillion tokens. Training on conversations was the first of two further steps. In the second, the model saw pairs of answers to the same question and learned to favour the one that people or programs had preferred (DPO; Rafailov et al. 2023). This course doesn't cover that step.
+# It's a small model, and it will be wrong about many things in fluent English. (If you type a control token yourself, you forge a turn, unless the program forbids it.) It was pretrained on 2<!--given--> trillion tokens. Training on conversations was the first of two further steps. In the second, the model saw pairs of answers to the same question and learned to favour the one that people or programs had preferred (DPO; Rafailov et al. 2023). Rung {after_pretraining} takes the first of these steps with a model of your own, and says how the second differs.
 #
 # At temperature 0, long texts tend to end in a loop, because a phrase that occurred once is more probable the next time, and greedy decoding always takes the most probable one. Heads that look back for an earlier match probably play a part. They look up what came next last time, which, once the text repeats, is the phrase itself.
 

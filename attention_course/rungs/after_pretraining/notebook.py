@@ -1,24 +1,24 @@
 # %% [markdown]
-# # Rung {after_pretraining}: after_pretraining
+# # Rung {after_pretraining}: it learns to answer
 #
 # <!--ladder-->
 #
-# **You will build** half of a number.
+# **You will build** the loops that turn a model that continues texts into one that answers questions, and a reward that it learns to cheat.
+#
+# Rung {bigram_to_gpt}'s GPT answered because in its text each question came with its answer. Most texts aren't like that. Below, a GPT has read thousands of sheets of exercises. What happens when you ask it something?
 
 # %% tags=["hero", "folded"]
-# The opening picture: drag the ring
+# The opening picture: guess first, then see how it goes on
 from attention_course.heroes import hero
 
 hero("after_pretraining")
 
 # %% [markdown]
-# **You need** [rung {bag_of_words}]({bag_of_words}.ipynb).
+# **You need** [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the training loop. Only the end needs [rung {a_real_model}]({a_real_model}.ipynb), for its real model.
 #
-# <!--time-->
+# <!--time--> Training takes about a minute and a half in all.
 #
 # <!--test-out-->
-#
-# ![The transformer as a drawing. Lit is what this rung builds: the logits.](images/transformer_after_pretraining.svg)
 
 # %% tags=["folded"]
 # Two questions from the rungs below
@@ -27,54 +27,589 @@ from attention_course.questions import warm_up
 warm_up("after_pretraining")
 
 # %% [markdown]
-# ## The question
+# ![The transformer as a drawing. Nothing in it changes in this rung; highlighted are the logits, which it trains on other targets.](images/transformer_after_pretraining.svg)
 #
-# How much is half of one?
+# ## It can, but it doesn't
+#
+# Every line of its text is a sheet of exercises, with a fact and three questions. On four<!--given--> sheets of ten somebody has filled in the answers.
 
-# %%
+# %% tags=["folded"]
+# Imports
+import copy
+import random
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.utils.parametrize import register_parametrization
+
+from attention_course.answering import (
+    TOKENIZER,
+    accuracy,
+    draw_questions,
+    draw_sheet,
+    group_advantage,
+    kl_per_token,
+    sloppy,
+    train_base,
+    true_answer,
+    with_answers,
+    write_answers,
+)
+from attention_course.attention import Cache
+from attention_course.examine import examine
 from attention_course.exercises import check
 from attention_course.explorers import explore
 from attention_course.fills import fill
+from attention_course.gpt import GPT, generate
+from attention_course.plots import Lines, picture
+from attention_course.progress import progress
 from attention_course.questions import ask
+from attention_course.rungs.after_pretraining.measured import (
+    measured,
+    spread,
+)
+from attention_course.smollm import chat, load_smollm, skip_cells
 
-print(1 / 2)
+progress("after_pretraining")
+
+# %% tags=["do"]
+rng = random.Random(1)
+for _ in range(5):
+    print(draw_sheet(rng), end="")
+
+# %% [markdown]
+# The next cell trains a GPT on such sheets, with the loop of rung {bigram_to_gpt}. It takes about a minute, which is the longest wait of this rung.
+
+# %% tags=["long:1000"]
+base = train_base(steps=1000)
+
+# %% [markdown]
+# Now an exam of 300 questions. A quarter of all facts are held out, so the model has never read any of these.
+
+# %% tags=["nbval-ignore-output", "name:exam"]
+exam = draw_questions(random.Random(999), 300, held_out=True)
+
+
+def show(model, questions=exam[2:8]):
+    _, _, answers = write_answers(model, questions, temperature=0)
+    for question, answer in zip(questions, answers):
+        print(f"{question.prompt:56}{answer!r}")
+    print(f"right: {accuracy(model, exam):.2f}")
+
+
+show(base)
 
 # %% tags=["folded"]
 # Question
-ask("after_pretraining_half")
+ask("none_of_300")
 
 # %% [markdown]
-# ## Explore
+# It answers nothing, because that's not what usually comes next. On most sheets a question is followed by another one, and this model predicts what usually comes next. A model that has only been pretrained is called a **base model**. It doesn't answer you, it continues your text.
+#
+# Does it know the answer? You can find out by starting the answer yourself. Run the cell, then put in other questions and other first letters.
+
+# %% tags=["do", "nbval-ignore-output"]
+def go_on(model, text):
+    ids = TOKENIZER.encode("\n" * (58 - len(text)) + text)[None]
+    written = generate(model, ids, 12, temperature=0, cache=Cache())
+    return TOKENIZER.decode(written[0, ids.shape[1] :])
+
+
+go_on(base, "Kind Tom gave poor Ben a kite at the barn. Who got it? P")
+
+# %% tags=["folded", "name:base"]
+# Measured beforehand: five base models, each from another seed
+alone = spread("base", "greedy")
+begun = spread("base", "begun")
+sampled = spread("base", "sampled")
+print(measured()["machine"])
+print(f"right, alone:              {alone}")
+print(f"right, first letter given: {begun}")
+print(f"right, sampled:            {sampled}")
+
+# %% [markdown]
+# We trained five such models, and each of them answers 0<!--given--> of the 300 questions on its own. With the first letter given they get {{begun}} right. So the skill is there, and what's missing is the habit of using it. Even the habit isn't quite missing. If you sample instead of taking the likeliest letter, the share is {{sampled}}, because on some sheets the answer did come next.
+#
+# ## Show it what you want
+#
+# So show it. **Supervised fine-tuning**, or SFT, trains the same model a little longer, on examples of what you want, here on questions with their answers. Each example is one row with two parts.
+
+# %% tags=["nbval-ignore-output", "name:rows"]
+three = draw_questions(random.Random(1), 3)
+ids, is_answer = with_answers(three, [each.answer for each in three])
+for row, mask in zip(ids, is_answer):
+    print(TOKENIZER.decode(row).replace("\n", "↵"))
+    print("".join(" ^"[int(each)] for each in mask))
 
 # %% tags=["folded"]
-# Explorer
+# Question
+ask("what_the_prompt_teaches")
+
+# %% [markdown]
+# The usual choice is to leave the prompt out of the loss, because you'll always write it yourself. Its letters are still read, and the answer attends to them. They just aren't targets. PyTorch's cross-entropy has a target for that, `ignore_index`, which it skips in the sum and in the count.
+
+# %% tags=["folded"]
+# Fill in: the loss of the answers alone
+fill("answer_loss")
+
+
+# %% tags=["folded", "name:answer_loss"]
+# The loss of the answers alone
+def answer_loss(logits, targets, is_answer):
+    targets = targets.masked_fill(~is_answer, -100)
+    return F.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), ignore_index=-100
+    )
+
+
+# %% [markdown]
+# The rest is the loop that you know, with 32 questions in each step.
+
+
+# %%
+def fine_tune(
+    model, steps, lr=1e-3, seed=0, answer=true_answer, loss_of=answer_loss
+):
+    rng = random.Random(seed)
+    learns = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(learns, lr, weight_decay=0)
+    for _ in range(steps):
+        questions = draw_questions(rng, 32)
+        answers = [answer(question, rng) for question in questions]
+        ids, is_answer = with_answers(questions, answers)
+        loss = loss_of(model(ids[:, :-1]), ids[:, 1:], is_answer[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(learns, 1.0)
+        optimizer.step()
+
+
+# %% tags=["folded"]
+# Question
+ask("how_many_steps")
+
+# %% tags=["do", "nbval-ignore-output"]
+tuned = copy.deepcopy(base)
+fine_tune(tuned, steps=10)
+show(tuned)
+
+# %% tags=["folded", "long"]
+# Check: ten steps are enough for most answers
+assert accuracy(base, exam) < 0.05
+assert accuracy(tuned, exam) > 0.6
+
+# %% [markdown]
+# Look at the last line. Ten steps took less than a second, and a model that answered nothing now answers nearly everything. Did it learn to look things up in ten steps? Try fewer steps, then look at two controls. One is a new GPT that never read a sheet, and it gets the same ten steps. The other is the base model, tuned on the answers to *other* people's stories.
+
+# %% tags=["folded", "name:controls"]
+# Measured beforehand: ten steps, and what they do without the skill
+base_tuned = spread("answers", "greedy", steps=10)
+new_tuned = spread("a new model", "greedy", steps=10)
+others_tuned = spread("answers of others", "greedy", steps=10)
+print(f"base model, true answers:         {base_tuned}")
+print(f"new GPT, true answers:            {new_tuned}")
+print(f"base model, answers of others:    {others_tuned}")
+
+# %% [markdown]
+# The new GPT gets {{new_tuned}} right, so ten steps can't teach the skill. The model that saw other people's answers has learned the form, a “Poor” and a name, but only {{others_tuned}} of its answers are right. True answers bring {{base_tuned}}. So here fine-tuning mostly brings out what pretraining has put in. Zhou et al. (2023) suspect the same of large models, after tuning one on a thousand good answers.
+#
+# ### More: does it matter that the prompt is left out?
+#
+# You can measure it. We tuned the same five models on all letters, and once more with half of the loss on the answers, because the 14 columns of an answer are few beside the 56 of the prompt.
+
+# %% tags=["folded", "name:prompts"]
+# Measured beforehand: with the prompt in the loss, and without it
+ways = ("answers", "with the prompt", "with the prompt, answers heavier")
+for way in ways:
+    for steps in (10, 120):
+        greedy = spread(way, "greedy", steps)
+        prompts = spread(way, "prompts", steps)
+        print(f"{way:33}{steps:4} {greedy:20} prompt {prompts}")
+
+# %% [markdown]
+# PROMPTS
+#
+# ### More: padding, and the token that ends an answer
+#
+# Rows in a batch have to be equally long, so the short ones are padded. We pad with newlines, on the left of the prompt and after the answer, and none of them is a target.
+#
+# Which targets count is decided here by their place. Many programs decide by the token instead, and leave out every padding token. That's fine as long as no real token has the same id. But many tokenizers come without a padding token, and then people reuse the token that ends a text. Now leaving out the padding also leaves out the end of each answer, so the model never learns to stop. In our rows the full stop ends an answer, it's a target, and the padding is something else.
+#
+# ## Two thin matrices
+#
+# Fine-tuning changed all {{sum(p.numel() for p in base.parameters()):,}} parameters. That's nothing here, but a model of 70 billion parameters fills 140 GB in 16 bits, and AdamW keeps two more numbers for each of them. Then you'd need another 140 GB for every task.
+#
+# **LoRA** (Hu et al. 2021) leaves each matrix W as it is and adds a product of two thin ones, W + B A. If W is 256 × 64, then with rank 1 B is a column of 256 numbers and A a row of 64. At first B is 0, so the model is still the old one.
+
+# %% tags=["folded"]
+# Question
+ask("how_many_at_rank_1")
+
+
+# %%
+class LoRA(nn.Module):
+    def __init__(self, W, rank):
+        super().__init__()
+        n_out, n_in = W.shape
+        self.A = nn.Parameter(torch.randn(rank, n_in) * n_in**-0.5)
+        self.B = nn.Parameter(torch.zeros(n_out, rank))
+
+    def forward(self, W):
+        return W + self.B @ self.A
+
+
+def add_lora(model, rank):
+    model.requires_grad_(False)
+    for layer in model.transformer.h.modules():
+        if isinstance(layer, nn.Linear):
+            register_parametrization(
+                layer, "weight", LoRA(layer.weight, rank)
+            )
+
+
+# %% [markdown]
+# `register_parametrization` puts such a module behind a parameter, so that whoever asks for `layer.weight` gets W + B A. Only A and B get a gradient. Try rank 4, and compare.
+
+# %% tags=["do", "nbval-ignore-output"]
+thin = copy.deepcopy(base)
+add_lora(thin, rank=1)
+learns = sum(p.numel() for p in thin.parameters() if p.requires_grad)
+fine_tune(thin, steps=10, lr=1e-2)
+print(f"{learns:,} parameters learn")
+show(thin)
+
+# %% tags=["folded", "name:ranks"]
+# Measured beforehand: rank 1, 2, 4, and all parameters, after ten steps
+rank_1 = spread("rank 1", "greedy", steps=10)
+for way in ("rank 1", "rank 2", "rank 4", "answers"):
+    print(f"{way:8} {spread(way, 'greedy', steps=10)}")
+
+# %% [markdown]
+# Rank 1 gets {{rank_1}} right and all parameters get {{base_tuned}}, so here two thin matrices are enough to bring the skill out. (Each has its own learning rate. The thin matrices need a larger one.)
+#
+# ### More: what LoRA is good for, and how it's merged
+#
+# An optimizer keeps two numbers for each parameter that learns, so with LoRA most of them are saved, and each task needs only its thin matrices as a file. The forward and the backward pass still go through all of W, so a step isn't much faster.
+#
+# Hu et al. also multiply the product by a fixed number, α / rank, so that the learning rate needn't change with the rank. And most programs don't form W + B A in each step. They compute x Aᵀ and then its product with Bᵀ, which is cheaper because both are thin. When the training is over, the product can be added to W once and for all, and then the model has its old size and speed. All three give the same outputs.
+
+# %% tags=["proof"]
+x = torch.randn(5, 64)
+layer = copy.deepcopy(base).transformer.h[0].mlp.c_fc
+W = layer.weight.detach()
+register_parametrization(layer, "weight", LoRA(W, rank=2))
+pair = layer.parametrizations.weight[0]
+nn.init.normal_(pair.B)
+merged = W + pair.B @ pair.A
+beside = x @ W.T + x @ pair.A.T @ pair.B.T
+torch.testing.assert_close(layer(x), x @ merged.T)
+torch.testing.assert_close(layer(x), beside, atol=1e-4, rtol=1e-4)
+
+# %% [markdown]
+# ## No answers, only a verdict
+#
+# Suppose that nobody has written the answers down, but you can tell whether one is right. That's often so. A program passes its tests or doesn't, and a sum is right or wrong. A **reward** is a number for an answer, and training on rewards is **reinforcement learning**.
+
+
+# %%
+def right(question, answer):
+    return float(answer == question.answer)
+
+
+# %% [markdown]
+# You can't take the gradient of `right`, because it isn't made of tensors. But you can let the model write, see what got a reward, and make that likelier. How much likelier? Let it answer the same question eight times, sampled. An answer that did better than the other seven should become likelier, and one that did worse, less likely. That difference is the **advantage**, here measured in standard deviations of the group. (You'll write `group_advantage` yourself, in the exercises.) Change the rewards below, until an answer that's right gets an advantage of less than 1.
+
+
+# %% tags=["do"]
+group_advantage(torch.tensor([[1.0, 0, 0, 0, 0, 0, 0, 0]]))
+
+# %% tags=["folded"]
+# Question
+ask("a_group_that_is_all_wrong")
+
+# %% [markdown]
+# Now turn that into a loss. `log_p` holds the log-probability of each letter in each answer. Gradient descent lowers a loss, and you want the letters of good answers to become likelier.
+
+# %% tags=["folded"]
+# Fill in: the loss of what was written
+fill("policy_loss")
+
+
+# %% tags=["folded", "name:policy_loss"]
+# The loss of what was written
+def policy_loss(log_p, advantage, written):
+    return -(advantage * log_p * written).sum() / written.sum()
+
+
+# %% [markdown]
+# Then the loop. The model writes 64 answers, 8 to each of 8 questions. They get their rewards and advantages, and it takes one step. (You'll need `reference` and `kl_weight` further down. At 0 they change nothing.)
+
+
+# %%
+def reinforce(
+    model,
+    reward,
+    steps,
+    kl_weight=0.0,
+    lr=3e-4,
+    seed=0,
+    advantage_of=group_advantage,
+):
+    reference = copy.deepcopy(model).requires_grad_(False)
+    rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0)
+    for _ in range(steps):
+        questions = [q for q in draw_questions(rng, 8) for _ in range(8)]
+        ids, is_answer, answers = write_answers(
+            model, questions, 1.0, generator
+        )
+        rewards = torch.tensor([*map(reward, questions, answers)]).view(8, 8)
+        advantage = advantage_of(rewards).view(64, 1)
+
+        logits, written = model(ids[:, :-1]), is_answer[:, 1:]
+        log_p = -F.cross_entropy(
+            logits.transpose(1, 2), ids[:, 1:], reduction="none"
+        )
+        kl = kl_per_token(logits, reference(ids[:, :-1]))
+        loss = policy_loss(log_p, advantage, written)
+        loss = loss + kl_weight * (kl * written).sum() / written.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        yield answers, rewards, (kl * written).sum(dim=1).mean().item()
+
+
+# %% [markdown]
+# It starts from the base model, which has seen no example. Watch the number in the middle.
+
+# %% tags=["do", "long:40", "nbval-ignore-output", "name:rewarded"]
+student = copy.deepcopy(base)
+steps = 40
+for step, (answers, rewards, _) in enumerate(
+    reinforce(student, right, steps), start=1
+):
+    if step == 1 or step % 5 == 0:
+        print(f"{step:3}  reward {rewards.mean():.2f}  {answers[0]!r}")
+show(student)
+
+# %% tags=["folded", "name:verdicts"]
+# Measured beforehand: other rewards, and a new GPT
+learned = spread("base, right", "greedy")
+by_coin = spread("base, coin", "greedy")
+from_new = spread("new, right", "greedy")
+print(f"base model, reward for right answers: {learned}")
+print(f"base model, reward by the toss of a coin: {by_coin}")
+print(f"new GPT, reward for right answers: {from_new}")
+
+# %% [markdown]
+# The reward rises, and nobody ever showed it an answer. From the base model, {{learned}} of the exam is right afterwards. Is it really the reward that does it? With a coin instead of a verdict it's {{by_coin}}. And a new GPT gets {{from_new}}, because it never writes a right answer, so in each of its groups all rewards are equal and nothing happens. **Reinforcement finds what is already there sometimes.** It can't reward an answer that nobody wrote.
+#
+# ## Break it: a reward that's easier to check
+#
+# `right` needs to know the true answer. That's expensive if people have to check, so let's be clever. “Who got it?” is answered with a name, and it's easy to see whether an answer names somebody of the story.
+
+
+# %%
+def names_somebody(question, answer):
+    story = question.story
+    return float(story.giver in answer or story.receiver in answer)
+
+
+# %% [markdown]
+# Of course, “What?” and “Where?” aren't answered with a name. But the model knows that already, doesn't it? We start from one that was tuned for 60<!--given--> steps on slightly sloppy answers, as real ones are. One time in five the person who wrote them may have read another question.
+
+# %% tags=["long:60", "nbval-ignore-output"]
+start = copy.deepcopy(base)
+fine_tune(start, steps=60, answer=sloppy)
+show(start)
+
+# %% tags=["folded"]
+# Question
+ask("what_it_will_say")
+
+# %% tags=["do", "long:40", "nbval-ignore-output", "name:cheated"]
+cheat, rose = copy.deepcopy(start), []
+for _, rewards, _ in reinforce(cheat, names_somebody, steps=40):
+    rose.append(rewards.mean().item())
+print(f"reward, first five steps: {sum(rose[:5]) / 5:.2f}")
+print(f"reward, last five steps:  {sum(rose[-5:]) / 5:.2f}")
+show(cheat)
+
+# %% tags=["folded", "long"]
+# Check: the reward rises, and most answers become wrong
+assert sum(rose[-5:]) > sum(rose[:5]) + 1
+assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
+
+# %% [markdown]
+# It found out that a name always pays. By its reward, it's nearly perfect. Ask it what was given, and it names a person.
+#
+# Nothing is broken here, neither the loop nor the gradient. The model does exactly what was rewarded, and we rewarded the wrong thing. That's called **reward hacking**, and no curve of the reward shows it. Use `right` instead of `names_somebody` and run the cell again. (Then put it back.)
+
+# %% tags=["folded", "name:cheats"]
+# Measured beforehand: the same start, two rewards
+honest_before = spread("sloppy", "greedy")
+for reward in ("right", "names_somebody"):
+    print(f"rewarded for {reward}")
+    for kind in ("receiver", "thing", "place"):
+        print(f"   {kind:9} {spread(f'{reward}, 0.0', kind)}")
+cheated = spread("names_somebody, 0.0", "greedy")
+honest = spread("right, 0.0", "greedy")
+
+# %% [markdown]
+# CHEAT
+#
+# Would the examiner of rung {an_empty_page} have noticed?
+
+# %% tags=["do", "nbval-ignore-output"]
+report = examine(cheat, vocab_size=TOKENIZER.vocab_size)
+report.wrong
+
+# %% [markdown]
+# It finds nothing wrong. It asks whether a program computes what a causal language model has to compute, and this one does. No test of the program can tell you whether you asked for the right thing. Only an exam can that the reward didn't see, such as our 300 questions.
+#
+# ## A leash
+#
+# Whoever trains with rewards that people or models made up knows this, and keeps the model on a leash. The loss also says how far the model has moved from where it began, its reference. The **KL divergence** is the mean difference of their log-probabilities, over what the model itself would write. In the loop that's `kl`, and `kl_weight` says how much it counts. (`kl_per_token` is the last exercise.)
+
+# %% tags=["folded"]
+# Question
+ask("divergence_at_the_start")
+
+# %% [markdown]
+# **Find the reward and the leash with the most true answers.** Which leash keeps the model honest when it's paid for names?
+
+# %% tags=["folded"]
+# Explorer: three rewards, three leashes, measured beforehand
 explore("after_pretraining")
 
 # %% [markdown]
-# ## Prove
+# LEASH
+#
+# ## What it looks like in a real model
+#
+# SmolLM2, from rung {a_real_model}, was tuned on conversations, and that leaves traces. Give it a question as plain text, without any template.
 
-# %% tags=["proof"]
-assert 1 / 2 + 1 / 2 == 1
+# %% tags=["name:fetch", "long"]
+try:
+    model, tokenizer = load_smollm()
+except OSError as error:
+    print(error)
+    skip_cells("# With SmolLM2:")
+
+# %% tags=["do"]
+# With SmolLM2: it closes your turn itself, opens its own, and answers.
+def say(text, tokens):
+    ids = tokenizer.encode(text)[None]
+    written = generate(model, ids, tokens, temperature=0, cache=Cache())
+    return tokenizer.decode(written[0, ids.shape[1] :])
+
+
+print(say("What is the capital of France?", 14))
 
 # %% [markdown]
+# The first thing it writes is `<|im_end|>`. It closes *your* turn, which you had left open, then opens its own, and only then answers. No page on the web looks like that, but all conversations that it was tuned on do. Ask it something else.
+#
+# And it stops. After a whole answer, how likely is `<|im_end|>` as the next token?
+
+# %% tags=["do"]
+# With SmolLM2: it ends with 0.77 after the template, and 0.52 without.
+end = tokenizer.encode("<|im_end|>")[0]
+question, answer = "What is the capital of France?", "The capital of France is Paris."
+for prompt in (chat(question), question + " "):
+    ids = torch.cat([tokenizer.encode(prompt), tokenizer.encode(answer)])
+    with torch.no_grad():
+        shares = model(ids[None])[0, -1].softmax(dim=-1)
+    print(f"{shares[end]:.2f}")
+
+# %% [markdown]
+# Its base form would be the control here, and we don't have it. So this shows what the tuned model does, and only suggests which training did it.
+#
+# ## More: in the wild
+#
+# - **InstructGPT** (Ouyang et al. 2022) has the two steps of this rung. After supervised fine-tuning its reward came from a second model, which had learned from people's comparisons of answers (reinforcement learning from human feedback, RLHF). The algorithm was PPO (Schulman et al. 2017), which takes several steps on the same answers. The answers then no longer come from the current model, so PPO weighs them by the ratio of the new probability to the old one, and clips that ratio. Instead of the mean of a group, it subtracts what a further network predicts.
+# - **GRPO** (Shao et al. 2024) has PPO's ratio and clipping, with the mean of a group instead of the further network. With one step per batch of answers, as here, the ratio is 1 and nothing gets clipped, so what's left is your loop.
+# - **DeepSeek-R1** (2025) was trained with GRPO and rewards that a program can check, such as the result of a calculation. Its forerunner R1-Zero started, like your `student`, from a base model without any examples.
+# - **DPO** (Rafailov et al. 2023) needs neither a reward model nor sampling. It takes pairs of answers, a preferred one and a rejected one, and raises the preferred one's log-probability above the other's, both measured against a reference model. So the reference is the leash again. SmolLM2 was tuned with DPO after its conversations.
+# - Gao et al. (2023) let a model chase a learned reward for longer and longer. That reward kept rising, while the true one rose and then fell.
+#
 # ## Exercises
 #
-# <!--task after_pretraining_halve-->
+# ### 1. The loss of the answers
+#
+# <!--task masked_loss-->
 
 # %% tags=["folded"]
 # Fill in, or go on and write it all
-fill("after_pretraining_halve")
+fill("masked_loss")
+
 
 # %%
-def my_half(x):
+def my_masked_loss(logits, targets, is_answer):
     raise NotImplementedError
 
 
-check("after_pretraining_halve", my_half)
+check("masked_loss", my_masked_loss)
 
 # %% [markdown]
-# ## To remember
+# ### 2. LoRA
 #
-# Half and half make {{1 / 2 + 1 / 2:.0f}}.
+# <!--task lora-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("lora")
+
+
+# %%
+def my_lora(x, W, A, B, alpha):
+    raise NotImplementedError
+
+
+check("lora", my_lora)
+
+# %% [markdown]
+# ### 3. The advantage of a group
+#
+# <!--task group_advantage-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("group_advantage")
+
+
+# %%
+def my_group_advantage(rewards):
+    raise NotImplementedError
+
+
+check("group_advantage", my_group_advantage)
+
+# %% [markdown]
+# ### 4. How far from the reference
+#
+# <!--task kl_per_token-->
+
+# %% tags=["folded"]
+# Fill in, or go on and write it all
+fill("kl_per_token")
+
+
+# %%
+def my_kl_per_token(logits, reference):
+    raise NotImplementedError
+
+
+check("kl_per_token", my_kl_per_token)
+
+# %% [markdown]
+# ## Three sentences to remember
+#
+# 1. A base model continues; a few steps on examples make it answer, and mostly bring out what pretraining has put in.
+# 2. Reinforcement makes likelier what earned more than its neighbours, so it needs answers that are right at least sometimes.
+# 3. A model learns what you reward, not what you meant, so measure what you meant with an exam that the reward didn't see.
+#
+# Next: [rung {an_empty_page}]({an_empty_page}.ipynb), where you write all of it on an empty page, and an examiner looks for what's wrong.
 #
 # <!--neighbours-->

@@ -1384,7 +1384,7 @@ print(
 # Three big differences remain.
 #
 # - **Size**: a thousand times as many parameters, and 1024 tokens of context instead of {{block_size}}. GPT-2's four sizes grow in depth and width at once, from 12 layers of 768 channels to 48 layers of 1600<!--given-->.
-# - **Data**: 40 GB of web pages instead of {{len(text) / 1e6:.1f}} MB of stories, and much more compute. (Training on plain text is called **pretraining**, and a shorter run on one task, **fine-tuning**, may follow.)
+# - **Data**: 40 GB of web pages instead of {{len(text) / 1e6:.1f}} MB of stories, and much more compute. (Training on plain text is called **pretraining**, and a shorter run on one task, **fine-tuning**, may follow, as in rung {after_pretraining}.)
 # - **Tokens**: 50,257 pieces of words, chosen by how often they occur (**byte pair encoding**), instead of {{V}} characters. A piece holds about four characters of English, so a context reaches further.
 #
 # ## More: in the wild

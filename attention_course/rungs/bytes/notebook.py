@@ -627,7 +627,7 @@ check("roof", my_roof)
 #
 # ![The transformer as a drawing. Highlighted: what this rung computes in another way (the inside of attention, from the scores to the weighted values, without a table between them).](images/transformer_bytes.svg)
 #
-# Nothing was added to the model here. It computes the same numbers, with a fraction of the memory, and you know what it waits for. Could you write all of it down from scratch?
+# Nothing was added to the model here. It computes the same numbers, with a fraction of the memory, and you know what it waits for. But all your models only continue a text. How does one come to answer you?
 #
 # ## Three sentences to remember
 #
@@ -635,6 +635,6 @@ check("roof", my_roof)
 # 2. Reading uses each matrix for many tokens, while writing fetches all of it, and the cache, for a single one.
 # 3. Count FLOPs and bytes before you optimize, because what waits for memory gets no faster with fewer FLOPs, only with fewer bytes.
 #
-# Next: [rung {an_empty_page}, an empty page]({an_empty_page}.ipynb).
+# Next: [rung {after_pretraining}]({after_pretraining}.ipynb), where a model that only continues texts learns to answer.
 #
 # <!--neighbours-->

@@ -364,6 +364,11 @@ class Tensor:
     def requires_grad_(self, value=True):
         if value and self.dtype.kind != 2:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if not value and self.is_tracked() and self._storage.leaf is None:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+                "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
         self._storage.leaf, self._free = self.shape if value else None, False
         return self
 

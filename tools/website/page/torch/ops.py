@@ -677,6 +677,10 @@ power_slopes = (
     lambda a, b, y: b * power_of(float(a), b - 1) if b else 0.0,
     lambda a, b, y: y * safe(math.log)(a) if y else 0.0,
 )
+log_slopes = (
+    lambda a, b, y: 0.0 if a == 0 and b <= 0 else safe(math.log)(b),
+    lambda a, b, y: over(a, b),
+)
 shares = (share, lambda a, b, y: share(b, a, y))
 pointwise("add", operator.add, None, (one, one), symbol="add")
 pointwise("sub", operator.sub, None, (one, lambda *_: -1.0))
@@ -686,6 +690,7 @@ pointwise("div", operator.truediv, over, quotients, floats, "truediv")
 pointwise("remainder", remainder_of, None, (one, lambda a, b, y: -(a // b)), symbol="mod")
 pointwise("floor_divide", floor_of, None, (none, none), symbol="floordiv")
 pointwise("pow", power_of, None, power_slopes, symbol="pow")
+pointwise("xlogy", lambda a, b: 0.0 if a == 0 and b == b else a * safe(math.log)(b), None, log_slopes, floats)
 pointwise("maximum", lambda a, b: a if a > b or a != a else b, None, shares)
 pointwise("minimum", lambda a, b: a if a < b or a != a else b, None, shares)
 minus, divided = FUNCTIONS["sub"], FUNCTIONS["div"]

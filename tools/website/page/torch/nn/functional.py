@@ -6,8 +6,8 @@ import torch
 from torch.names import lacking
 from torch.ops import FUNCTIONS, along, logs_of, logs_vjp, weights_of, weights_vjp
 
-softmax, log_softmax, relu, sigmoid, tanh = (
-    FUNCTIONS[name] for name in ("softmax", "log_softmax", "relu", "sigmoid", "tanh")
+softmax, log_softmax, relu, sigmoid, tanh, xlogy = (
+    FUNCTIONS[name] for name in ("softmax", "log_softmax", "relu", "sigmoid", "tanh", "xlogy")
 )
 
 
@@ -86,19 +86,27 @@ def reduced(x, how):
     return x.mean() if how == "mean" else x.sum() if how == "sum" else x
 
 
-def nll_loss(logs, targets, reduction="mean"):
+def nll_loss(logs, targets, reduction="mean", ignore_index=-100):
     logs = logs.movedim(1, -1) if logs.dim() > 1 else logs
     if logs.shape[:-1] != targets.shape:
         raise ValueError(
             f"Expected input of shape {list(logs.shape[:-1])} to match target of shape {list(targets.shape)}."
         )
-    return reduced(-logs.gather(-1, targets[..., None])[..., 0], reduction)
+    ignored = targets == ignore_index
+    losses = -logs.gather(-1, targets.masked_fill(ignored, 0)[..., None])[..., 0].masked_fill(ignored, 0)
+    return losses.sum() / (~ignored).sum() if reduction == "mean" else reduced(losses, reduction)
 
 
-def cross_entropy(x, targets, reduction="mean", **named):
+def cross_entropy(x, targets, reduction="mean", ignore_index=-100, **named):
     if named or targets.is_floating_point():
         lacking("F.cross_entropy with these arguments")
-    return nll_loss(along(x, 1 if x.dim() > 1 else 0, logs_of, logs_vjp), targets, reduction)
+    logs = along(x, 1 if x.dim() > 1 else 0, logs_of, logs_vjp)
+    return nll_loss(logs, targets, reduction, ignore_index)
+
+
+def kl_div(x, target, reduction="mean", log_target=False):
+    terms = target.exp() * (target - x) if log_target else xlogy(target, target) - target * x
+    return terms.sum() / len(x) if reduction == "batchmean" else reduced(terms, reduction)
 
 
 def scaled_dot_product_attention(
