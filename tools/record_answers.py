@@ -16,7 +16,7 @@ import torch
 
 from attention_course import answering as ours
 from attention_course.gpt import GPT, GPTConfig, autocast_dtype, evaluating
-from attention_course.rungs.after_pretraining.explorer import EVERY, HELD_OUT, SHOWN, STEPS
+from attention_course.rungs.after_pretraining.explorer import EVERY, HELD_OUT, SHOWN, STEPS, TUNED
 from attention_course.rungs.after_pretraining.measured import FILE
 from attention_course.stories import QUESTIONS
 
@@ -127,7 +127,7 @@ def measure(seed: int) -> dict[str, object]:
     rewarded["base, right, no advantage"] = reward(base, ours.right, seed=seed, advantage_of=lambda r: r)
     rewarded["new, right"] = reward(new, ours.right, seed=seed)
     sloppy = copy.deepcopy(base)
-    ours.fine_tune(sloppy, 60, answer=ours.sloppy)
+    ours.fine_tune(sloppy, TUNED, answer=ours.sloppy)
     kept["sloppy"] = scores(sloppy)
     for name in ("right", "names_somebody", "long"):
         for kl_weight in (0.0, 0.1, 1.0):

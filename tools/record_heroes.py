@@ -393,36 +393,31 @@ def speed_run() -> dict[str, object]:
 
 
 def after_pretraining() -> dict[str, object]:
-    """Take what was recorded of the first base model, before and after fine-tuning, and of a cheated reward.
+    """Take what was recorded of the first base model: before and after fine-tuning, and rewarded for names.
 
-    The answers are those of one model, the shares are means of all.
+    How many answers are right was counted on held-out questions. The reward is that of the answers sampled in
+    training, in the first step, where the model is still as it was, and in the last five.
     """
     seeds = rewarding.measured()["seeds"]
-    runs = [seed["rewarded"]["names_somebody, 0.0"] for seed in seeds]
-    base = {
-        "steps": None,
-        "answers": seeds[0]["rewarded"]["base, right"]["answers"][0],
-        "right": significant(fmean(seed["base"]["sampled"] for seed in seeds)),
-        "reward": None,
-    }
-    moments = [
-        {
-            "steps": steps,
-            "answers": runs[0]["answers"][steps // rewarding.EVERY],
-            **{
-                of: significant(fmean(run[of][max(steps - 1, 0)] for run in runs))
-                for of in ("right", "reward")
-            },
-        }
-        for steps in range(0, rewarding.STEPS + 1, rewarding.EVERY)
-    ]
+    base, run = (seeds[0]["rewarded"][name] for name in ("base, right", "names_somebody, 0.0"))
+    every = len(rewarding.HELD_OUT)
+
+    def moment(steps: int, answers: list[str], scores: dict[str, float], rewards: list[float]):
+        counted = {"steps": steps, "answers": answers, "right": round(every * scores["greedy"])}
+        return {**counted, "reward": significant(fmean(rewards)) if rewards else None}
+
     return {
         "asked": [
             {"fact": each.story.fact, "question": ask(each.key), "answer": each.answer}
             for each in rewarding.SHOWN
         ],
         "models": len(seeds),
-        "moments": [base, *moments],
+        "questions": every,
+        "moments": [
+            moment(0, base["answers"][0], base["before"], []),
+            moment(rewarding.TUNED, run["answers"][0], run["before"], run["reward"][:1]),
+            moment(rewarding.STEPS, run["answers"][-1], run["after"], run["reward"][-rewarding.EVERY :]),
+        ],
     }
 
 

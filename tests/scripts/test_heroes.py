@@ -635,7 +635,7 @@ def written(shown) -> list[str]:
 
 def test_after_pretraining(show):
     shown = show("after_pretraining")
-    asked, moments = shown.data["asked"], shown.data["moments"]
+    asked, moments, questions = (shown.data[key] for key in ("asked", "moments", "questions"))
     assert (shown["step"], written(shown)) == (0, ["▏"] * len(asked))
     for step, moment in enumerate(moments, 1):
         shown.press("Step")
@@ -643,12 +643,12 @@ def test_after_pretraining(show):
         assert (shown["step"], shown["answers"], shown["right"]) == (step, moment["answers"], right)
         signs = ["✓" if each else "✗" for each in right]
         assert written(shown) == [f"{a} {sign}" for a, sign in zip(moment["answers"], signs, strict=True)]
+        shares = [moment["right"] / questions, moment["reward"] or 0]
         heights = [float(height) for (height,) in shown.drawn("class", "bar", "height")]
-        assert heights == pytest.approx([146 * moment["right"], 146 * (moment["reward"] or 0)])
-        assert f"{math.floor(100 * moment['right'] + 0.5)}\N{NO-BREAK SPACE}%" in shown.words
-        if moment["steps"]:
-            assert f"After {moment['steps']} steps" in shown.words
-            assert f"{math.floor(100 * moment['reward'] + 0.5)}\N{NO-BREAK SPACE}%" in shown.words
+        assert heights == pytest.approx([150 * share for share in shares])
+        assert f"{moment['right']} of {questions}" in shown.words
+    for moment in moments[1:]:
+        assert f"{round(100 * moment['reward'])}\N{NO-BREAK SPACE}%" in shown.words
     shown.press("Start over")
     assert written(shown) == ["▏"] * len(asked)
 

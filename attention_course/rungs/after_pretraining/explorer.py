@@ -16,6 +16,7 @@ from attention_course.plots import Lines, Text, visible
 from attention_course.rungs.after_pretraining.measured import measured
 from attention_course.stories import QUESTIONS
 
+TUNED = 60  # steps of fine-tuning, on sloppy answers, before any reward
 STEPS, EVERY = 40, 5  # of reinforcement learning; after every five of them the answers are kept
 HELD_OUT = answering.draw_questions(random.Random(999), 300, held_out=True)
 SHOWN = [next(question for question in HELD_OUT if question.key == key) for key in QUESTIONS]
@@ -98,23 +99,23 @@ def sheet(answers: list[str], title: str) -> Text:
 
 def words(reward: Tensor, right: Tensor, kl: Tensor, leash: float, steps: int) -> str:
     """Return the caption: what happened to reward and true answers, and how far the models have moved."""
-    trues = right[:, -1]
+    trues = right[:, -EVERY:].mean(dim=1)
     each = f"{trues.min():.2f} to {trues.max():.2f} in the {len(right)} models"
     if not steps:
         return (
             f"Before the first step the reward is {reward.mean():.2f}, and {right.mean():.2f} of the answers "
-            f"are true ({each})."
+            f"are true, {each}."
         )
     held = f"On a leash of {leash}" if leash else "Without a leash"
     return (
-        f"{held} the reward {change(reward)} from step 1 to step {steps}, and the share of true answers "
-        f"{change(right)}, {each}. By then an answer is {kl[:, -1].mean():.2f} nats (KL) away from what the "
-        "model wrote before the first step."
+        f"{held}, from step 1 to steps {steps - EVERY + 1}–{steps}, the reward {change(reward)}, and the "
+        f"share of true answers {change(right)}, {each}. By then an answer is {kl[:, -EVERY:].mean():.2f} "
+        "nats (KL) away from what the model wrote before the first step."
     )
 
 
 def change(curves: Tensor) -> str:
-    """Return in words what becomes of the mean of S curves, shape (S, N)."""
-    before, after = curves.mean(dim=0)[[0, -1]].tolist()
+    """Return in words what becomes of the mean of S curves, shape (S, N), from the first step to the last."""
+    before, after = curves[:, 0].mean().item(), curves[:, -EVERY:].mean().item()
     moves = "hardly moves" if abs(after - before) < MOVED else "rises" if after > before else "falls"
     return f"{moves} ({before:.2f} → {after:.2f})"
