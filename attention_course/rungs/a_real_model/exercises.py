@@ -247,7 +247,10 @@ class Rotation:
 
 
 def draw_steps(generator: torch.Generator) -> list[tuple]:
-    """Draw new tokens and a cache: one new token, several, an empty cache, T_new == T_past == n_head."""
+    """Draw new tokens and a cache: one new token, several, an empty cache, T_new == T_past == n_head.
+
+    In the last, all scores lie below -5,000.
+    """
 
     def draw(B, n_head, T_new, T_past, head_size, base):
         shape = B, n_head, 3 * T_new + 2 * T_past, head_size
@@ -256,7 +259,11 @@ def draw_steps(generator: torch.Generator) -> list[tuple]:
 
     sizes = [(1, 1, 1, 2, 2), (1, 2, 2, 2, 2), (1, 2, 3, 0, 4), (2, 3, 1, 4, 4), (2, 3, 3, 3, 2)]
     drawn = [draw(*each, 10.0) for each in sizes]
-    return [*drawn, draw(2, 2, 2, 5, 4, 100.0), draw(3, 2, 4, 3, 6, 50.0)]
+    drawn += [draw(2, 2, 2, 5, 4, 100.0), draw(3, 2, 4, 3, 6, 50.0), draw(1, 1, 2, 0, 2, 10.0)]
+    q, k, *_ = drawn[-1]
+    q.fill_(100.0)
+    k.copy_(torch.tensor([[-100.0], [-200.0]]))
+    return drawn
 
 
 def draw_words(generator: torch.Generator) -> list[tuple]:
