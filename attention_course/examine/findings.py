@@ -450,10 +450,11 @@ def hidden_ids(wrapped: WrappedModel) -> list[int]:
     tables = tables or [p for p in wrapped.parameters() if p.dim() == 2 and len(p) == V]
     tables, hidden = [table for table in tables if table.requires_grad], list[int]()
     for read, last in (ids[::2], ids[1::2]), (ids[1::2], ids[::2]):
-        before = [last[(torch.arange(len(read)) + by) % len(last)] for by in range(LAST_IDS)]
-        with torch.enable_grad():
-            logits = wrapped(torch.stack([read.repeat(LAST_IDS), torch.cat(before)], dim=1))[:, -1]
-            total = (logits[:, last.to(logits.device)] * torch.linspace(1, 2, len(last)).to(logits)).sum()
+        seconds = (last[(torch.arange(len(read)) + by) % len(last)] for by in range(LAST_IDS))
+        grads = []
+        with suppress(Exception), torch.enable_grad():  # that it has none is for the question of gradients
+            logits = torch.stack([wrapped(torch.stack([read, each], dim=1))[:, -1] for each in seconds])
+            total = (logits[..., last.to(logits.device)] * torch.linspace(1, 2, len(last)).to(logits)).sum()
             grads = gradients_by(total, tables) if tables and total.requires_grad else []
         rows = [grad.to_dense().cpu()[read] for grad in grads if grad is not None]
         silent = [(each == 0).all(dim=1) for each in rows]
