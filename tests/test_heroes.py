@@ -159,6 +159,20 @@ def test_the_race_is_that_of_the_recipes_up_to_the_mark():
     assert runners[-1]["seconds"][-1] < runners[0]["seconds"][-1]
 
 
+def test_the_rewarded_models_are_those_that_were_measured_and_the_answer_is_true_of_them():
+    shown = hero("after_pretraining")
+    assert json.loads(json.dumps(record_heroes.after_pretraining())) == shown.data
+    base, tuned, rewarded = shown.data["moments"]
+    who, right, choices = shown.data["asked"][0], shown.ask["right"], shown.ask["choices"]
+    assert f"“{base['answers'][0].strip()}”" in choices[right]
+    assert f"“{who['answer'].strip()}”" in choices[0]
+    assert {answer.endswith("?") for answer in base["answers"]} == {True}
+    assert base["right"] < rewarded["right"] < shown.data["questions"] / 2 < tuned["right"]
+    assert rewarded["reward"] > tuned["reward"] + 0.2
+    for asked, answer in zip(shown.data["asked"], rewarded["answers"], strict=True):
+        assert any(name in answer for name in re.findall("[A-Z][a-z]+", asked["fact"])[1:])
+
+
 # The empty page
 
 T = 8

@@ -16,11 +16,9 @@ import torch
 
 from attention_course import answering as ours
 from attention_course.gpt import GPT, GPTConfig, autocast_dtype, evaluating
-from attention_course.rungs.after_pretraining.explorer import FILE
+from attention_course.rungs.after_pretraining.explorer import EVERY, HELD_OUT, SHOWN, STEPS, TUNED
+from attention_course.rungs.after_pretraining.measured import FILE
 from attention_course.stories import QUESTIONS
-
-EVERY = 5  # steps between answers that are kept
-HELD_OUT = ours.draw_questions(random.Random(999), 300, held_out=True)
 
 
 def three_decimals(value):
@@ -80,11 +78,10 @@ def tune(model, **options) -> dict[int, dict[str, float]]:
 
 def three_answers(model) -> list[str]:
     """Answer the first held-out question of each kind."""
-    shown = [next(question for question in HELD_OUT if question.key == key) for key in QUESTIONS]
-    return ours.write_answers(model, shown, 0.0)[2]
+    return ours.write_answers(model, SHOWN, 0.0)[2]
 
 
-def reward(model, reward, steps=40, kl_weight=0.0, seed=0, **options) -> dict[str, object]:
+def reward(model, reward, steps=STEPS, kl_weight=0.0, seed=0, **options) -> dict[str, object]:
     """Reinforce a copy; keep the rewards, the share of true answers and the divergence of each step."""
     model = copy.deepcopy(model)
     kept = {"before": scores(model), "reward": [], "right": [], "kl": [], "answers": [three_answers(model)]}
@@ -130,7 +127,7 @@ def measure(seed: int) -> dict[str, object]:
     rewarded["base, right, no advantage"] = reward(base, ours.right, seed=seed, advantage_of=lambda r: r)
     rewarded["new, right"] = reward(new, ours.right, seed=seed)
     sloppy = copy.deepcopy(base)
-    ours.fine_tune(sloppy, 60, answer=ours.sloppy)
+    ours.fine_tune(sloppy, TUNED, answer=ours.sloppy)
     kept["sloppy"] = scores(sloppy)
     for name in ("right", "names_somebody", "long"):
         for kl_weight in (0.0, 0.1, 1.0):

@@ -8,6 +8,7 @@ import re
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 import cells
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from attention_course import heroes
+from attention_course.answering import ask
 from attention_course.attention import CrossAttentionHead, MultiHeadAttention, window_mask
 from attention_course.examine import examine
 from attention_course.examine.wrapped_model import WrappedModel
@@ -22,6 +24,7 @@ from attention_course.gpt import GPT, MLP, GPTConfig, generate, initialize
 from attention_course.heads import HEAD_TARGETS, head_scores, read_weights
 from attention_course.ladder import STAIRCASE
 from attention_course.rungs.a_real_model import explorer_own_attention as own_attention
+from attention_course.rungs.after_pretraining import explorer as rewarding
 from attention_course.rungs.speed_run import explorer_recipes as recipes
 from attention_course.smollm import load_smollm
 from attention_course.speedrun import TRICKS, speedrun
@@ -389,6 +392,35 @@ def speed_run() -> dict[str, object]:
     }
 
 
+def after_pretraining() -> dict[str, object]:
+    """Take what was recorded of the first base model: before and after fine-tuning, and rewarded for names.
+
+    How many answers are right was counted on held-out questions. The reward is that of the answers sampled in
+    training, in the first step, where the model is still as it was, and in the last five.
+    """
+    seeds = rewarding.measured()["seeds"]
+    base, run = (seeds[0]["rewarded"][name] for name in ("base, right", "names_somebody, 0.0"))
+    every = len(rewarding.HELD_OUT)
+
+    def moment(steps: int, answers: list[str], scores: dict[str, float], rewards: list[float]):
+        counted = {"steps": steps, "answers": answers, "right": round(every * scores["greedy"])}
+        return {**counted, "reward": significant(fmean(rewards)) if rewards else None}
+
+    return {
+        "asked": [
+            {"fact": each.story.fact, "question": ask(each.key), "answer": each.answer}
+            for each in rewarding.SHOWN
+        ],
+        "models": len(seeds),
+        "questions": every,
+        "moments": [
+            moment(0, base["answers"][0], base["before"], []),
+            moment(rewarding.TUNED, run["answers"][0], run["before"], run["reward"][:1]),
+            moment(rewarding.STEPS, run["answers"][-1], run["after"], run["reward"][-rewarding.EVERY :]),
+        ],
+    }
+
+
 RECORDED = {
     record.__name__: record
     for record in (
@@ -401,6 +433,7 @@ RECORDED = {
         looking_inside,
         an_empty_page,
         speed_run,
+        after_pretraining,
     )
 }
 

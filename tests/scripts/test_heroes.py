@@ -626,6 +626,43 @@ def test_an_empty_page(show):
 # The encoder-decoder of rung 6
 
 
+def written(shown) -> list[str]:
+    """Return what stands behind each question of the sheet."""
+    return shown.page.get(
+        "all(figure).filter(({ attributes }) => attributes.class === 'answer').map((n) => n.textContent)"
+    )
+
+
+def test_after_pretraining(show):
+    shown = show("after_pretraining")
+    asked, moments, questions = (shown.data[key] for key in ("asked", "moments", "questions"))
+    assert (shown["step"], written(shown)) == (0, ["▏"] * len(asked))
+    for step, moment in enumerate(moments, 1):
+        shown.press("Step")
+        right = [answer == each["answer"] for answer, each in zip(moment["answers"], asked, strict=True)]
+        assert (shown["step"], shown["answers"], shown["right"]) == (step, moment["answers"], right)
+        signs = ["✓" if each else "✗" for each in right]
+        assert written(shown) == [f"{a} {sign}" for a, sign in zip(moment["answers"], signs, strict=True)]
+        shares = [moment["right"] / questions, moment["reward"] or 0]
+        heights = [float(height) for (height,) in shown.drawn("class", "bar", "height")]
+        assert heights == pytest.approx([150 * share for share in shares])
+        assert f"{moment['right']} of {questions}" in shown.words
+    for moment in moments[1:]:
+        assert f"{round(100 * moment['reward'])}\N{NO-BREAK SPACE}%" in shown.words
+    shown.press("Start over")
+    assert written(shown) == ["▏"] * len(asked)
+
+
+def test_after_pretraining_writes_letter_by_letter_and_judges_what_is_finished(show):
+    shown, seen = show("after_pretraining", motion="true"), []
+    shown.press("Step")
+    for _ in range(100):
+        shown.page.wait(10)
+        seen.append(written(shown)[0])
+    answer = shown.data["moments"][0]["answers"][0]
+    assert list(dict.fromkeys(seen)) == [*(f"{answer[:n]}▏" for n in range(len(answer))), f"{answer} ✗"]
+
+
 @pytest.fixture(scope="module")
 def translator() -> dict:
     """Return what the notebook defines, its model with the parameters that the hero carries."""
