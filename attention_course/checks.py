@@ -15,6 +15,8 @@ from typing import SupportsIndex, TypeGuard
 import torch
 from torch import Tensor, nn
 
+from attention_course.names import shown
+
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -28,9 +30,14 @@ def describe(x: object) -> str:
     return f"{x.dtype}, {tuple(x.shape)}{sparse}"
 
 
+def is_computable(dtype: torch.dtype) -> bool:
+    """Return whether it is a dtype of floats that PyTorch adds and multiplies: those of 8 bits only store."""
+    return dtype.is_floating_point and dtype.itemsize > 1
+
+
 def is_float_tensor(x: object) -> TypeGuard[Tensor]:
     """Return whether `x` is a dense tensor of floats."""
-    return isinstance(x, Tensor) and x.is_floating_point() and x.layout == torch.strided and not x.is_nested
+    return isinstance(x, Tensor) and is_computable(x.dtype) and x.layout == torch.strided and not x.is_nested
 
 
 def check_type(x: object, expected: type | tuple[type, ...], name: str, argument: str) -> None:
@@ -66,19 +73,21 @@ def check_device(device: object, name: str) -> None:
     try:
         torch.device("cpu" if device is None else device)  # pyright: ignore[reportArgumentType]
     except RuntimeError as error:
-        raise ValueError(f"{name}: device = {device!r}, expected a name such as 'cpu' or 'cuda'.") from error
+        raise ValueError(
+            f"{name}: device = {shown(device)}, expected a name such as 'cpu' or 'cuda'."
+        ) from error
 
 
 def check_sizes(name: str, least: int, **sizes: object) -> None:
     """Raise unless each size, passed to the function `name`, is an integer of at least `least`."""
     for argument, size in sizes.items():
-        expected = f"{name}: {argument} = {size!r}, expected an integer of at least {least}."
-        other = size.dtype not in INTEGERS if isinstance(size, Tensor) else isinstance(size, bool)
-        if other or getattr(size, "ndim", 0) > 0 or not isinstance(size, SupportsIndex):
-            raise TypeError(expected)
+        expected = f"{name}: {argument} = {shown(size)}, expected an integer of at least {least}."
         try:
+            other = size.dtype not in INTEGERS if isinstance(size, Tensor) else isinstance(size, bool)
+            if other or getattr(size, "ndim", 0) > 0 or not isinstance(size, SupportsIndex):
+                raise TypeError
             too_small, too_large = size < least, not isinstance(size, Tensor) and size >= 2**63  # pyright: ignore[reportOperatorIssue]
-        except TypeError:  # it has an __index__ and no order
+        except Exception:  # its own methods may raise anything, and an __index__ is no order
             raise TypeError(expected) from None
         if too_small or too_large:
             raise ValueError(f"{expected[:-1]}, below 2**63." if too_large else expected)
@@ -94,7 +103,7 @@ def check_numbers(name: str, least: int, **numbers: object) -> None:
     for argument, number in numbers.items():
         if not is_number(number, least):
             raise ValueError(
-                f"{name}: {argument} = {number!r}, expected a number of at least {least}, below 2**63."
+                f"{name}: {argument} = {shown(number)}, expected a number of at least {least}, below 2**63."
             )
 
 
@@ -158,7 +167,7 @@ def check_tokens(x: object, name: str) -> None:
     expected = f"{name} expects a float tensor of shape (T, C) or (B, T, C)"
     if not isinstance(x, Tensor):
         raise TypeError(f"{expected}, but got a {type(x).__name__}. Make one with torch.tensor(...).")
-    if not x.is_floating_point():
+    if not is_computable(x.dtype):
         raise TypeError(f"{expected}, but its dtype is {x.dtype}. Convert it first: x.float().")
     if x.layout != torch.strided:
         raise TypeError(f"{expected}, but its layout is {x.layout}. Convert it first: x.to_dense().")
@@ -181,12 +190,12 @@ def check_scores(x: object, dim: int, name: str) -> None:
         )
     shape = tuple(x.shape)
     try:
-        entries = 0 if isinstance(dim, bool) else (shape or (1,))[dim]
-    except (IndexError, TypeError):
+        entries = 0 if isinstance(dim, bool | slice) else (shape or (1,))[dim]
+    except Exception:  # its __index__ may raise anything
         entries = 0
     if entries == 0:
         raise ValueError(
-            f"{name}: dim = {dim!r} of the shape {shape}, expected a dimension that has entries."
+            f"{name}: dim = {shown(dim)} of the shape {shape}, expected a dimension that has entries."
         )
     if entries > torch.finfo(x.dtype).max:
         raise ValueError(
@@ -377,7 +386,7 @@ def check_scale(scale: object, name: str) -> None:
     if isinstance(scale, bool) or not isinstance(scale, Real):
         raise TypeError(f"{name}: scale is {describe(scale)}, expected a number, or None.")
     if not is_number(scale, -(2**63)):
-        raise ValueError(f"{name}: scale = {scale!r}, expected a finite number below 2**63, or None.")
+        raise ValueError(f"{name}: scale = {shown(scale)}, expected a finite number below 2**63, or None.")
 
 
 def check_block(scores: object, values: object, name: str) -> None:

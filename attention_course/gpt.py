@@ -29,7 +29,7 @@ from attention_course.checks import (
     check_type,
     describe,
 )
-from attention_course.names import look_up
+from attention_course.names import look_up, shown
 
 
 class BigramLanguageModel(nn.Module):
@@ -65,9 +65,9 @@ class GPTConfig:
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{config}: {name} = {value!r}, expected an integer of at least 1.")
+                raise ValueError(f"{config}: {name} = {shown(value)}, expected an integer of at least 1.")
         if not isinstance(self.dropout, Real) or not 0 <= self.dropout < 1:
-            raise ValueError(f"{config}: dropout = {self.dropout!r}, expected 0 <= dropout < 1.")
+            raise ValueError(f"{config}: dropout = {shown(self.dropout)}, expected 0 <= dropout < 1.")
         head_size_of(self.n_embd, self.n_head)
 
 
@@ -245,8 +245,9 @@ def block_size_of(model: nn.Module) -> int:
     block_size = getattr(model, "block_size", None)
     if not isinstance(block_size, int) or block_size < 1:
         raise TypeError(
-            f"{type(model).__name__} has block_size = {block_size!r}, expected an integer of at least 1: its "
-            "context length in tokens. Set it as an attribute of the class, for example block_size = 128."
+            f"{type(model).__name__} has block_size = {shown(block_size)}, expected an integer of at least "
+            "1: its context length in tokens. Set it as an attribute of the class, for example "
+            "block_size = 128."
         )
     return block_size
 
@@ -347,7 +348,7 @@ def check_logits(logits: Float[Tensor, "B V"], T: int, temperature: float | int)
         )
     if temperature > 0 and not (best / temperature).isfinite().all():
         raise ValueError(
-            f"generate: temperature = {temperature!r} is so small that logits divided by it overflow. "
+            f"generate: temperature = {shown(temperature)} is so small that logits divided by it overflow. "
             "For greedy decoding, pass 0."
         )
 

@@ -23,6 +23,7 @@ from attention_course.checks import (
 )
 from attention_course.gpt import GPT, evaluating
 from attention_course.llama import Llama
+from attention_course.names import shown
 
 
 def read_weights(model: GPT, ids: Int[Tensor, " T"]) -> Float[Tensor, "L H T T"]:
@@ -84,8 +85,8 @@ def ablate(model: GPT, heads: Sequence[tuple[int, int]] | Set[tuple[int, int]]) 
     for pair in heads:
         if not isinstance(pair, tuple) or pair not in known:
             raise ValueError(
-                f"ablate: there is no head {pair!r}, expected pairs (layer, head), with a layer from 0 to "
-                f"{n_layer - 1} and a head from 0 to {n_head - 1}."
+                f"ablate: there is no head {shown(pair)}, expected pairs (layer, head), with a layer from 0 "
+                f"to {n_layer - 1} and a head from 0 to {n_head - 1}."
             )
 
     def without(dead):

@@ -14,7 +14,15 @@ def look_up(name: str, things: Mapping[str, Thing], kind: str) -> Thing:
         ValueError: unknown name; the message lists the names and suggests the closest.
     """
     if not isinstance(name, str) or name not in things:
-        close = get_close_matches(str(name), things, n=1)
+        close = get_close_matches(name, things, n=1) if isinstance(name, str) else []
         guess = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"There is no {kind} called {name!r}.{guess} There are: {', '.join(things)}.")
+        raise ValueError(f"There is no {kind} called {shown(name)}.{guess} There are: {', '.join(things)}.")
     return things[name]
+
+
+def shown(x: object) -> str:
+    """Return the repr of what was passed, for a message; its type, if its own class fails to tell it."""
+    try:
+        return repr(x)
+    except Exception:
+        return f"<{type(x).__name__}>"

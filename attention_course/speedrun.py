@@ -32,7 +32,7 @@ from attention_course.checks import (
 )
 from attention_course.gpt import GPT, Block, GPTConfig, autocast_dtype
 from attention_course.llama import GroupedQueryAttention, Rotary
-from attention_course.names import look_up
+from attention_course.names import look_up, shown
 from attention_course.text import Corpus
 from attention_course.training import MODEL_CONFIGS, RECIPES, Recipe, Trainer
 
@@ -109,7 +109,9 @@ class Muon(Optimizer):
         check_numbers("Muon", 0, lr=lr, weight_decay=weight_decay)
         two = isinstance(betas, tuple | list) and len(betas) == 2
         if not (two and all(is_number(beta, 0) and beta < 1 for beta in (momentum, *betas))):
-            raise ValueError(f"Muon: momentum = {momentum!r}, betas = {betas!r}, expected 0 <= number < 1.")
+            raise ValueError(
+                f"Muon: momentum = {shown(momentum)}, betas = {shown(betas)}, expected 0 <= number < 1."
+            )
         defaults = dict(lr=lr, momentum=momentum, betas=betas, weight_decay=weight_decay, orthogonal=False)
         try:
             super().__init__(groups, defaults)

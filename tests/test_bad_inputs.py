@@ -30,6 +30,7 @@ from attention_course.exercises import check
 from attention_course.gpt import GPT, BigramLanguageModel, GPTConfig
 from attention_course.heads import ablate
 from attention_course.llama import Llama, LlamaConfig
+from attention_course.names import shown
 from attention_course.smollm import BytePairTokenizer, tokenizer_of
 from attention_course.stories import write_stories
 from attention_course.text import CharTokenizer, Corpus
@@ -55,11 +56,21 @@ MASK, ANGLES = torch.ones(5, 5, dtype=torch.bool), torch.ones(5, 2)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyTorch calls it a prototype
     NESTED = torch.nested.nested_tensor([x, x[:2]])
+FLOAT8 = x.to(torch.float8_e4m3fn)
 NAN, INF = math.nan, math.inf
 SIZES = {"block_size": 8, "n_layer": 1, "n_head": 2, "n_embd": 4}
 BANANA = CharTokenizer("banana")
 PAIRS = tokenizer_of(["<end>", "a", "b", "ab"], [3, 1, 1, 1], ["a b"])
 BYTE_PAIRS = BytePairTokenizer(PAIRS)
+
+
+class Raises:
+    """An integer by its type alone: whatever is asked of it raises an error of its own."""
+
+    def __index__(self):
+        raise KeyError("index")
+
+    __repr__ = __float__ = __index__
 
 
 def gpt(fill=None):
@@ -252,7 +263,16 @@ POOL = (
     *(x, x.double(), x[:0], x * INF, x * 1j, x.long(), x.to_sparse(), ids, ids[0].to(torch.int8)),
     *(q, q[..., :1], q[None], q.half(), q.bfloat16(), q[:, :0], q * NAN, torch.ones(2, 3, 4)),
     *(q.to("meta"), ids.to("meta"), MASK.to("meta"), "Ж", DATA, TOKENIZER),
-    *(torch.float16, torch.device("cpu"), torch.Generator(), NESTED),
+    *(
+        torch.float16,
+        torch.device("cpu"),
+        torch.Generator(),
+        NESTED,
+        FLOAT8,
+        slice(1, 2),
+        Raises(),
+        [Raises()],
+    ),
 )
 UNCHECKED = {
     ("train", "callback"),  # the errors of a function are its own
@@ -271,7 +291,6 @@ WORDS = {  # others for an argument
         "stem": "rung",
     },
     **{"heads": "head", "x": "q", "name": "explorer question exercise", "prompt": "CharTokenizer"},
-    "stem": "rung",
 }
 POSITIVE = (
     *("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "head_size", "d_v", "n_context", "window"),
@@ -284,7 +303,7 @@ ZERO_WILL_DO = ("sinusoidal_positions", "newton_schulz")
 def described(value):
     if isinstance(value, torch.Tensor):
         return f"{describe(value)} on {value.device}"
-    return getattr(value, "__name__", f"{value!r}"[:40])
+    return getattr(value, "__name__", shown(value)[:40])
 
 
 def fits(value, hint, argument, called):
@@ -377,6 +396,12 @@ causal_mean_softmax(x[0]) | causal_mean_softmax expects … shape is (4,). … x
 causal_mean_loop(q[None]) | shape is (1, 2, 5, 4). … x.flatten(0, -3)
 causal_mean_loop(x[:0]) | T = 0. Pass at least one token
 causal_mean_loop(NESTED) | it is nested. … x.to_padded_tensor(0.0)
+causal_mean_loop(FLOAT8) | causal_mean_loop expects … dtype is torch.float8_e4m3fn. … x.float()
+softmax(FLOAT8, 0) | softmax: x is torch.float8_e4m3fn, (5, 4), expected a float tensor. … .float()
+softmax(x, slice(1, 2)) | softmax: dim = slice(1, 2, None) of the shape (5, 4), expected a dimension
+softmax(x, Raises()) | softmax: dim = <Raises> of the shape (5, 4), expected a dimension
+causal_mask(Raises()) | causal_mask: T_q = <Raises>, expected an integer of at least
+Recipe(precision=[Raises()]) | There is no precision called <list>. There are: auto,
 causal_mean_loop(x.to_sparse()) | layout is torch.sparse_coo. … x.to_dense()
 RMSNorm(2**63) | RMSNorm: n_embd = 9223372036854775808, expected … at least 1, below 2**63.
 window_mask(3, 0) | window_mask: window = 0, expected an integer of at least 1.

@@ -36,7 +36,7 @@ from attention_course.examine.wrapped_model import (
     kept,
 )
 from attention_course.gpt import evaluating
-from attention_course.names import look_up
+from attention_course.names import look_up, shown
 
 __all__ = ["QUESTIONS", "Finding", "FindingVerdict", "Question", "Report", "examine"]
 
@@ -132,7 +132,7 @@ def questions_to(train: bool, ignore: Sequence[str] = (), require: Sequence[str]
     named = {question.name: question for question in QUESTIONS}
     for argument, given in {"ignore": ignore, "require": require}.items():
         if isinstance(given, str) or not isinstance(given, Sequence):
-            raise TypeError(f"examine: {argument} = {given!r}, expected a list of names of questions.")
+            raise TypeError(f"examine: {argument} = {shown(given)}, expected a list of names of questions.")
         for name in given:
             look_up(name, named, "question")
     return [

@@ -24,10 +24,12 @@ from attention_course.examine.question import (
 )
 from attention_course.examine.report import Finding
 from attention_course.examine.wrapped_model import (
+    NEVER,
     TARGET_ARGUMENTS,
     CannotAskError,
     WrappedModel,
     format_error,
+    gradients_by,
     max_abs_diff,
     parts_of,
 )
@@ -38,6 +40,9 @@ ALIKE_IDS = 1e-3  # of the spread of logits, in a dtype whose rounding is no mea
 ALL_IDS = 512  # ids of which each is tried
 ALL_PLACES = 128  # tokens of a block in which a leak is looked for before each token
 APART = 0.75  # of order: a matrix for each place has 0.89 and more, attention without a residual 0.58 at most
+CLAMPED = 8  # logits at least are exactly at a limit, and 4 times as many as nearly there
+END_IDS = 32  # ids at either end of the vocabulary, where special tokens are
+LAST_IDS = 8  # ids before which each of them is read
 BATCH = 2**20  # logits that are computed at once
 TOLD = 0.4  # embeddings of positions have 0.5 and more early; the mask alone has 0.3 at most
 FAINT = 30  # times what rounding explains: a memory that fades ends below, a cut far above
@@ -138,7 +143,52 @@ def raw(variants: ModelVariants) -> Finding:
         return finding_if(False, f"None of {logits.numel()} is negative.", "Both signs.", "relu")
     if many and low >= -1 and 0.999 < high <= 1:
         return finding_if(False, "All lie between -1 and 1.", "No limits.", "tanh")
+    rows = logits.flatten(0, -2)
+    moves = (rows != rows[0]).any(dim=0)
+    for limit in clamped_at(rows[:, moves]) if many else []:
+        said = f"None goes beyond {limit:.3g}, and many are exactly that."
+        return finding_if(False, said, "No limits.", "clamp", otherwise="doubtful")
+    if moves.any() and not moves.all():
+        still = int((~moves).nonzero()[0])
+        said = f"The logit of id {int(given.tokens[still])} is {float(rows[0, still]):.3g} everywhere."
+        expected = "One that depends on the text, for each id."
+        return finding_if(False, said, expected, "constant", otherwise="doubtful")
+    if pair := equal_columns(rows, moves):
+        one, other = given.tokens[pair].tolist()
+        said = f"Ids {one} and {other} get the same logit everywhere."
+        told = "wrong" if told_apart(variants, one, other) else "doubtful"
+        return finding_if(False, said, "A logit for each id.", "copied", otherwise=told)
     return finding_if(True, f"From {low:.2g} to {high:.2g}.")
+
+
+def clamped_at(logits: Tensor) -> list[float]:
+    """Return the limits, of these logits, at which many stop and near which few others are, as of clamp().
+
+    The tanh of a soft cap has many on the way to its limit. A limit of 0 is that of a log-softmax.
+    """
+    found = []
+    for limit in (logits.max(), logits.min()) if logits.numel() else ():
+        at = int((logits == limit).sum())
+        near = int(((logits - limit).abs() < 0.01 * limit.abs()).sum()) - at
+        if NEVER < limit != 0 and at >= max(CLAMPED, 4 * near):
+            found.append(float(limit))
+    return found
+
+
+def equal_columns(rows: Tensor, moves: Tensor) -> list[int]:
+    """Return two columns of logits (texts, V) that move, and are the same in all rows; [] if none are."""
+    if not moves.any():
+        return []
+    _, kinds, counts = rows[:, moves].unique(dim=1, return_inverse=True, return_counts=True)
+    places = moves.nonzero()[:, 0]
+    return places[kinds == counts.argmax()][:2].tolist() if len(counts) < len(places) else []
+
+
+def told_apart(variants: ModelVariants, one: int, other: int) -> bool:
+    """Return whether tables of the model have a row for each id, and these two rows differ in all of them."""
+    V = variants.given.vocab_size
+    tables = [e.weight for e in variants.given.embeddings if len(e.weight) >= V]
+    return variants.is_copy and bool(tables) and not any(torch.equal(t[one], t[other]) for t in tables)
 
 
 @asks("The ids stay as they were")
@@ -341,14 +391,12 @@ def own_token(variants: ModelVariants) -> Finding:
     if read < T or not (pair := read_as_one(variants.with_noise)):
         return finding_if(read == T, said, f"All {T}.")
     one, other = pair
-    tables = [e.weight for e in variants.given.embeddings if len(e.weight) >= variants.given.vocab_size]
-    apart = tables and not any(torch.equal(table[one], table[other]) for table in tables)
     return finding_if(
         False,
         f"{said} But ids {one} and {other} give the same logits.",
         "Other logits for another id.",
         "ids",
-        otherwise="wrong" if apart and variants.is_copy else "doubtful",
+        otherwise="wrong" if told_apart(variants, one, other) else "doubtful",
     )
 
 
@@ -378,9 +426,41 @@ def past_used(variants: ModelVariants) -> Finding:
     """Change a token, and look at the next output."""
     T, used = variants.short, int(variants.table.diagonal(-1).sum())
     said, half = f"{used} of {T - 1} outputs depend on the token before.", used >= T / 2
+    hidden = list[int]()
+    if used > 0.75 * (T - 1) and variants.is_copy and (hidden := hidden_ids(variants.with_noise)):
+        hidden = sorted({*hidden} & {*hidden_ids(variants.with_new_noise(1))})
+    if hidden:
+        named = " or ".join(map(str, hidden[:3]))
+        said += f" But after id {named} the next output does not depend on it, as it does on other ids."
+        return finding_if(False, said, "All ids.", "padding", otherwise="doubtful")
     return finding_if(
         used > 0.75 * (T - 1), said, cause="some" if half else "", otherwise="doubtful" if half else "wrong"
     )
+
+
+def hidden_ids(wrapped: WrappedModel) -> list[int]:
+    """Return the ids, of the first and the last, that change no next output, as most of the others do.
+
+    Their rows in the table of tokens get no gradient from it. That table may be the last layer, too, so one
+    half of these ids is read, and the logits of the other half count.
+    """
+    ids, V = wrapped.tokens, wrapped.vocab_size
+    ids = torch.cat([ids[:END_IDS], ids[-END_IDS:]]).unique()
+    tables = [e.weight for e in wrapped.embeddings if len(e.weight) >= V]
+    tables = tables or [p for p in wrapped.parameters() if p.dim() == 2 and len(p) == V]
+    tables, hidden = [table for table in tables if table.requires_grad], list[int]()
+    for read, last in (ids[::2], ids[1::2]), (ids[1::2], ids[::2]):
+        seconds = (last[(torch.arange(len(read)) + by) % len(last)] for by in range(LAST_IDS))
+        grads = []
+        with suppress(Exception), torch.enable_grad():  # that it has none is for the question of gradients
+            logits = torch.stack([wrapped(torch.stack([read, each], dim=1))[:, -1] for each in seconds])
+            total = (logits[..., last.to(logits.device)] * torch.linspace(1, 2, len(last)).to(logits)).sum()
+            grads = gradients_by(total, tables) if tables and total.requires_grad else []
+        rows = [grad.to_dense().cpu()[read] for grad in grads if grad is not None]
+        silent = [(each == 0).all(dim=1) for each in rows]
+        counted = [each for each in silent if 2 * int(each.sum()) < len(read)]  # a table of positions is not
+        hidden += read[torch.stack(counted).all(dim=0)].tolist() if counted else []
+    return hidden
 
 
 @asks("A prefix alone gives the same logits")

@@ -8,7 +8,7 @@ import random
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -343,7 +343,7 @@ def parts_in_memory(model: nn.Module) -> set[object]:
     return {*model.modules(), *(x.untyped_storage().data_ptr() for x in tensors)} - {0}
 
 
-def gradients_by(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor | None]:
+def gradients_by(total: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
     """Return the gradients, and leave the grad of these parameters as it was."""
     try:
         return list(torch.autograd.grad(total, parameters, allow_unused=True, retain_graph=True))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from attention_course.names import shown
 from attention_course.plots.style import Number
 
 
@@ -33,7 +34,7 @@ def check_names(names: object, name: str, count: int | None = None, things: str 
     """Raise unless `names` are strings, one for each of `count` things if that is given."""
     if not isinstance(names, Sequence) or not all(isinstance(each, str) for each in names):
         raise TypeError(
-            f"{name} = {names!r}, expected a list of str. Convert numbers: [str(n) for n in numbers]."
+            f"{name} = {shown(names)}, expected a list of str. Convert numbers: [str(n) for n in numbers]."
         )
     if count is not None and len(names) != count:
         raise ValueError(f"{name} holds {len(names)} names for {count} {things}, expected one for each.")
@@ -43,7 +44,7 @@ def real(value: object) -> float:
     """Convert a number to float, and anything else to NaN."""
     try:
         return math.nan if isinstance(value, str) else float(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+    except Exception:  # its __float__ may raise anything
         return math.nan
 
 
@@ -51,16 +52,18 @@ def check_limits(limits: object, name: str, above: Number = -math.inf) -> None:
     """Raise ValueError unless `limits` are two finite numbers greater than `above`, in ascending order."""
     pair = [real(limit) for limit in limits] if isinstance(limits, Sequence) else []
     if len(pair) != 2 or not above < pair[0] < pair[1] < math.inf:
-        raise ValueError(f"{name} = {limits!r}, expected two numbers{least(above)}, the lower one first.")
+        raise ValueError(
+            f"{name} = {shown(limits)}, expected two numbers{least(above)}, the lower one first."
+        )
 
 
 def check_levels(levels: object, name: str, above: Number) -> None:
     """Raise unless `levels` maps names to finite numbers greater than `above`."""
     if not isinstance(levels, Mapping):
-        raise TypeError(f"{name} = {levels!r}, expected a dict that gives each level a name.")
+        raise TypeError(f"{name} = {shown(levels)}, expected a dict that gives each level a name.")
     for key, level in levels.items():
         if not above < real(level) < math.inf:
-            raise ValueError(f"{name}[{key!r}] = {level!r}, expected a number{least(above)}.")
+            raise ValueError(f"{name}[{shown(key)}] = {shown(level)}, expected a number{least(above)}.")
 
 
 def least(above: Number) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from attention_course.checks import check_flags
+from attention_course.names import shown
 from attention_course.plots.checks import check_levels, check_limits, check_values
 from attention_course.plots.style import (
     Number,
@@ -50,9 +51,11 @@ class Lines:
     def __post_init__(self):
         check_values(self.x, "Lines: x", "N")
         if not isinstance(self.curves, Mapping):
-            raise TypeError(f"Lines: curves = {self.curves!r}, expected a dict that gives each curve a name.")
+            raise TypeError(
+                f"Lines: curves = {shown(self.curves)}, expected a dict that gives each curve a name."
+            )
         for name, heights in self.curves.items():
-            check_values(heights, f"Lines: curves[{name!r}]", len(self.x))
+            check_values(heights, f"Lines: curves[{shown(name)}]", len(self.x))
         check_flags("Lines", log=self.log)
         above = 0 if self.log else -math.inf
         check_levels(self.levels, "Lines: levels", above)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from attention_course.names import shown
 from attention_course.plots.checks import check_count, check_limits, check_names, check_values, real
 from attention_course.plots.style import (
     Number,
@@ -72,7 +73,7 @@ class Heatmap:
         if self.columns is not None:
             check_names(self.columns, "Heatmap: columns", columns, "columns")
         if self.limit is not None and not real(self.limit) >= 0:
-            raise ValueError(f"Heatmap: limit = {self.limit!r}, expected an absolute value, at least 0.")
+            raise ValueError(f"Heatmap: limit = {shown(self.limit)}, expected an absolute value, at least 0.")
         check_names(self.grid_labels, "Heatmap: grid_labels")
         side = len(self.grid_labels) + 1
         if (rows + 1) % side or (columns + 1) % side:
@@ -86,13 +87,14 @@ class Heatmap:
             check_names(self.map_names, "Heatmap: map_names", maps, "maps")
         if not isinstance(self.crossed_out, Sequence):
             raise TypeError(
-                f"Heatmap: crossed_out = {self.crossed_out!r}, expected a list of cells, (row, column)."
+                f"Heatmap: crossed_out = {shown(self.crossed_out)}, expected a list of cells, (row, column)."
             )
         for cell in [*self.crossed_out, *([] if self.framed is None else [self.framed])]:
             pair = isinstance(cell, tuple) and len(cell) == 2
             if not pair or cell[0] not in range(rows) or cell[1] not in range(columns):
                 raise ValueError(
-                    f"Heatmap: cell {cell!r} cannot be marked, expected (row, column), below {rows, columns}."
+                    f"Heatmap: cell {shown(cell)} cannot be marked, expected (row, column), "
+                    f"below {rows, columns}."
                 )
 
     def state(self) -> dict[str, Any]:
@@ -196,7 +198,9 @@ class Comparison:
         check_names(self.labels, "Comparison: labels", self.values.shape[0], "rows")
         check_names(self.names, "Comparison: names", self.values.shape[1], "series")
         if not real(self.limit) > 0:
-            raise ValueError(f"Comparison: limit = {self.limit!r}, expected the value of the longest bar.")
+            raise ValueError(
+                f"Comparison: limit = {shown(self.limit)}, expected the value of the longest bar."
+            )
 
     def state(self) -> dict[str, Any]:
         """Return the data that panels.js draws."""
@@ -387,11 +391,13 @@ class Text:
         framed = self.framed
         if framed is not None and not (isinstance(framed, int) and framed in range(len(self.text))):
             raise ValueError(
-                f"Text: framed = {self.framed!r}, expected the position of one of {len(self.text)} "
+                f"Text: framed = {shown(self.framed)}, expected the position of one of {len(self.text)} "
                 f"{self.unit}s, counted from 0. Leave it out for no frame."
             )
         if not real(self.limit) > 0:
-            raise ValueError(f"Text: limit = {self.limit!r}, expected the value with full colour, above 0.")
+            raise ValueError(
+                f"Text: limit = {shown(self.limit)}, expected the value with full colour, above 0."
+            )
 
     @property
     def unit(self) -> str:

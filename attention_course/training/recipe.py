@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from attention_course.names import look_up
+from attention_course.names import look_up, shown
 
 PRECISIONS: dict[str, None] = dict.fromkeys(("auto", "float32", "bfloat16"))
 
@@ -52,18 +52,18 @@ class Recipe:
             value, least = getattr(self, name), 0 if name == "warmup" else 1
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
                 raise ValueError(
-                    f"Recipe: {name} = {value!r}, expected an integer of at least {least}, below 2**31."
+                    f"Recipe: {name} = {shown(value)}, expected an integer of at least {least}, below 2**31."
                 )
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
-            raise ValueError(f"Recipe: seed = {self.seed!r}, expected an integer, 0 <= seed < 2**63.")
+            raise ValueError(f"Recipe: seed = {shown(self.seed)}, expected an integer, 0 <= seed < 2**63.")
         for name in ("learning_rate", "clip", "beta2", "weight_decay", "final_learning_rate"):
             value, below = getattr(self, name), 1 if name == "beta2" else math.inf
             least = math.ulp(0.0) if name in ("learning_rate", "clip") else 0
             if not isinstance(value, numbers.Real) or not least <= float(value) < below:
                 expected = "a number above 0" if least else f"a number, 0 <= {name} < {below}"
-                raise ValueError(f"Recipe: {name} = {value!r}, expected {expected}.")
+                raise ValueError(f"Recipe: {name} = {shown(value)}, expected {expected}.")
             object.__setattr__(self, name, float(value))  # NumPy's numbers do not load with weights_only
-        look_up(str(self.precision), PRECISIONS, "precision")
+        look_up(self.precision, PRECISIONS, "precision")
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of step `step`, counted from 0."""

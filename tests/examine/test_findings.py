@@ -10,7 +10,7 @@ from examine.right import BLOCK, Padded, Recurrent, V
 from attention_course.examine import findings
 from attention_course.examine.findings import leak_cause
 from attention_course.examine.one_file import Model
-from attention_course.examine.planted import plant
+from attention_course.examine.planted import Bug, plant
 from attention_course.examine.question import ModelVariants
 from attention_course.examine.wrapped_model import WrappedModel
 
@@ -64,6 +64,48 @@ def asked(question, model):
 )
 def test_what_is_wrong_only_in_long_texts_or_large_batches_is_found(question, change):
     assert asked(question, Changing(change)).verdict == "wrong"
+
+
+PADDED = Bug(
+    "keys of id 28 hidden",
+    [
+        [
+            "x = self.tokens(ids)",
+            "x = self.tokens(ids)\n        for layer in self.layers: layer.pad = ids == 28",
+        ],
+        [
+            "self.future[:T, :T], -1e9",
+            "self.future[:T, :T] | self.pad[:, None, None] & ~torch.eye(T, dtype=torch.bool), -1e9",
+        ],
+    ],
+)
+NAMED = Bug("named", [["nn.Embedding(vocab_size, width)", "nn.Embedding(vocab_size, width, padding_idx=28)"]])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_an_id_that_no_later_token_sees_is_doubtful_unless_it_is_named_as_padding(tied):
+    finding = asked(findings.past_used, plant(PADDED, tied=tied))
+    assert (finding.verdict, "after id 28 the next" in finding.measured) == ("doubtful", True)
+    assert "padding_idx" in finding.cause
+    for bugs in ([PADDED, NAMED], []):
+        assert asked(findings.past_used, plant(*bugs, tied=tied)).verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "said"),
+    [
+        (lambda x: torch.cat([x[..., :-1], x[..., :1]], dim=-1), "wrong", "Ids 0 and 28 get the same"),
+        (lambda x: x.clamp(-2, 2), "doubtful", "None goes beyond 2, and"),
+        (lambda x: x.clamp(min=-2), "doubtful", "None goes beyond -2, and"),
+        (lambda x: 2 * (x / 2).tanh(), "right", ""),
+        (lambda x: (3 * x).log_softmax(dim=-1), "right", ""),
+        (lambda x: x.bfloat16(), "right", ""),
+        (lambda x: torch.cat([x[..., :-2], x[..., :2] * 0 - 5], dim=-1), "doubtful", "of id 27 is -5 every"),
+    ],
+)
+def test_logits_that_are_cut_off_or_copied_are_told(change, verdict, said):
+    finding = asked(findings.raw, Changing(change))
+    assert (finding.verdict, said in finding.measured) == (verdict, True), finding
 
 
 def test_one_token_that_gives_nan_is_named():

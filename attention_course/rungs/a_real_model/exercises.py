@@ -206,17 +206,18 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
 def draw_groups(generator: torch.Generator) -> list[tuple]:
     """Draw queries, keys and values: one head, as many key heads as heads, one key head, and groups.
 
-    Some have more keys than queries. In the last, scores range up to some hundred.
+    Some have more keys than queries. In the last, scores of whole numbers, which nothing rounds, range from
+    -10,000 to 10,000 and beyond.
     """
 
-    def draw(B, n_head, n_kv_head, T_q, T_k, head_size, scale=1.0):
+    def draw(B, n_head, n_kv_head, T_q, T_k, head_size):
         shapes = (B, n_head, T_q, head_size), *[(B, n_kv_head, T_k, head_size)] * 2
-        q, k, v = (torch.randn(shape, generator=generator) for shape in shapes)
-        return scale * q, scale * k, v
+        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
     sizes = [(1, 1, 1, 2, 2, 2), (1, 2, 2, 2, 3, 2), (1, 2, 1, 3, 3, 2), (1, 4, 2, 2, 3, 4)]
     sizes += [(2, 6, 3, 3, 5, 2), (2, 6, 2, 4, 4, 3), (3, 4, 2, 1, 6, 5)]
-    return [draw(*each) for each in sizes] + [draw(2, 9, 3, 3, 7, 4, scale=10.0)]
+    q, k, v = draw(2, 9, 3, 7, 7, 4)
+    return [*(draw(*each) for each in sizes), (100 * q.round(), 100 * k.round(), v)]
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,10 @@ class Rotation:
 
 
 def draw_steps(generator: torch.Generator) -> list[tuple]:
-    """Draw new tokens and a cache: one new token, several, an empty cache, T_new == T_past == n_head."""
+    """Draw new tokens and a cache: one new token, several, an empty cache, T_new == T_past == n_head.
+
+    In the last, all scores lie below -5,000.
+    """
 
     def draw(B, n_head, T_new, T_past, head_size, base):
         shape = B, n_head, 3 * T_new + 2 * T_past, head_size
@@ -255,7 +259,11 @@ def draw_steps(generator: torch.Generator) -> list[tuple]:
 
     sizes = [(1, 1, 1, 2, 2), (1, 2, 2, 2, 2), (1, 2, 3, 0, 4), (2, 3, 1, 4, 4), (2, 3, 3, 3, 2)]
     drawn = [draw(*each, 10.0) for each in sizes]
-    return [*drawn, draw(2, 2, 2, 5, 4, 100.0), draw(3, 2, 4, 3, 6, 50.0)]
+    drawn += [draw(2, 2, 2, 5, 4, 100.0), draw(3, 2, 4, 3, 6, 50.0), draw(1, 1, 2, 0, 2, 10.0)]
+    q, k, *_ = drawn[-1]
+    q.fill_(100.0)
+    k.copy_(torch.tensor([[-100.0], [-200.0]]))
+    return drawn
 
 
 def draw_words(generator: torch.Generator) -> list[tuple]:

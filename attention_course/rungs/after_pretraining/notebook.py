@@ -5,7 +5,7 @@
 #
 # **You will build** the loops that turn a model that continues texts into one that answers questions, and a reward that it learns to cheat.
 #
-# Rung {bigram_to_gpt}'s GPT answered because in its text each question came with its answer. Most texts aren't like that. Below, a GPT has read thousands of sheets of exercises. What happens when you ask it something?
+# Rung {bigram_to_gpt}'s GPT answered because in its text each question came with its answer. Most texts aren't like that. What happens if you ask a GPT that has read sheets of exercises?
 
 # %% tags=["hero", "folded"]
 # The opening picture: guess first, then see how it goes on
@@ -14,7 +14,7 @@ from attention_course.heroes import hero
 hero("after_pretraining")
 
 # %% [markdown]
-# **You need** [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the training loop. Only the end needs [rung {a_real_model}]({a_real_model}.ipynb), for its real model.
+# **You need** [rung {bigram_to_gpt}]({bigram_to_gpt}.ipynb) for the training loop, and near the end [rung {a_real_model}]({a_real_model}.ipynb).
 #
 # <!--time--> Training takes about a minute and a half in all.
 #
@@ -31,7 +31,7 @@ warm_up("after_pretraining")
 #
 # ## It can, but it doesn't
 #
-# Every line of its text is a sheet of exercises, with a fact and three questions. On four<!--given--> sheets of ten somebody has filled in the answers.
+# Each line of its text is a sheet, with a fact and three questions. On four of ten sheets somebody has filled in the answers.
 
 # %% tags=["folded"]
 # Imports
@@ -67,6 +67,7 @@ from attention_course.progress import progress
 from attention_course.questions import ask
 from attention_course.rungs.after_pretraining.measured import (
     measured,
+    scores,
     spread,
 )
 from attention_course.smollm import chat, load_smollm, skip_cells
@@ -78,16 +79,11 @@ rng = random.Random(1)
 for _ in range(5):
     print(draw_sheet(rng), end="")
 
-# %% [markdown]
-# The next cell trains a GPT on such sheets, with the loop of rung {bigram_to_gpt}. It takes about a minute, which is the longest wait of this rung.
-
 # %% tags=["long:1000"]
-base = train_base(steps=1000)
-
-# %% [markdown]
-# Now an exam of 300 questions. A quarter of all facts are held out, so the model has never read any of these.
+base = train_base(steps=1000)  # your loop; it takes about a minute
 
 # %% tags=["nbval-ignore-output", "name:exam"]
+# 300 questions about stories that are in no sheet
 exam = draw_questions(random.Random(999), 300, held_out=True)
 
 
@@ -105,7 +101,7 @@ show(base)
 ask("none_of_300")
 
 # %% [markdown]
-# It answers nothing, because that's not what usually comes next. On most sheets a question is followed by another one, and this model predicts what usually comes next. A model that has only been pretrained is called a **base model**. It doesn't answer you, it continues your text.
+# It answers nothing, because it predicts what usually comes next, and on most sheets that's another question. A model that has only been pretrained is called a **base model**. It doesn't answer you, it continues your text.
 #
 # Does it know the answer? You can find out by starting the answer yourself. Run the cell, then put in other questions and other first letters.
 
@@ -120,6 +116,7 @@ go_on(base, "Kind Tom gave poor Ben a kite at the barn. Who got it? P")
 
 # %% tags=["folded", "name:base"]
 # Measured beforehand: five base models, each from another seed
+assert not any(scores("base", "greedy"))
 alone = spread("base", "greedy")
 begun = spread("base", "begun")
 sampled = spread("base", "sampled")
@@ -147,7 +144,7 @@ for row, mask in zip(ids, is_answer):
 ask("what_the_prompt_teaches")
 
 # %% [markdown]
-# The usual choice is to leave the prompt out of the loss, because you'll always write it yourself. Its letters are still read, and the answer attends to them. They just aren't targets. PyTorch's cross-entropy has a target for that, `ignore_index`, which it skips in the sum and in the count.
+# The usual choice is to leave the prompt out of the loss, because you'll always write it yourself. Its letters are still read, and the answer attends to them. But they aren't targets. For such places PyTorch's cross-entropy has a special target, `ignore_index`, which it leaves out of the mean.
 
 # %% tags=["folded"]
 # Fill in: the loss of the answers alone
@@ -200,7 +197,7 @@ assert accuracy(base, exam) < 0.05
 assert accuracy(tuned, exam) > 0.6
 
 # %% [markdown]
-# Look at the last line. Ten steps took less than a second, and a model that answered nothing now answers nearly everything. Did it learn to look things up in ten steps? Try fewer steps, then look at two controls. One is a new GPT that never read a sheet, and it gets the same ten steps. The other is the base model, tuned on the answers to *other* people's stories.
+# Look at the last line. Ten steps took about a second, and a model that answered nothing now answers most of your questions. Did it learn to look things up in ten steps? Try fewer steps, then look at two controls. One is a new GPT that never read a sheet, and it gets the same ten steps. The other is the base model, tuned on the answers to *other* people's stories.
 
 # %% tags=["folded", "name:controls"]
 # Measured beforehand: ten steps, and what they do without the skill
@@ -210,9 +207,10 @@ others_tuned = spread("answers of others", "greedy", steps=10)
 print(f"base model, true answers:         {base_tuned}")
 print(f"new GPT, true answers:            {new_tuned}")
 print(f"base model, answers of others:    {others_tuned}")
+assert min(scores("a new model", "greedy", steps=120)) > 0.99
 
 # %% [markdown]
-# The new GPT gets {{new_tuned}} right, so ten steps can't teach the skill. The model that saw other people's answers has learned the form, a “Poor” and a name, but only {{others_tuned}} of its answers are right. True answers bring {{base_tuned}}. So here fine-tuning mostly brings out what pretraining has put in. Zhou et al. (2023) suspect the same of large models, after tuning one on a thousand good answers.
+# The new GPT gets {{new_tuned}} right, so ten steps can't teach the skill. (After 120<!--given--> steps it has learned it.) The model that saw other people's answers has learned the form, a “Poor” and a name, but only {{others_tuned}} of its answers are right. True answers bring {{base_tuned}}. So ten steps of fine-tuning bring out what pretraining has put in. Zhou et al. (2023) suspect the same of large models, after tuning one on a thousand good answers.
 #
 # ### More: does it matter that the prompt is left out?
 #
@@ -225,10 +223,10 @@ for way in ways:
     for steps in (10, 120):
         greedy = spread(way, "greedy", steps)
         prompts = spread(way, "prompts", steps)
-        print(f"{way:33}{steps:4} {greedy:20} prompt {prompts}")
+        print(f"{way:33}{steps:4}  {greedy:13} prompts {prompts}")
 
 # %% [markdown]
-# PROMPTS
+# After ten steps the three rows are the same, and after 120<!--given--> they differ by less than the five models do among themselves. So here it doesn't matter for the answers. It matters for the prompts. If they are left out, the model slowly forgets how to write them, and if they are in, it gets better at them. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help, so try both.
 #
 # ### More: padding, and the token that ends an answer
 #
@@ -399,12 +397,20 @@ show(student)
 learned = spread("base, right", "greedy")
 by_coin = spread("base, coin", "greedy")
 from_new = spread("new, right", "greedy")
+for one, other in zip(
+    scores("base, right", "greedy"), scores("base", "begun")
+):
+    assert abs(one - other) < 0.1
 print(f"base model, reward for right answers: {learned}")
 print(f"base model, reward by the toss of a coin: {by_coin}")
 print(f"new GPT, reward for right answers: {from_new}")
+coin_by_kind = [scores("base, coin", kind) for kind in ("thing", "place")]
+assert all(sorted(kind) == [0, 0, 0, 1, 1] for kind in coin_by_kind)
 
 # %% [markdown]
-# The reward rises, and nobody ever showed it an answer. From the base model, {{learned}} of the exam is right afterwards. Is it really the reward that does it? With a coin instead of a verdict it's {{by_coin}}. And a new GPT gets {{from_new}}, because it never writes a right answer, so in each of its groups all rewards are equal and nothing happens. **Reinforcement finds what is already there sometimes.** It can't reward an answer that nobody wrote.
+# The reward rises, and nobody ever showed it an answer. Afterwards the five models get {{learned}} of the exam right. Compare that with what they knew when we gave them the first letter, {{begun}}. The reward brought out what was there, and stopped there. A new GPT gets {{from_new}}, because it never writes a right answer. In each of its groups all rewards are equal, so nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that nobody wrote.
+#
+# Now look at the coin. It knows nothing about answers, so its five models should have learned nothing. Three of them didn't, but two now answer every “What?” and every “Where?”. A coin pushes a model around at random, and this base was close to answering anyway, so it can topple over by chance. Shao et al. (2025) saw the same in large models, whose scores in maths rose under random rewards. So without the control, and with a single seed, you might have praised the coin.
 #
 # ## Break it: a reward that's easier to check
 #
@@ -443,7 +449,7 @@ assert sum(rose[-5:]) > sum(rose[:5]) + 1
 assert accuracy(cheat, exam) < 0.6 < accuracy(start, exam)
 
 # %% [markdown]
-# It found out that a name always pays. By its reward, it's nearly perfect. Ask it what was given, and it names a person.
+# It found out that names pay, and the reward has never been higher. Ask it what was given, and it names a person.
 #
 # Nothing is broken here, neither the loop nor the gradient. The model does exactly what was rewarded, and we rewarded the wrong thing. That's called **reward hacking**, and no curve of the reward shows it. Use `right` instead of `names_somebody` and run the cell again. (Then put it back.)
 
@@ -455,10 +461,12 @@ for reward in ("right", "names_somebody"):
     for kind in ("receiver", "thing", "place"):
         print(f"   {kind:9} {spread(f'{reward}, 0.0', kind)}")
 cheated = spread("names_somebody, 0.0", "greedy")
+for kind in ("thing", "place"):
+    assert not any(scores("names_somebody, 0.0", kind))
 honest = spread("right, 0.0", "greedy")
 
 # %% [markdown]
-# CHEAT
+# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and only {{cheated}} of all answers are right. Before, it was {{honest_before}}. With the same start and the same loop, but a reward for right answers, it's {{honest}}.
 #
 # Would the examiner of rung {an_empty_page} have noticed?
 
@@ -485,7 +493,7 @@ ask("divergence_at_the_start")
 explore("after_pretraining")
 
 # %% [markdown]
-# LEASH
+# With a leash of 1<!--given--> the models stay honest, but the reward for names hardly rises, and neither does the one for right answers. A leash doesn't know what you meant. It only keeps the model near a place where it was still all right, and the loop can't go far in *any* direction. With 0.1<!--given--> it's too long to prevent the cheating. (For the longest answers it does something. Without a leash the model ends up dozens of nats away.)
 #
 # ## What it looks like in a real model
 #

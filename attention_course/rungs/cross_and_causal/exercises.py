@@ -138,7 +138,10 @@ def draw_cross(generator: torch.Generator) -> list[tuple]:
         drawn.append((x, context, *matrices, mask))
 
     x, context = torch.tensor([[1.0], [-1.0], [0.0]]), torch.tensor([[10.0], [13.0], [11.0], [20.0]])
-    W_query, W_key = torch.tensor([[20.0]]), torch.ones(1, 1)  # rows of 200 to 400, and of -200 to -400
+    W_query, W_key = (
+        torch.tensor([[2000.0]]),
+        torch.ones(1, 1),
+    )  # rows of 20,000 to 40,000, and of the opposite
     far_apart = (x, context, W_query, W_key, torch.randn(1, 2, generator=generator))
     return [*drawn, (*far_apart, None), (*far_apart, torch.tensor([True, True, True, False]).expand(3, 4))]
 

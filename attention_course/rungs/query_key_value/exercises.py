@@ -112,6 +112,7 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         ((3,), 5, 4, 2, 3),
         ((3,), 3, 3, 3, 3),
         ((), 4, 2, 1, 3),
+        ((), 4, 2, 1, 3),
     ]
     drawn = []
     for batch, T, C, head_size, d_v in sizes:
@@ -120,10 +121,10 @@ def draw_heads(generator: torch.Generator) -> list[tuple]:
         drawn.append((x, *matrices, causal_mask(T)))
     drawn[3][4][2] = False
     drawn[6][4][0] = False
-    x, W_query, W_key, _, _ = drawn[8]  # scores of -200 to -260, and one of 200 that most queries do not see
-    x[:, 0] = 1.0
-    x[:, 1] = torch.cat([-torch.randint(10, 14, (3,), generator=generator), torch.tensor([10])])
-    W_query[:, 0], W_key[:, 0] = torch.tensor([20.0, 0.0]), torch.tensor([0.0, 1.0])
+    for (x, W_query, W_key, _, _), strength in zip(drawn[8:], (4.0, 2000.0), strict=True):
+        x[:, 0] = 1.0  # scores of -40 to -52 and one of 40; then of -20,000 to -26,000 and one of 20,000
+        x[:, 1] = torch.cat([-torch.randint(10, 14, (3,), generator=generator), torch.tensor([10])])
+        W_query[:, 0], W_key[:, 0] = torch.tensor([strength, 0.0]), torch.tensor([0.0, 1.0])
     return drawn
 
 

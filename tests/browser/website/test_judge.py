@@ -199,6 +199,8 @@ CHANGES = {  # what an answer changes in the Python that judges it
         "import attention_course.averaging as a\na.causal_mean_loop = None"
     ),
     "len": "import builtins\nbuiltins.len = lambda of: 2",
+    "torch.ops.isclose.__code__": "torch.isclose.__code__ = (lambda a, b, c, d, e: a == a).__code__",
+    "torch.ops.isclose.__defaults__": "torch.isclose.__defaults__ = (1e9, 1e9, True)",
     "sys.modules.math": "import sys\nsys.modules['math'] = sys",
 }
 

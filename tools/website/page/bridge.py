@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import gc
 import io
 import json
 import linecache
@@ -11,7 +12,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from importlib.abc import MetaPathFinder
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import torch
 from torch.names import asked
@@ -80,11 +81,13 @@ class Guard(MetaPathFinder):
 # An answer runs in the Python that judges it. What it changes there is put back, and never passes.
 
 known: list[tuple] = []
+functions: list[tuple] = []
+INSIDE = ("__code__", "__defaults__", "__kwdefaults__")  # what a function does can be changed in its place
 can_call = callable  # an answer may change even this
 
 
 def remember(modules):
-    """Note what modules and their classes hold before the first answer comes."""
+    """Note what modules, their classes and all functions hold before the first answer comes."""
     classes = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
     for owner in dict.fromkeys([builtins, *modules]):
         place = "" if owner is builtins else f"{owner.__name__}."
@@ -95,6 +98,9 @@ def remember(modules):
             f"{package}.{owner.__qualname__}.", vars(owner), partial(setattr, owner), partial(delattr, owner)
         )
     note("sys.modules.", sys.modules, sys.modules.__setitem__, sys.modules.__delitem__)
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType):
+            functions.extend((each, name, getattr(each, name)) for name in INSIDE)
 
 
 def note(place, now, put, take):
@@ -116,6 +122,10 @@ def put_back():
             if can_call(now[name]):
                 take(name)
                 changed.append(place + name)
+    for function, name, value in functions:
+        if getattr(function, name) is not value:
+            setattr(function, name, value)
+            changed.append(f"{function.__module__}.{function.__qualname__}.{name}")
     return changed
 
 
