@@ -20,7 +20,7 @@ def mean(every, of, first, last):
 
 def says(out, reward, leash, steps):
     every, first = runs(reward, leash), steps - rewarding.EVERY + 1
-    yield f"from step 1 to steps {first} to {steps}, " if steps else "Before the first step "
+    yield f"from step 1 to steps {first}–{steps}, " if steps else "Before the first step "
     for of, name in (("reward", "the reward"), ("right", "true answers")) if steps else ():
         before, after = mean(every, of, 1, 1), mean(every, of, first, steps)
         if abs(abs(after - before) - 0.05) > 0.001:
@@ -48,9 +48,8 @@ def test_what_is_stored_is_of_every_step_and_drawn_up_to_the_chosen_one(reward, 
         caption = explorer.figure.caption
         first, last = max(1, steps - 4), max(1, steps)
         trues = [mean([run], "right", first, last) for run in every]
-        said = [
-            mean(every, of, *steps) for of in ("reward", "right") for steps in {(1, 1): 0, (first, last): 0}
-        ]
+        spans = [(1, 1), (first, last)] if steps else [(1, 1)]
+        said = [mean(every, of, *span) for of in ("reward", "right") for span in spans]
         said += [min(trues), max(trues), *([mean(every, "kl", first, last)] if steps else [])]
         assert [*map(float, re.findall(r"\d\d?\.\d\d", caption))] == pytest.approx(said, abs=0.0051)
         rows = [row.rstrip() for row in sheet.rows()]
