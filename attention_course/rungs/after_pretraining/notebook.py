@@ -224,9 +224,18 @@ for way in ways:
         greedy = spread(way, "greedy", steps)
         prompts = spread(way, "prompts", steps)
         print(f"{way:33}{steps:4}  {greedy:13} prompts {prompts}")
+by_seed = zip(*(scores(way, "greedy", 120) for way in ways))
+fifth, *others = sorted(by_seed)
+assert min(map(min, others)) > 0.98 > max(fifth)
+before = scores("base", "prompts")
+for way, better in zip(ways, (1, 5, 5)):
+    after = scores(way, "prompts", 120)
+    assert sum(a < b for a, b in zip(after, before)) == better
 
 # %% [markdown]
-# After ten steps the three rows are the same, and after 120<!--given--> they differ by less than the five models do among themselves. So here it doesn't matter for the answers. It matters for the prompts. If they are left out, the model slowly forgets how to write them, and if they are in, it gets better at them. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help, so try both.
+# After ten steps all three ways answer equally well. After 120<!--given--> steps four of the five models answer nearly everything in all three ways. The fifth gets {{fifth[0]:.2f}} without the prompt, {{fifth[1]:.2f}} with it, and {{fifth[2]:.2f}} when the answers weigh more. That would fit the story that the prompt distracts, but a single model is no evidence.
+#
+# The prompts themselves are clearer. With the prompt in the loss, the model gets better at writing prompts, in all five models. Without it, four of the five get worse at it. With long prompts, short answers and few examples, Shi et al. (2024) found that counting the prompt can even help the answers, so try both.
 #
 # ### More: padding, and the token that ends an answer
 #
@@ -410,7 +419,7 @@ assert all(sorted(kind) == [0, 0, 0, 1, 1] for kind in coin_by_kind)
 # %% [markdown]
 # The reward rises, and nobody ever showed it an answer. Afterwards the five models get {{learned}} of the exam right. Compare that with what they knew when we gave them the first letter, {{begun}}. The reward brought out what was there, and stopped there. A new GPT gets {{from_new}}, because it never writes a right answer. In each of its groups all rewards are equal, so nothing happens. **Reinforcement finds what the model already writes sometimes.** It can't reward an answer that nobody wrote.
 #
-# Now look at the coin. It knows nothing about answers, so its five models should have learned nothing. Three of them didn't, but two now answer every “What?” and every “Where?”. A coin pushes a model around at random, and this base was close to answering anyway, so it can topple over by chance. Shao et al. (2025) saw the same in large models, whose scores in maths rose under random rewards. So without the control, and with a single seed, you might have praised the coin.
+# Now look at the coin. It knows nothing about answers, so its five models should have learned nothing. Three of them didn't, but two now answer every “What?” and every “Where?”. A coin pushes a model around at random, and these base models were close to answering anyway, so some topple over by chance. Shao et al. (2025) saw how random rewards raised the maths scores of one family of large models. So with a single seed you might have praised the coin.
 #
 # ## Break it: a reward that's easier to check
 #
@@ -466,7 +475,7 @@ for kind in ("thing", "place"):
 honest = spread("right, 0.0", "greedy")
 
 # %% [markdown]
-# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and only {{cheated}} of all answers are right. Before, it was {{honest_before}}. With the same start and the same loop, but a reward for right answers, it's {{honest}}.
+# In all five models, every answer to “What?” and “Where?” is wrong afterwards, and only {{cheated}} of all answers are right. Before, {{honest_before}} of them were. With the same start and the same loop, but a reward for right answers, {{honest}} are.
 #
 # Would the examiner of rung {an_empty_page} have noticed?
 
@@ -492,8 +501,32 @@ ask("divergence_at_the_start")
 # Explorer: three rewards, three leashes, measured beforehand
 explore("after_pretraining")
 
+# %% tags=["folded", "name:leashes"]
+# Measured beforehand: how far the models move, and a leash of 1
+def moved(run):
+    kl = [sum(seed["rewarded"][run]["kl"][-5:]) / 5 for seed in seeds]
+    return f"{min(kl):.1f} to {max(kl):.1f}"
+
+
+seeds = measured()["seeds"]
+far, near = moved("names_somebody, 0.0"), moved("right, 0.0")
+print(f"without a leash: {far} nats for names, {near} for right answers")
+sampled_before = spread("sloppy", "sampled")
+sampled_free = spread("right, 0.0", "sampled")
+sampled_held = spread("right, 1.0", "sampled")
+kept = spread("names_somebody, 1.0", "greedy")
+print(f"sampled, before: {sampled_before}")
+print(f"rewarded for right answers, without a leash: {sampled_free}")
+print(f"the same with a leash of 1: {sampled_held}")
+print(f"rewarded for names, with a leash of 1: {kept}")
+for kind in ("thing", "place"):
+    assert min(scores("names_somebody, 1.0", kind)) > 0.99
+    assert not any(scores("names_somebody, 0.1", kind))
+
 # %% [markdown]
-# With a leash of 1<!--given--> the models stay honest, but the reward for names hardly rises, and neither does the one for right answers. A leash doesn't know what you meant. It only keeps the model near a place where it was still all right, and the loop can't go far in *any* direction. With 0.1<!--given--> it's too long to prevent the cheating. (For the longest answers it does something. Without a leash the model ends up dozens of nats away.)
+# With a leash of 1<!--given--> every model stays honest, and with 0.1<!--given--> none does. Why does it help? Without a leash, the cheating models end up {{far}} nats per answer from where they began, and the honest ones only {{near}}. So a leash of 1 makes cheating expensive, and better answers stay cheap. They get {{sampled_held}} right when they sample, nearly as many as without a leash ({{sampled_free}}; before, {{sampled_before}}).
+#
+# That was luck. A leash doesn't know what you meant. It only prefers what's near, and here the honest answers were nearer.
 #
 # ## What it looks like in a real model
 #
